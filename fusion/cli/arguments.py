@@ -1,0 +1,71 @@
+"""RQ's grammar for a task's arguments: `text`, `:JSON`, `%literal`, `key=text`, `key:=JSON`, `key%=literal`."""
+
+from __future__ import annotations
+
+import json
+from ast import literal_eval
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+
+def parse(arguments: Iterable[str]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments. A usage error names the argument that can't be read."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for argument in arguments:
+        key, kind, text = _split(argument)
+        where = f"argument {len(args) + 1}" if key is None else f"keyword {key!r}"
+        value = _value(kind, _content(text, where), where)
+        if key is None:
+            args.append(value)
+        elif key in kwargs:
+            raise click.UsageError(f"{where} is given twice")
+        else:
+            kwargs[key] = value
+    return args, kwargs
+
+
+def _split(argument: str) -> tuple[str | None, str, str]:
+    """Key or None, kind (`:`, `%` or empty), the rest."""
+    if argument[:1] in (":", "%"):
+        return None, argument[0], argument[1:]
+    key, equals, text = argument.partition("=")
+    if not key or not equals:
+        return None, "", argument
+    kind = key[-1] if key[-1] in ":%" else ""
+    key = key.removesuffix(kind)
+    if not key.isidentifier():
+        raise click.UsageError(
+            f"{argument[:60]!r} has a '=', but {key!r} can't be a keyword; for a text write it as JSON, :'\"...\"'"
+        )
+    return key, kind, text
+
+
+def _content(text: str, where: str) -> str:
+    """The text itself, or for `@file` what is in the file."""
+    if not text.startswith("@"):
+        return text
+    try:
+        with open(text[1:], encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise click.UsageError(
+            f"{where}: file {text[1:]!r} can't be read: {reason}; for a text with @ in front use :'\"@...\"'"
+        ) from None
+
+
+def _value(kind: str, text: str, where: str) -> Any:
+    if kind == ":":
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise click.UsageError(f"{where}: {text[:60]!r} is not JSON: {error}") from None
+    if kind == "%":
+        try:
+            return literal_eval(text)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            raise click.UsageError(f"{where}: {text[:60]!r} is no Python literal, like 1, 'text', [1, 2] or {{'a': 1}}") from None
+    return text

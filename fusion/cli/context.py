@@ -1,0 +1,151 @@
+"""What every command shares: its settings, its connection, and how its errors are told. Redis is imported on use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.exceptions import ConfigurationError, FusionError
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from fusion.settings import Settings
+    from fusion.store.broker import Broker
+    from fusion.store.inspector import Inspector
+
+_META = "fusion.cli"
+#: Flags whose setting has another name: messages must say what was typed.
+_SPELLED = {"flag --redis-url": "flag --url", "flag --result-ttl": "flag --results-ttl"}
+
+
+class Cli:
+    """One run of one command."""
+
+    def __init__(
+        self, *, url: str | None, config: str | None, prefix: str | None, path: tuple[str, ...], verbose: bool = False
+    ) -> None:
+        self.url, self.config, self.prefix, self.verbose = url, config, prefix, verbose
+        # At the end, as RQ does it: what lies in the current directory must not shadow what is installed.
+        for entry in map(os.path.abspath, path):
+            if entry not in sys.path:
+                sys.path.append(entry)
+
+    @cached_property
+    def settings(self) -> Settings:
+        return self.load()
+
+    def load(self, **flags: Any) -> Settings:
+        """The settings with `flags` on top, made those of this process.
+
+        A wrong flag is a usage error; a wrong module or variable is a ConfigurationError.
+        """
+        from fusion.settings import Settings, use_settings
+
+        flags = {"redis_url": self.url, "prefix": self.prefix, **flags}
+        try:
+            settings = Settings.load(self.config, **flags)
+        except ConfigurationError as error:
+            if "(from flag " not in str(error):
+                raise
+            raise click.UsageError(_spelled(str(error))) from None
+        use_settings(settings)
+        return settings
+
+    @cached_property
+    def connection(self) -> Redis:
+        from fusion.store.connections import connect, push_connection
+
+        connection = connect(self.settings)
+        push_connection(connection)
+        click.get_current_context().call_on_close(self._close)
+        return connection
+
+    def _close(self) -> None:
+        from fusion.store.connections import pop_connection
+
+        pop_connection().close()
+
+    @property
+    def broker(self) -> Broker:
+        from fusion.store.access import broker_of
+
+        self.settings  # noqa: B018 - `broker_of` reads the current ones
+        return broker_of(self.connection)
+
+    @property
+    def inspector(self) -> Inspector:
+        from fusion.store.access import inspector_of
+
+        return inspector_of(self.connection)
+
+    def explain(self, error: BaseException) -> str | None:
+        """One line for a person; None if the error is nothing a person could have caused, that is a bug to be shown whole."""
+        if isinstance(error, FusionError):
+            return _spelled(str(error))
+        if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(error).__mro__):
+            return None
+        from fusion.settings import get_settings
+        from fusion.store.connections import one_line, resolve_redis
+
+        return one_line(error, resolve_redis(get_settings())[0])
+
+
+def _spelled(text: str) -> str:
+    for wrong, right in _SPELLED.items():
+        text = text.replace(wrong, right)
+    return text
+
+
+def current() -> Cli | None:
+    """The running command's Cli, if it has come that far."""
+    context = click.get_current_context(silent=True)
+    found = context.meta.get(_META) if context else None
+    return found if isinstance(found, Cli) else None
+
+
+def prog() -> str:
+    """How the user called us: `run_worker.py` or `fusion`."""
+    context = click.get_current_context(silent=True)
+    return (context and context.find_root().info_name) or "run_worker.py"
+
+
+_SHARED = (
+    click.option("-u", "--url", metavar="URL", help="The Redis to use, e.g. redis://host:6379/0  [env: FUSION_REDIS_URL]"),
+    click.option(
+        "-c", "--config", metavar="MODULE", help="Module with settings: MODULE, else wrappers.MODULE  [env: FUSION_CONFIG]"
+    ),
+    click.option("--prefix", metavar="TEXT", help="Prefix of all Redis keys  [env: FUSION_PREFIX; default: RQ's]"),
+    click.option(
+        "-P", "--path", metavar="DIR", multiple=True, default=(".",), help="Where to import from; repeatable  [default: .]"
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Say more; show an error's traceback."),
+)
+
+
+def shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds -u -c --prefix -P -v, and passes the command a Cli in their place."""
+
+    def command(**given: Any) -> Any:
+        shared = {name: given.pop(name) for name in ("url", "config", "prefix", "path", "verbose")}
+        cli = Cli(**shared)
+        click.get_current_context().meta[_META] = cli
+        return function(cli, **given)
+
+    wrapped: Callable[..., Any] = update_wrapper(command, function)
+    for option in reversed(_SHARED):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def seconds(value: float) -> str:
+    """`0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if value >= 2 * size:
+            return f"{value / size:.0f} {unit}"
+    return f"{value:.0f} s" if value >= 10 else f"{max(value, 0.0):.1f} s"

@@ -1,0 +1,113 @@
+"""What the demo ends with: every job accounted for, from Redis's side and from the sandbox's."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+from urllib.request import urlopen
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from fusion.job import Job
+
+_CHUNK = 500
+_NAMES = {2: "HIGH", 1: "MODERATE", 0: "LOW"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """`waits`: seconds from enqueue to start by priority; `delivered`: what the sandbox got, by (channel, priority)."""
+
+    accepted: int
+    statuses: Counter[str]
+    reasons: Counter[str]
+    waits: dict[int, list[float]]
+    delivered: dict[tuple[str, int], int]
+    distinct: int
+    duplicates: int
+    seconds: float
+
+    @property
+    def lost(self) -> int:
+        return self.accepted - self.statuses["finished"] - self.statuses["failed"]
+
+    @property
+    def adds_up(self) -> bool:
+        """Every job ended, and every finished one was delivered once."""
+        return (
+            self.lost == 0 and self.duplicates == 0 and self.distinct == self.statuses["finished"] == sum(self.delivered.values())
+        )
+
+    @classmethod
+    def collect(cls, connection: Redis, ids: Sequence[str], sandbox: str) -> Report:
+        from fusion.job import Job
+
+        statuses: Counter[str] = Counter()
+        reasons: Counter[str] = Counter()
+        waits: dict[int, list[float]] = {}
+        times: list[datetime] = []
+        for start in range(0, len(ids), _CHUNK):
+            for job in Job.fetch_many(ids[start : start + _CHUNK], connection):
+                if job is not None:
+                    _count(job, statuses, reasons, waits, times)
+        with urlopen(f"{sandbox}/_stats", timeout=10) as answer:
+            stats = json.load(answer)
+        both = stats["by_channel_and_priority"]
+        delivered = {(channel, int(priority)): count for channel, row in both.items() for priority, count in row.items()}
+        seconds = (max(times) - min(times)).total_seconds() if times else 0.0
+        return cls(len(ids), statuses, reasons, waits, delivered, stats["jobs"], stats["duplicates"], seconds)
+
+
+def _count(job: Job, statuses: Counter[str], reasons: Counter[str], waits: dict[int, list[float]], times: list[datetime]) -> None:
+    status = str(job.get_status(refresh=False))
+    statuses[status] += 1
+    if status == "failed":
+        reasons[f"{job.origin}: {job.reason}"] += 1
+    if job.enqueued_at and job.started_at and job.ended_at:
+        waits.setdefault(job.priority, []).append((job.started_at - job.enqueued_at).total_seconds())
+        times += (job.enqueued_at, job.ended_at)
+
+
+def render(report: Report) -> str:
+    lines = ["", f"{'delivered':<12}{'HIGH':>8}{'MODERATE':>10}{'LOW':>8}{'all':>8}"]
+    channels = sorted({channel for channel, _ in report.delivered})
+    for channel in [*channels, "all"]:
+        row = [
+            sum(n for (c, p), n in report.delivered.items() if p == priority and channel in (c, "all")) for priority in (2, 1, 0)
+        ]
+        lines.append(f"{channel:<12}{row[0]:>8}{row[1]:>10}{row[2]:>8}{sum(row):>8}")
+    lines += ["", f"{'wait (ms)':<12}{'jobs':>8}{'p50':>10}{'p95':>10}{'p99':>10}"]
+    for priority in sorted(report.waits, reverse=True):
+        found = sorted(report.waits[priority])
+        p50, p95, p99 = (f"{_percentile(found, q) * 1000:.1f}" for q in (0.50, 0.95, 0.99))
+        lines.append(f"{_NAMES.get(priority, str(priority)):<12}{len(found):>8}{p50:>10}{p95:>10}{p99:>10}")
+    ended = sum(report.statuses.values())
+    rate = ended / report.seconds if report.seconds else 0.0
+    lines += ["", f"{ended} jobs in {report.seconds:.1f} s, {rate:.0f} jobs/s, each in a process of its own"]
+    lines += [
+        f"accepted {report.accepted}, finished {report.statuses['finished']}, failed {report.statuses['failed']}, lost {report.lost}"
+    ]
+    lines += [f"  failed  {count} x {reason}" for reason, count in _sorted(report.reasons.items())]
+    verdict = "All adds up." if report.adds_up else _difference(report)
+    return "\n".join([*lines, "", verdict])
+
+
+def _difference(report: Report) -> str:
+    return (
+        f"It does not add up: {report.statuses['finished']} finished, the sandbox has {report.distinct} jobs in "
+        f"{sum(report.delivered.values())} deliveries ({report.duplicates} twice); states: {dict(report.statuses)}"
+    )
+
+
+def _percentile(values: Sequence[float], share: float) -> float:
+    """Nearest rank."""
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+def _sorted(counts: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
+    return sorted(counts, key=lambda item: (-item[1], item[0]))

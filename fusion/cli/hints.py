@@ -1,0 +1,65 @@
+"""Commands that know RQ's flags: one that has no function here is refused with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+_NO_CLASSES = "Fusion has no classes to exchange; remove the flag"
+_EVERYWHERE = {
+    "--worker-class": _NO_CLASSES,
+    "-w": _NO_CLASSES,
+    "--job-class": _NO_CLASSES,
+    "-j": _NO_CLASSES,
+    "--queue-class": _NO_CLASSES,
+    "--connection-class": _NO_CLASSES,
+    "--death-penalty-class": _NO_CLASSES,
+    "--serializer": "only `worker` and `enqueue` have it: each job says how it is stored; remove the flag",
+    "-S": "only `worker` and `enqueue` have it: each job says how it is stored; remove the flag",
+}
+_STRATEGY = "Fusion always serves the highest priority first, round-robin inside one; remove the flag"
+_HANDLER = "give jobs an on_failure callback (Queue.enqueue(..., on_failure=...)); remove the flag"
+_SCHEDULER = "every worker moves due jobs to their queues by itself; remove the flag"
+_LATER = "this version can't hold a job back; enqueue it when it is due"
+_BY_COMMAND = {
+    "worker": {
+        "--dequeue-strategy": _STRATEGY,
+        "-ds": _STRATEGY,
+        "--exception-handler": _HANDLER,
+        "--disable-default-exception-handler": _HANDLER,
+        # click reads RQ's -ds as -d -s.
+        "-d": f"as RQ's -ds: {_STRATEGY}; as RQ's -d: {_HANDLER}",
+        "--job-monitoring-interval": "leases do its work; use --lease SECONDS",
+        "--max-jobs": "this version has no such limit; --burst ends a worker when its queues are empty",
+        "--max-idle-time": "this version has no such limit; --burst ends a worker when its queues are empty",
+        "--with-scheduler": _SCHEDULER,
+        "-s": _SCHEDULER,
+        "--num-workers": "one worker runs several jobs at a time; use --slots N",
+    },
+    "enqueue": {
+        "--depends-on": "this version has no dependencies; let the first task enqueue the second",
+        "--schedule-in": _LATER,
+        "--schedule-at": _LATER,
+    },
+}
+
+
+class Command(click.Command):
+    """Also tells what became of RQ's flags."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            hint = _BY_COMMAND.get(self.name or "", {}).get(error.option_name) or _EVERYWHERE.get(error.option_name)
+            if hint is None:
+                raise
+            raise click.UsageError(f"{error.option_name}: {hint}.", ctx) from None
+
+
+def command(example: str) -> Callable[[Callable[..., Any]], Command]:
+    """`click.command`, with examples below the help, a line each."""
+    title = "Examples" if "\n" in example else "Example"
+    return click.command(cls=Command, epilog=f"\b\n{title}:\n  {example}")

@@ -1,0 +1,137 @@
+"""`info`: queues and workers at a glance, once or live. Its cost does not grow with the number of jobs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from fusion.cli import names, render
+from fusion.cli.context import Cli, prog, shared_options
+from fusion.cli.hints import command
+from fusion.timeutil import now, to_iso
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # the alternate screen, no cursor, long lines cut instead of wrapped
+_LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
+_HOME, _END_LINE, _END_SCREEN = "\x1b[H", "\x1b[K\n", "\x1b[J"
+
+
+@command(example="run_worker.py info\n  run_worker.py info 'sms*' -i 1\n  run_worker.py info --json | jq .queues")
+@click.argument("queues", nargs=-1, metavar="[QUEUES]...")
+@click.option("-W", "--only-workers", is_flag=True, help="Only the workers.")
+@click.option("-Q", "--only-queues", is_flag=True, help="Only the queues.")
+@click.option("-R", "--by-queue", is_flag=True, help="List workers by queue.")
+@click.option("-r", "--raw", is_flag=True, help="RQ's raw lines; failed jobs are on a line of their own, `queue failed`.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option(
+    "-i", "--interval", type=click.FloatRange(min=0.05), metavar="SECONDS", help="Show it again and again; Ctrl-C ends."
+)
+@shared_options
+def info(
+    cli: Cli,
+    queues: tuple[str, ...],
+    only_workers: bool,
+    only_queues: bool,
+    by_queue: bool,
+    raw: bool,
+    as_json: bool,
+    interval: float | None,
+) -> None:
+    """Show queues and workers.
+
+    QUEUES may be wildcards ('sms*'); without any, all known queues are shown. Columns: jobs waiting by priority, how long the
+    oldest has waited, jobs that are running, finished ones that are still kept, and those that wait for others.
+    """
+    if only_workers and only_queues:
+        raise click.UsageError("--only-workers and --only-queues exclude each other")
+    if as_json and (raw or interval):
+        raise click.UsageError("--json goes with neither --raw nor --interval")
+
+    def frame() -> str:
+        snapshot = gather(cli, names.split(queues), with_queues=not only_workers, with_workers=not only_queues)
+        if as_json:
+            return json.dumps(render.document(snapshot))
+        if raw:
+            return render.raw(snapshot, by_queue=by_queue)
+        return render.text(snapshot, by_queue=by_queue, program=prog())
+
+    if interval is None:
+        click.echo(frame())
+    elif sys.stdout.isatty() and not raw:
+        _live(cli, frame, interval)
+    else:
+        _repeat(frame, interval)
+
+
+def gather(cli: Cli, chosen: list[str], *, with_queues: bool, with_workers: bool) -> render.Snapshot:
+    """Read it all: a handful of round trips."""
+    inspector = cli.inspector
+    existing = inspector.queue_names()
+    listed = names.known(chosen, existing)
+    queues = tuple(inspector.queues(listed)) if with_queues else None
+    workers = tuple(inspector.workers()) if with_workers else None
+    if chosen and workers is not None:
+        workers = tuple(worker for worker in workers if any(render.serves(worker, name) for name in listed))
+    unseen = tuple(name for name in listed if name not in existing)
+    return render.Snapshot(now(), inspector.totals(), listed, queues, workers, bool(chosen), unseen)
+
+
+def _repeat(frame: Callable[[], str], interval: float) -> None:
+    try:
+        while True:
+            click.echo(frame() + "\n")
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        pass
+
+
+def _live(cli: Cli, frame: Callable[[], str], interval: float) -> None:
+    """Each frame overwrites the last one in place, so that nothing flickers. While Redis is away the last figures stay."""
+    text = frame()
+    with _alternate_screen():
+        trouble = ""
+        while True:
+            status = trouble or f"Updated {to_iso(now())}, every {interval:g} s; Ctrl-C ends"
+            click.echo(screen(text, status, shutil.get_terminal_size().lines), nl=False)
+            time.sleep(interval)
+            try:
+                text, trouble = frame(), ""
+            except Exception as error:
+                line = cli.explain(error)
+                if line is None:
+                    raise
+                trouble = click.style(line, fg="red")
+
+
+def screen(text: str, status: str, height: int) -> str:
+    """The bytes that draw `text` and a last line; what does not fit gives way to a count, the summary stays."""
+    lines = text.split("\n")
+    room = max(height - 2, 2)
+    if len(lines) > room:
+        lines = [*lines[: room - 2], f"... {len(lines) - room + 1} more lines", lines[-1]]
+    return _HOME + _END_LINE.join([*lines, ""]) + _END_LINE + status + "\x1b[K" + _END_SCREEN
+
+
+@contextmanager
+def _alternate_screen() -> Iterator[None]:
+    """Gives the terminal back as it was, also when asked to terminate."""
+
+    def end(number: int, stack: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    click.echo(_ENTER, nl=False)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        click.echo(_LEAVE, nl=False)
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,284 @@
+"""`enqueue`, `requeue` and `empty`: what changes jobs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion import defaults
+from fusion.cli import names
+from fusion.cli.arguments import parse
+from fusion.cli.context import Cli, shared_options
+from fusion.cli.hints import command
+from fusion.exceptions import FusionError, InvalidName, PayloadTooLarge
+from fusion.importing import check_path
+from fusion.timeutil import parse_seconds
+
+if TYPE_CHECKING:
+    from fusion.options import EnqueueOptions, JobData
+
+SCHEMA = 1
+_CLASSES = {"low": 0, "moderate": 1, "high": 2}
+#: Ids requeued in one call.
+_CHUNK = 100
+
+
+def _priority(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    number = _CLASSES.get(value.lower(), int(value) if value.isdecimal() and value.isascii() else -1)
+    if not 0 <= number <= 255:
+        raise click.BadParameter(f"{value!r}: use high, moderate, low, or a whole number from 0 to 255 (higher runs first)")
+    return number
+
+
+def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    try:
+        return None if value is None else parse_seconds(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r}: use seconds, or a text like 90s, 5m, 2h, 1d") from None
+
+
+# -- enqueue
+
+
+@command(
+    example='run_worker.py enqueue tasks.sms.sendSMS :\'{"to": "+4915100000", "body": "Hi"}\' -q sms --priority high\n'
+    "  run_worker.py enqueue tasks.demo.add 1 2 scale:=3 --dry-run"
+)
+@click.argument("function")
+@click.argument("arguments", nargs=-1, metavar="[ARGS]...")
+@click.option("-q", "--queue", default=defaults.QUEUE, show_default=True, help="Its queue.")
+@click.option(
+    "--priority", callback=_priority, metavar="high|moderate|low|0..255", help="Higher runs first.  [default: moderate]"
+)
+@click.option("--timeout", callback=_duration, metavar="SECONDS", help="How long it may run: 30, 90s, 5m, 2h; -1 for no limit.")
+@click.option("--result-ttl", callback=_duration, metavar="SECONDS", help="How long its result is kept; -1 for ever.")
+@click.option("--ttl", callback=_duration, metavar="SECONDS", help="Expire it when it has not started by then.")
+@click.option("--failure-ttl", callback=_duration, metavar="SECONDS", help="How long it is kept when it fails.")
+@click.option("--description", help="What lists show instead of the function's name.")
+@click.option("--job-id", metavar="ID", help="Its id.  [default: a new one]")
+@click.option("--at-front", is_flag=True, help="Before all others of its priority.")
+@click.option("--retry-max", type=click.IntRange(min=0), default=0, metavar="N", help="Retries when it fails.")
+@click.option(
+    "--retry-interval", type=click.FloatRange(min=0), multiple=True, metavar="SECONDS", help="Before each retry; repeatable."
+)
+@click.option("--log-tag", metavar="TAG", help="Task and type in the event log, e.g. SMS_OTP.")
+@click.option("-S", "--serializer", type=click.Choice(["json", "pickle"]), help="How to store the arguments.  [default: json]")
+@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--dry-run", is_flag=True, help="Print the job as it would be stored, as JSON; enqueue nothing.")
+@shared_options
+def enqueue(
+    cli: Cli,
+    function: str,
+    arguments: tuple[str, ...],
+    queue: str,
+    quiet: bool,
+    dry_run: bool,
+    serializer: str | None,
+    **given: Any,
+) -> None:
+    """Enqueue one call of a function.
+
+    FUNCTION is its dotted path. ARGS are texts; `:` in front makes one JSON, `%` a Python literal. `key=text`, `key:=JSON` and
+    `key%=literal` are keywords. `@file` as the value stands for what is in the file.
+    """
+    _check_function(function)
+    names.check(queue)
+    args, kwargs = parse(arguments)
+    cli.load(serializer=serializer)
+    with _usage_errors():
+        from fusion.options import build
+
+        data = build(function, tuple(args), kwargs, _options(given), cli.load(serializer=serializer))
+    if dry_run:
+        click.echo(json.dumps(_as_stored(queue, data), indent=2))
+        return
+    from fusion.queue import Queue
+
+    (job,) = Queue(queue, cli.connection).enqueue_many([data])
+    if not quiet:
+        shown = [*map(repr, args), *sorted(f"{key}={value!r}" for key, value in kwargs.items())]
+        call = click.style(f"{function}({', '.join(shown)})", fg="blue")
+        click.echo(f"Enqueued {call} with job-id '{job.id}'.")
+
+
+def _check_function(function: str) -> None:
+    try:
+        check_path(function)
+    except FusionError as error:
+        raise click.UsageError(str(error)) from None
+    if "." not in function:
+        raise click.UsageError(f"{function!r} has no module; a function is named like tasks.sms.sendSMS")
+
+
+def _options(given: dict[str, Any]) -> EnqueueOptions:
+    from fusion.options import EnqueueOptions
+    from fusion.retry import Retry
+
+    retries, intervals = given.pop("retry_max"), given.pop("retry_interval")
+    if intervals and not retries:
+        raise click.UsageError("--retry-interval needs --retry-max N")
+    retry = Retry(retries, list(intervals) or 0) if retries else None
+    return EnqueueOptions(job_timeout=given.pop("timeout"), retry=retry, **given)
+
+
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    """A value that an option can't have was typed wrongly; a payload that is too large was not."""
+    try:
+        yield
+    except PayloadTooLarge:
+        raise
+    except ValueError as error:
+        raise click.UsageError(str(error).replace("job_timeout=", "--timeout ")) from None
+
+
+def _as_stored(queue: str, data: JobData) -> dict[str, Any]:
+    new = data.new
+    fields = {name: _shown(value) for name, value in new.fields.items() if value is not None}
+    return {"schema": SCHEMA, "queue": queue, "id": new.id, "priority": new.priority, "at_front": new.front, "fields": fields}
+
+
+def _shown(value: Any) -> str:
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"{len(value)} bytes of pickle"
+
+
+# -- requeue
+
+
+@command(
+    example="run_worker.py requeue --all\n  run_worker.py requeue --all --queue sms\n  run_worker.py requeue otp-4711 otp-4712"
+)
+@click.argument("job_ids", nargs=-1, metavar="[JOB_IDS]...")
+@click.option("-a", "--all", "everything", is_flag=True, help="All failed jobs; never asks.")
+@click.option("--queue", metavar="NAME", help="Only those that came from this queue.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
+@shared_options
+def requeue(cli: Cli, job_ids: tuple[str, ...], everything: bool, queue: str | None, as_json: bool) -> None:
+    """Put failed jobs back to the queues they came from.
+
+    Each goes to its original queue at its old priority, behind those that wait there. Exit code 1 if one could not be put back.
+    """
+    if everything and job_ids:
+        raise click.UsageError("give job ids or --all, not both")
+    if queue is not None:
+        names.check(queue)
+    ids = list(dict.fromkeys(job_ids))
+    # Asked for single ids too: nothing is announced before Redis has answered.
+    failed = cli.inspector.failed_count() if everything or ids else 0
+    total = failed if everything else len(ids)
+    if total and not as_json:
+        click.echo(f"Requeueing {f'the jobs of {queue}' if everything and queue else f'{total} jobs'} from failed queue")
+    with _progress(total) as advance:
+        moved, refused = _requeue_all(cli, queue, advance) if everything else _requeue_ids(cli, ids, queue, advance)
+    if as_json:
+        click.echo(json.dumps({"schema": SCHEMA, "requeued": moved, "refused": refused}))
+    elif not total:
+        click.echo("Nothing to do")
+    else:
+        click.echo(f"{moved} jobs requeued")
+    for job_id, why in refused.items():
+        click.echo(f"Unable to requeue {job_id}: {why}", err=True)
+    if refused:
+        sys.exit(1)
+
+
+def _requeue_all(cli: Cli, queue: str | None, advance: Callable[[int], None]) -> tuple[int, dict[str, str]]:
+    from fusion.failed_queue import FailedQueue
+
+    cli.load()
+    moved, refused = FailedQueue(cli.connection).requeue_all(queue, progress=advance)
+    # Any other answer means that somebody else has put the job back meanwhile: that is what was asked for.
+    return moved, {job_id: _WHY[answer] for job_id, answer in refused.items() if answer in _WHY}
+
+
+_WHY = {"missing": "no such job", "corrupt": "it has no data to run"}
+
+
+def _requeue_ids(cli: Cli, ids: list[str], queue: str | None, advance: Callable[[int], None]) -> tuple[int, dict[str, str]]:
+    from fusion.options import new_nonce
+
+    moved = 0
+    refused: dict[str, str] = {}
+    for start in range(0, len(ids), _CHUNK):
+        chunk = ids[start : start + _CHUNK]
+        fit = _fitting(cli, chunk, queue, refused)
+        answers = cli.broker.requeue(fit, new_nonce()) if fit else []
+        for job_id, answer in zip(fit, answers, strict=True):
+            if answer == "ok":
+                moved += 1
+            else:
+                refused[job_id] = _WHY.get(answer, f"it is {answer}, not failed")
+        advance(len(chunk))
+    return moved, refused
+
+
+def _fitting(cli: Cli, ids: list[str], queue: str | None, refused: dict[str, str]) -> list[str]:
+    """Those that can be ids at all and, if one was named, came from the queue; why not goes to `refused`."""
+    from fusion.job import Job
+    from fusion.store.keys import check_job_id
+
+    fit = []
+    for job_id in ids:
+        try:
+            fit.append(check_job_id(job_id))
+        except InvalidName as error:
+            refused[job_id] = f"no such job; {error}"
+    if queue is None or not fit:
+        return fit
+    origins = {job.id: job.original_queue for job in Job.fetch_many(fit, cli.connection) if job}
+    for job_id in fit:
+        if (origin := origins.get(job_id, queue)) != queue:
+            refused[job_id] = f"it came from {origin}, not {queue}"
+    return [job_id for job_id in fit if job_id not in refused]
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr where somebody watches."""
+    if not total or not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    with click.progressbar(length=total, file=sys.stderr) as bar:
+        yield bar.update
+
+
+# -- empty
+
+
+@command(example="run_worker.py empty sms email\n  run_worker.py empty --all --yes")
+@click.argument("queues", nargs=-1, metavar="[QUEUES]...")
+@click.option("-a", "--all", "everything", is_flag=True, help="All queues.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask. Without a terminal nothing asks anyway.")
+@shared_options
+def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool) -> None:
+    """Forget all waiting jobs of these queues.
+
+    Jobs that run, have failed or are scheduled stay.
+    """
+    if everything and queues:
+        raise click.UsageError("give queues or --all, not both")
+    chosen = cli.inspector.queue_names() if everything else [names.check(name) for name in names.split(queues)]
+    if not chosen:
+        click.echo("Nothing to do")
+        return
+    if not yes and sys.stdin.isatty():
+        waiting = sum(info.count for info in cli.inspector.queues(chosen))
+        if waiting and not click.confirm(f"Forget {waiting} waiting jobs of {', '.join(chosen)}?", err=True):
+            click.echo("Nothing was removed", err=True)
+            sys.exit(1)
+    from fusion.queue import Queue
+
+    for name in chosen:
+        click.echo(f"{Queue(name, cli.connection).empty()} jobs removed from {name} queue")

@@ -1,0 +1,113 @@
+"""The command line. Commands load on use: `--help` imports neither Redis nor any command."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+import click
+
+from fusion import __version__
+from fusion.cli.context import current
+from fusion.exceptions import InvalidName
+
+#: name -> (where it is, what `--help` says of it: the first sentence of its own help)
+COMMANDS = {
+    "worker": ("fusion.cli.worker:worker", "Run jobs of these queues, each in a process of its own."),
+    "info": ("fusion.cli.info:info", "Show queues and workers."),
+    "enqueue": ("fusion.cli.jobs:enqueue", "Enqueue one call of a function."),
+    "requeue": ("fusion.cli.jobs:requeue", "Put failed jobs back to the queues they came from."),
+    "empty": ("fusion.cli.jobs:empty", "Forget all waiting jobs of these queues."),
+    "suspend": ("fusion.cli.control:suspend", "Let no worker start another job."),
+    "resume": ("fusion.cli.control:resume", "Let suspended workers start jobs again."),
+    "redis": ("fusion.cli.redis_commands:redis_group", "The built-in Redis: start, stop, status."),
+    "demo": ("fusion.cli.demo:demo", "Watch Fusion work, with a built-in Redis and a sandbox."),
+}
+#: RQ's commands that have another name here.
+_ELSEWHERE = {"worker-pool": "use `worker --slots N`: one worker runs N jobs at a time", "cron": "this version has no cron"}
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it is called, suggests the nearest name, and turns errors into one line and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        found = getattr(import_module(module), name)
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise click.UsageError(
+                f"No such option {error.option_name}; options come after the command: {ctx.info_name} info -v", ctx
+            ) from None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, COMMANDS, n=1)
+            hint = _ELSEWHERE.get(name) or (f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}")
+            raise click.UsageError(f"No such command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("Interrupted", err=True)
+            ctx.exit(130)
+        except InvalidName as error:
+            raise click.UsageError(str(error)) from None
+        except Exception as error:
+            _tell(ctx, error)
+
+
+def _tell(ctx: click.Context, error: Exception) -> None:
+    cli = current()
+    line = cli.explain(error) if cli else None
+    if line is None:
+        raise error
+    if cli and cli.verbose:
+        import traceback
+
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    click.echo(f"Error: {line}", err=True)
+    ctx.exit(1)
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    epilog="\b\nExamples:\n  run_worker.py worker --customq all\n  run_worker.py info\n  run_worker.py COMMAND --help",
+)
+@click.version_option(__version__, prog_name="fusion")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Fusion: a Redis-backed priority task queue."""
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+
+
+def main() -> None:
+    """What `fusion` and `run_worker.py` call; ends the process with the exit code."""
+    cli()
+
+
+if __name__ == "__main__":
+    main()

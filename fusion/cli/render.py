@@ -1,0 +1,247 @@
+"""What `info` says, as text or JSON: pure functions of what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli.context import seconds
+from fusion.timeutil import to_iso
+
+if TYPE_CHECKING:
+    from fusion.store.inspector import QueueInfo, Totals, WorkerInfo
+
+SCHEMA = 1
+#: An en dash: what RQ prints for a queue without workers.
+_NONE = "\u2013"
+_STATE_COLOURS = {"busy": "red", "idle": "green", "suspended": "yellow", "dead": "red"}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that one `info` shows, about the queues `names`. `queues` or `workers` is None where that was not asked for."""
+
+    at: datetime
+    totals: Totals
+    names: tuple[str, ...]
+    queues: tuple[QueueInfo, ...] | None
+    workers: tuple[WorkerInfo, ...] | None
+    #: Whether `names` were chosen, or are all there are.
+    chosen: bool = False
+    #: Chosen names that no job was ever enqueued to.
+    unseen: tuple[str, ...] = ()
+
+
+def state_of(worker: WorkerInfo) -> str:
+    return worker.state if worker.alive else "dead"
+
+
+def serves(worker: WorkerInfo, queue: str) -> bool:
+    """Whether one of the worker's names or wildcards covers `queue`."""
+    return any(fnmatchcase(queue, name) for name in worker.queues)
+
+
+def _age(at: datetime, moment: datetime | None) -> float | None:
+    # Two clocks, the server's and ours, never agree to the millisecond.
+    return None if moment is None else max(0.0, (at - moment).total_seconds())
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """Columns as wide as they must be; those numbered in `right` are aligned there. Widths don't count colours."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(len(click.unstyle(line[i])) for line in lines) for i in range(len(header))]
+    to_the_right = set(right)
+
+    def cell(text: str, i: int) -> str:
+        blank = " " * (widths[i] - len(click.unstyle(text)))
+        return blank + text if i in to_the_right else text + blank
+
+    return ["  ".join(cell(text, i) for i, text in enumerate(line)).rstrip() for line in lines]
+
+
+# -- for people
+
+
+def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = "run_worker.py") -> str:
+    """Tables, what is wrong in words, and RQ's summary as the last line."""
+    blocks: list[list[str]] = []
+    if snapshot.queues is not None:
+        blocks.append(_queues(snapshot))
+    if snapshot.workers is not None:
+        blocks.append(_workers_by_queue(snapshot) if by_queue else _workers(snapshot))
+    blocks.append(_remarks(snapshot, program))
+    blocks.append(_summary(snapshot))
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _queues(snapshot: Snapshot) -> list[str]:
+    if not snapshot.queues:
+        return []
+    header = ("QUEUE", "HIGH", "MODERATE", "LOW", "TOTAL", "OLDEST", "STARTED", "FINISHED", "DEFERRED")
+    rows = []
+    for queue in snapshot.queues:
+        oldest = _age(snapshot.at, queue.oldest)
+        # What waits in a LIST queue's inbox has no priority until a worker takes it over; it gets the default one.
+        counts = (queue.high, queue.moderate + queue.inbox, queue.low, queue.count)
+        rest = (queue.started, queue.finished, queue.deferred)
+        rows.append([queue.name, *map(str, counts), "-" if oldest is None else seconds(oldest), *map(str, rest)])
+    return table(header, rows, range(1, len(header)))
+
+
+def _workers(snapshot: Snapshot) -> list[str]:
+    if not snapshot.workers:
+        return []
+    header = ("WORKER", "STATE", "JOB", "QUEUES", "HEARTBEAT", "FINISHED", "FAILED")
+    rows = []
+    for worker in snapshot.workers:
+        beat = _age(snapshot.at, worker.last_heartbeat)
+        rows.append(
+            [
+                worker.name,
+                _coloured(state_of(worker)),
+                worker.current_job or "-",
+                ", ".join(worker.queues),
+                "-" if beat is None else f"{seconds(beat)} ago",
+                str(worker.successful_jobs),
+                str(worker.failed_jobs),
+            ]
+        )
+    return table(header, rows, (4, 5, 6))
+
+
+def _workers_by_queue(snapshot: Snapshot) -> list[str]:
+    """RQ's `-R`."""
+    width = max(map(len, snapshot.names), default=0) + 1
+    lines = []
+    for name in snapshot.names:
+        there = [f"{w.name} ({_coloured(state_of(w))})" for w in snapshot.workers or () if serves(w, name)]
+        lines.append(f"{name + ':':<{width}} {', '.join(there) or _NONE}")
+    return lines
+
+
+def _coloured(state: str) -> str:
+    return click.style(state, fg=_STATE_COLOURS.get(state))
+
+
+def _remarks(snapshot: Snapshot, program: str) -> list[str]:
+    lines = []
+    totals = snapshot.totals
+    if totals.failed and snapshot.queues is not None:
+        lines.append(f"{totals.failed} failed, of all queues; to put them back: {program} requeue --all")
+    if totals.scheduled and snapshot.queues is not None:
+        lines.append(f"{totals.scheduled} scheduled, of all queues")
+    if totals.suspended:
+        lines.append(click.style(f"Suspended: no new job is started until {program} resume", fg="yellow"))
+    if snapshot.unseen:
+        lines.append(f"No job was ever enqueued to: {', '.join(snapshot.unseen)}")
+    if snapshot.workers is not None:
+        lines += _worker_remarks(snapshot, snapshot.workers, program)
+    return lines
+
+
+def _worker_remarks(snapshot: Snapshot, workers: tuple[WorkerInfo, ...], program: str) -> list[str]:
+    alive = [worker for worker in workers if worker.alive]
+    dead = len(workers) - len(alive)
+    lines = [f"{dead} dead: a live worker gives their jobs back and removes them"] if dead else []
+    if not alive and snapshot.chosen:
+        lines.append(
+            click.style(f"No live worker serves these. Start one: {program} worker {' '.join(snapshot.names)}", fg="yellow")
+        )
+    elif not alive:
+        what = "No worker is alive: nothing runs, and no scheduled job becomes due."
+        lines.append(click.style(f"{what} Start one: {program} worker --customq all", fg="yellow"))
+    else:
+        waiting = [queue.name for queue in snapshot.queues or () if queue.count]
+        left = [name for name in waiting if not any(serves(worker, name) for worker in alive)]
+        if left:
+            lines.append(click.style(f"Jobs wait, but no live worker serves: {', '.join(left)}", fg="yellow"))
+    return lines
+
+
+def _summary(snapshot: Snapshot) -> list[str]:
+    lines = []
+    if snapshot.workers is not None:
+        lines.append(f"{len(snapshot.workers)} workers, {len(snapshot.names)} queues")
+    if snapshot.queues is not None:
+        lines.append(f"{len(snapshot.names)} queues, {sum(queue.count for queue in snapshot.queues)} jobs total")
+    return lines
+
+
+# -- for scripts
+
+
+def raw(snapshot: Snapshot, *, by_queue: bool = False) -> str:
+    """RQ's lines. Failed jobs are one queue of their own here, so each queue's own figure is 0."""
+    lines = [
+        f"queue {queue.name} {queue.count}, {queue.started} executing, {queue.finished} finished, 0 failed"
+        for queue in snapshot.queues or ()
+    ]
+    if snapshot.queues is not None and not snapshot.chosen:
+        failed = snapshot.totals.failed
+        lines.append(f"queue failed {failed}, 0 executing, 0 finished, {failed} failed")
+    if by_queue:
+        return "\n".join(lines + _workers_by_queue(snapshot))
+    for worker in snapshot.workers or ():
+        # RQ names the worker's address here; Redis does not know ours.
+        where = f"{worker.name} ({worker.hostname} unknown {worker.pid})"
+        counts = f"jobs: {worker.successful_jobs} finished, {worker.failed_jobs} failed"
+        lines.append(f"worker {where} {state_of(worker)} {', '.join(worker.queues)}. {counts}")
+    return "\n".join(lines)
+
+
+def document(snapshot: Snapshot) -> dict[str, Any]:
+    """One JSON document; a part that was not asked for is null."""
+    totals = snapshot.totals
+    return {
+        "schema": SCHEMA,
+        "at": to_iso(snapshot.at),
+        "suspended": totals.suspended,
+        "failed": totals.failed,
+        "scheduled": totals.scheduled,
+        "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],
+        "workers": None if snapshot.workers is None else [_worker(snapshot, worker) for worker in snapshot.workers],
+    }
+
+
+def _queue(snapshot: Snapshot, queue: QueueInfo) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "count": queue.count,
+        "high": queue.high,
+        "moderate": queue.moderate,
+        "low": queue.low,
+        "inbox": queue.inbox,
+        "oldest": _iso(queue.oldest),
+        "oldest_age": _age(snapshot.at, queue.oldest),
+        "started": queue.started,
+        "finished": queue.finished,
+        "deferred": queue.deferred,
+        "canceled": queue.canceled,
+    }
+
+
+def _worker(snapshot: Snapshot, worker: WorkerInfo) -> dict[str, Any]:
+    return {
+        "name": worker.name,
+        "state": worker.state,
+        "alive": worker.alive,
+        "queues": list(worker.queues),
+        "current_job": worker.current_job or None,
+        "hostname": worker.hostname,
+        "pid": worker.pid,
+        "birth": _iso(worker.birth),
+        "last_heartbeat": _iso(worker.last_heartbeat),
+        "heartbeat_age": _age(snapshot.at, worker.last_heartbeat),
+        "successful_jobs": worker.successful_jobs,
+        "failed_jobs": worker.failed_jobs,
+        "working_seconds": worker.working_seconds,
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else to_iso(moment)

@@ -1,0 +1,45 @@
+"""`@job`: marks a function as a task and gives it `.delay()`. Lean, since task modules import it in every job's process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
+
+from fusion import defaults
+
+if TYPE_CHECKING:
+    from fusion.job import Job
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+
+class Task(Protocol, Generic[P, R_co]):
+    """A function that can be called, or enqueued with the same arguments."""
+
+    __fusion_job__: bool
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+
+
+def job(queue: str = defaults.QUEUE, connection: Any = None, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
+
+    The function itself is unchanged. Being marked also lets workers that have its module loaded run it without `--tasks`.
+    """
+
+    def decorate(func: Callable[P, R]) -> Task[P, R]:
+        def delay(*args: P.args, **kwargs: P.kwargs) -> Job:
+            from fusion.queue import Queue
+
+            return Queue(queue, connection).enqueue_call(func, args, kwargs, **options)
+
+        task = cast(Any, func)
+        task.__fusion_job__ = True
+        task.delay = delay
+        return cast("Task[P, R]", task)
+
+    return decorate

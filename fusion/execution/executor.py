@@ -1,0 +1,174 @@
+"""Runs one job inside the horse: fields in, outcome out, whatever the task does short of killing the process."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from collections.abc import Callable
+from time import monotonic
+from types import CoroutineType, TracebackType
+
+from fusion import context, defaults
+from fusion.exceptions import PayloadTooLarge, TaskNotAllowed, TaskNotFound
+from fusion.execution import outcome
+from fusion.failpoints import failpoint
+from fusion.importing import is_allowed, resolve
+from fusion.serializers import JSONSerializer, Serializer, get_serializer, split_call
+from fusion.timeouts import run_with_timeout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any
+
+Fields = dict[bytes, bytes]
+
+#: Seconds a callback may take if its job does not say.
+CALLBACK_TIMEOUT = 60.0
+#: ru_maxrss is bytes on macOS, KiB elsewhere.
+_MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
+_OWN_MODULES = frozenset({__name__, "fusion.timeouts"})
+
+
+class Executor:
+    """Runs jobs under one worker's rules. `send` delivers interim frames to the worker."""
+
+    def __init__(
+        self,
+        tasks: tuple[str, ...],
+        send: Callable[[Fields], None],
+        *,
+        max_result: int = defaults.MAX_RESULT,
+        allow_pickle: bool = False,
+    ) -> None:
+        self._tasks = tasks
+        self._send = send
+        self._max_result = max_result
+        self._allow_pickle = allow_pickle
+        self._json = JSONSerializer(may_import=self._may_import)
+        self._found = False
+
+    def run(self, fields: Fields) -> Fields:
+        """The outcome frame's fields. Never raises."""
+        started = monotonic()
+        self._found = False
+        job = context.CurrentJob(fields, self._save_meta)
+        context.set_current_job(job)
+        try:
+            limit = context.seconds(fields.get(b"timeout"))
+            value = run_with_timeout(limit, "Task", self._perform, job, fields)
+        except BaseException as error:
+            elapsed = monotonic() - started
+            answer = self._failure(job, fields, error)
+        else:
+            elapsed = monotonic() - started
+            answer = self._success(job, fields, value)
+        answer[b"elapsed"] = b"%.6f" % elapsed
+        answer[b"maxrss"] = b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)
+        self._add_meta(job, fields, answer)
+        context.set_current_job(None)
+        return answer
+
+    def _perform(self, job: context.CurrentJob, fields: Fields) -> Any:
+        name, load = split_call(self._serializer(fields), fields.get(b"data", b""))
+        job.func_name = name
+        function = resolve(name, self._tasks)
+        self._found = True
+        job.args, job.kwargs = load()
+        failpoint("horse.before_task")
+        value = function(*job.args, **job.kwargs)
+        if type(value) is CoroutineType:
+            import asyncio
+
+            value = asyncio.run(value)
+        failpoint("horse.after_task")
+        return value
+
+    def _serializer(self, fields: Fields) -> Serializer:
+        name = fields.get(b"serializer", b"")
+        if name in (b"", b"json"):
+            return self._json
+        return get_serializer(name.decode("utf-8", "replace"), allow_pickle=self._allow_pickle)
+
+    def _may_import(self, module: str) -> bool:
+        return module in sys.modules or is_allowed(module, self._tasks)
+
+    def _success(self, job: context.CurrentJob, fields: Fields, value: Any) -> Fields:
+        answer: Fields = {b"kind": b"finished"}
+        if value is not None:
+            try:
+                answer[b"result"] = self._encoded(value, self._serializer(fields))
+            except BaseException as error:  # the task is done: a result that can't be kept must not make it run again
+                answer[b"result_error"] = outcome.exc_line(error)
+        self._call_back(b"on_success", fields, answer, job, None, value)
+        return answer
+
+    def _failure(self, job: context.CurrentJob, fields: Fields, error: BaseException) -> Fields:
+        if isinstance(error, (TaskNotAllowed, TaskNotFound)) and not self._found:
+            return outcome.held(error)
+        tb = _beyond_own_frames(error.__traceback__)
+        answer = outcome.failed(error, tb)
+        self._call_back(b"on_failure", fields, answer, job, None, type(error), error, tb)
+        return answer
+
+    def _encoded(self, value: Any, serializer: Serializer) -> bytes:
+        if type(value) in (bytes, str) and len(value) > self._max_result:
+            raise self._too_large(len(value))
+        raw = serializer.dumps(value)
+        if len(raw) > self._max_result:
+            raise self._too_large(len(raw))
+        return raw
+
+    def _too_large(self, size: int) -> PayloadTooLarge:
+        return PayloadTooLarge(
+            f"the result of {size} bytes was dropped; the limit is {self._max_result} (max_result, FUSION_MAX_RESULT). "
+            "Store it elsewhere and return its key"
+        )
+
+    def _call_back(self, key: bytes, fields: Fields, answer: Fields, *args: Any) -> None:
+        spec = fields.get(key)
+        if not spec:
+            return
+        try:
+            wanted = json.loads(spec)
+            limit = float(wanted.get("timeout") or CALLBACK_TIMEOUT)
+            # The job is over; the worker moves the deadline of this process on by what the callback may take.
+            self._send({b"kind": b"callback", b"seconds": b"%.3f" % limit})
+            run_with_timeout(limit, "Callback", self._run_callback, wanted["func"], args)
+        except BaseException as error:
+            answer[b"callback_error"] = outcome.one_line(f"{key.decode()}: {outcome.exc_line(error).decode()}")
+
+    def _run_callback(self, path: str, args: tuple[Any, ...]) -> None:
+        value = resolve(path, self._tasks)(*args)
+        if type(value) is CoroutineType:
+            import asyncio
+
+            asyncio.run(value)
+
+    def _save_meta(self, meta: dict[str, Any]) -> None:
+        self._send({b"kind": b"meta", b"meta": self._encoded_meta(meta)})
+
+    def _encoded_meta(self, meta: dict[str, Any]) -> bytes:
+        raw = self._json.dumps(meta)
+        if len(raw) > self._max_result:
+            raise PayloadTooLarge(
+                f"job.meta takes {len(raw)} bytes; the limit is {self._max_result} (max_result, FUSION_MAX_RESULT)"
+            )
+        return raw
+
+    def _add_meta(self, job: context.CurrentJob, fields: Fields, answer: Fields) -> None:
+        if job.touched_meta is None:
+            return
+        try:
+            raw = self._encoded_meta(job.touched_meta)
+        except BaseException as error:
+            answer.setdefault(b"result_error", outcome.one_line(f"job.meta was not saved: {outcome.exc_line(error).decode()}"))
+            return
+        if raw != fields.get(b"meta", b"{}"):
+            answer[b"meta"] = raw
+
+
+def _beyond_own_frames(tb: TracebackType | None) -> TracebackType | None:
+    while tb is not None and tb.tb_frame.f_globals.get("__name__") in _OWN_MODULES:
+        tb = tb.tb_next
+    return tb

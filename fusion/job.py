@@ -1,0 +1,302 @@
+"""A job as producers and tools see it. Reading goes through the Inspector, every change through the Broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from redis import Redis
+
+from fusion.exceptions import InvalidJobOperation, NoSuchJobError
+from fusion.options import new_nonce
+from fusion.retry import Retry
+from fusion.serializers import get_serializer, loads_call
+from fusion.settings import get_settings
+from fusion.status import TERMINAL, JobStatus
+from fusion.store.access import broker_of, inspector_of
+from fusion.store.codec import number, text
+from fusion.store.connections import get_current_connection
+from fusion.timeutil import from_iso
+
+
+class Job:
+    """A view of a job's hash as of the last `refresh()`.
+
+    Arguments are decoded when asked for, and pickled ones only if settings allow it: looking at a job never runs its data.
+    """
+
+    def __init__(self, id: str, fields: Mapping[str, Any], connection: Redis | None = None) -> None:
+        self.id = id
+        self.connection = connection if connection is not None else get_current_connection()
+        self._fields = dict(fields)
+        self._meta: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.description!r} {self._text('status')}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    # -- finding
+
+    @classmethod
+    def fetch(cls, id: str, connection: Redis | None = None) -> Job:
+        """The job with this id; NoSuchJobError if there is none (it may have passed its `result_ttl`)."""
+        job = cls(id, {}, connection)
+        job.refresh()
+        return job
+
+    @classmethod
+    def fetch_many(cls, job_ids: Iterable[str], connection: Redis | None = None) -> list[Job | None]:
+        """A job or None per id, in one round trip."""
+        ids = list(job_ids)
+        connection = connection if connection is not None else get_current_connection()
+        rows = inspector_of(connection).jobs(ids)
+        return [cls(i, row, connection) if row else None for i, row in zip(ids, rows, strict=True)]
+
+    @classmethod
+    def exists(cls, id: str, connection: Redis | None = None) -> bool:
+        connection = connection if connection is not None else get_current_connection()
+        return inspector_of(connection).fields(id, "status")[0] is not None
+
+    def refresh(self) -> None:
+        """Read the job again. NoSuchJobError if it is gone."""
+        fields = inspector_of(self.connection).job(self.id)
+        if not fields:
+            raise NoSuchJobError(f"no job {self.id!r}: it never existed, was deleted, or its result_ttl is over")
+        self._fields = dict(fields)
+        self._meta = None
+
+    # -- what it is
+
+    def _text(self, name: str, default: str = "") -> str:
+        value = self._fields.get(name)
+        return str(value) if isinstance(value, (int, float)) else text(value, default)
+
+    def _time(self, name: str) -> datetime | None:
+        return from_iso(self._fields.get(name))
+
+    @property
+    def _call(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+        serializer = get_serializer(self._text("serializer", "json"), allow_pickle=get_settings().allow_pickle)
+        return loads_call(serializer, self._fields["data"])
+
+    @property
+    def func_name(self) -> str:
+        return self._call[0]
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        return self._call[1]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return self._call[2]
+
+    @property
+    def description(self) -> str:
+        return self._text("description")
+
+    @property
+    def origin(self) -> str:
+        return self._text("origin")
+
+    @property
+    def original_queue(self) -> str:
+        return self._text("original_queue") or self.origin
+
+    @property
+    def priority(self) -> int:
+        return number(self._text("priority"), 1)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds it may run; -1 for no limit."""
+        return float(self._text("timeout") or get_settings().job_timeout)
+
+    @property
+    def result_ttl(self) -> int:
+        return number(self._text("result_ttl"), get_settings().result_ttl)
+
+    @property
+    def log_tag(self) -> str:
+        return self._text("log_tag")
+
+    @property
+    def worker_name(self) -> str:
+        return self._text("worker_name")
+
+    @property
+    def attempts(self) -> int:
+        """Runs that failed."""
+        return number(self._text("attempts"))
+
+    @property
+    def lost(self) -> int:
+        """Times its worker or process vanished since the last outcome."""
+        return number(self._text("lost"))
+
+    @property
+    def deliveries(self) -> int:
+        """Times it was handed to a worker."""
+        return number(self._text("deliveries"))
+
+    @property
+    def retry_count(self) -> int:
+        """`retryCount`: starts at 7, one more for each retry."""
+        return number(self._text("retryCount"), 7)
+
+    @property
+    def retry(self) -> Retry | None:
+        raw = self._text("retry")
+        return Retry.from_json(raw) if raw else None
+
+    @property
+    def created_at(self) -> datetime | None:
+        return self._time("created_at")
+
+    @property
+    def enqueued_at(self) -> datetime | None:
+        return self._time("enqueued_at")
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self._time("started_at")
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self._time("ended_at")
+
+    @property
+    def exc_info(self) -> str | None:
+        """The traceback of the last failed attempt."""
+        return self._text("exc_info") or None
+
+    @property
+    def reason(self) -> str:
+        """Why it ended as it did, in one line, where there is more to say than its status."""
+        return self._text("reason")
+
+    # -- how it stands
+
+    def get_status(self, refresh: bool = True) -> JobStatus:
+        """Its state now, or with `refresh=False` as last read. NoSuchJobError if it is gone."""
+        if refresh:
+            (status,) = inspector_of(self.connection).fields(self.id, "status")
+            if status is None:
+                raise NoSuchJobError(f"no job {self.id!r}")
+            self._fields["status"] = status
+        return JobStatus(self._text("status"))
+
+    @property
+    def is_queued(self) -> bool:
+        return self.get_status() is JobStatus.QUEUED
+
+    @property
+    def is_started(self) -> bool:
+        return self.get_status() is JobStatus.STARTED
+
+    @property
+    def is_finished(self) -> bool:
+        return self.get_status() is JobStatus.FINISHED
+
+    @property
+    def is_failed(self) -> bool:
+        return self.get_status() is JobStatus.FAILED
+
+    @property
+    def is_scheduled(self) -> bool:
+        return self.get_status() is JobStatus.SCHEDULED
+
+    @property
+    def is_canceled(self) -> bool:
+        return self.get_status() is JobStatus.CANCELED
+
+    @property
+    def result(self) -> Any:
+        """What the task returned; None while it has not finished, or if it returned None or the result was dropped."""
+        if self._fields.get("status") not in (b"finished", "finished"):
+            self.refresh()
+        raw = self._fields.get("result")
+        if raw is None:
+            return None
+        name = self._text("serializer", "json")
+        return get_serializer(name, allow_pickle=get_settings().allow_pickle).loads(raw)
+
+    def return_value(self) -> Any:
+        """RQ's newer name of `result`."""
+        return self.result
+
+    def get_position(self) -> int | None:
+        """How many jobs of its queue will be claimed before it; None if it does not wait."""
+        return inspector_of(self.connection).position(self.origin, self.id)
+
+    def wait(self, timeout: float | None = None) -> JobStatus:
+        """Wait until the job has ended and return how. TimeoutError after `timeout` seconds; NoSuchJobError if it vanishes.
+
+        Looks at ever longer intervals, up to a fifth of a second. A job waiting for a retry has not ended.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = 0.002
+        while True:
+            status = self.get_status()
+            if status in TERMINAL:
+                self.refresh()
+                return status
+            left = float("inf") if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"job {self.id} is {status} after {timeout} s")
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, 0.2)
+
+    # -- meta
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The caller's own notes on the job: a dict that JSON can hold. `save_meta()` stores it."""
+        if self._meta is None:
+            self._meta = json.loads(self._text("meta") or "{}")
+        return self._meta
+
+    def save_meta(self) -> None:
+        """Store `meta`, whoever holds the job. NoSuchJobError if it is gone."""
+        if broker_of(self.connection).save_meta(self.id, json.dumps(self.meta)) == "missing":
+            raise NoSuchJobError(f"no job {self.id!r}")
+
+    # -- changing its state
+
+    def cancel(self) -> str:
+        """A waiting job will not run: `canceled`. A running one will not run again: `pending`, it ends as canceled unless this run
+        finishes or fails. InvalidJobOperation if it has ended, NoSuchJobError if it is gone."""
+        answer = broker_of(self.connection).cancel(self.id)
+        if answer == "missing":
+            raise NoSuchJobError(f"no job {self.id!r}")
+        if answer not in ("canceled", "pending"):
+            raise InvalidJobOperation(f"job {self.id} has ended ({answer}); there is nothing to cancel")
+        self._fields["status"] = "canceled" if answer == "canceled" else "started"
+        return answer
+
+    def requeue(self, *, keep_place: bool = False) -> None:
+        """Start over in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood).
+
+        InvalidJobOperation unless it failed, was canceled or stopped; NoSuchJobError if it is gone.
+        """
+        (answer,) = broker_of(self.connection).requeue([self.id], new_nonce(), keep_place=keep_place)
+        if answer == "missing":
+            raise NoSuchJobError(f"no job {self.id!r}")
+        if answer == "corrupt":
+            raise InvalidJobOperation(f"job {self.id} has no data to run; delete it")
+        if answer != "ok":
+            raise InvalidJobOperation(f"job {self.id} is {answer}; only failed, canceled or stopped jobs are requeued")
+        self._fields["status"] = "queued"
+
+    def delete(self) -> None:
+        """Forget the job. InvalidJobOperation while it runs; a job that is gone already is no error."""
+        if broker_of(self.connection).delete([self.id]) == ["started"]:
+            raise InvalidJobOperation(f"job {self.id} is running; cancel() it, and delete it when its run has ended")

@@ -1,0 +1,138 @@
+"""The options of an enqueue, spelled once: everything a producer can say about a job besides its function and arguments."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from fusion import defaults
+from fusion.callbacks import Callback, as_callback
+from fusion.importing import func_name_of
+from fusion.retry import Retry
+from fusion.serializers import dumps_call, get_serializer
+from fusion.settings import Settings
+from fusion.store.keys import check_job_id
+from fusion.store.records import NewJob
+from fusion.store.score import check_priority
+from fusion.timeutil import parse_seconds
+
+_Func = str | Callable[..., Any]
+#: RQ's options that Fusion does not have yet; passed on as arguments of the task they would do harm silently.
+_NOT_YET = ("depends_on", "repeat", "group_id", "on_stopped", "unique", "pipeline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueOptions:
+    """Times in seconds (or "5m", or a timedelta). `ttl`: a job not started by then expires. `on_lost="fail"`: fail instead of running
+    again when the worker is lost. `log_tag` like `SMS_OTP` names task and type in the event log."""
+
+    priority: int | None = None
+    job_timeout: float | str | None = None
+    result_ttl: float | str | None = None
+    ttl: float | str | None = None
+    failure_ttl: float | str | None = None
+    job_id: str | None = None
+    at_front: bool = False
+    retry: Retry | None = None
+    on_success: Callback | _Func | None = None
+    on_failure: Callback | _Func | None = None
+    meta: Mapping[str, Any] | None = None
+    description: str | None = None
+    log_tag: str | None = None
+    success_task_handler: str | None = None
+    failed_task_handler: str | None = None
+    on_lost: str | None = None
+
+    def over(self, base: EnqueueOptions) -> EnqueueOptions:
+        """These options, with `base` where they say nothing."""
+        return EnqueueOptions(**{n: own if (own := getattr(self, n)) not in (None, False) else getattr(base, n) for n in OPTION_NAMES})
+
+
+OPTION_NAMES = tuple(item.name for item in fields(EnqueueOptions))
+
+
+def split_options(kwargs: dict[str, Any]) -> tuple[EnqueueOptions, dict[str, Any]]:
+    """Part the keywords of `enqueue(func, *args, **kwargs)` into Fusion's options and the task's own arguments."""
+    for name in _NOT_YET:
+        if kwargs.get(name) is not None:
+            raise ValueError(f"{name}= is not supported by this version; to pass it to the task use enqueue_call(func, kwargs={{...}})")
+    options = {name: kwargs.pop(name) for name in OPTION_NAMES if name in kwargs}
+    if "timeout" in kwargs and "job_timeout" not in options and kwargs["timeout"] is None:
+        kwargs.pop("timeout")
+    return EnqueueOptions(**options), kwargs
+
+
+def new_nonce() -> str:
+    """What makes a resent call recognizable."""
+    return secrets.token_hex(6)
+
+
+@dataclass(frozen=True, slots=True)
+class JobData:
+    """A job as prepared by `Queue.prepare_data`, ready for `enqueue_many`."""
+
+    func_name: str
+    new: NewJob
+
+
+def build(func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, settings: Settings) -> JobData:
+    """Check and encode everything, before anything is written. Raises ValueError, SerializationError or PayloadTooLarge."""
+    name = func_name_of(func)
+    serializer = get_serializer(settings.serializer, allow_pickle=True)
+    data = dumps_call(serializer, name, args, dict(kwargs), max_payload=settings.max_payload)
+    if options.on_lost not in (None, "requeue", "fail"):
+        raise ValueError(f"on_lost={options.on_lost!r}: use 'requeue' or 'fail'")
+    if options.retry is not None and not isinstance(options.retry, Retry):
+        raise ValueError(f"retry={options.retry!r}: use Retry(max=...)")
+    stored: dict[str, Any] = {
+        "data": data,
+        "serializer": None if serializer.name == "json" else serializer.name,
+        "description": options.description or name,
+        "timeout": _number(_seconds("job_timeout", options.job_timeout, settings.job_timeout, endless=True)),
+        "result_ttl": _whole("result_ttl", options.result_ttl, settings.result_ttl),
+        "failure_ttl": None if options.failure_ttl is None else _whole("failure_ttl", options.failure_ttl, 0),
+        "retryCount": defaults.RETRY_COUNT_START,
+        "retry": options.retry and options.retry.to_json(),
+        "log_tag": options.log_tag,
+        "on_success": as_callback(options.on_success),
+        "on_failure": as_callback(options.on_failure),
+        "meta": None if not options.meta else json.dumps(dict(options.meta)),
+        "success_task_handler": options.success_task_handler,
+        "failed_task_handler": options.failed_task_handler,
+        "on_lost": options.on_lost if options.on_lost == "fail" else None,
+    }
+    ttl = None if options.ttl is None else _seconds("ttl", options.ttl, 0)
+    if ttl is not None:
+        stored["ttl"] = _number(ttl)
+    priority = check_priority(1 if options.priority is None else options.priority)
+    job_id = check_job_id(options.job_id) if options.job_id is not None else str(uuid.uuid4())
+    return JobData(name, NewJob(job_id, priority, stored, options.at_front, ttl))
+
+
+def _seconds(name: str, value: Any, default: float, *, endless: bool = False) -> float:
+    if value is None:
+        return default
+    try:
+        seconds = parse_seconds(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if endless and seconds == -1:
+        return -1
+    if seconds <= 0 or seconds > 1e9:
+        raise ValueError(f"{name}={value!r}: use a duration over 0" + (", or -1 for no limit" if endless else ""))
+    return seconds
+
+
+def _whole(name: str, value: Any, default: float) -> int:
+    seconds = default if value is None else parse_seconds(value)
+    if seconds != -1 and not 0 <= seconds <= 1e9:
+        raise ValueError(f"{name}={value!r}: use seconds from 0, or -1 to keep it for ever")
+    return int(seconds)
+
+
+def _number(seconds: float) -> float:
+    return int(seconds) if float(seconds).is_integer() else seconds

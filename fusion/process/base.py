@@ -1,0 +1,45 @@
+"""The event loop of a long-running process: descriptors with handlers, nothing else."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+
+Handler = Callable[[], None]
+_READ = select.POLLIN | select.POLLPRI
+_GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class Loop:
+    """poll(2) with a handler per descriptor. A worker watches a handful, two of which change with every job: changing one is cheap here."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._readers: dict[int, Handler] = {}
+        self._writers: dict[int, Handler] = {}
+
+    def watch(self, fd: int, on_read: Handler) -> None:
+        self._readers[fd] = on_read
+        self._poll.register(fd, _READ)
+
+    def want_write(self, fd: int, on_write: Handler | None) -> None:
+        """Call `on_write` when `fd` takes data again; None to stop."""
+        if on_write is None:
+            self._writers.pop(fd, None)
+            self._poll.register(fd, _READ)
+        else:
+            self._writers[fd] = on_write
+            self._poll.register(fd, _READ | select.POLLOUT)
+
+    def unwatch(self, fd: int) -> None:
+        if self._readers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+        self._writers.pop(fd, None)
+
+    def run_once(self, timeout: float) -> None:
+        """Wait up to `timeout` seconds, then call the handlers of what is ready. A handler may unwatch any descriptor."""
+        for fd, event in self._poll.poll(max(0, int(timeout * 1000 + 0.999))):
+            if event & select.POLLOUT and (writer := self._writers.get(fd)):
+                writer()
+            if event & (_READ | _GONE) and (reader := self._readers.get(fd)):
+                reader()

@@ -1,0 +1,336 @@
+"""The process that forks, kills and reaps horses, and nothing else: a lean interpreter forks four times faster than a worker.
+
+Single-threaded, never waits for anything but its poll. It alone signals and reaps horses, so a pid it uses is always the right
+one, and it keeps hard deadlines by its own clock even if the worker is stuck.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import gc
+import os
+import select
+import signal
+import sys
+from math import ceil, inf
+from time import monotonic
+
+from fusion.failpoints import failpoint
+from fusion.process.horse import HorseSettings, flush_stdio, run_horse
+from fusion.process.linux import Children, become_subreaper
+from fusion.process.preload import prepare
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import NoReturn
+
+    from fusion.process.preload import Hook
+
+#: Seconds an orphan may take to die before the horse's EXIT is sent without it.
+SWEEP_LIMIT = 1.0
+#: Seconds between two looks while orphans are dying, and until the look after the last EXIT.
+SWEEP_INTERVAL = 0.05
+SWEEP_AGAIN = 0.25
+#: Seconds for the last sweep when the worker is gone.
+FAREWELL_LIMIT = 2.0
+
+_CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+_ANCILLARY = _socket.CMSG_SPACE(16 * 4)
+
+
+class _Horse:
+    __slots__ = ("deadline", "pid", "serial", "why")
+
+    def __init__(self, serial: int, pid: int) -> None:
+        self.serial = serial
+        self.pid = pid
+        self.deadline = inf
+        self.why = "-"
+
+
+class ForkServer:
+    """The loop. `control` is the socket to the worker."""
+
+    def __init__(self, control: _socket.socket) -> None:
+        self._control = control
+        self._control_fd = control.fileno()
+        self._in = b""
+        self._out = bytearray()
+        self._fds: list[int | None] = []
+        self._horses: dict[int, _Horse] = {}
+        self._by_pid: dict[int, _Horse] = {}
+        self._ended: list[bytes] = []
+        self._sweep_at = inf
+        self._sweep_until = inf
+        self._stuck: set[int] = set()
+        self._settings = HorseSettings()
+        self._before_fork: Hook | None = None
+        self._poll: select.poll | None = None
+        self._writing = False
+
+    def run(self) -> None:
+        """Until the worker closes the socket."""
+        config = self._read_config()
+        become_subreaper()
+        prepared = prepare(config, self._control_fd, self._say)
+        if prepared is None:
+            return
+        self._settings, self._before_fork = prepared
+        self._children = Children()
+        self._stuck.update(self._children.pids())  # what a task module started on import is its own business
+        self._wake_fd, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
+            # A handler rather than SIG_IGN, which programs started by a task would inherit.
+            signal.signal(signum, _ignore)
+        signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+        self._settings.server_pid = os.getpid()
+        self._settings.private_fds = tuple(
+            fd for fd in (self._control_fd, self._wake_fd, wake_writer, self._children.fd) if fd >= 0
+        )
+        self._control.setblocking(False)
+        poll = self._poll = select.poll()
+        poll.register(self._control_fd, select.POLLIN)
+        poll.register(self._wake_fd, select.POLLIN)
+        flush_stdio()
+        gc.collect()
+        gc.freeze()
+        self._say("READY")
+        try:
+            while True:
+                self._turn(poll)
+        except _Gone:
+            self._farewell()
+
+    def _turn(self, poll: select.poll) -> None:
+        for fd, event in poll.poll(self._patience()):
+            if fd == self._wake_fd:
+                os.read(fd, 4096)
+                self._reap()
+            elif event & ~select.POLLOUT:
+                self._listen()
+            else:
+                self._flush()
+        now = monotonic()
+        if self._sweep_at <= now:
+            self._reap()
+        for horse in self._horses.values():
+            if horse.deadline <= now:
+                horse.why = "timeout"
+                horse.deadline = inf
+                self._signal(horse, signal.SIGKILL)
+
+    def _patience(self) -> int | None:
+        soonest = self._sweep_at
+        for horse in self._horses.values():
+            if horse.deadline < soonest:
+                soonest = horse.deadline
+        return None if soonest == inf else max(0, ceil((soonest - monotonic()) * 1000))
+
+    # -- what the worker wants
+
+    def _read_config(self) -> bytes:
+        data = b""
+        while b"\n" not in data:
+            more = self._control.recv(65536)
+            if not more:
+                raise SystemExit(0)
+            data += more
+        line, _, self._in = data.partition(b"\n")
+        if not line.startswith(b"CONFIG "):
+            raise SystemExit("the fork server's first line must be CONFIG; it is started by a worker, not by hand")
+        return line[7:]
+
+    def _listen(self) -> None:
+        try:
+            data, ancillary, flags, _ = self._control.recvmsg(65536, _ANCILLARY, _CLOEXEC)
+        except BlockingIOError:
+            return
+        except OSError:
+            raise _Gone from None
+        if not data:
+            raise _Gone
+        if flags & _socket.MSG_CTRUNC:
+            self._fds.append(None)
+        for level, kind, payload in ancillary:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                for at in range(0, len(payload) - 3, 4):
+                    self._fds.append(int.from_bytes(payload[at : at + 4], sys.byteorder))
+        *lines, self._in = (self._in + data).split(b"\n")
+        for line in lines:
+            self._obey(line.split())
+
+    def _obey(self, words: list[bytes]) -> None:
+        verb, serial = words[0], int(words[1])
+        if verb == b"FORK":
+            self._fork(serial, self._fds.pop(0) if self._fds else None)
+            return
+        horse = self._horses.get(serial)
+        if horse is None:
+            return  # it has ended and its EXIT is on the way
+        if verb == b"RUN":
+            horse.deadline = float(words[2])
+        elif verb == b"KILL":
+            if horse.why == "-":
+                horse.why = "killed"
+            self._signal(horse, int(words[2]))
+
+    def _fork(self, serial: int, fd: int | None) -> None:
+        if fd is None:
+            self._say(f"FORK_FAILED {serial} {errno.EMFILE}")
+            return
+        try:
+            if self._before_fork is not None:
+                self._before_fork()
+                flush_stdio()
+            failpoint("fork.before")
+            pid = os.fork()
+        except OSError as error:
+            os.close(fd)
+            self._say(f"FORK_FAILED {serial} {error.errno or errno.EAGAIN}")
+            return
+        if pid == 0:
+            run_horse(fd, self._settings)
+        try:
+            os.setpgid(pid, pid)
+        except OSError:  # the child did it first, or is gone already
+            pass
+        os.close(fd)
+        self._horses[serial] = self._by_pid[pid] = _Horse(serial, pid)
+
+    def _signal(self, horse: _Horse, signum: int) -> None:
+        for send in (os.killpg, os.kill):  # both: the task may have moved the horse to another group
+            try:
+                send(horse.pid, signum)
+            except OSError:
+                pass
+            if signum != signal.SIGKILL:
+                return
+
+    # -- what became of the horses
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                break
+            if info is None:
+                break
+            self._bury(info.si_pid)
+        self._sweep()
+
+    def _bury(self, pid: int) -> None:
+        horse = self._by_pid.pop(pid, None)
+        if horse is not None:
+            # While the zombie is unreaped its number names this group and no other.
+            try:
+                os.killpg(pid, signal.SIGKILL)
+            except OSError:
+                pass
+            del self._horses[horse.serial]
+        _, status, usage = os.wait4(pid, 0)
+        self._stuck.discard(pid)
+        if horse is not None:
+            maxrss = usage.ru_maxrss // 1024 if sys.platform == "darwin" else usage.ru_maxrss
+            self._ended.append(b"EXIT %d %d %d %s\n" % (horse.serial, status, maxrss, horse.why.encode()))
+
+    def _sweep(self) -> None:
+        """A child that is not a horse is an orphan of a dead one: kill until none is left, then tell the worker."""
+        now = monotonic()
+        known = self._by_pid
+        orphans = [pid for pid in self._children.pids() if pid not in known and pid not in self._stuck]
+        if orphans:
+            if self._sweep_until == inf:
+                self._sweep_until = now + SWEEP_LIMIT
+            for pid in orphans:
+                _kill_orphan(pid)
+            if now < self._sweep_until:
+                self._sweep_at = now + SWEEP_INTERVAL
+                return
+            self._stuck.update(orphans)  # unkillable (a hung disk): the worker must not wait for it
+        self._sweep_until = inf
+        # Reading the list is not atomic; a second look finds what a first one missed.
+        self._sweep_at = now + SWEEP_AGAIN if self._ended else inf
+        if self._ended:
+            self._out += b"".join(self._ended)
+            self._ended.clear()
+            self._flush()
+
+    def _farewell(self) -> None:
+        """The worker is gone: nothing may survive it."""
+        deadline = monotonic() + FAREWELL_LIMIT
+        while monotonic() < deadline:
+            for horse in list(self._horses.values()):
+                self._signal(horse, signal.SIGKILL)
+            try:
+                while (info := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                    self._bury(info.si_pid)
+            except ChildProcessError:
+                return
+            orphans = [pid for pid in self._children.pids() if pid not in self._by_pid and pid not in self._stuck]
+            for pid in orphans:
+                _kill_orphan(pid)
+            if not orphans and not self._horses:
+                return
+            select.select([self._wake_fd], [], [], SWEEP_INTERVAL)
+            try:
+                os.read(self._wake_fd, 4096)
+            except BlockingIOError:
+                pass
+
+    # -- speaking
+
+    def _say(self, line: str) -> None:
+        self._out += line.encode() + b"\n"
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            sent = self._control.send(self._out)
+            del self._out[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            raise _Gone from None
+        if bool(self._out) is not self._writing and self._poll is not None:
+            self._writing = not self._writing
+            self._poll.modify(self._control_fd, select.POLLIN | select.POLLOUT if self._writing else select.POLLIN)
+
+
+class _Gone(Exception):
+    """The worker closed its end."""
+
+
+def _ignore(signum: int, frame: object) -> None:
+    return None
+
+
+def _kill_orphan(pid: int) -> None:
+    try:
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    for fd in ends:
+        os.set_blocking(fd, False)
+    return ends
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """`<control_fd>`: the descriptor of the socket to the worker."""
+    arguments = sys.argv[1:] if argv is None else argv
+    control = _socket.socket(fileno=int(arguments[0]))
+    server = ForkServer(control)
+    server.run()
+    flush_stdio()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,393 @@
+"""The worker's side of the fork server: no threads, nothing here waits, made for a selectors loop.
+
+Register `server.fileno()` and each `horse.fileno()` for reading, and for writing while their `wants_write` is true.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import inf
+from pathlib import Path
+from time import monotonic
+
+from fusion import defaults
+from fusion.execution.frames import FrameError, FrameReader, pack
+from fusion.process.linux import processes
+
+#: Seconds the fork server gets to kill everything and go before it is killed itself.
+DESTROY_LIMIT = 2.5
+_OVERHEAD = 64 * 1024
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.process.forkserver import main; main()"
+
+
+@dataclass(frozen=True)
+class ForkServerConfig:
+    """What one fork server needs to know. `tasks`: allow-list; `modules`: preloaded; `late`: imported by each horse instead."""
+
+    tasks: tuple[str, ...] = ("tasks",)
+    modules: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    #: auto: a module that can't be forked is reported as Tainted; strict: that is an error; off: horses import everything.
+    preload: str = "auto"
+    sys_path: tuple[str, ...] = ()
+    #: Seconds between soft timeout and SIGKILL.
+    grace: float = defaults.TIMEOUT_GRACE
+    #: Bytes of an encoded result, and of job.meta.
+    max_result: int = defaults.MAX_RESULT
+    allow_pickle: bool = False
+    #: Dotted paths of functions called without arguments: in the fork server before each fork, in each horse after it.
+    before_fork: str | None = None
+    after_fork: str | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Task modules are imported; horses forked from now on need not import them."""
+
+
+@dataclass(frozen=True)
+class ImportFailed:
+    """A task module can't be imported; the server is about to end."""
+
+    module: str
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Tainted:
+    """A task module opens threads or connections; the server is about to end. Start another with this module in `late`."""
+
+    module: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ForkFailed:
+    """No process for this horse; `errno` says why."""
+
+    serial: int
+    errno: int
+
+
+@dataclass(frozen=True)
+class HorseExited:
+    """The horse and everything below it is gone. `why`: `-`, or `timeout` or `killed` if the fork server itself killed it."""
+
+    serial: int
+    #: Raw wait status; `describe_death` puts it in words.
+    status: int
+    #: KiB.
+    maxrss: int
+    why: str
+
+
+@dataclass(frozen=True)
+class ServerClosed:
+    """The fork server ended, and so did all its horses. `importing`: the module it was importing, if it was."""
+
+    importing: str | None
+
+
+Message = Ready | ImportFailed | Tainted | ForkFailed | HorseExited | ServerClosed
+
+
+class Horse:
+    """The worker's end of one horse's socket."""
+
+    def __init__(self, server: ForkServer, serial: int, end: socket.socket, limit: int) -> None:
+        self.serial = serial
+        #: No more frames will come. Says nothing about the process: only HorseExited does.
+        self.at_eof = False
+        #: Why the stream was given up, if it was; the horse has been killed for it.
+        self.broken: str | None = None
+        #: Monotonic seconds at which the fork server kills its group.
+        self.deadline = inf
+        self._server = server
+        self._socket = end
+        self._reader = FrameReader(limit)
+        self._out = memoryview(b"")
+        self._callbacks: list[float] = []
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._out)
+
+    def send(self, fields: Mapping[bytes, bytes]) -> None:
+        """Send one frame, or begin to: see `wants_write`."""
+        self._out = memoryview(bytes(self._out) + pack(fields))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the socket takes. A horse that is gone shows in HorseExited, not here."""
+        try:
+            while self._out:
+                self._out = self._out[self._socket.send(self._out) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._out = memoryview(b"")
+
+    def receive(self, limit: int = 256 * 1024) -> list[dict[bytes, bytes]]:
+        """The frames that have arrived, reading at most `limit` bytes. Empty list: nothing whole yet, or see `at_eof`."""
+        frames: list[dict[bytes, bytes]] = []
+        if self.at_eof:
+            return frames
+        try:
+            data = self._socket.recv(limit)
+        except BlockingIOError:
+            return frames
+        except OSError:
+            data = b""
+        if not data:
+            self.at_eof = True
+            return frames
+        try:
+            self._reader.feed(data)
+            while (frame := self._reader.next()) is not None:
+                if frame.get(b"kind") == b"callback":
+                    self._grant_callback(frame)
+                else:
+                    frames.append(frame)
+        except FrameError as error:
+            self.broken = str(error)
+            self.at_eof = True
+            self._server.kill(self, signal.SIGKILL)
+        return frames
+
+    def drain(self) -> list[dict[bytes, bytes]]:
+        """Every frame up to the end, for a horse that has exited."""
+        frames: list[dict[bytes, bytes]] = []
+        while not self.at_eof:
+            before = self._reader.pending
+            found = self.receive()
+            if not found and self._reader.pending == before:
+                break
+            frames += found
+        return frames
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
+        """Note which callbacks the job has: each may move the deadline once, by its own timeout."""
+        from fusion.execution.executor import CALLBACK_TIMEOUT
+
+        self._callbacks = []
+        for key in (b"on_success", b"on_failure"):
+            spec = fields.get(key)
+            if spec:
+                try:
+                    self._callbacks.append(float(json.loads(spec).get("timeout") or CALLBACK_TIMEOUT))
+                except (ValueError, AttributeError, TypeError):
+                    continue
+
+    def _grant_callback(self, frame: Mapping[bytes, bytes]) -> None:
+        # Only what the job's own fields allow, and once: the frame comes from a process that runs foreign code.
+        if self._callbacks:
+            self._server.set_deadline(self, monotonic() + max(self._callbacks) + self._server.config.grace)
+            self._callbacks = []
+
+
+class ForkServer:
+    """One fork server process. After ServerClosed make a new one; this object is then only good for `destroy`."""
+
+    def __init__(self, config: ForkServerConfig) -> None:
+        self.config = config
+        self.importing: str | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._in = b""
+        self._out: deque[tuple[bytes, socket.socket | None]] = deque()
+        self._serial = 0
+        self._limit = 2 * config.max_result + defaults.MAX_EXC_INFO + _OVERHEAD
+
+    def start(self) -> None:
+        """Start the process; Ready comes when its imports are done. Raises OSError if it can't be started."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                root = str(Path(__file__).resolve().parents[2])
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _BOOT, str(theirs.fileno()), root],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except BaseException:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        self._control = ours
+        self._say(f"CONFIG {json.dumps(asdict(self.config))}")
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    def fileno(self) -> int:
+        """-1 when it is closed."""
+        return self._control.fileno() if self._control is not None else -1
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._out)
+
+    def poll(self) -> int | None:
+        """The exit code of the process; None while it runs."""
+        return self._process.poll() if self._process is not None else None
+
+    def fork(self) -> Horse:
+        """Ask for a horse. It can be given its job at once; ForkFailed comes if there will be no process."""
+        self._serial += 1
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        horse = Horse(self, self._serial, ours, self._limit)
+        self._say(f"FORK {horse.serial}", theirs)
+        return horse
+
+    def run(self, horse: Horse, deadline: float, fields: Mapping[bytes, bytes]) -> None:
+        """Hand the job to the horse. `deadline`: monotonic seconds at which its whole group is SIGKILLed; `inf` for none."""
+        if b"on_success" in fields or b"on_failure" in fields:
+            horse.expect_callbacks(fields)
+        if deadline != inf:
+            self.set_deadline(horse, deadline)
+        horse.send(fields)
+
+    def set_deadline(self, horse: Horse, deadline: float) -> None:
+        horse.deadline = deadline
+        self._say(f"RUN {horse.serial} {deadline!r}")
+
+    def kill(self, horse: Horse, signum: int) -> None:
+        """Signal the horse's whole process group."""
+        self._say(f"KILL {horse.serial} {int(signum)}")
+
+    def receive(self) -> list[Message]:
+        """What the server has said. ServerClosed comes last, once."""
+        messages: list[Message] = []
+        if self._control is None:
+            return messages
+        closed = False
+        try:
+            data = self._control.recv(65536)
+            closed = not data
+        except BlockingIOError:
+            return messages
+        except OSError:
+            data, closed = b"", True
+        *lines, self._in = (self._in + data).split(b"\n")
+        for line in lines:
+            message = self._parse(line)
+            if message is not None:
+                messages.append(message)
+        if closed:
+            self._close()
+            messages.append(ServerClosed(self.importing))
+        return messages
+
+    def flush(self) -> None:
+        """Send what is waiting, as far as the socket takes it."""
+        while self._out and self._control is not None:
+            data, end = self._out[0]
+            try:
+                if end is None:
+                    sent = self._control.send(data)
+                else:
+                    sent = socket.send_fds(self._control, [data], [end.fileno()])
+                    end.close()
+            except BlockingIOError:
+                return
+            except OSError:  # the server is gone; `receive` says so
+                self._drop_unsent()
+                return
+            if sent < len(data):
+                self._out[0] = (data[sent:], None)
+            else:
+                self._out.popleft()
+
+    def destroy(self) -> None:
+        """End the server and everything below it, by SIGKILL if it does not go by itself. Waits up to 2.5 s."""
+        self._close()
+        process = self._process
+        if process is None:
+            return
+        try:
+            process.wait(DESTROY_LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            # Until the wait its pid names its session, in which all horses are.
+            for pid, _, session in processes():
+                if session == process.pid and pid != process.pid:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except OSError:
+                        continue
+            process.wait()
+
+    def _say(self, line: str, end: socket.socket | None = None) -> None:
+        if self._control is None:
+            if end is not None:
+                end.close()
+            return
+        self._out.append((line.encode() + b"\n", end))
+        self.flush()
+
+    def _parse(self, line: bytes) -> Message | None:
+        verb, _, rest = line.decode("utf-8", "replace").partition(" ")
+        if verb == "EXIT":
+            serial, status, maxrss, why = rest.split()
+            return HorseExited(int(serial), int(status), int(maxrss), why)
+        if verb == "READY":
+            self.importing = None
+            return Ready()
+        if verb == "IMPORTING":
+            self.importing = rest
+            return None
+        if verb == "FORK_FAILED":
+            serial, errno = rest.split()
+            return ForkFailed(int(serial), int(errno))
+        if verb == "IMPORT_FAILED":
+            found = json.loads(rest)
+            return ImportFailed(found["module"], found["error"], found["traceback"])
+        if verb == "TAINTED":
+            found = json.loads(rest)
+            return Tainted(found["module"], found["reason"])
+        return None
+
+    def _close(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        self._drop_unsent()
+
+    def _drop_unsent(self) -> None:
+        for _, end in self._out:
+            if end is not None:
+                end.close()
+        self._out.clear()
+
+
+def signal_name(signum: int) -> str:
+    """`SIGSEGV`; `signal 42` for one without a name."""
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
+
+
+def describe_death(status: int) -> str:
+    """A raw wait status in words, for a horse that gave no outcome."""
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal_name(os.WTERMSIG(status))}"
+    return f"exited with code {os.waitstatus_to_exitcode(status)} without a result"

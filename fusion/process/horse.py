@@ -1,0 +1,187 @@
+"""The forked side: one process that waits for one job, runs it, answers and goes.
+
+It never returns to the fork server's code, and it speaks to nobody but the worker's end of its socket.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+from fusion.execution.executor import Executor
+from fusion.execution.frames import FrameError, FrameReader, pack
+from fusion.failpoints import failpoint
+from fusion.process.linux import become_subreaper, set_parent_death_signal
+from fusion.timeouts import held
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any, NoReturn
+
+#: Exit codes: the task broke the socket to the worker; the worker sent something that is not a job.
+EXIT_NO_CHANNEL = 70
+EXIT_BAD_FRAME = 76
+
+#: Seconds that flushing and atexit handlers may take once the outcome is sent.
+EXIT_LIMIT = 2
+#: Descriptors below this are what tasks close in bulk (`os.closerange(3, 1024)`).
+SAFE_FD = 1024
+#: Bytes; a guard against garbage, the real limit is the worker's `max_payload`.
+_MAX_JOB_FRAME = 1 << 28
+
+
+class HorseSettings:
+    """What the fork server knows before the fork and every horse needs after it."""
+
+    tasks: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    max_result = 0
+    allow_pickle = False
+    after_fork: Callable[[], Any] | None = None
+    #: Soft and hard limit to put back, if the fork server raised them for itself.
+    nofile: tuple[int, int] | None = None
+    server_pid = 0
+    private_fds: tuple[int, ...] = ()
+
+
+class Channel:
+    """The horse's end of the socket. Frames are written whole or, if the task broke the socket, not at all."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._inode = os.fstat(fd).st_ino
+        self._owner = os.getpid()
+        import _thread
+
+        self._lock = _thread.allocate_lock()
+
+    def receive(self) -> dict[bytes, bytes] | None:
+        """The job; None at end of file, which means there will be none."""
+        reader = FrameReader(_MAX_JOB_FRAME)
+        while True:
+            data = os.read(self.fd, 65536)
+            if not data:
+                return None
+            reader.feed(data)
+            frame = reader.next()
+            if frame is not None:
+                return frame
+
+    def send(self, fields: dict[bytes, bytes]) -> None:
+        """Raises OSError if the socket is gone or another file has taken its number."""
+        frame = pack(fields)
+        with held(), self._lock:
+            if os.getpid() != self._owner:
+                os._exit(0)  # a fork of the task came back from the task's code: only the horse itself answers
+            if os.fstat(self.fd).st_ino != self._inode:
+                raise OSError("the task closed Fusion's socket")
+            sent = os.write(self.fd, frame)
+            while sent < len(frame):
+                sent += os.write(self.fd, memoryview(frame)[sent:])
+
+
+def run_horse(fd: int, settings: HorseSettings) -> NoReturn:
+    """Be a horse, from just after the fork to the end of the process."""
+    code = EXIT_NO_CHANNEL
+    try:
+        code = _live(fd, settings)
+    except FrameError:
+        code = EXIT_BAD_FRAME
+    except BaseException:  # an after_fork hook failed, say
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+def _live(fd: int, settings: HorseSettings) -> int:
+    _settle(settings)
+    channel = Channel(_lift(fd, settings))
+    failpoint("horse.start")
+    _prepare(settings)
+    fields = channel.receive()
+    if fields is None:
+        return 0
+    executor = Executor(settings.tasks, channel.send, max_result=settings.max_result, allow_pickle=settings.allow_pickle)
+    answer = executor.run(fields)
+    failpoint("horse.before_outcome")
+    try:
+        channel.send(answer)
+    except OSError:
+        return EXIT_NO_CHANNEL
+    _wind_up()
+    return 0
+
+
+def _settle(settings: HorseSettings) -> None:
+    """Own process group, own orphans, no life beyond the fork server's."""
+    try:
+        os.setpgid(0, 0)
+    except OSError:  # the fork server did it first
+        pass
+    set_parent_death_signal(signal.SIGKILL)
+    if os.getppid() != settings.server_pid:
+        os._exit(0)
+    become_subreaper()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for private in settings.private_fds:
+        os.close(private)
+
+
+def _lift(fd: int, settings: HorseSettings) -> int:
+    try:
+        lifted = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, SAFE_FD)
+        os.close(fd)
+    except OSError:  # a hard limit of 1024 or less
+        lifted = fd
+    if settings.nofile is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, settings.nofile)
+    return lifted
+
+
+def _prepare(settings: HorseSettings) -> None:
+    """What must happen in each process, done while it is still a spare."""
+    if "django.db" in sys.modules:
+        close_django_connections()
+    if settings.after_fork is not None:
+        settings.after_fork()
+    for module in settings.late:
+        try:
+            import_module(module)
+        except Exception:
+            pass  # the job that needs it imports it again and fails with the reason
+
+
+def close_django_connections() -> None:
+    """Each process opens its own: a connection shared by two mixes up their answers."""
+    sys.modules["django.db"].connections.close_all()
+
+
+def _wind_up() -> None:
+    """Flush and run atexit handlers, under a limit the kernel enforces: the outcome is out, nothing may keep this process."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, EXIT_LIMIT)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
+    atexit = sys.modules.get("atexit")
+    if atexit is not None:
+        try:
+            atexit._run_exitfuncs()
+        except BaseException:  # it has printed the traceback; the job's outcome stands
+            pass
+    flush_stdio()
+
+
+def flush_stdio() -> None:
+    """Before a fork, or both processes print what is in the buffer; before `os._exit`, or nobody does."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:  # closed, or replaced by a task with something of its own
+            pass

@@ -1,0 +1,114 @@
+"""What the standard library lacks for keeping hold of child processes. Off Linux (development) every call does nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _load_prctl() -> Callable[[int, int, int, int, int], int] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        import ctypes
+
+        function = ctypes.CDLL(None).prctl
+        function.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+        return function
+    except (ImportError, OSError, AttributeError):
+        return None
+
+
+_prctl = _load_prctl()
+
+
+def set_parent_death_signal(signum: int) -> None:
+    """The kernel sends `signum` to this process when the thread that forked it ends; 0 turns it off."""
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
+
+
+def become_subreaper() -> None:
+    """Orphans below this process become its children instead of init's."""
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Children:
+    """The child processes of this one, zombies included."""
+
+    def __init__(self) -> None:
+        pid = os.getpid()
+        self._me = str(pid)
+        try:
+            self.fd: int = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # a kernel without CONFIG_PROC_CHILDREN, or no /proc at all
+            self.fd = -1
+
+    def pids(self) -> list[int]:
+        if self.fd < 0:
+            return [pid for pid, parent, _ in processes() if parent == int(self._me)]
+        found = b""
+        while True:
+            data = os.pread(self.fd, 65536, len(found))
+            found += data
+            if len(data) < 4096:
+                return [int(pid) for pid in found.split()]
+
+
+def processes() -> list[tuple[int, int, int]]:
+    """(pid, parent, session) of every process that /proc shows; empty without /proc."""
+    found = []
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    for name in names:
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    # The command's name may hold blanks and brackets; what follows the last bracket is numbers.
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            found.append((int(name), int(fields[1]), int(fields[3])))
+    return found
+
+
+def thread_count() -> int:
+    """Threads of this process, native ones included where /proc tells."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        threading = sys.modules.get("threading")
+        return threading.active_count() if threading is not None else 1
+
+
+def connected_sockets() -> set[int]:
+    """Descriptors of this process's connected stream sockets. After a fork two processes would read from one."""
+    import _socket
+
+    found = set()
+    try:
+        names = os.listdir("/proc/self/fd")
+    except OSError:
+        names = [str(fd) for fd in range(1024)]
+    for name in names:
+        fd = int(name)
+        try:
+            probe = _socket.socket(fileno=os.dup(fd))
+        except OSError:
+            continue
+        try:
+            if probe.type & 0xF == _socket.SOCK_STREAM:
+                probe.getpeername()
+                found.add(fd)
+        except OSError:
+            pass
+        finally:
+            probe.close()
+    return found

@@ -1,0 +1,117 @@
+"""Importing the user's task modules into the fork server, so that horses need not.
+
+What can't survive a fork is found out here, module by module: a thread would be missing in every horse, and a connected socket
+would be shared by all of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import resource
+import signal
+import sys
+from collections.abc import Callable
+
+from fusion.process.horse import SAFE_FD, HorseSettings, close_django_connections
+from fusion.process.linux import connected_sockets, set_parent_death_signal, thread_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any
+
+    Hook = Callable[[], Any]
+
+
+def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> tuple[HorseSettings, Hook | None] | None:
+    """Obey CONFIG: imports and settings. None if the fork server should end; it has said why."""
+    config = json.loads(raw_config)
+    if config["sys_path"]:
+        sys.path[:] = config["sys_path"]
+    sys.argv[1:] = []
+    settings = HorseSettings()
+    settings.tasks = tuple(config["tasks"])
+    settings.max_result = config["max_result"]
+    settings.allow_pickle = config["allow_pickle"]
+    settings.nofile = _raise_file_limit()
+    late = list(config["late"])
+    modules = list(config["modules"])
+    if config["preload"] == "off":
+        late += modules
+        modules = []
+    settings.late = tuple(dict.fromkeys(late))
+    # An import may hang, and no poll loop watches the worker meanwhile.
+    set_parent_death_signal(signal.SIGKILL)
+    for module in modules:
+        if module not in settings.late and not _preload(module, config["preload"] == "strict", control_fd, say):
+            return None
+    hooks: list[Hook | None] = []
+    for path in (config["before_fork"], config["after_fork"]):
+        try:
+            hooks.append(_find(path) if path else None)
+        except BaseException as error:
+            say(_failure(path, error))
+            return None
+    before_fork, settings.after_fork = hooks
+    set_parent_death_signal(0)
+    return settings, before_fork
+
+
+def _preload(module: str, strict: bool, control_fd: int, say: Callable[[str], None]) -> bool:
+    say(f"IMPORTING {module}")
+    threads, sockets = thread_count(), connected_sockets()
+    try:
+        importlib.import_module(module)
+        if "django.db" in sys.modules:
+            close_django_connections()
+    except BaseException as error:  # SystemExit too: a script that is not a module of tasks
+        say(_failure(module, error))
+        return False
+    reasons = []
+    if thread_count() > threads:
+        reasons.append(f"starts {thread_count() - threads} thread(s)")
+    opened = connected_sockets() - sockets - {control_fd}
+    if opened:
+        reasons.append(f"opens {len(opened)} connection(s)")
+    if not reasons:
+        return True
+    reason = " and ".join(reasons) + " when it is imported, which can't be shared by forked processes"
+    if strict:
+        advice = "do it on first use, or start the worker with --preload auto"
+        say("IMPORT_FAILED " + json.dumps({"module": module, "error": f"{module} {reason}; {advice}", "traceback": ""}))
+    else:
+        say("TAINTED " + json.dumps({"module": module, "reason": reason}))
+    return False
+
+
+def _failure(module: str, error: BaseException) -> str:
+    from fusion.execution.outcome import exc_line, failed
+
+    described = failed(error, error.__traceback__)
+    return "IMPORT_FAILED " + json.dumps(
+        {
+            "module": module,
+            "error": exc_line(error).decode("utf-8", "replace"),
+            "traceback": described[b"exc_info"].decode("utf-8", "replace"),
+        }
+    )
+
+
+def _find(path: str) -> Hook:
+    module, _, name = path.rpartition(".")
+    hook = getattr(importlib.import_module(module), name)
+    if not callable(hook):
+        raise TypeError(f"{path} is not a function")
+    return hook  # type: ignore[no-any-return]
+
+
+def _raise_file_limit() -> tuple[int, int] | None:
+    """Room for descriptors above 1024. Returns the limits that tasks must see again, None if nothing was changed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = SAFE_FD + 256
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return None
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        return None
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return soft, hard

@@ -1,0 +1,53 @@
+"""Signals of a long-running process: handlers only note them; the loop acts."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from types import FrameType
+
+_NOTED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
+
+
+class Signals:
+    """Counts INT and TERM together (once is warm, twice is cold), notes QUIT and HUP, and wakes a selector."""
+
+    def __init__(self) -> None:
+        self.stops = 0
+        self.quit = False
+        self.reload = False
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._before: dict[int, object] = {}
+
+    def install(self) -> None:
+        self._wakeup_before = signal.set_wakeup_fd(self._woken.fileno(), warn_on_full_buffer=False)
+        for number in _NOTED:
+            self._before[number] = signal.signal(number, self._note)
+
+    def restore(self) -> None:
+        """Give the process back as it was, for a worker that runs inside another program."""
+        signal.set_wakeup_fd(self._wakeup_before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._wake.close()
+        self._woken.close()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGQUIT:
+            self.quit = True
+        elif number == signal.SIGHUP:
+            self.reload = True
+        else:
+            self.stops += 1
+
+    def fileno(self) -> int:
+        return self._wake.fileno()
+
+    def drain(self) -> None:
+        try:
+            while self._wake.recv(512):
+                pass
+        except BlockingIOError:
+            pass

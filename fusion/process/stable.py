@@ -1,0 +1,267 @@
+"""The horses of one fork server: spares, those that run a job, and those that are on their way out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from signal import SIGKILL
+
+from fusion.exceptions import ConfigurationError
+from fusion.failpoints import failpoint
+from fusion.process.base import Loop
+from fusion.process.forkserver_client import (
+    ForkFailed,
+    ForkServer,
+    ForkServerConfig,
+    Horse,
+    HorseExited,
+    ImportFailed,
+    Ready,
+    ServerClosed,
+    Tainted,
+)
+from fusion.store.records import Claimed
+
+#: Seconds after an outcome within which the horse must be gone by itself (its atexit handlers have 2 s).
+_FAREWELL = 3.0
+#: Seconds within which a killed horse's EXIT must come; else the fork server is stuck and is killed itself.
+_EXIT_LIMIT = 2.0
+_FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One job in one horse. `killed`: why the worker had it killed, empty if it did not."""
+
+    claimed: Claimed
+    horse: Horse
+    handed: float
+    killed: str = ""
+    kill_by: float = float("inf")
+
+
+class Stable:
+    """One fork server's lifetime.
+
+    - keeps spare horses ahead of need, so that a job never waits for a fork;
+    - hands jobs out, passes on what horses say, and tells of a death once the horse's last words are read;
+    - kills a fork server that does not report what it must; `closed` then says so, and the worker starts another.
+    """
+
+    def __init__(
+        self,
+        config: ForkServerConfig,
+        loop: Loop,
+        log: logging.Logger,
+        *,
+        spares: int,
+        on_frame: Callable[[Run, dict[bytes, bytes]], None],
+        on_death: Callable[[Run, HorseExited | None], None],
+    ) -> None:
+        self._loop, self._log, self._wanted = loop, log, spares
+        self._on_frame, self._on_death = on_frame, on_death
+        self.server = ForkServer(config)
+        self.ready = self.announced = False
+        self.closed = False
+        self.retired = False
+        self.tainted: Tainted | None = None
+        self.import_failed: ImportFailed | None = None
+        self.runs: dict[int, Run] = {}
+        self._spares: deque[Horse] = deque()
+        self._leaving: dict[int, tuple[Horse, float]] = {}
+        self._fork_at, self._fork_pause = 0.0, _FORK_PAUSE
+        self.server.start()
+        self._control_fd = self.server.fileno()
+        loop.watch(self._control_fd, self._on_control)
+
+    # -- jobs
+
+    @property
+    def free(self) -> int:
+        """Jobs that could be handed out now."""
+        if self.closed or self.retired or not self.ready or len(self._leaving) > 2 * self._wanted + 4:
+            return 0
+        return len(self._spares)
+
+    @property
+    def idle(self) -> bool:
+        return not self.runs and not self._leaving
+
+    def fill(self, now: float) -> None:
+        """Fork ahead."""
+        if not self.ready or self.closed or self.retired or now < self._fork_at:
+            return
+        while len(self._spares) < self._wanted:
+            failpoint("fork.ask")
+            self._spares.append(self.server.fork())
+
+    def hand_out(self, claimed: Claimed, limit: float) -> Run:
+        """Give a job to a spare; its process group is gone `limit` seconds from now."""
+        horse = self._spares.popleft()
+        now = time.monotonic()
+        run = Run(claimed, horse, now)
+        self.runs[horse.serial] = run
+        frame = {b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields}
+        self.server.run(horse, now + limit, frame)
+        fd = horse.fileno()
+        self._loop.watch(fd, lambda: self._on_readable(run))
+        if horse.wants_write:
+            self._loop.want_write(fd, lambda: self._on_writable(run))
+        return run
+
+    def kill(self, run: Run, why: str) -> None:
+        run.killed = why
+        run.kill_by = time.monotonic() + _EXIT_LIMIT
+        self.server.kill(run.horse, SIGKILL)
+
+    def flush(self) -> None:
+        """Have the loop finish what the fork server's socket would not take at once."""
+        if self.server.wants_write:
+            self._loop.want_write(self.server.fileno(), self._on_control_writable)
+
+    def _on_control_writable(self) -> None:
+        self.server.flush()
+        if not self.server.wants_write:
+            self._loop.want_write(self.server.fileno(), None)
+
+    # -- what horses say
+
+    def _on_writable(self, run: Run) -> None:
+        run.horse.flush()
+        if not run.horse.wants_write:
+            self._loop.want_write(run.horse.fileno(), None)
+
+    def _on_readable(self, run: Run) -> None:
+        self._hear(run, run.horse.receive())
+        if run.horse.at_eof and run.horse.serial in self.runs:
+            self._loop.unwatch(run.horse.fileno())  # its death is learnt from EXIT, never from here
+
+    def _hear(self, run: Run, frames: list[dict[bytes, bytes]]) -> None:
+        for frame in frames:
+            if run.horse.serial not in self.runs:
+                return  # nothing counts after an outcome
+            if frame.get(b"kind") != b"meta":
+                self._leave(run)
+            self._on_frame(run, frame)
+
+    def _leave(self, run: Run) -> None:
+        self._loop.unwatch(run.horse.fileno())
+        self.runs.pop(run.horse.serial, None)
+        self._leaving[run.horse.serial] = (run.horse, time.monotonic() + _FAREWELL)
+
+    # -- what the fork server says
+
+    def _on_control(self) -> None:
+        for message in self.server.receive():
+            if isinstance(message, HorseExited):
+                self._on_exit(message)
+            elif isinstance(message, ForkFailed):
+                self._on_fork_failed(message)
+            elif isinstance(message, Ready):
+                self.ready = True
+            elif isinstance(message, Tainted):
+                self.tainted = message
+            elif isinstance(message, ImportFailed):
+                self.import_failed = message
+            elif isinstance(message, ServerClosed):
+                self.close()
+
+    def _on_exit(self, exited: HorseExited) -> None:
+        self._fork_pause = _FORK_PAUSE
+        leaving = self._leaving.pop(exited.serial, None)
+        if leaving:
+            leaving[0].close()
+            return
+        run = self.runs.get(exited.serial)
+        if run is None:
+            self._lost_spare(exited.serial)
+            return
+        self._hear(run, run.horse.drain())  # its last words
+        if self.runs.pop(exited.serial, None) is not None:
+            self._loop.unwatch(run.horse.fileno())
+            self._on_death(run, exited)
+        self._leaving.pop(exited.serial, None)
+        run.horse.close()
+
+    def _lost_spare(self, serial: int) -> None:
+        if self._drop_spare(serial):
+            self._back_off("a spare horse died before it had a job")
+
+    def _drop_spare(self, serial: int) -> bool:
+        for horse in self._spares:
+            if horse.serial == serial:
+                self._spares.remove(horse)
+                horse.close()
+                return True
+        return False
+
+    def _on_fork_failed(self, failed: ForkFailed) -> None:
+        self._back_off(f"fork failed: {os.strerror(failed.errno)}")
+        run = self.runs.pop(failed.serial, None)
+        if run is None:
+            self._drop_spare(failed.serial)
+        else:
+            self._loop.unwatch(run.horse.fileno())
+            run.horse.close()
+            run.killed = "fork failed"
+            self._on_death(run, None)
+
+    def _back_off(self, why: str) -> None:
+        self._log.error("%s; next try in %.1f s", why, self._fork_pause)
+        self._fork_at = time.monotonic() + self._fork_pause
+        self._fork_pause = min(_LONGEST_FORK_PAUSE, self._fork_pause * 2)
+
+    # -- time and the end
+
+    def check(self, now: float) -> None:
+        """Insist on exits that are overdue."""
+        for serial, (horse, by) in list(self._leaving.items()):
+            if now > by + _EXIT_LIMIT:
+                self._stuck(f"horse {serial} neither ended nor was reported dead")
+                return
+            if now > by:
+                self.server.kill(horse, SIGKILL)
+        for run in list(self.runs.values()):
+            if now > min(run.horse.deadline, run.kill_by) + _EXIT_LIMIT:
+                self._stuck(f"job {run.claimed.id} was to be killed and is not reported dead")
+                return
+
+    def _stuck(self, why: str) -> None:
+        self._log.error("%s: the fork server is stuck and is killed", why)
+        self.close()
+
+    def retire(self) -> None:
+        """Take no more jobs; horses under way go on."""
+        self.retired = True
+        while self._spares:
+            self._spares.popleft().close()
+
+    def close(self) -> None:
+        """End the fork server and with it every horse; tells of the death of each run that had no outcome."""
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.unwatch(self._control_fd)
+        self.server.destroy()  # waits for it: from here on no horse of it runs
+        for horse in [*self._spares, *(horse for horse, _ in self._leaving.values())]:
+            horse.close()
+        for run in list(self.runs.values()):
+            self._hear(run, run.horse.drain())
+            if self.runs.pop(run.horse.serial, None) is not None:
+                self._loop.unwatch(run.horse.fileno())
+                self._on_death(run, None)
+            run.horse.close()
+        self._spares.clear()
+        self._leaving.clear()
+
+
+def task_modules(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Modules to load ahead for an allow-list."""
+    for pattern in patterns:
+        if pattern != "*" and not all(part.isidentifier() for part in pattern.split(".")):
+            raise ConfigurationError(f"--tasks {pattern!r}: name a module, like 'tasks' or 'shop.jobs', or '*' for any")
+    return tuple(pattern for pattern in patterns if pattern != "*")

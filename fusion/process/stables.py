@@ -1,0 +1,160 @@
+"""The worker's stables: the one that takes jobs, those that drain after a reload, and the next one after a failure."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+
+from fusion.process.base import Loop
+from fusion.process.forkserver_client import ForkServerConfig, HorseExited
+from fusion.process.stable import Run, Stable, task_modules
+from fusion.settings import Settings
+from fusion.store.records import Claimed
+
+_CHECK_INTERVAL = 0.25
+_FIRST_RESTART, _LONGEST_RESTART = 0.2, 30.0
+
+
+class Stables:
+    """Keeps a fork server going.
+
+    - one that dies, hangs on an import or can't import a task module is replaced, with growing pauses; nothing is claimed meanwhile;
+    - one that finds a module that can't be forked is replaced at once, with that module left to the horses;
+    - on `reload` a new one takes the next jobs while the old one's finish.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        loop: Loop,
+        log: logging.Logger,
+        on_frame: Callable[[Run, dict[bytes, bytes]], None],
+        on_death: Callable[[Run, HorseExited | None], None],
+    ) -> None:
+        self._settings, self._loop, self._log = settings, loop, log
+        self._on_frame, self._on_death = on_frame, on_death
+        self._current: Stable | None = None
+        self._draining: list[Stable] = []
+        self._late: tuple[str, ...] = ()
+        self._restart_at, self._pause = 0.0, _FIRST_RESTART
+        self._check_at = 0.0
+        self._retired = False
+
+    @property
+    def _all(self) -> list[Stable]:
+        return [*self._draining, self._current] if self._current else self._draining
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for stable in self._all for run in stable.runs.values()]
+
+    @property
+    def busy(self) -> bool:
+        return any(stable.runs for stable in self._all)
+
+    @property
+    def free(self) -> int:
+        """Jobs that could be handed out now."""
+        if self._retired or self._current is None or not self._current.free:
+            return 0
+        under_way = sum(len(stable.runs) for stable in self._all)
+        return max(0, min(self._settings.slots - under_way, self._current.free))
+
+    @property
+    def next_at(self) -> float:
+        """When `tend` has something to do though nothing happened."""
+        return min(self._check_at, self._restart_at) if self._current is None else self._check_at
+
+    def hand_out(self, claimed: Claimed, limit: float) -> Run:
+        """Run a job; only while `free`."""
+        assert self._current is not None
+        return self._current.hand_out(claimed, limit)
+
+    def kill(self, run: Run, why: str) -> None:
+        """Kill a job's process group. `why` stands in `run.killed` when its death is told."""
+        for stable in self._all:
+            if run in stable.runs.values():
+                stable.kill(run, why)
+
+    def tend(self, now: float) -> bool:
+        """Replace, refill, insist on what is overdue. True if there is room for a job that was not there before."""
+        if now >= self._check_at:
+            self._check_at = now + _CHECK_INTERVAL
+            for stable in self._all:
+                stable.check(now)
+        for stable in [s for s in self._draining if s.closed or s.idle]:
+            stable.close()
+            self._draining.remove(stable)
+        if self._current is not None and self._current.closed:
+            self._bury(self._current, now)
+        if self._retired:
+            return False
+        if self._current is None and now >= self._restart_at:
+            self._start()
+        if self._current is None:
+            return False
+        before = self._current.free
+        self._current.fill(now)
+        if before or not self._current.free:
+            return False
+        if not self._current.announced:
+            self._current.announced = True
+            self._log.info("fork server %d is ready for jobs", self._current.server.pid)
+        self._pause = _FIRST_RESTART
+        return True
+
+    def flush(self) -> None:
+        for stable in self._all:
+            stable.flush()
+
+    def reload(self) -> None:
+        if self._current is not None:
+            self._current.retire()
+            self._draining.append(self._current)
+            self._current = None
+        self._late = ()
+        self._restart_at, self._pause = 0.0, _FIRST_RESTART
+
+    def retire(self) -> None:
+        """Take no more jobs."""
+        self._retired = True
+        if self._current is not None:
+            self._current.retire()
+
+    def close(self) -> None:
+        for stable in self._all:
+            stable.close()
+
+    def _start(self) -> None:
+        settings = self._settings
+        config = ForkServerConfig(
+            tasks=settings.tasks,
+            modules=task_modules(settings.tasks),
+            late=self._late,
+            preload=settings.preload,
+            sys_path=tuple(sys.path),
+            grace=settings.timeout_grace,
+            max_result=settings.max_result,
+            allow_pickle=settings.allow_pickle,
+        )
+        spares = settings.slots + 1
+        self._current = Stable(config, self._loop, self._log, spares=spares, on_frame=self._on_frame, on_death=self._on_death)
+
+    def _bury(self, stable: Stable, now: float) -> None:
+        self._current = None
+        if stable.tainted is not None:
+            self._log.warning("%s %s: each job's process imports it itself", stable.tainted.module, stable.tainted.reason)
+            self._late += (stable.tainted.module,)
+            return
+        if self._retired:
+            return
+        if stable.import_failed is not None:
+            failed = stable.import_failed
+            self._log.error("task module %s can't be imported: %s\n%s", failed.module, failed.error, failed.traceback.rstrip())
+        else:
+            importing = stable.server.importing
+            self._log.error("the fork server ended%s", f" while it imported {importing}" if importing else "")
+        self._log.error("no job is claimed meanwhile; next try in %.1f s", self._pause)
+        self._restart_at = now + self._pause
+        self._pause = min(_LONGEST_RESTART, self._pause * 2)

@@ -1,0 +1,363 @@
+"""The worker: claims jobs, has horses run them, commits what became of them. One loop, no threads, nothing in it waits for a job."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from redis import Redis
+
+from fusion.exceptions import ConfigurationError
+from fusion.execution.completion import Decision, decide
+from fusion.failpoints import failpoint
+from fusion.process import deaths
+from fusion.process.base import Handler, Loop
+from fusion.process.commands import KILL_HORSE, SHUTDOWN, Commands
+from fusion.process.doorbell import Doorbell
+from fusion.process.duties import Duties
+from fusion.process.forkserver_client import HorseExited
+from fusion.process.journal import Journal
+from fusion.process.ledger import Ledger
+from fusion.process.link import RedisAway, RedisLink
+from fusion.process.roster import Roster
+from fusion.process.signals import Signals
+from fusion.process.stable import Run
+from fusion.process.stables import Stables
+from fusion.settings import Settings
+from fusion.store.broker import Broker
+from fusion.store.connections import check_server, connect, describe
+from fusion.store.records import Claimed, Turn
+
+log = logging.getLogger("fusion.worker")
+
+#: Turns in a row before sockets and signals are looked at.
+_TURNS = 10
+#: Seconds a killed horse's last words are waited for at a cold shutdown.
+_COLD_LIMIT = 2.0
+
+
+class Worker:
+    """Runs jobs of the given queues (names or wildcards) until it is told to stop.
+
+    - state lives in Redis; what is here can be lost at any instant, and another worker takes over after the lease;
+    - an outcome is kept and offered again until Redis has answered, however long it is away;
+    - INT or TERM: finish the running jobs; twice, or QUIT: kill them, they go back to their place; HUP: a fresh fork server.
+    """
+
+    def __init__(self, settings: Settings, queues: Sequence[str], *, burst: bool = False, job_lines: bool = True) -> None:
+        self.settings = settings
+        self.burst = burst
+        self.roster = Roster(queues)
+        self.name = settings.name or f"{socket.gethostname()}.{os.getpid()}"
+        self.incarnation = secrets.token_hex(8)
+        self.loop, self.signals, self.link = Loop(), Signals(), RedisLink(log)
+        self.journal = Journal(log, job_lines)
+        self.connection = connect(settings, role="worker")
+        self.broker = Broker(
+            self.connection,
+            prefix=settings.prefix,
+            events_cap=settings.events_cap,
+            failure_ttl=settings.failure_ttl,
+            max_lost=settings.max_lost,
+            hold_timeout=settings.hold_timeout,
+        )
+        self.ledger = Ledger(self.broker, self.link, settings)
+        self.duties = Duties(settings, lambda: self.roster.queues, log)
+        self.stables = Stables(settings, self.loop, log, self._on_frame, self._on_death)
+        self.doorbell = Doorbell(self._connect_blocking, self.broker.keys, settings.idle_wait)
+        self.commands: Commands | None = None
+        self._turn_wanted = False
+        self._look_at = 0.0
+        self._beat_every = settings.lease / 3
+        self._beat_at = self._give_up_at = float("inf")
+        self._stopping = self._cold = False
+        self._watched: dict[str, int | None] = {}
+
+    def _connect_blocking(self) -> Redis:
+        return connect(self.settings, role="blocking")
+
+    # -- life
+
+    def run(self) -> int:
+        """Work until told to stop. 0 after a warm end; 1 after a forced one, or if Redis could not be told everything.
+
+        ConfigurationError if the server or the queues' keys can't be used; redis-py's errors if it can't be reached at the start.
+        """
+        check_server(self.connection, allow_eviction=self.settings.allow_eviction)
+        wrong = self.broker.wrong_types(self.roster.queues)
+        if wrong:
+            raise ConfigurationError(
+                f"{wrong[0]}: another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
+            )
+        self.roster.refresh(self.broker.known_queues)
+        self._register(self._plain)
+        self.commands = Commands(self._connect_blocking, self.broker.keys.pubsub(self.name))
+        self.signals.install()
+        self.loop.watch(self.signals.fileno(), self._on_signal)
+        log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), ", ".join([*self.roster.queues, *self.roster.patterns]))
+        log.info("Redis: %s", describe(self.connection))
+        try:
+            while self._step():
+                pass
+            return self._end()
+        finally:
+            self.stables.close()
+            self.doorbell.close()
+            self.commands.close()
+            self.signals.restore()
+            self.connection.close()
+
+    def _step(self) -> bool:
+        """One round of the loop; False when the work is done."""
+        now = time.monotonic()
+        if self.stables.tend(now):
+            self._turn_wanted = True
+        self.doorbell.check(now)
+        if self.link.open(now):
+            try:
+                self._talk(now)
+            except RedisAway:
+                pass
+        if self._is_done(now):
+            return False
+        self._listen()
+        self.stables.flush()
+        self.loop.run_once(self._timeout())
+        return True
+
+    def _talk(self, now: float) -> None:
+        """Everything that is due with Redis, the turn first."""
+        if now >= self._look_at and self._free_slots():
+            self._look_at = now + self.settings.idle_wait
+            self.link.attempt(lambda: self.roster.refresh(self.broker.known_queues))
+            self._turn_wanted = True
+        for _ in range(_TURNS):
+            if not self._turn_wanted and self.ledger.settled:
+                break
+            self._turn()
+        if now >= self._beat_at:
+            self._beat(now)
+        if now >= self.duties.next_at:
+            self.link.attempt(lambda: self.duties.run(self.broker, now))
+
+    def _timeout(self) -> float:
+        now = time.monotonic()
+        if self._turn_wanted or not self.ledger.settled:
+            redis_at = now
+        else:
+            redis_at = min(self._beat_at, self.duties.next_at, self._look_at if self._free_slots() else float("inf"))
+        return max(0.0, min(self.stables.next_at, self._give_up_at, max(redis_at, self.link.retry_at)) - now)
+
+    def _free_slots(self) -> int:
+        return 0 if self._stopping else self.stables.free
+
+    # -- the turn
+
+    def _turn(self) -> None:
+        """Tell Redis the outcomes and take jobs for the free slots: one round trip."""
+        slots = [0] * self._free_slots()
+        self._turn_wanted = False
+        answered = self.ledger.turn(self.name, self.incarnation, self.roster.queues, slots)
+        if answered is None:
+            return
+        turn, results = answered
+        if turn.status == "unregistered":
+            log.warning("this worker's registration is gone from Redis; registering again")
+            self._register(self.link.attempt)
+            return
+        for result, answer in zip(results, turn.answers, strict=False):
+            self.journal.committed(result.claimed, result.decision, answer)
+        for queue, error in turn.bad:
+            self.journal.bad_queue(queue, error)
+        for claimed in turn.jobs:
+            self._hand_out(claimed)
+        self.journal.suspended(turn.status == "suspended")
+        if turn.next_in is not None:
+            self.duties.due(time.monotonic() + turn.next_in)
+        self._turn_wanted = turn.again
+        if self.burst and slots and not turn.jobs and not turn.again and self.ledger.settled and not self.stables.busy:
+            self._burst_is_over(turn)
+
+    def _hand_out(self, claimed: Claimed) -> None:
+        failpoint("claim.after_reply")
+        self.roster.served(claimed.queue)
+        if not self._free_slots():
+            self._finish(claimed, Decision("release", "no free process"), 0.0)
+            return
+        self.journal.started(claimed)
+        timeout = float(claimed.fields.get(b"timeout") or self.settings.job_timeout)
+        self.stables.hand_out(claimed, float("inf") if timeout < 0 else timeout + self.settings.timeout_grace)
+        failpoint("handout.after")
+
+    def _burst_is_over(self, turn: Turn) -> None:
+        if turn.status == "ok" and turn.next_in is not None and turn.next_in <= 0:
+            self.link.attempt(self.broker.promote)  # a retry without delay is still work
+            self._turn_wanted = True
+        else:
+            log.info("nothing left to do: the burst ends")
+            self._stopping = True
+
+    # -- outcomes
+
+    def _on_frame(self, run: Run, frame: dict[bytes, bytes]) -> None:
+        if frame.get(b"kind") == b"meta":
+            self._save_meta(run.claimed, frame.get(b"meta", b"{}"))
+            return
+        failpoint("outcome.received")
+        self._finish(run.claimed, decide(run.claimed.fields, frame), float(frame.get(b"elapsed") or 0))
+
+    def _on_death(self, run: Run, exited: HorseExited | None) -> None:
+        if run.killed in ("cold", "lost"):
+            return  # what becomes of the job is decided elsewhere: `deregister` gives it back, or another worker has it
+        decision = deaths.decide(run, exited, stopping=self._stopping, grace=self.settings.timeout_grace)
+        self._finish(run.claimed, decision, time.monotonic() - run.handed)
+
+    def _finish(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
+        self.ledger.add(claimed, decision, elapsed)
+        self._turn_wanted = True
+
+    def _save_meta(self, claimed: Claimed, meta: bytes) -> None:
+        try:
+            self.link.attempt(lambda: self.broker.save_meta(claimed.id, meta, claimed.execution_id))
+        except RedisAway:
+            pass  # the outcome carries the last meta again
+
+    # -- leases and registration
+
+    def _beat(self, now: float) -> None:
+        """Renew the leases of everything this worker holds, outcomes that wait for Redis included."""
+        runs = [run for run in self.stables.runs if not run.killed]
+        held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self.ledger.held())]
+        failpoint("beat.before")
+        registered, answers = self.link.attempt(
+            lambda: self.broker.extend(
+                self.name, self.incarnation, held, self.settings.lease, self.settings.worker_ttl, "busy" if held else "idle"
+            )
+        )
+        self._beat_at = now + self._beat_every
+        if not registered:
+            self._register(self.link.attempt)
+        for run, answer in zip(runs, answers, strict=False):
+            if answer == "lost":
+                log.warning("job %s is no longer this worker's (its lease ran out); its process is killed", run.claimed.id)
+                self.stables.kill(run, "lost")
+
+    @staticmethod
+    def _plain(call: Callable[[], bool]) -> bool:
+        return call()
+
+    def _register(self, attempt: Callable[[Callable[[], bool]], bool]) -> None:
+        base, n = self.name, 0
+        fields = {
+            "queues": ",".join([*self.roster.queues, *self.roster.patterns]),
+            "pid": os.getpid(),
+            "hostname": socket.gethostname(),
+        }
+        lease, ttl = self.settings.lease, self.settings.worker_ttl
+        while not attempt(lambda: self.broker.register(self.name, self.incarnation, lease, ttl, fields)):
+            n += 1
+            self.name = f"{base}.{n}"
+        self._beat_at = time.monotonic() + self._beat_every
+        failpoint("register.birth")
+
+    # -- waiting
+
+    def _listen(self) -> None:
+        """Wait at the doorbells while a slot is free, and keep the loop's descriptors in step with the connections."""
+        if self.link.away_since is None:
+            if self._free_slots() and not self._turn_wanted:
+                self.doorbell.arm(self.roster.queues)
+            if self.commands is not None:
+                self.commands.open(time.monotonic())
+        self._watch("doorbell", self.doorbell.fileno(), self._on_doorbell)
+        if self.commands is not None:
+            self._watch("commands", self.commands.fileno(), self._on_command)
+
+    def _watch(self, name: str, fd: int | None, handler: Handler) -> None:
+        before = self._watched.get(name)
+        if fd != before:
+            if before is not None:
+                self.loop.unwatch(before)
+            if fd is not None:
+                self.loop.watch(fd, handler)
+            self._watched[name] = fd
+
+    def _on_doorbell(self) -> None:
+        rang = self.doorbell.receive()
+        if rang is False:
+            return
+        if self._free_slots():
+            self._turn_wanted = True
+        elif isinstance(rang, str):
+            try:
+                self.link.attempt(lambda: self.broker.ring(rang))  # for a worker that has a free slot
+            except RedisAway:
+                pass
+
+    def _on_command(self) -> None:
+        assert self.commands is not None
+        for command in self.commands.receive():
+            log.info("command: %s", command)
+            if command == SHUTDOWN:
+                self._stop("command")
+            elif command == KILL_HORSE:
+                for run in self.stables.runs:
+                    self.stables.kill(run, "command")
+
+    # -- the end
+
+    def _on_signal(self) -> None:
+        self.signals.drain()
+        if self.signals.reload:
+            self.signals.reload = False
+            log.info("reload: a new fork server takes the next jobs, running ones finish in the old")
+            self.stables.reload()
+        if self.signals.quit or self.signals.stops > 1:
+            if not self._cold:
+                log.warning("cold shutdown: running jobs are killed and go back to their place")
+            self._cold = self._stopping = True
+        elif self.signals.stops:
+            self._stop("signal")
+
+    def _stop(self, why: str) -> None:
+        if not self._stopping:
+            log.info("warm shutdown (%s): %d running job(s) will be finished, none taken", why, len(self.stables.runs))
+            self.stables.retire()
+        self._stopping = True
+
+    def _is_done(self, now: float) -> bool:
+        if self._cold:
+            return True
+        if not self._stopping or self.stables.busy:
+            return False
+        if self.ledger.settled:
+            return True
+        # Redis is away with outcomes waiting: worth one lease, after which another worker runs the jobs anyway
+        self._give_up_at = min(self._give_up_at, now + self.settings.lease)
+        return now >= self._give_up_at
+
+    def _end(self) -> int:
+        failpoint("shutdown.drain")
+        if self._cold:
+            for run in self.stables.runs:
+                self.stables.kill(run, "cold")
+            until = time.monotonic() + _COLD_LIMIT
+            while self.stables.busy and time.monotonic() < until:
+                self.stables.flush()
+                self.loop.run_once(0.05)
+        try:
+            while not self.ledger.settled:
+                self._turn()
+            failpoint("shutdown.release")
+            back = self.link.attempt(lambda: self.broker.deregister(self.name, self.incarnation))
+            if back:
+                log.warning("%d job(s) went back to their place, their attempt unspent", back)
+        except RedisAway:
+            log.error("Redis could not be told that this worker ends; its jobs are recovered when their leases run out")
+            return 1
+        log.info("worker %s ended", self.name)
+        return 1 if self._cold else 0

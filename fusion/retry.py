@@ -1,0 +1,101 @@
+"""When a failed attempt is tried again, and after how long. Pure functions and one value object; no clock, no Redis."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fusion import defaults
+
+#: What the default policy retries, matched by name along the exception's bases, so that none of it need be installed here.
+RETRYABLE = (
+    "requests.exceptions.ConnectTimeout",
+    "requests.exceptions.ConnectionError",
+    "requests.exceptions.ReadTimeout",
+    "builtins.ConnectionError",
+    "builtins.TimeoutError",
+    "botocore.exceptions.ClientError",
+)
+
+
+def dotted(kind: type[BaseException] | str) -> str:
+    return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+class Retry:
+    """How often a job is tried again, when, and on what.
+
+    `max` retries after the first attempt. `interval`: seconds before each, one figure or a list whose last one repeats (as in RQ);
+    or `backoff`: seconds that double with each retry, up to an hour, plus up to a quarter of jitter. `on`: exception classes, or their
+    dotted names, that are retried; None means any. `place="back"` sends a retried job to the end of its priority instead of its old place.
+    """
+
+    __slots__ = ("backoff", "intervals", "max", "on", "place")
+
+    def __init__(
+        self,
+        max: int,
+        interval: float | Sequence[float] = 0,
+        *,
+        backoff: float | None = None,
+        on: Iterable[type[BaseException] | str] | None = None,
+        place: str = "keep",
+    ) -> None:
+        intervals = [interval] if isinstance(interval, (int, float)) else list(interval)
+        if isinstance(max, bool) or not isinstance(max, int) or max < 1:
+            raise ValueError(f"Retry(max={max!r}): use a whole number from 1 (to forbid retries, leave retry out)")
+        if not intervals or any(not isinstance(i, (int, float)) or not 0 <= i < float("inf") for i in intervals):
+            raise ValueError(f"Retry(interval={interval!r}): use seconds >= 0, one figure or a list")
+        if backoff is not None and not 0 < backoff < float("inf"):
+            raise ValueError(f"Retry(backoff={backoff!r}): use seconds > 0")
+        if place not in ("keep", "back"):
+            raise ValueError(f"Retry(place={place!r}): use 'keep' or 'back'")
+        self.max, self.intervals, self.backoff, self.place = max, intervals, backoff, place
+        self.on = None if on is None else tuple(dotted(kind) for kind in on)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Retry) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def __repr__(self) -> str:
+        when = f"backoff={self.backoff}" if self.backoff else f"interval={self.intervals}"
+        return f"Retry(max={self.max}, {when}, on={self.on}, place={self.place!r})"
+
+    def to_json(self) -> str:
+        """What the job hash keeps: only what differs from the defaults."""
+        fields: dict[str, Any] = {"max": self.max}
+        if self.intervals != [0]:
+            fields["interval"] = self.intervals
+        if self.backoff is not None:
+            fields["backoff"] = self.backoff
+        if self.on is not None:
+            fields["on"] = self.on
+        if self.place != "keep":
+            fields["place"] = self.place
+        return json.dumps(fields)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Retry:
+        return cls(**json.loads(text))
+
+    def delay(self, retries_done: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
+        """Seconds before the next attempt, the `retries_done + 1`-th retry."""
+        if self.backoff is None:
+            return float(self.intervals[min(retries_done, len(self.intervals) - 1)])
+        return _backoff(self.backoff, retries_done, uniform)
+
+    def covers(self, class_names: Iterable[str]) -> bool:
+        return self.on is None or any(name in self.on for name in class_names)
+
+
+def _backoff(base: float, retries_done: int, uniform: Callable[[float, float], float]) -> float:
+    # min() on the exponent too: 2 ** 5000 is no float
+    return min(defaults.RETRY_CAP, base * 2.0 ** min(retries_done, 32)) * uniform(1.0, 1.0 + defaults.RETRY_JITTER)
+
+
+#: For jobs that name no policy: three retries of what a network does to one.
+DEFAULT = Retry(defaults.RETRY_COUNT_END - defaults.RETRY_COUNT_START, backoff=defaults.RETRY_BASE, on=RETRYABLE)

@@ -1,0 +1,275 @@
+"""Arguments and results as bytes.
+
+JSON, with `{"__fusion__": [type, value]}` for what JSON does not know (`fusion.tagged` has the types). What goes in comes out
+the same, or SerializationError is raised: tuples stay tuples, keys that are not strings stay what they are, and a dict of the
+user's own with the key `__fusion__` is escaped. Subclasses of str, int, float, list and dict arrive as their base class.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from fusion import defaults
+from fusion.exceptions import ConfigurationError, DeserializationError, PayloadTooLarge, SerializationError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any, NoReturn
+
+TAG = "__fusion__"
+_RAW_TAG = TAG.encode()
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_STRINGS = frozenset({str})
+
+
+class Serializer:
+    """Turns one value to bytes and back."""
+
+    name = ""
+
+    def dumps(self, value: Any) -> bytes:
+        raise NotImplementedError
+
+    def loads(self, raw: bytes) -> Any:
+        raise NotImplementedError
+
+
+def _is_plain(value: Any, room: int) -> bool:
+    """True if JSON alone carries this value unchanged. Element types are compared in C, so flat data costs little."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if kind is dict:
+        if TAG in value or not _STRINGS.issuperset(map(type, value)):
+            return False
+        values = value.values()
+    elif kind is list:
+        values = value
+    else:
+        return False
+    if _SCALARS.issuperset(map(type, values)):
+        return room > 0
+    return room > 0 and all(_is_plain(item, room - 1) for item in values if type(item) not in _SCALARS)
+
+
+def _is_deep(value: Any, room: int) -> bool:
+    if type(value) is dict:
+        value = value.values()
+    elif type(value) is not list:
+        return False
+    return room <= 0 or any(_is_deep(item, room - 1) for item in value if type(item) not in _SCALARS)
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise DeserializationError(f"{text} is not JSON")
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise DeserializationError(
+            f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice in one object"
+        )
+    return found
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+_decode = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_no_constant).decode
+_encode_ascii = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+
+
+class JSONSerializer(Serializer):
+    """The default. `may_import` says which modules an Enum or dataclass may be looked up in on loading; by default any."""
+
+    name = "json"
+
+    def __init__(self, may_import: Callable[[str], bool] | None = None, max_depth: int = defaults.MAX_DEPTH) -> None:
+        self._may_import = may_import
+        self._max_depth = max_depth
+
+    def dumps(self, value: Any) -> bytes:
+        """Raises SerializationError (with the type that does not fit) or PayloadTooLarge (nested too deeply)."""
+        if not _is_plain(value, self._max_depth):
+            from fusion.tagged import encode
+
+            value = encode(value, self._max_depth)
+        try:
+            return _encode(value).encode()
+        except UnicodeEncodeError:  # a lone surrogate, which only an escape can carry
+            return _encode_ascii(value).encode()
+        except ValueError as error:
+            reason = "NaN and Infinity are not JSON" if "float" in str(error) else str(error)
+            raise SerializationError(f"{reason}; send it as a string or None") from None
+
+    def loads(self, raw: bytes) -> Any:
+        """Raises DeserializationError, whatever is wrong with `raw`."""
+        return self.untag(self.parse(raw), raw)
+
+    def parse(self, raw: bytes) -> Any:
+        """The bare JSON, tags not yet turned to values."""
+        try:
+            value = _decode(raw.decode())
+            # A tag takes up to four levels of JSON for one of the value.
+            depth = self._max_depth * (4 if _RAW_TAG in raw else 1)
+            if raw.count(b"[") + raw.count(b"{") > self._max_depth and _is_deep(value, depth):
+                raise DeserializationError(f"nested deeper than {self._max_depth}")
+            return value
+        except RecursionError:
+            raise DeserializationError(f"nested deeper than {self._max_depth}") from None
+        except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, an int of more digits than Python reads
+            raise DeserializationError(f"not JSON: {error}") from None
+
+    def untag(self, parsed: Any, raw: bytes) -> Any:
+        """The second half of `loads`."""
+        if _RAW_TAG not in raw:
+            return parsed
+        from fusion.tagged import Decoder
+
+        try:
+            return Decoder(self._may_import).decode(parsed)
+        except RecursionError:
+            raise DeserializationError(f"nested deeper than {self._max_depth}") from None
+
+
+class PickleSerializer(Serializer):
+    """As RQ stores jobs. A pickle runs code when it is loaded: only with trusted producers, hence off until `allow_pickle`."""
+
+    name = "pickle"
+
+    #: Largest size of a decompressed pickle, in bytes: 1 MB of zlib may hold a gigabyte.
+    max_size = 16 * 1024 * 1024
+
+    def dumps(self, value: Any) -> bytes:
+        import pickle
+
+        try:
+            return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # pickling runs the value's own code, which may raise anything
+            raise SerializationError(f"{type(value).__name__} can't be pickled: {error}") from None
+
+    def loads(self, raw: bytes) -> Any:
+        """Compressed or not, as RQ reads it."""
+        import pickle
+
+        data = self._inflate(raw)
+        try:
+            return pickle.loads(data)
+        except Exception as error:
+            raise DeserializationError(f"not a pickle this process can load: {type(error).__name__}: {error}") from None
+
+    def _inflate(self, raw: bytes) -> bytes:
+        import zlib
+
+        try:
+            data = zlib.decompressobj().decompress(raw, self.max_size + 1)
+        except zlib.error:
+            return raw
+        if len(data) > self.max_size:
+            raise DeserializationError(f"the compressed pickle is larger than {self.max_size} bytes")
+        return data
+
+
+def get_serializer(name: str, *, allow_pickle: bool) -> Serializer:
+    """`json` or `pickle`. Raises ConfigurationError for pickle that was not allowed, and for any other name."""
+    if name in ("", "json"):
+        return JSONSerializer()
+    if name != "pickle":
+        raise ConfigurationError(f"unknown serializer {name!r}; use 'json' or 'pickle'")
+    if not allow_pickle:
+        raise ConfigurationError(
+            "pickle is off, because loading a pickle runs code; if all producers are trusted, "
+            "set allow_pickle (FUSION_ALLOW_PICKLE=1)"
+        )
+    return PickleSerializer()
+
+
+def dumps_call(
+    serializer: Serializer,
+    func_name: str,
+    args: tuple[Any, ...] | list[Any],
+    kwargs: dict[str, Any],
+    max_payload: int = defaults.MAX_PAYLOAD,
+) -> bytes:
+    """A call as the job hash holds it. Raises SerializationError naming the argument, PayloadTooLarge over `max_payload`."""
+    if serializer.name == "pickle":
+        import zlib
+
+        try:
+            pickled = serializer.dumps((func_name, None, tuple(args), dict(kwargs)))
+        except SerializationError as error:
+            raise _named(serializer, func_name, args, kwargs, error) from None
+        _check_size(len(pickled), max_payload, func_name)
+        return zlib.compress(pickled)
+    try:
+        raw = serializer.dumps([func_name, None, list(args), kwargs])
+    except (SerializationError, PayloadTooLarge) as error:
+        raise _named(serializer, func_name, args, kwargs, error) from None
+    _check_size(len(raw), max_payload, func_name)
+    return raw
+
+
+def _check_size(size: int, limit: int, func_name: str) -> None:
+    if size > limit:
+        raise PayloadTooLarge(
+            f"the arguments of {func_name} take {size} bytes; the limit is {limit} (max_payload, FUSION_MAX_PAYLOAD). "
+            "Store big data elsewhere and send its key"
+        )
+
+
+def _named(
+    serializer: Serializer, func_name: str, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any], error: Exception
+) -> Exception:
+    """The same error with the first argument at fault named."""
+    named = [(f"argument {n}", value) for n, value in enumerate(args, 1)] + [
+        (f"keyword {key!r}", value) for key, value in kwargs.items()
+    ]
+    where, reason = "the arguments", str(error)
+    for label, value in named:
+        try:
+            serializer.dumps(value)
+        except (SerializationError, PayloadTooLarge) as found:
+            where, reason = label, str(found)
+            break
+    return type(error)(f"{where} of {func_name}: {reason}")
+
+
+def loads_call(serializer: Serializer, raw: bytes) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    """What `dumps_call` stored: name, args, kwargs. Raises DeserializationError."""
+    name, load = split_call(serializer, raw)
+    return name, *load()
+
+
+def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]]:
+    """The name, and a function that loads args and kwargs. In two steps, since importing the task's module in between is what
+    makes the Enums and dataclasses it uses known."""
+    if isinstance(serializer, JSONSerializer):
+        json_serializer = serializer
+        name, parsed_args, parsed_kwargs = _checked_call(serializer.parse(raw))
+
+        def load() -> tuple[tuple[Any, ...], dict[str, Any]]:
+            args, kwargs = json_serializer.untag([parsed_args, parsed_kwargs], raw)
+            return tuple(args), _checked_kwargs(kwargs)
+
+        return name, load
+    name, args, kwargs = _checked_call(serializer.loads(raw))
+    return name, lambda: (tuple(args), _checked_kwargs(kwargs))
+
+
+def _checked_call(call: Any) -> tuple[str, Any, Any]:
+    if not isinstance(call, (list, tuple)) or len(call) != 4:
+        raise DeserializationError("the job's data is not a call (func_name, instance, args, kwargs)")
+    name, instance, args, kwargs = call
+    if instance is not None:
+        raise DeserializationError("the job calls a method of a pickled object; enqueue a module-level function instead")
+    if not isinstance(name, str) or not isinstance(args, (list, tuple)) or not isinstance(kwargs, dict):
+        raise DeserializationError("the job's data is not a call (func_name, instance, args, kwargs)")
+    return name, args, kwargs
+
+
+def _checked_kwargs(kwargs: Any) -> dict[str, Any]:
+    if type(kwargs) is not dict or not all(type(key) is str for key in kwargs):
+        raise DeserializationError("the keyword arguments are not a mapping from names")
+    return kwargs

@@ -1,0 +1,389 @@
+"""All settings of Fusion, and where each one came from.
+
+Four layers, the last one that names a setting wins: the defaults, the `-c` module, the environment, the flags. `Settings.load()`
+reads them; `get_settings()` is what producers use, loaded once per process from the environment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from types import ModuleType
+from typing import Any
+from urllib.parse import quote
+
+from fusion import defaults
+from fusion.exceptions import ConfigurationError
+
+_MASK = "***"
+_DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*([smhd]?)\Z")
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?\Z", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"passw|secret|token", re.IGNORECASE)
+
+
+class _Bad(ValueError):
+    """What a value should have been."""
+
+
+# -- how a value is read, whether it is Python (module, flag) or text (environment)
+
+
+def _seconds(low: float, *, whole: bool = False, endless: bool = False) -> Callable[[Any], float]:
+    """`30`, `2.5`, `"90s"`, `"5m"`, `"2h"`, `"1d"`; whole ones where Redis wants that; -1 for no limit where `endless`."""
+
+    def read(value: Any) -> float:
+        match = None if isinstance(value, bool) else _DURATION.match(str(value).strip().lower())
+        rule = f"use {'whole ' * whole}seconds, or 30s, 5m, 2h, 1d; at least {low:g}" + (
+            ", or -1 for no limit" if endless else ""
+        )
+        if match is None:
+            raise _Bad(rule)
+        number = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+        if endless and number == -1:
+            return -1
+        if number < low or (whole and not number.is_integer()):
+            raise _Bad(rule)
+        return int(number) if number.is_integer() else number
+
+    return read
+
+
+def _size(value: Any) -> int:
+    match = None if isinstance(value, bool) else _SIZE.match(str(value).strip())
+    if match is None or int(match[1]) < 1:
+        raise _Bad("use bytes, or 512k, 1m")
+    return int(match[1]) * {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}[match[2].lower()]
+
+
+def _whole(low: int, high: int | None = None) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        try:
+            number = -1 if isinstance(value, (bool, float)) else int(value)
+        except (TypeError, ValueError):
+            number = low - 1
+        if number < low or (high is not None and number > high):
+            raise _Bad(f"use a whole number from {low}" + ("" if high is None else f" to {high}"))
+        return number
+
+    return read
+
+
+def _flag(value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text in ("1", "true", "t", "yes", "y", "on"):
+        return True
+    if text in ("0", "false", "f", "no", "n", "off", ""):
+        return False
+    raise _Bad("use true or false")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)) or not str(value).strip():
+        raise _Bad("use a text that is not empty")
+    return str(value).strip()
+
+
+def _path(value: Any) -> str:
+    return os.path.abspath(os.path.expanduser(_text(value)))
+
+
+def _matching(pattern: str, rule: str) -> Callable[[Any], str]:
+    compiled = re.compile(pattern)
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not compiled.fullmatch(value):
+            raise _Bad(rule)
+        return value
+
+    return read
+
+
+def _choice(*names: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if str(value).lower() not in names:
+            raise _Bad("use one of " + ", ".join(names))
+        return str(value).lower()
+
+    return read
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in items):
+        raise _Bad("use a list of names, or a text with commas between them")
+    names = tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
+    if not names:
+        raise _Bad("name at least one")
+    return names
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping):
+        raise _Bad("use a dict; in the environment, a JSON object")
+    return dict(found)
+
+
+def _redis_url(value: Any) -> str:
+    url = _text(value)
+    if not re.match(r"(rediss?|unix|rediss?\+sentinel)://", url):
+        raise _Bad(
+            "use redis://host:6379/0, rediss:// for TLS, unix:///path/redis.sock or redis+sentinel://host:26379/mymaster/0"
+        )
+    return url
+
+
+def default_home(env: Mapping[str, str] | None = None) -> str:
+    """Directory of the built-in Redis when FUSION_HOME is not set: the user's state directory."""
+    env = os.environ if env is None else env
+    state = env.get("XDG_STATE_HOME") or ""
+    if not os.path.isabs(state):
+        state = os.path.join(env.get("HOME") or os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "fusion")
+
+
+def mask_url(url: str) -> str:
+    """`url` without its password, fit for logs. Masks too much rather than too little when the url is malformed."""
+    masked = re.sub(r"(://[^:@/]*):.*@", rf"\1:{_MASK}@", url)
+    return re.sub(r"((?:passw|secret|token)[^=&]*=)[^&]*", rf"\1{_MASK}", masked, flags=re.IGNORECASE)
+
+
+def _mask(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _mask(str(key), item) for key, item in value.items()}
+    if value and not name.endswith("_file") and (_SECRET_NAME.search(name) or (name == "sentinel" and isinstance(value, str))):
+        return _MASK
+    return mask_url(value) if isinstance(value, str) else value
+
+
+def _setting(default: Any, read: Callable[[Any], Any], *, env: tuple[str, ...] = (), factory: bool = False) -> Any:
+    """A field; `env` are other programs' names for it, in order of rank, read after FUSION_<FIELD>."""
+    metadata = {"read": read, "env": env}
+    return field(default_factory=default, metadata=metadata) if factory else field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, repr=False)
+class Settings:
+    """Every setting. Times are seconds, sizes bytes; ConfigurationError if a value does not fit."""
+
+    # -- which Redis (docs: "Which Redis"); host, port and the like are RQ's other way to say redis_url
+    redis_url: str | None = _setting(None, _redis_url, env=("REDIS_URL", "RQ_REDIS_URL"))
+    #: RQ's dict: INSTANCES, MASTER_NAME, DB, USERNAME, PASSWORD, SOCKET_TIMEOUT, SSL, CONNECTION_KWARGS, SENTINEL_KWARGS.
+    sentinel: Mapping[str, Any] | None = _setting(None, _mapping)
+    redis_host: str | None = _setting(None, _text, env=("REDIS_HOST",))
+    redis_port: int | None = _setting(None, _whole(1, 65535), env=("REDIS_PORT",))
+    redis_db: int | None = _setting(None, _whole(0), env=("REDIS_DB",))
+    redis_username: str | None = _setting(None, _text, env=("REDIS_USERNAME",))
+    redis_password: str | None = _setting(None, _text, env=("REDIS_PASSWORD",))
+    #: File that holds the password (a mounted secret); read at each connect, so it may be rotated.
+    redis_password_file: str | None = _setting(None, _path)
+    redis_ssl: bool = _setting(False, _flag, env=("REDIS_SSL",))
+    redis_ssl_ca_certs: str | None = _setting(None, _path, env=("REDIS_SSL_CA_CERTS",))
+    redis_ssl_ca_data: str | None = _setting(None, _text, env=("REDIS_SSL_CA_DATA",))
+    redis_ssl_certfile: str | None = _setting(None, _path, env=("REDIS_SSL_CERTFILE",))
+    redis_ssl_keyfile: str | None = _setting(None, _path, env=("REDIS_SSL_KEYFILE",))
+    redis_ssl_cert_reqs: str = _setting("required", _choice("required", "optional", "none"), env=("REDIS_SSL_CERT_REQS",))
+    redis_ssl_check_hostname: bool = _setting(True, _flag, env=("REDIS_SSL_CHECK_HOSTNAME",))
+    #: Bound of one attempt at Redis in a worker; the lease must survive a few of them.
+    socket_timeout: float = _setting(defaults.SOCKET_TIMEOUT, _seconds(0.05))
+    #: Accept a server that may evict keys, i.e. lose jobs.
+    allow_eviction: bool = _setting(False, _flag)
+    prefix: str = _setting(
+        defaults.KEY_PREFIX, _matching(r"[A-Za-z0-9_.:-]{1,64}", "use 1 to 64 of the characters A-Z a-z 0-9 _ . : -")
+    )
+    #: State directory of the built-in Redis.
+    home: str = _setting(default_home, _path, factory=True)
+
+    # -- workers
+    queues: tuple[str, ...] = _setting(defaults.QUEUES, _names)
+    name: str | None = _setting(None, _matching(r"[A-Za-z0-9_.-]{1,128}", "use 1 to 128 of the characters A-Z a-z 0-9 _ . -"))
+    #: Jobs one worker runs at a time.
+    slots: int = _setting(1, _whole(1, 1024))
+    lease: float = _setting(defaults.LEASE, _seconds(0.1))
+    reap_interval: float = _setting(defaults.REAP_INTERVAL, _seconds(0.01))
+    idle_wait: float = _setting(defaults.IDLE_WAIT, _seconds(0.01))
+    maintenance_interval: float = _setting(defaults.MAINTENANCE_INTERVAL, _seconds(0.01))
+    worker_ttl: int = _setting(defaults.WORKER_TTL, _seconds(1, whole=True))
+    max_lost: int = _setting(defaults.MAX_LOST, _whole(1))
+    hold_timeout: float = _setting(defaults.HOLD_TIMEOUT, _seconds(0))
+    #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything.
+    tasks: tuple[str, ...] = _setting(("tasks",), _names)
+    preload: str = _setting("auto", _choice("auto", "strict", "off"))
+
+    # -- jobs
+    job_timeout: float = _setting(defaults.JOB_TIMEOUT, _seconds(0.001, endless=True))
+    timeout_grace: float = _setting(defaults.TIMEOUT_GRACE, _seconds(0))
+    result_ttl: int = _setting(defaults.RESULT_TTL, _seconds(0, whole=True, endless=True))
+    failure_ttl: int = _setting(defaults.FAILURE_TTL, _seconds(0, whole=True, endless=True))
+    max_payload: int = _setting(defaults.MAX_PAYLOAD, _size)
+    max_result: int = _setting(defaults.MAX_RESULT, _size)
+    serializer: str = _setting("json", _choice("json", "pickle"))
+    #: Let workers read pickled jobs. Whoever can write to Redis can then run any code here.
+    allow_pickle: bool = _setting(False, _flag)
+
+    # -- events and logs
+    events_cap: int = _setting(defaults.EVENTS_CAP, _whole(1))
+    #: Argument of `logging.config.dictConfig`, from the `-c` module.
+    dict_config: Mapping[str, Any] | None = _setting(None, _mapping)
+
+    #: Setting name -> where its value came from; absent = the default. Filled by `load`.
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        for item in _settings():
+            value = getattr(self, item.name)
+            if value is not None:
+                object.__setattr__(
+                    self, item.name, _read(item.name, value, self.origins.get(item.name, "an argument"), item.metadata["read"])
+                )
+
+    @classmethod
+    def load(cls, config_module: str | None = None, env: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+        """The effective settings. A flag that is None was not given. ConfigurationError names setting, origin and fix.
+
+        `config_module` (else FUSION_CONFIG, RQ_CONFIG) is imported by that name, or as `wrappers.<name>`.
+        """
+        env = os.environ if env is None else env
+        unknown = sorted(set(flags) - {item.name for item in _settings()})
+        if unknown:
+            raise TypeError(f"no such settings: {', '.join(unknown)}")
+        layers: list[dict[str, tuple[Any, str]]] = [{"home": (default_home(env), "default")}]
+        module = config_module or env.get("FUSION_CONFIG") or env.get("RQ_CONFIG")
+        if module:
+            layers.append(dict(_from_module(_import(module))))
+        layers.append(dict(_from_env(env)))
+        layers.append({name: (value, f"flag --{name.replace('_', '-')}") for name, value in flags.items() if value is not None})
+        chosen: dict[str, tuple[Any, str]] = {}
+        for layer in layers:
+            _forget_other_redis(chosen, layer)
+            chosen.update(layer)
+        origins = {name: origin for name, (_, origin) in chosen.items() if origin != "default"}
+        return cls(**{name: value for name, (value, _) in chosen.items()}, origins=origins)
+
+    def origin_of(self, name: str) -> str:
+        """`default`, `module instance (LEASE)`, `environment FUSION_LEASE` or `flag --lease`."""
+        return self.origins.get(name, "default")
+
+    @property
+    def named_url(self) -> tuple[str, str] | None:
+        """The Redis that was named by url or host, and where; None if none was (a Sentinel is in `sentinel`)."""
+        if self.redis_url:
+            return self.redis_url, self.origin_of("redis_url")
+        if self.redis_host is None and self.redis_port is None:
+            return None
+        host = self.redis_host or "localhost"
+        scheme = "rediss" if self.redis_ssl else "redis"
+        shown = f"[{host}]" if ":" in host else quote(host)
+        origin = self.origin_of("redis_host" if self.redis_host else "redis_port")
+        return f"{scheme}://{shown}:{self.redis_port or 6379}/{self.redis_db or 0}", origin
+
+    def password(self) -> str | None:
+        """The password that goes with a Redis whose url has none. ConfigurationError if its file can't be read."""
+        if not self.redis_password_file:
+            return self.redis_password
+        try:
+            with open(self.redis_password_file, encoding="utf-8") as file:
+                return file.read().strip() or None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            origin = self.origin_of("redis_password_file")
+            raise ConfigurationError(
+                f"{self.redis_password_file!r} (from {origin}) can't be read: {reason}; correct it"
+            ) from None
+
+    def masked(self) -> dict[str, Any]:
+        """Every setting by name, passwords hidden."""
+        return {item.name: _mask(item.name, getattr(self, item.name)) for item in _settings()}
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self.masked().items() if name in self.origins}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+
+
+def _settings() -> Iterator[Any]:
+    return (item for item in fields(Settings) if "read" in item.metadata)
+
+
+def _read(name: str, value: Any, origin: str, read: Callable[[Any], Any]) -> Any:
+    try:
+        return read(value)
+    except _Bad as rule:
+        raise ConfigurationError(f"setting {name} = {_mask(name, value)!r} (from {origin}) is not valid: {rule}") from None
+
+
+def _import(name: str) -> ModuleType:
+    for candidate in (name, f"wrappers.{name}"):
+        try:
+            return importlib.import_module(candidate)
+        except ModuleNotFoundError as error:
+            # Only "there is no such module" moves on; a module that itself lacks an import is an error to show.
+            if error.name is None or not (candidate == error.name or candidate.startswith(error.name + ".")):
+                raise ConfigurationError(
+                    f"config module {candidate!r} can't be imported: {error}; install what it needs"
+                ) from error
+        except Exception as error:
+            raise ConfigurationError(
+                f"config module {candidate!r} can't be imported: {type(error).__name__}: {error}; correct it"
+            ) from error
+    raise ConfigurationError(
+        f"config module {name!r} not found, nor wrappers.{name}; give -c a module name that can be imported from here"
+    )
+
+
+def _from_module(module: ModuleType) -> Iterator[tuple[str, tuple[Any, str]]]:
+    names = vars(module)
+    for item in _settings():
+        for written in (item.name.upper(), f"FUSION_{item.name.upper()}", item.name):
+            value = names.get(written)
+            # `import tasks` in the module is no setting of that name.
+            if value is not None and not isinstance(value, ModuleType) and not callable(value):
+                yield item.name, (value, f"module {module.__name__} ({written})")
+                break
+
+
+def _from_env(env: Mapping[str, str]) -> Iterator[tuple[str, tuple[Any, str]]]:
+    for item in _settings():
+        for name in (f"FUSION_{item.name.upper()}", *item.metadata["env"]):
+            value = env.get(name)
+            # Kubernetes sets REDIS_PORT=tcp://10.0.0.1:6379 in every pod beside a service called redis.
+            if value and not (name == "REDIS_PORT" and value.startswith("tcp://")):
+                yield item.name, (value, f"environment {name}")
+                break
+
+
+_WAYS = (("redis_url",), ("sentinel",), ("redis_host", "redis_port", "redis_db", "redis_ssl"))
+
+
+def _forget_other_redis(chosen: dict[str, tuple[Any, str]], layer: dict[str, tuple[Any, str]]) -> None:
+    """Three ways name a Redis: a later layer that uses one overrides all. Within a layer, RQ's order: url, Sentinel, host."""
+    way = next((way for way in _WAYS if way[0] in layer), None)
+    for other in _WAYS if way else ():
+        for name in other:
+            chosen.pop(name, None)
+            if other is not way:
+                layer.pop(name, None)
+
+
+_current: Settings | None = None
+
+
+def get_settings() -> Settings:
+    """The settings of this process: what `use_settings` was given, else loaded from the environment once."""
+    global _current
+    if _current is None:
+        _current = Settings.load()
+    return _current
+
+
+def use_settings(settings: Settings | None) -> Settings | None:
+    """Make `settings` those of this process; None = load them again when next asked for. Returns the previous ones."""
+    global _current
+    previous, _current = _current, settings
+    return previous

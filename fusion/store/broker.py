@@ -1,0 +1,255 @@
+"""The only writer of job state: one script per transition, one method per script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from redis import Redis
+
+from fusion import defaults
+from fusion.exceptions import DuplicateJob
+from fusion.store import codec
+from fusion.store.keys import LIST_QUEUES, Keys, is_reserved
+from fusion.store.records import Claimed, Commit, NewJob, Turn
+from fusion.store.scripts import Constants, Script, load
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+class Broker:
+    """Job state in one Redis.
+
+    Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and answers as the first
+    time, because a client's timeout does not mean that the server did nothing. Raises redis-py's errors as they come; the callers know
+    whether to wait, to retry or to tell a person.
+    """
+
+    def __init__(
+        self,
+        connection: Redis,
+        *,
+        prefix: str = defaults.KEY_PREFIX,
+        events_cap: int = defaults.EVENTS_CAP,
+        result_ttl: float = defaults.RESULT_TTL,
+        failure_ttl: float = defaults.FAILURE_TTL,
+        max_lost: int = defaults.MAX_LOST,
+        hold_timeout: float = defaults.HOLD_TIMEOUT,
+        server_version: tuple[int, ...] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.keys = Keys(prefix)
+        self._constants = Constants(
+            P=prefix,
+            CAP=events_cap,
+            MIN_TTL=defaults.MIN_TERMINAL_TTL,
+            RESULT_TTL=int(result_ttl),
+            FAILURE_TTL=int(failure_ttl),
+            CANCELED_TTL=defaults.CANCELED_TTL,
+            MAX_LOST=max_lost,
+            HOLD_MS=_ms(hold_timeout),
+            RUN_FIELDS=codec.RUN_FIELDS,
+        )
+        self.server_version = server_version
+        self._scripts: dict[str, Script] = {}
+
+    def _script(self, name: str) -> Script:
+        script = self._scripts.get(name)
+        if script is None:
+            version = self._server_version() if load(name).allow_oom else ()
+            script = self._scripts[name] = Script(name, self.connection, self._constants, version)
+        return script
+
+    def _server_version(self) -> tuple[int, ...]:
+        if self.server_version is None:
+            info: Any = self.connection.info("server")
+            self.server_version = tuple(int(part) for part in str(info["redis_version"]).split("."))
+        return self.server_version
+
+    # -- producers
+
+    def enqueue(self, queue: str, jobs: Sequence[NewJob], nonce: str) -> str:
+        """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids."""
+        rest: list[Any] = []
+        for job in jobs:
+            pairs = codec.to_pairs(job.fields)
+            ttl = "" if job.ttl is None else _ms(job.ttl)
+            rest += (job.id, job.priority, "front" if job.front else "back", ttl, len(pairs), *pairs)
+        args = {"queue": queue, "nonce": nonce, "n_jobs": len(jobs)}
+        answer = self._script("enqueue")({"queues": self.keys.queues}, args, rest)
+        if answer[0] != b"ok":
+            raise DuplicateJob(codec.text(answer[1]), codec.text(answer[2]))
+        return codec.text(answer[1])
+
+    def cancel(self, job_id: str) -> str:
+        """`canceled`, `pending` (it is running), `missing`, or the terminal status it already has."""
+        return codec.text(self._script("cancel")({"job": self.keys.job(job_id)}, {"id": job_id}))
+
+    def requeue(self, job_ids: Sequence[str], nonce: str, *, keep_place: bool = False) -> list[str]:
+        """An answer per id: `ok`, `missing`, `corrupt`, or the status that can't be requeued."""
+        args = {
+            "nonce": nonce,
+            "keep_place": int(keep_place),
+            "retry_count": defaults.RETRY_COUNT_START,
+            "n_jobs": len(job_ids),
+        }
+        return _texts(self._script("requeue")({"queues": self.keys.queues}, args, job_ids))
+
+    def delete(self, job_ids: Sequence[str]) -> list[str]:
+        """An answer per id: `deleted`, `missing` or `started` (a running job is not deleted)."""
+        return _texts(self._script("delete")({}, {"n_jobs": len(job_ids)}, job_ids))
+
+    def empty(self, queue: str, limit: int = 500) -> tuple[int, bool]:
+        """Forget up to `limit` waiting jobs: how many, and whether there are more."""
+        deleted, again = self._script("empty")({}, {"queue": queue, "limit": limit})
+        return int(deleted), bool(again)
+
+    def save_meta(self, job_id: str, meta: bytes | str, execution_id: str = "") -> str:
+        """`ok`, `missing`, or `stale` when an execution is named that does not hold the job."""
+        return codec.text(self._script("save_meta")({"job": self.keys.job(job_id)}, {"execution": execution_id, "meta": meta}))
+
+    # -- workers
+
+    def known_queues(self) -> list[str]:
+        """Names of all queues that jobs were ever enqueued to, reserved ones left out."""
+        members: Any = self.connection.smembers(self.keys.queues)
+        names = (self.keys.name_of_queue(codec.text(key)) for key in members)
+        return sorted(name for name in names if not is_reserved(name))
+
+    def wrong_types(self, queues: Sequence[str]) -> list[str]:
+        """A line for each key of these queues that is of a type Fusion can't serve."""
+        pipe = self.connection.pipeline(transaction=False)
+        wanted = [(self.keys.ready(q), b"zset") for q in queues] + [(self.keys.wip(q), b"zset") for q in queues]
+        wanted += [(self.keys.queue(q), b"list") for q in queues if q in LIST_QUEUES]
+        for key, _ in wanted:
+            pipe.type(key)
+        return [
+            f"{key} is a {codec.text(found)}, not a {codec.text(kind)}"
+            for (key, kind), found in zip(wanted, pipe.execute(), strict=True)
+            if found not in (kind, b"none")
+        ]
+
+    def register(self, name: str, incarnation: str, lease: float, worker_ttl: float, fields: dict[str, Any]) -> bool:
+        """Enter the list of workers; False if a live other, or a dead one that still holds jobs, has the name."""
+        pairs = codec.to_pairs(fields)
+        args = {
+            "name": name,
+            "incarnation": incarnation,
+            "lease_ms": _ms(lease),
+            "worker_ttl": int(worker_ttl),
+            "n_pairs": len(pairs),
+        }
+        keys = {"worker": self.keys.worker(name), "workers": self.keys.workers}
+        return bool(self._script("register")(keys, args, pairs) == b"ok")
+
+    def deregister(self, name: str, incarnation: str) -> int:
+        """Leave the list of workers; returns how many jobs still held were given back."""
+        keys = {"worker": self.keys.worker(name), "workers": self.keys.workers}
+        return int(self._script("deregister")(keys, {"name": name, "incarnation": incarnation}))
+
+    def turn(
+        self,
+        name: str,
+        incarnation: str,
+        token: int,
+        commits: Iterable[Commit],
+        queues: Sequence[str],
+        slots: Sequence[int],
+        lease: float,
+        worker_ttl: float,
+    ) -> Turn:
+        """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
+
+        A lost reply is answered by calling again with the same `token`; a new one comes only after an answer.
+        """
+        rest: list[Any] = []
+        count = 0
+        for c in commits:
+            pairs = codec.to_pairs(c.fields)
+            rest += (c.kind, c.job_id, c.execution_id, int(c.elapsed * 1e6), int(c.age * 1e6), _ms(c.delay), c.reason)
+            rest += (len(pairs), *pairs)
+            count += 1
+        args = {
+            "name": name,
+            "incarnation": incarnation,
+            "token": token,
+            "lease_ms": _ms(lease),
+            "worker_ttl": int(worker_ttl),
+            "n_outcomes": count,
+            "n_queues": len(queues),
+            "n_slots": len(slots),
+        }
+        rest += (*queues, *slots)
+        keys = {"worker": self.keys.worker(name), "suspended": self.keys.suspended}
+        status, answers, jobs, bad, again, next_ms = self._script("turn")(keys, args, rest)
+        return Turn(
+            codec.text(status),
+            _texts(answers),
+            [Claimed(codec.text(j[0]), codec.text(j[1]), codec.text(j[2]), codec.run_fields(j[3:])) for j in jobs],
+            [(codec.text(queue), codec.text(error)) for queue, error in bad],
+            bool(again),
+            None if next_ms < 0 else next_ms / 1000,
+        )
+
+    def extend(
+        self, name: str, incarnation: str, held: Sequence[tuple[str, str]], lease: float, worker_ttl: float, state: str
+    ) -> tuple[bool, list[str]]:
+        """Renew the leases of (job id, execution id) pairs and this worker's registration.
+
+        Returns whether the worker is still registered, and per job `ok`, `canceled` (a cancel is pending) or `lost`.
+        """
+        args = {
+            "incarnation": incarnation,
+            "lease_ms": _ms(lease),
+            "worker_ttl": int(worker_ttl),
+            "state": state,
+            "n_jobs": len(held),
+        }
+        rest = [part for pair in held for part in pair]
+        registered, *answers = _texts(self._script("extend")({"worker": self.keys.worker(name)}, args, rest))
+        return registered == "ok", answers
+
+    # -- duties that any process of the fleet may do
+
+    def reap(self, lease: float, interval: float, queues: Sequence[str] = (), limit: int = 100) -> tuple[int, bool]:
+        """Give back jobs whose lease ran out: how many, and whether there are more. Does nothing for one lease after an outage."""
+        args = {"lease_ms": _ms(lease), "interval_ms": _ms(interval), "limit": limit, "n_queues": len(queues)}
+        recovered, again, _holding = self._script("reap")({"queues": self.keys.queues}, args, queues)
+        return int(recovered), bool(again)
+
+    def prune(self, lease: float, name: str = "", limit: int = 20) -> list[tuple[str, int]]:
+        """Remove dead workers: (name, jobs given back). With `name`, that one at once, dead or not."""
+        args = {"name": name, "lease_ms": _ms(lease), "limit": limit}
+        flat = self._script("prune")({"workers": self.keys.workers}, args)
+        return [(codec.text(flat[i]), int(flat[i + 1])) for i in range(0, len(flat), 2)]
+
+    def promote(self, limit: int = 100) -> tuple[int, float | None]:
+        """Move due jobs to their queues: how many, and the seconds to the next due one (None if there is none)."""
+        moved, next_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
+        return int(moved), None if next_ms < 0 else next_ms / 1000
+
+    def clean(self, limit: int = 200) -> bool:
+        """Forget jobs whose time in a terminal set is over; True if there are more."""
+        return bool(self._script("clean")({"queues": self.keys.queues}, {"limit": limit})[2])
+
+    def suspend(self, seconds: int | None = None) -> None:
+        """No worker claims a job from the moment this returns, for `seconds` or until resume."""
+        self.connection.set(self.keys.suspended, 1, ex=seconds)
+
+    def resume(self) -> bool:
+        """Let workers claim again; False if they were not suspended."""
+        return bool(self._script("resume")({"suspended": self.keys.suspended, "queues": self.keys.queues}, {}))
+
+    def ring(self, queue: str) -> None:
+        """Put back a doorbell token that reached a worker with no free slot."""
+        self._script("ring")({}, {"queue": queue})
+
+    def command(self, worker: str, payload: str) -> int:
+        """Send a command to a worker; the number of workers that heard it."""
+        return int(self.connection.publish(self.keys.pubsub(worker), payload))
+
+
+def _texts(values: Iterable[bytes]) -> list[str]:
+    return [codec.text(value) for value in values]

@@ -1,0 +1,55 @@
+"""Between Redis's bytes and what Python holds: the fields of a job hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: What a run needs, in the order in which `turn` returns it. `data` comes first: lua/include/claim.lua looks at it.
+RUN_FIELDS = (
+    "data",
+    "serializer",
+    "timeout",
+    "meta",
+    "origin",
+    "priority",
+    "description",
+    "log_tag",
+    "attempts",
+    "retryCount",
+    "retry",
+    "created_at",
+    "enqueued_at",
+    "on_success",
+    "on_failure",
+    "held_since",
+)
+_RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS)
+
+
+def run_fields(values: list[bytes | None]) -> dict[bytes, bytes]:
+    """Name the values of a claimed job; absent fields stay absent."""
+    return {name: value for name, value in zip(_RUN_BYTES, values, strict=True) if value is not None}
+
+
+def to_pairs(fields: Mapping[str, Any]) -> list[Any]:
+    """Flat field, value, ... as HSET takes it; None means absent."""
+    flat: list[Any] = []
+    for name, value in fields.items():
+        if value is not None:
+            flat += (name, value)
+    return flat
+
+
+def text(value: bytes | str | None, default: str = "") -> str:
+    if value is None:
+        return default
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def number(value: bytes | str | None, default: int = 0) -> int:
+    """A whole number from a hash; garbage counts as absent, since old producers wrote what they liked."""
+    try:
+        return int(value) if value is not None else default
+    except ValueError:
+        return default

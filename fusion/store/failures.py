@@ -1,0 +1,114 @@
+"""What an error from Redis means: wait and try again, go and fix something, or a bug of ours."""
+
+from __future__ import annotations
+
+import errno
+import re
+import ssl
+from typing import Literal
+
+from redis import exceptions as errors
+
+from fusion.exceptions import ConfigurationError, StoreUnavailable
+from fusion.settings import mask_url
+
+Kind = Literal["transient", "configuration", "bug"]
+
+#: Error replies that pass by themselves, or once the operator has acted, while we wait. redis-py has no class for half of them.
+_TRANSIENT = frozenset(
+    "BUSY LOADING READONLY MASTERDOWN CLUSTERDOWN TRYAGAIN NOREPLICAS MISCONF OOM UNBLOCKED NOMASTERLINK INPROG BUSYKEY".split()
+)
+_CONFIGURATION = frozenset("NOAUTH WRONGPASS NOPERM DENIED MOVED ASK CROSSSLOT NOPROTO".split())
+#: A script that lacks a permission gets a plain error; the words are those of Redis 6.2, 7 and Valkey.
+_PERMISSION_TEXT = re.compile(r"can't run this command|can't access at least one of the keys|no permission|ACL failure")
+_CONFIGURATION_TEXT = re.compile(r"unknown command|DB index is out of range|(?:invalid|without any) password|no password is set")
+_CONFIGURATION_TYPES = (
+    errors.AuthenticationError,
+    errors.AuthorizationError,
+    errors.NoPermissionError,
+    errors.MovedError,
+    errors.AskError,
+    errors.ClusterCrossSlotError,
+    ConfigurationError,
+)
+_TRANSIENT_TYPES = (
+    errors.ConnectionError,
+    errors.TimeoutError,
+    errors.ReadOnlyError,
+    errors.OutOfMemoryError,
+    errors.ClusterDownError,
+    errors.TryAgainError,
+    StoreUnavailable,
+    OSError,
+)
+
+
+def classify(error: BaseException) -> Kind:
+    """`transient`: the same call may work later. `configuration`: nobody but a person can help. `bug`: neither."""
+    for cause in _chain(error):
+        # A refused certificate or a forbidden socket file reaches us inside a ConnectionError that says "try again".
+        if isinstance(cause, ssl.SSLCertVerificationError) or getattr(cause, "reason", "") in (
+            "WRONG_VERSION_NUMBER",
+            "UNKNOWN_PROTOCOL",
+        ):
+            return "configuration"
+        if isinstance(cause, OSError) and cause.errno in (errno.EACCES, errno.EPERM):
+            return "configuration"
+    if isinstance(error, _CONFIGURATION_TYPES):
+        return "configuration"
+    if isinstance(error, _TRANSIENT_TYPES):
+        return "transient"
+    if isinstance(error, errors.ResponseError):
+        code = reply_code(error)
+        if code in _TRANSIENT:
+            return "transient"
+        if code in _CONFIGURATION or _PERMISSION_TEXT.search(str(error)) or _CONFIGURATION_TEXT.search(str(error)):
+            return "configuration"
+    return "bug"
+
+
+def reply_code(error: BaseException) -> str:
+    """First word of an error reply (`BUSY`, `WRONGTYPE`), also where redis-py cut it off; empty if there is none."""
+    code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
+    return code if code.isupper() else ""
+
+
+def one_line(error: BaseException, where: str | None = None) -> str:
+    """One line for a person: what happened to which Redis (`where`: its url) and what to do. No passwords, no line breaks."""
+    text = " ".join(mask_url(str(error)).split()).rstrip(".") or type(error).__name__
+    text = re.sub(r"^Error \S+ (?:connecting to|while \w+ \w+) \S+\. ", "", text)
+    if isinstance(error, (ConfigurationError, StoreUnavailable)):
+        return text
+    server = f"Redis at {mask_url(where)}" if where else "Redis"
+    code = reply_code(error)
+    kind = classify(error)
+    if kind == "bug":
+        return f"{server} answered with an error Fusion did not expect: {type(error).__name__}: {text}"
+    if kind == "configuration":
+        return f"{server} {_configuration(error, code, text)}"
+    if isinstance(error, errors.ResponseError) or code in _TRANSIENT:
+        return f"{server} can't do this just now: {code + ' ' if code and not text.startswith(code) else ''}{text}; try again"
+    # A server without TLS does not refuse a TLS greeting, it waits for the rest of it.
+    running = "is it running with TLS" if where and where.startswith("rediss") else "is it running"
+    return f"{server} can't be reached: {text}; {running}, and is FUSION_REDIS_URL (or --url) right?"
+
+
+def _configuration(error: BaseException, code: str, text: str) -> str:
+    if isinstance(error, errors.NoPermissionError) or _PERMISSION_TEXT.search(text):
+        return f"refused a command: {text}; grant the ACL user what docs/operations.md lists"
+    if isinstance(error, (errors.AuthenticationError, errors.AuthorizationError)) or code in ("NOAUTH", "WRONGPASS"):
+        return f"refused the login: {text}; correct user and password in FUSION_REDIS_URL (or --url), or the password's file"
+    if code in ("MOVED", "ASK", "CROSSSLOT") or isinstance(error, (errors.AskError, errors.ClusterCrossSlotError)):
+        return f"is a cluster: {text}; use a standalone server, or one behind Sentinel"
+    if any(isinstance(cause, ssl.SSLError) for cause in _chain(error)):
+        return f"failed the TLS handshake: {text}; check rediss://, redis_ssl_ca_certs and the host name in the certificate"
+    return f"does not allow this: {text}; correct the server's set-up or FUSION_REDIS_URL (or --url)"
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    chain: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in chain:
+        chain.append(current)
+        current = current.__cause__ or current.__context__
+    return chain

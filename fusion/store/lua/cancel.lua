@@ -1,0 +1,17 @@
+-- cancel: a waiting job will not run; a running one will not run again.
+-- KEYS: job
+-- ARGV: id
+-- INCLUDE: keys time emit end_job
+-- FLAGS: allow-oom
+-- Returns: canceled | pending (it runs now and ends canceled unless this run finishes or fails) | missing | its terminal status
+-- Events: canceled
+local status, origin, log_tag = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag'))
+if not status then return 'missing' end
+if status == 'started' then
+  redis.call('HSET', K_job, 'cancel', 1)
+  return 'pending'
+end
+if is_terminal(status) then return status end
+local queue = origin or ''
+cancel_job(A_id, K_job, queue, set_of(status, queue), log_tag, 'canceled')
+return 'canceled'

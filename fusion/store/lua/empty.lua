@@ -1,0 +1,25 @@
+-- empty: forget the waiting jobs of a queue, a bounded number at a time.
+-- ARGV: queue limit
+-- FLAGS: allow-oom
+-- INCLUDE: keys time emit
+-- Returns: {deleted, again}
+-- Events: deleted
+local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
+
+local function drop(id)
+  local key = job_key(id)
+  local job = redis.pcall('HMGET', key, 'status', 'log_tag')
+  if job.err or is_elsewhere(job[1]) or redis.call('DEL', key, dependents_key(id)) == 0 then return end
+  emit('deleted', id, A_queue, job[2])
+  deleted = deleted + 1
+end
+
+local ids = redis.call('ZRANGE', ready, 0, limit - 1)
+if #ids > 0 then redis.call('ZREMRANGEBYRANK', ready, 0, #ids - 1) end
+for _, id in ipairs(ids) do drop(id) end
+if not is_list(A_queue) or #ids == limit then return { deleted, #ids == limit and 1 or 0 } end
+
+local inbox = redis.call('LRANGE', queue_key(A_queue), 0, limit - 1)
+redis.call('LTRIM', queue_key(A_queue), #inbox, -1)
+for _, id in ipairs(inbox) do drop(id) end
+return { deleted, #inbox == limit and 1 or 0 }

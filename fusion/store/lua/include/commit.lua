@@ -1,0 +1,54 @@
+-- The commit half of `turn`: one outcome of one execution, told by the worker that held it. Compare-and-set on
+-- (status, execution_id). Answers: ok | stale (another execution holds or held the job since) | gone (no such job); and whether it
+-- changed anything: an outcome that stands already is ok too. `more`: hash fields as the worker encoded them (result, exc_info, meta ...).
+local function commit(kind, id, exec, elapsed, age, delay, reason, more)
+  local key = job_key(id)
+  local job = read_job(key)
+  if not job.status then return 'gone', false end
+  if job.execution_id ~= exec then return 'stale', false end
+  if job.status ~= 'started' then return 'ok', false end
+  local queue, wip, worker = job.origin, wip_key(job.origin), job.worker_name
+
+  if kind == 'finished' then
+    end_job(id, key, queue, 'finished', job.result_ttl or RESULT_TTL, wip, 'started_at', iso_before(age + elapsed),
+      'ended_at', iso_before(age), unpack(more))
+    if tonumber(job.result_ttl) == 0 then redis.call('HDEL', key, 'result') end
+    if job.attempts or job.lost or job.reason or job.cancel then
+      redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'cancel', 'held_since')
+    end
+    emit('completed', id, queue, job.log_tag, 'worker', worker, 'elapsed_us', elapsed)
+    return 'ok', true
+  elseif kind == 'release' then
+    release(id, key, queue, job, wip, reason, worker)
+    return 'ok', true
+  elseif kind == 'lost' then
+    lose(id, key, queue, job, wip, reason, worker)
+    return 'ok', true
+  elseif job.cancel and kind ~= 'failed' then
+    cancel_job(id, key, queue, wip, job.log_tag, 'canceled while running', unpack(more))
+    return 'ok', true
+  end
+
+  local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
+  if since and now_ms - since < HOLD_MS then
+    redis.call('ZADD', SCHEDULED, (now_ms + delay) / 1000, id)
+    redis.call('HSET', key, 'status', 'scheduled', 'held_since', since, 'reason', reason, unpack(more))
+    redis.call('ZREM', wip, id)
+    emit('held', id, queue, job.log_tag, 'reason', reason)
+    return 'ok', true
+  end
+
+  local attempts = (tonumber(job.attempts) or 0) + 1
+  local started, ended = iso_before(age + elapsed), iso_before(age)
+  if kind == 'retry' then
+    redis.call('ZADD', SCHEDULED, (now_ms + delay) / 1000, id)
+    redis.call('HSET', key, 'status', 'scheduled', 'attempts', attempts, 'lost', 0, 'started_at', started, 'ended_at', ended,
+      unpack(more))
+    redis.call('ZREM', wip, id)
+    emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', reason, 'attempts', attempts, 'delay_ms', delay)
+  else
+    fail_job(id, key, queue, wip, job.log_tag, job.failure_ttl, reason, 'attempts', attempts, 'lost', 0, 'started_at', started,
+      'ended_at', ended, unpack(more))
+  end
+  return 'ok', true
+end

@@ -1,0 +1,35 @@
+-- A job's end, whatever ended it: into the terminal set first, out of the old one last (Lua has no rollback).
+-- Terminal sets are scored by expiry in seconds; the hash's own EXPIRE is later and only a net for a lost index.
+local NET_SECONDS, LONGEST_TTL = 3600, 1e9
+
+local function end_job(id, key, queue, status, ttl, leave, ...)
+  local seconds, expiry = tonumber(ttl) or -1, '+inf'
+  if seconds >= 0 then
+    seconds = math.floor(math.min(math.max(seconds, MIN_TTL), LONGEST_TTL))
+    expiry = now_s + seconds
+  end
+  redis.call('ZADD', set_of(status, queue), expiry, id)
+  redis.call('HSET', key, 'status', status, ...)
+  if seconds >= 0 then redis.call('EXPIRE', key, seconds + NET_SECONDS) else redis.call('PERSIST', key) end
+  if leave then redis.call('ZREM', leave, id) end
+end
+
+local function cancel_job(id, key, queue, leave, log_tag, why, ...)
+  end_job(id, key, queue, 'canceled', CANCELED_TTL, leave, 'ended_at', now_iso, 'reason', 'canceled', ...)
+  emit('canceled', id, queue, log_tag, 'reason', why)
+end
+
+local function fail_job(id, key, queue, leave, log_tag, ttl, reason, ...)
+  end_job(id, key, queue, 'failed', ttl or FAILURE_TTL, leave, 'reason', reason, ...)
+  emit('failed', id, queue, log_tag, 'reason', reason)
+end
+
+-- An index entry that leads to no job. What can't be a job's own record (no id, or its key holds something else) gets one made for it.
+local function fail_corrupt(id, queue, leave, what)
+  local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
+  local kind = is_id(id) and redis.call('TYPE', job_key(id)).ok
+  if kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
+  fail_job(record, job_key(record), queue, nil, '', nil, why, 'origin', queue, 'original_queue', queue, 'ended_at', now_iso,
+    'exc_info', why, 'raw_id', raw)
+  if leave then redis.call('ZREM', leave, id) end
+end

@@ -1,0 +1,47 @@
+-- Names of keys that are known only inside a script; fusion/store/keys.py is the other half of this table.
+local FAILED, SCHEDULED, SUSPENDED, REAP = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs', P .. 'suspended', P .. 'reap'
+local function job_key(id) return P .. 'job:' .. id end
+local function dependents_key(id) return P .. 'job:' .. id .. ':dependents' end
+local function queue_key(queue) return P .. 'queue:' .. queue end
+local function fifo_key(queue) return P .. 'fifo:' .. queue end
+local function wip_key(queue) return P .. 'wip:' .. queue end
+local function wake_key(queue) return P .. 'wake:' .. queue end
+local function worker_key(name) return P .. 'worker:' .. name end
+local function worker_jobs_key(name) return P .. 'worker:' .. name .. ':jobs' end
+local function queue_name(key) return string.sub(key, #P + 7) end
+local function worker_name(key) return string.sub(key, #P + 8) end
+
+-- `scheduler` is a LIST that outsiders push to; what was taken over from it waits in a ZSET like any other queue.
+local function is_list(queue) return queue == 'scheduler' end
+
+local function ready_key(queue)
+  if is_list(queue) then return fifo_key(queue) end
+  return queue_key(queue)
+end
+
+local function is_terminal(status)
+  return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
+end
+
+-- Whether a job stands in another set than its queue. Of a hash with no status, or one we don't know, an old producer is the writer.
+local function is_elsewhere(status)
+  return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked' or is_terminal(status)
+end
+
+-- The set in which a job of this status stands.
+local function set_of(status, queue)
+  if status == 'failed' then return FAILED end
+  if status == 'scheduled' then return SCHEDULED end
+  if status == 'started' then return wip_key(queue) end
+  if is_elsewhere(status) then return P .. status .. ':' .. queue end
+  return ready_key(queue)
+end
+
+-- Whether outsiders may have meant this as a job's id. Anything else could make the name of another key.
+local function is_id(id) return #id <= 128 and string.find(id, '^[%w_.:-]+$') ~= nil end
+
+-- What an error caught by pcall says, in one line: a table on Redis 7, a string before.
+local function error_text(err)
+  local text = type(err) == 'table' and err.err or err
+  return (string.gsub(tostring(text), '%s+', ' '))
+end

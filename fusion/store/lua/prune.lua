@@ -1,0 +1,42 @@
+-- prune: remove workers that are dead and give their jobs back.
+-- KEYS: workers
+-- ARGV: name lease_ms limit
+-- FLAGS: allow-oom
+-- INCLUDE: keys time score emit ring end_job settle hold
+-- Returns: {name, jobs recovered, name, jobs ...}
+-- Events: abandoned failed canceled
+-- With a name: that worker, at once (its supervisor saw it die). Without: those silent for three beats, unless an outage is just over.
+local recovered
+
+local function give_back(id, exec, why, name)
+  local key = job_key(id)
+  local job = read_job(key)
+  if job.status ~= 'started' or job.execution_id ~= exec then return end
+  recover(id, key, job.origin, job, wip_key(job.origin), why, name)
+  recovered = recovered + 1
+end
+
+local function bury(name, why)
+  local held = redis.call('HGETALL', worker_jobs_key(name))
+  recovered = 0
+  -- one that can't be given back (a broken key) is left to its lease
+  for i = 1, #held, 2 do pcall(give_back, held[i], held[i + 1], why, name) end
+  redis.call('DEL', worker_key(name), worker_jobs_key(name))
+  redis.call('SREM', K_workers, worker_key(name))
+  return recovered
+end
+
+if A_name ~= '' then return { A_name, bury(A_name, 'worker ' .. A_name .. ' died') } end
+if now_ms < hold_until(tonumber(A_lease_ms)) then return {} end
+local buried = {}
+for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
+  if #buried >= 2 * A_limit then break end
+  local beat, lease = unpack(redis.call('HMGET', key, 'beat_ms', 'lease_ms'))
+  local silent = beat and now_ms - beat
+  if not silent or silent > (tonumber(lease) or tonumber(A_lease_ms)) then
+    local name = worker_name(key)
+    buried[#buried + 1] = name
+    buried[#buried + 1] = bury(name, 'worker ' .. name .. ' stopped giving signs of life')
+  end
+end
+return buried

@@ -1,0 +1,63 @@
+-- reap: give back what expired leases held, over all queues, a bounded number at a time.
+-- KEYS: queues
+-- ARGV: lease_ms interval_ms limit n_queues
+-- FLAGS: allow-oom
+-- INCLUDE: keys time score emit ring end_job settle hold
+-- Rest: the caller's own queues (looked at even if they fell out of the set of queues)
+-- Returns: {recovered, again, holding}
+-- Events: abandoned failed canceled
+-- However many call it: within half an interval of the last look nothing is done, unless that one left something over.
+local last, more, lease_ms = unpack(redis.call('HMGET', REAP, 'last', 'more', 'lease'))
+if more ~= '1' and last and now_ms >= tonumber(last) and now_ms - last < A_interval_ms / 2 then return { 0, 0, 0 } end
+local hold = hold_until(tonumber(A_lease_ms))
+redis.call('HSET', REAP, 'last', now_ms, 'hold', hold, 'more', 0)
+if now_ms < hold then return { 0, 0, 1 } end
+
+local names, seen = {}, {}
+local function add(name)
+  if not seen[name] then
+    seen[name] = true
+    names[#names + 1] = name
+  end
+end
+for _, key in ipairs(redis.call('SMEMBERS', K_queues)) do add(queue_name(key)) end
+for i = 1, tonumber(A_n_queues) do add(ARGV[REST + i - 1]) end
+
+local left, recovered = tonumber(A_limit), 0
+
+local function give_back(queue, wip, id)
+  local key = job_key(id)
+  local job = read_job(key)
+  if job.status == 'started' and job.origin == queue then
+    local worker = job.worker_name or '?'
+    recover(id, key, queue, job, wip, 'lease expired; worker ' .. worker .. ' is gone or cut off', worker)
+    redis.pcall('HDEL', worker_jobs_key(worker), id)
+    recovered = recovered + 1
+  elseif job.status then
+    redis.call('ZREM', wip, id)
+  else
+    fail_corrupt(id, queue, wip, 'its data vanished while it ran')
+  end
+end
+
+-- a lease further away than two of the longest in use was written by a clock that has since been set back
+local far = now_ms + 2 * math.max(tonumber(lease_ms) or 0, tonumber(A_lease_ms))
+local function sweep(queue)
+  local wip = wip_key(queue)
+  for _, range in ipairs({ { '-inf', now_ms }, { far, '+inf' } }) do
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', wip, range[1], range[2], 'LIMIT', 0, left)) do
+      left = left - 1
+      -- what can't be given back (a broken key) makes room for those behind it and is tried again a lease later
+      if not pcall(give_back, queue, wip, id) then redis.call('ZADD', wip, now_ms + A_lease_ms, id) end
+    end
+  end
+end
+
+for _, queue in ipairs(names) do
+  pcall(sweep, queue)
+  if left <= 0 then
+    redis.call('HSET', REAP, 'more', 1)
+    return { recovered, 1, 0 }
+  end
+end
+return { recovered, 0, 0 }

@@ -1,0 +1,43 @@
+-- requeue: ended jobs start over in the queue they came from, at their old priority.
+-- KEYS: queues
+-- ARGV: nonce keep_place retry_count n_jobs
+-- INCLUDE: keys time score emit ring
+-- Rest: ids
+-- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | its status, which is none that can be requeued
+-- Events: queued
+-- Same nonce again is a resend and answers ok. It has a field of its own: the producer's nonce goes on telling a resent enqueue.
+local function requeue(id)
+  local key = job_key(id)
+  local status, nonce, origin, original, priority, seq, data, log_tag, ttl = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce',
+    'origin', 'original_queue', 'priority', 'seq', 'data', 'log_tag', 'ttl'))
+  if not status then
+    redis.call('ZREM', FAILED, id)
+    return 'missing'
+  end
+  if nonce == A_nonce then return 'ok' end
+  if status ~= 'failed' and status ~= 'canceled' and status ~= 'stopped' then return status end
+  local queue = original or origin
+  if not data or not queue then return 'corrupt' end
+
+  redis.call('SADD', K_queues, queue_key(queue))
+  if A_keep_place == '1' then
+    line_up_again(queue, id, key, priority, seq)
+  else
+    seq = next_seq()
+    line_up(queue, id, priority, seq)
+    redis.call('HSET', key, 'seq', seq)
+  end
+  redis.call('HSET', key, 'status', 'queued', 'origin', queue, 'enqueued_at', now_iso, 'requeue_nonce', A_nonce,
+    'retryCount', A_retry_count, 'lost', 0)
+  redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'cancel', 'held_since', 'execution_id', 'expires_at')
+  if tonumber(ttl) then redis.call('HSET', key, 'expires_at', now_ms + ttl * 1000) end
+  redis.call('PERSIST', key)
+  redis.call('ZREM', set_of(status, origin or queue), id)
+  emit('queued', id, queue, log_tag, 'reason', 'requeued')
+  ring(queue)
+  return 'ok'
+end
+
+local answers = {}
+for i = 1, tonumber(A_n_jobs) do answers[i] = requeue(ARGV[REST + i - 1]) end
+return answers

@@ -1,0 +1,10 @@
+-- save_meta: store a job's meta; with an execution, only while that execution holds the job.
+-- KEYS: job
+-- ARGV: execution meta
+-- FLAGS: allow-oom
+-- Returns: ok | missing | stale
+local job = redis.call('HMGET', K_job, 'status', 'execution_id')
+if not job[1] then return 'missing' end
+if A_execution ~= '' and (job[1] ~= 'started' or job[2] ~= A_execution) then return 'stale' end
+redis.call('HSET', K_job, 'meta', A_meta)
+return 'ok'

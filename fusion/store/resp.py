@@ -1,0 +1,135 @@
+"""A Redis connection for a selectors loop: commands go out, replies come in when they come, nothing blocks.
+
+For waiting inside Redis (BLPOP on doorbells, SUBSCRIBE) beside sockets of other kinds. redis-py makes the connection, TLS and login included.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import hiredis
+import redis
+from redis import exceptions as errors
+
+_CHUNK = 65536
+#: Bytes read in one `receive`, so that one chatty channel does not hold up the loop.
+_MAX_READ = 1024 * 1024
+_INCOMPLETE = object()
+_CLOSED = "the connection is closed"
+
+
+class NonBlockingReader:
+    """A connected redis-py connection, made non-blocking. It is this reader's from then on, and disconnected by `close`.
+
+    Register it for EVENT_READ, and for EVENT_WRITE too while `wants_write`. Over TLS what was read ahead never wakes a selector; therefore
+    `receive` always drains that.
+    """
+
+    def __init__(self, connection: Any, client: redis.Redis | None = None) -> None:
+        """`client`: whose pool gets the connection back in the end. Raises redis ConnectionError if it is not connected."""
+        sock = connection._sock
+        if sock is None:
+            raise errors.ConnectionError(_CLOSED)
+        self._connection = connection
+        # Held on to: a client that is forgotten closes its pool's connections.
+        self._client = client
+        self._sock: Any = sock
+        self._fileno: int = sock.fileno()
+        self._out = bytearray()
+        # Error replies become the exceptions that redis-py would raise, so that `classify` knows them.
+        to_error = connection._parser.parse_error
+        self._reader = hiredis.Reader(protocolError=errors.InvalidResponse, replyError=to_error, notEnoughData=_INCOMPLETE)
+        sock.setblocking(False)
+
+    @classmethod
+    def of(cls, client: redis.Redis) -> NonBlockingReader:
+        """A connection of the client's pool as a reader. Connecting blocks, bounded by the client's timeouts; raises what redis-py raises."""
+        return cls(client.connection_pool.get_connection(), client)
+
+    @property
+    def closed(self) -> bool:
+        return self._sock is None
+
+    @property
+    def wants_write(self) -> bool:
+        """Whether a part of a command waits until the socket takes it."""
+        return bool(self._out)
+
+    def fileno(self) -> int:
+        """The socket's descriptor, also after `close`, so that it can be unregistered."""
+        return self._fileno
+
+    def send(self, *args: str | bytes | int | float) -> None:
+        """Send a command, as much of it as fits now. Raises redis ConnectionError (and closes) if the other side is gone."""
+        self._out += hiredis.pack_command(args)  # type: ignore[arg-type]  # its stub says: of one item
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits. Raises as `send` does."""
+        while self._out:
+            try:
+                sent = self._open().send(self._out)
+            except (BlockingIOError, InterruptedError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                return
+            except OSError as error:
+                raise self._broken(str(error)) from error
+            del self._out[:sent]
+
+    def receive(self) -> list[Any]:
+        """The replies that are complete by now, maybe none. An error reply is an exception *in* the list, as others may follow it.
+
+        Raises redis ConnectionError (and closes) when the connection ended; replies from before that are given out first.
+        """
+        if self._out:
+            self.flush()
+        sock = self._open()
+        read = 0
+        ended = ""
+        while read < _MAX_READ or (isinstance(sock, ssl.SSLSocket) and sock.pending()):
+            try:
+                data = sock.recv(_CHUNK)
+            except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                break
+            except OSError as error:
+                ended = str(error) or type(error).__name__
+                break
+            if not data:
+                ended = "the server closed the connection"
+                break
+            self._reader.feed(data)
+            read += len(data)
+        replies = self._replies()
+        # With replies in hand the socket stays open: it is readable at once again, and then the end is told.
+        if ended and not replies:
+            raise self._broken(ended)
+        return replies
+
+    def close(self) -> None:
+        """Disconnect. Harmless if done before."""
+        if self._sock is None:
+            return
+        self._sock = None
+        self._out.clear()
+        self._connection.disconnect()
+        if self._client is not None:
+            self._client.connection_pool.release(self._connection)
+            self._client = None
+
+    def _replies(self) -> list[Any]:
+        replies = []
+        try:
+            while (reply := self._reader.gets()) is not _INCOMPLETE:
+                replies.append(reply)
+        except errors.InvalidResponse as error:
+            raise self._broken(f"this is not the Redis protocol: {error}") from error
+        return replies
+
+    def _open(self) -> Any:
+        if self._sock is None:
+            raise errors.ConnectionError(_CLOSED)
+        return self._sock
+
+    def _broken(self, reason: str) -> errors.ConnectionError:
+        self.close()
+        return errors.ConnectionError(f"Connection to Redis lost: {reason}")

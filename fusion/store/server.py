@@ -1,0 +1,72 @@
+"""Which server answers, and whether Fusion may trust jobs to it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from fusion.exceptions import ConfigurationError
+
+MIN_VERSION = (6, 2)
+
+
+@dataclass(frozen=True)
+class ServerInfo:
+    """What one INFO said. `version` is the Redis version whose commands the server speaks, `release` its own."""
+
+    version: tuple[int, ...]
+    run_id: str
+    server_name: str
+    release: str
+    maxmemory_policy: str
+    process_id: int
+    role: str
+    cluster: bool
+    #: True while the server refuses writes because it can't save them (disk full, or the like).
+    unsaved: bool
+
+    def __str__(self) -> str:
+        return f"{self.server_name} {self.release}, run_id {self.run_id[:12]}"
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """`(7, 0, 15)` of `7.0.15`; what follows the numbers does not count."""
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def read_server(conn: redis.Redis) -> ServerInfo:
+    """One INFO call. Raises what redis-py raises."""
+    info: dict[str, Any] = conn.info()
+    name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
+    version = str(info.get("redis_version", ""))
+    return ServerInfo(
+        version=parse_version(version),
+        run_id=str(info.get("run_id", "")),
+        server_name=name,
+        release=str(info.get("valkey_version", version)),
+        maxmemory_policy=str(info.get("maxmemory_policy", "")),
+        process_id=int(info.get("process_id", 0)),
+        role=str(info.get("role", "")),
+        cluster=bool(info.get("cluster_enabled", 0)),
+        unsaved=info.get("aof_last_write_status") == "err" or info.get("rdb_last_bgsave_status") == "err",
+    )
+
+
+def check_server(conn: redis.Redis, allow_eviction: bool = False) -> ServerInfo:
+    """The server's facts from one INFO; ConfigurationError if jobs are not safe there. Raises what redis-py raises if it can't be asked."""
+    server = read_server(conn)
+    if server.version < MIN_VERSION:
+        found = server.release or "of unknown version"
+        raise ConfigurationError(f"this is {server.server_name} {found}; use Redis 6.2 or newer, or Valkey")
+    if server.cluster:
+        raise ConfigurationError("this Redis runs in cluster mode; use a standalone server, or one behind Sentinel")
+    if server.maxmemory_policy not in ("", "noeviction") and not allow_eviction:
+        raise ConfigurationError(
+            f"this Redis may evict keys, that is lose jobs: maxmemory-policy is {server.maxmemory_policy}; set it to noeviction"
+            " on the server (CONFIG SET maxmemory-policy noeviction), or accept that with FUSION_ALLOW_EVICTION=1"
+        )
+    return server

@@ -1,0 +1,3 @@
+from fusion.cli.main import main
+
+main()

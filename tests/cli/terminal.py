@@ -1,0 +1,78 @@
+"""A process on a terminal of its own, as a person has it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.cli.conftest import ROOT
+
+
+class Terminal:
+    """What was drawn so far is in `drawn`; stderr goes there too."""
+
+    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+        self.process, self._fd, self.drawn = process, fd, ""
+
+    def read_until(self, text: str, timeout: float = 20.0) -> str:
+        """Read until `text` was drawn since the last call; returns what was drawn since then."""
+        start = len(self.drawn)
+        deadline = time.monotonic() + timeout
+        while text not in self.drawn[start:]:
+            assert time.monotonic() < deadline, f"{text!r} was not drawn: {self.drawn[start:]!r}"
+            if not self._read():
+                raise AssertionError(f"ended before {text!r} was drawn: {self.drawn[start:]!r}")
+        return self.drawn[start:]
+
+    def type(self, keys: str) -> None:
+        os.write(self._fd, keys.encode())
+
+    def end(self, timeout: float = 20.0) -> int:
+        """Everything drawn until the end; the exit code."""
+        deadline = time.monotonic() + timeout
+        while self._read():
+            assert time.monotonic() < deadline, "it does not end"
+        return self.process.wait(timeout)
+
+    def _read(self) -> bool:
+        if not select.select([self._fd], [], [], 1.0)[0]:
+            return True
+        try:
+            data = os.read(self._fd, 65536)
+        except OSError:  # what Linux says when nobody has the other side open
+            return False
+        self.drawn += data.decode()
+        return bool(data)
+
+
+@contextmanager
+def terminal(*args: str, lines: int = 30, columns: int = 120, **environment: str) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    command = [sys.executable, str(ROOT / "run_worker.py"), *args]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, **environment}, preexec_fn=_take_terminal
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(ours)
+
+
+def _take_terminal() -> None:
+    """Makes stdin the controlling terminal, so that ^C typed there is a signal."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

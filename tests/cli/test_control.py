@@ -1,0 +1,50 @@
+"""`suspend` and `resume`: RQ's words, and the key that workers look at."""
+
+from __future__ import annotations
+
+import redis
+
+from fusion import Queue
+from tests.cli.conftest import Hands, Invoke, run_worker
+
+
+def test_suspend_and_resume(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+    Queue("sms", conn).enqueue("tasks.sms.sendSMS")
+    worker = hands("sms").register()
+    said = invoke("suspend").stdout
+    assert said == "Suspending workers.  No new jobs will be started.  But current jobs will be completed\n"
+    assert worker.turn(slots=1) == []
+    assert conn.ttl("rq:suspended") == -1
+    assert invoke("resume").stdout == "Resuming workers.\n"
+    assert len(worker.turn(slots=1)) == 1
+
+
+def test_resume_when_nothing_is_suspended(invoke: Invoke, conn: redis.Redis) -> None:
+    assert invoke("resume").stdout == "Resuming workers.\n"
+
+
+def test_suspend_for_a_while(invoke: Invoke, conn: redis.Redis) -> None:
+    said = invoke("suspend", "--duration", "600").stdout
+    assert said.startswith("Suspending workers for 600 seconds. No new jobs will be started during that time")
+    assert 590 < conn.ttl("rq:suspended") <= 600
+
+
+def test_a_duration_below_one_second_is_refused_in_rqs_words(invoke: Invoke, conn: redis.Redis) -> None:
+    for duration in ("0", "-5"):
+        result = invoke("suspend", "--duration", duration, code=1)
+        assert result.stderr == "Duration must be an integer greater than 1\n"
+    invoke("suspend", "--duration", "1")
+    assert conn.exists("rq:suspended")
+
+
+def test_a_duration_that_is_no_number(invoke: Invoke, conn: redis.Redis) -> None:
+    assert "'5m' is not a valid integer" in invoke("suspend", "--duration", "5m", code=2).stderr
+    assert not conn.exists("rq:suspended")
+
+
+def test_the_real_process(conn: redis.Redis) -> None:
+    assert run_worker("suspend").returncode == 0
+    assert conn.exists("rq:suspended")
+    ended = run_worker("resume")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "Resuming workers.\n", "")
+    assert not conn.exists("rq:suspended")

@@ -1,0 +1,241 @@
+"""`info` on a real Redis: what it shows, for whom, at what cost, and live on a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+import redis
+
+from fusion import Queue
+from tests.cli.conftest import ROOT, Fail, Hands, Invoke, run_worker
+from tests.cli.terminal import terminal
+
+TASK = "tasks.sms.sendSMS"
+
+
+@pytest.fixture
+def fleet(conn: redis.Redis, hands: Hands, fail: Fail) -> redis.Redis:
+    """Jobs in every state that `info` counts, one live worker."""
+    fail("sms", 2)
+    for priority, count in ((2, 1), (1, 2), (0, 3)):
+        for _ in range(count):
+            Queue("sms", conn).enqueue(TASK, priority=priority)
+    worker = hands("email", "pn*").register()
+    for _ in range(3):
+        Queue("email", conn).enqueue(TASK)
+    worker.end("finished", worker.turn(slots=1))
+    worker.turn(slots=1)
+    return conn
+
+
+def test_info_verbatim(fleet: redis.Redis) -> None:
+    ended = run_worker("info")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    lines = ended.stdout.splitlines()
+    assert lines[0].split() == "QUEUE HIGH MODERATE LOW TOTAL OLDEST STARTED FINISHED DEFERRED".split()
+    assert re.fullmatch(r"email +0 +1 +0 +1 +\d\.\d s +1 +1 +0", lines[1])
+    assert re.fullmatch(r"sms +1 +2 +3 +6 +\d\.\d s +0 +0 +0", lines[2])
+    assert lines[-1] == "2 queues, 7 jobs total"
+    assert "2 failed, of all queues" in ended.stdout
+    assert "Jobs wait, but no live worker serves: sms" in ended.stdout
+
+
+def test_info_w_verbatim(fleet: redis.Redis) -> None:
+    ended = run_worker("info", "-W")
+    assert ended.returncode == 0
+    assert re.search(r"^web1\.4711 +\S+ +\S+ +email, pn\* +\d\.\d s ago +1 +0$", ended.stdout, re.MULTILINE)
+    assert ended.stdout.splitlines()[-1] == "1 workers, 2 queues"
+    assert "MODERATE" not in ended.stdout
+
+
+def test_only_queues(invoke: Invoke, fleet: redis.Redis) -> None:
+    output = invoke("info", "-Q").stdout
+    assert "MODERATE" in output
+    assert "WORKER" not in output
+
+
+def test_by_queue(invoke: Invoke, fleet: redis.Redis) -> None:
+    assert re.search(r"^email: web1\.4711 \(\w+\)\nsms:   \u2013$", invoke("info", "-R").stdout, re.MULTILINE)
+    assert "MODERATE" not in invoke("info", "-R", "-W").stdout
+
+
+def test_raw(invoke: Invoke, fleet: redis.Redis) -> None:
+    lines = invoke("info", "--raw").stdout.splitlines()
+    assert lines[:3] == [
+        "queue email 1, 1 executing, 1 finished, 0 failed",
+        "queue sms 6, 0 executing, 0 finished, 0 failed",
+        "queue failed 2, 0 executing, 0 finished, 2 failed",
+    ]
+    assert re.fullmatch(r"worker web1\.4711 \(web1 unknown 4711\) \w+ email, pn\*\. jobs: 1 finished, 0 failed", lines[3])
+
+
+def test_chosen_queues(invoke: Invoke, fleet: redis.Redis) -> None:
+    def names(*args: str) -> list[str]:
+        return [queue["name"] for queue in json.loads(invoke("info", "--json", *args).stdout)["queues"]]
+
+    assert names("sms") == ["sms"]
+    assert names("s*") == ["sms"]
+    assert names("email,sms") == ["email", "sms"]
+    assert names("*m*", "sms") == ["email", "sms"]
+    assert names("nobody*") == []
+    assert names() == ["email", "sms"]
+
+
+def test_workers_of_chosen_queues(invoke: Invoke, fleet: redis.Redis) -> None:
+    def workers(queue: str) -> int:
+        return len(json.loads(invoke("info", "--json", queue).stdout)["workers"])
+
+    assert [workers(queue) for queue in ("sms", "email", "pn-eu")] == [0, 1, 1]
+
+
+def test_a_queue_that_nobody_ever_used(invoke: Invoke, fleet: redis.Redis) -> None:
+    assert "No job was ever enqueued to: smss" in invoke("info", "smss").stdout
+    assert "reserved" in invoke("info", "failed", code=2).stderr
+
+
+def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
+    output = invoke("info", "--json").stdout
+    document = json.loads(output)
+    assert output.count("\n") == 1
+    assert set(document) == {"schema", "at", "suspended", "failed", "scheduled", "queues", "workers"}
+    assert (document["schema"], document["suspended"], document["failed"], document["scheduled"]) == (1, False, 2, 0)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["queues"][0]["oldest"])
+    assert json.loads(invoke("info", "--json", "-W").stdout)["queues"] is None
+    assert json.loads(invoke("info", "--json", "-Q").stdout)["workers"] is None
+
+
+def test_suspended(invoke: Invoke, conn: redis.Redis) -> None:
+    invoke("suspend")
+    assert "Suspended: no new job is started until run_worker.py resume" in invoke("info").stdout
+    assert json.loads(invoke("info", "--json").stdout)["suspended"] is True
+
+
+def test_an_empty_redis(invoke: Invoke, conn: redis.Redis) -> None:
+    assert invoke("info").stdout == (
+        "No worker is alive: nothing runs, and no scheduled job becomes due. Start one: run_worker.py worker --customq all\n\n"
+        "0 workers, 0 queues\n0 queues, 0 jobs total\n"
+    )
+
+
+def test_a_worker_whose_heart_stopped(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+    hands("sms").register()
+    conn.hincrby("rq:worker:web1.4711", "beat_ms", -31_000)
+    assert re.search(r"^web1\.4711 +dead ", invoke("info").stdout, re.MULTILINE)
+
+
+def test_the_cost_does_not_grow_with_the_jobs(invoke: Invoke, conn: redis.Redis) -> None:
+    def cost() -> tuple[int, int]:
+        conn.config_resetstat()
+        invoke("info")
+        stats = conn.info("commandstats")
+        return sum(stat["calls"] for stat in stats.values()), conn.info("stats")["total_net_output_bytes"]
+
+    Queue("sms", conn).enqueue(TASK)
+    few = cost()
+    data = [Queue.prepare_data(TASK) for _ in range(3000)]
+    Queue("sms", conn).enqueue_many(data)
+    many = cost()
+    assert many[0] == few[0]
+    assert many[1] < few[1] + 500
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["-W", "-Q"], "exclude each other"),
+        (["--json", "--raw"], "--json goes with neither"),
+        (["--json", "-i", "1"], "--json goes with neither"),
+        (["-i", "0"], "--interval"),
+        (["-i", "soon"], "--interval"),
+        (["a b"], "use 1 to 128 of the characters"),
+    ],
+)
+def test_usage(invoke: Invoke, args: list[str], message: str) -> None:
+    assert message in invoke("info", *args, code=2).stderr
+
+
+# -- live
+
+
+def test_live_without_a_terminal_repeats_plain_text(conn: redis.Redis) -> None:
+    command = [sys.executable, str(ROOT / "run_worker.py"), "info", "-i", "0.05"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        for _ in range(3):
+            seen = next(line for line in lines if line.endswith("jobs total\n"))
+            assert seen == "0 queues, 0 jobs total\n"
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (0, "")
+    assert "\x1b" not in rest
+
+
+def test_a_reader_that_leaves_ends_it_quietly(conn: redis.Redis) -> None:
+    command = [sys.executable, str(ROOT / "run_worker.py"), "info", "-i", "0.05"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(20) == 1
+        assert process.stderr.read() == ""
+
+
+def test_live_on_a_terminal(conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(TASK)
+    with terminal("info", "-i", "0.05") as tty:
+        first = tty.read_until("Updated")
+        assert first.startswith("\x1b[?1049h")
+        assert "1 queues, 1 jobs total" in first
+        Queue("sms", conn).enqueue(TASK)
+        tty.read_until("1 queues, 2 jobs total")
+        tty.type("\x03")
+        assert tty.end() == 0
+        # Nothing was ever cleared, which is what flickers, and the terminal is as it was.
+        assert "\x1b[2J" not in tty.drawn
+        assert tty.drawn.endswith("\x1b[?7h\x1b[?25h\x1b[?1049l")
+        assert "Traceback" not in tty.drawn
+
+
+def test_live_gives_the_terminal_back_when_terminated(conn: redis.Redis) -> None:
+    with terminal("info", "-i", "5") as tty:
+        tty.read_until("Updated")
+        tty.process.terminate()
+        assert tty.end() == 128 + signal.SIGTERM
+        assert tty.drawn.endswith("\x1b[?1049l")
+
+
+def test_live_survives_a_redis_that_refuses_for_a_while(conn: redis.Redis, redis_url: str) -> None:
+    conn.acl_setuser("live", enabled=True, nopass=True, keys=["*"], commands=["+@all"], channels=["*"])
+    try:
+        with terminal("info", "-i", "0.05", FUSION_REDIS_URL=redis_url.replace("unix://", "unix://live:x@")) as tty:
+            tty.read_until("Updated")
+            conn.acl_setuser("live", commands=["-@all"])
+            assert "0 queues, 0 jobs total" in tty.read_until("refused a command")
+            conn.acl_setuser("live", commands=["+@all"])
+            tty.read_until("Updated")
+            tty.type("\x03")
+            assert tty.end() == 0
+    finally:
+        conn.acl_deluser("live")
+
+
+def test_live_when_redis_is_down_from_the_start() -> None:
+    with terminal("info", "-i", "1") as tty:
+        assert tty.end() == 1
+        assert "\x1b[?1049h" not in tty.drawn
+        assert "can't be reached" in tty.drawn
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_only_where_wanted(conn: redis.Redis, environment: dict[str, str], coloured: bool) -> None:
+    with terminal("info", **environment) as tty:
+        assert tty.end() == 0
+        assert ("\x1b[33mNo worker is alive" in tty.drawn) is coloured
+        assert ("\x1b" in tty.drawn) is coloured

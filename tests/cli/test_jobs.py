@@ -1,0 +1,265 @@
+"""`enqueue`, `requeue` and `empty` on a real Redis."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion import FailedQueue, Job, Queue
+from tests.cli.conftest import Fail, Invoke, run_worker
+from tests.cli.terminal import terminal
+
+SMS = "tasks.sms.sendSMS"
+
+
+def only_job(conn: redis.Redis, queue: str) -> Job:
+    (job,) = Queue(queue, conn).get_jobs()
+    return job
+
+
+# -- enqueue
+
+
+def test_enqueue_says_what_rq_says(invoke: Invoke, conn: redis.Redis) -> None:
+    said = invoke("enqueue", SMS, "a", ":[1]", "z:=2", "b=x").stdout
+    job = only_job(conn, "default")
+    assert said == f"Enqueued tasks.sms.sendSMS('a', [1], b='x', z=2) with job-id '{job.id}'.\n"
+    assert (job.func_name, job.args, job.kwargs) == (SMS, ("a", [1]), {"z": 2, "b": "x"})
+    # The call itself may hold secrets: lists show the function alone.
+    assert job.description == SMS
+
+
+def test_every_option(invoke: Invoke, conn: redis.Redis) -> None:
+    invoke(
+        *("enqueue", SMS, "--queue", "sms", "--priority", "high", "--timeout", "2m", "--result-ttl", "60", "--ttl", "1h"),
+        *("--failure-ttl", "1d", "--description", "An OTP", "--job-id", "otp-1", "--retry-max", "3"),
+        *("--retry-interval", "1", "--retry-interval", "2.5", "--log-tag", "SMS_OTP", "--quiet"),
+    )
+    job = Job.fetch("otp-1", conn)
+    assert (job.origin, job.priority, job.timeout, job.result_ttl, job.description) == ("sms", 2, 120, 60, "An OTP")
+    assert job.log_tag == "SMS_OTP"
+    assert job.retry is not None
+    assert (job.retry.max, job.retry.intervals) == (3, [1, 2.5])
+    stored = conn.hgetall("rq:job:otp-1")
+    assert (stored[b"ttl"], stored[b"failure_ttl"]) == (b"3600", b"86400")
+
+
+@pytest.mark.parametrize(("word", "number"), [("high", 2), ("MODERATE", 1), ("low", 0), ("0", 0), ("255", 255), ("7", 7)])
+def test_priorities(invoke: Invoke, conn: redis.Redis, word: str, number: int) -> None:
+    invoke("enqueue", SMS, "--priority", word)
+    assert only_job(conn, "default").priority == number
+
+
+def test_at_front(invoke: Invoke, conn: redis.Redis) -> None:
+    for job_id, flags in (("a", []), ("b", []), ("c", ["--at-front"])):
+        invoke("enqueue", SMS, "--job-id", job_id, *flags)
+    assert Queue("default", conn).get_job_ids() == ["c", "a", "b"]
+
+
+def test_quiet_prints_nothing(invoke: Invoke, conn: redis.Redis) -> None:
+    assert invoke("enqueue", SMS, "--quiet").output == ""
+
+
+def test_pickle_on_request(invoke: Invoke, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    invoke("enqueue", SMS, "%{1, 2}", "-S", "pickle", "--job-id", "p")
+    assert conn.hget("rq:job:p", "serializer") == b"pickle"
+    assert "bytes of pickle" in invoke("enqueue", SMS, "-S", "pickle", "--dry-run").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "Missing argument 'FUNCTION'"),
+        (["sendSMS"], "'sendSMS' has no module"),
+        (["tasks/sms.py"], "is not a dotted path"),
+        (["os.__class__"], "two underscores"),
+        ([SMS, ":nope"], "argument 1: 'nope' is not JSON"),
+        ([SMS, "-q", "failed"], "is reserved"),
+        ([SMS, "-q", "a b"], "use 1 to 128 of the characters"),
+        ([SMS, "--priority", "300"], "use high, moderate, low, or a whole number from 0 to 255"),
+        ([SMS, "--priority", "urgent"], "use high, moderate, low"),
+        ([SMS, "--timeout", "soon"], "'--timeout': 'soon': use seconds"),
+        ([SMS, "--timeout", "0"], "--timeout 0.0: use a duration over 0"),
+        ([SMS, "--result-ttl", "x"], "'--result-ttl': 'x': use seconds"),
+        ([SMS, "--ttl", "-5"], "ttl=-5.0: use a duration over 0"),
+        ([SMS, "--failure-ttl", "-7"], "failure_ttl=-7.0: use seconds from 0"),
+        ([SMS, "--job-id", "a b"], "job id 'a b'"),
+        ([SMS, "--retry-interval", "3"], "--retry-interval needs --retry-max"),
+        ([SMS, "--retry-max", "-1"], "--retry-max"),
+    ],
+)
+def test_what_enqueue_refuses(invoke: Invoke, conn: redis.Redis, args: list[str], message: str) -> None:
+    assert message in invoke("enqueue", *args, code=2).stderr
+    assert conn.keys("rq:job:*") == []
+
+
+def test_what_json_cannot_carry_is_named(invoke: Invoke, conn: redis.Redis) -> None:
+    message = invoke("enqueue", SMS, "fine", ":NaN", code=1).stderr
+    assert "argument 2 of tasks.sms.sendSMS" in message
+
+
+def test_a_payload_that_is_too_large(invoke: Invoke, conn: redis.Redis, tmp_path: Path) -> None:
+    (tmp_path / "big").write_text("x" * 600_000)
+    assert "the limit is" in invoke("enqueue", SMS, f"@{tmp_path / 'big'}", code=1).stderr
+
+
+def test_an_id_that_is_taken(invoke: Invoke, conn: redis.Redis) -> None:
+    invoke("enqueue", SMS, "--job-id", "x")
+    assert "job id 'x' is taken and is queued" in invoke("enqueue", SMS, "--job-id", "x", code=1).stderr
+
+
+def test_a_dry_run_needs_no_redis(invoke: Invoke) -> None:
+    # No `conn` here: the environment names a server that does not exist.
+    said = json.loads(invoke("enqueue", SMS, "a", "k:=1", "-q", "sms", "--priority", "high", "--job-id", "x", "--dry-run").stdout)
+    assert said.pop("fields") == {
+        "data": '["tasks.sms.sendSMS",null,["a"],{"k":1}]',
+        "description": SMS,
+        "timeout": "180",
+        "result_ttl": "500",
+        "retryCount": "7",
+    }
+    assert said == {"schema": 1, "queue": "sms", "id": "x", "priority": 2, "at_front": False}
+
+
+def test_a_dry_run_shows_what_is_then_stored(invoke: Invoke, conn: redis.Redis) -> None:
+    args = ["enqueue", SMS, "a", "--job-id", "x", "--ttl", "5m", "--retry-max", "2", "--log-tag", "SMS_OTP"]
+    fields = json.loads(invoke(*args, "--dry-run").stdout)["fields"]
+    assert conn.keys("*") == []
+    invoke(*args)
+    stored = {name.decode(): value.decode() for name, value in conn.hgetall("rq:job:x").items()}
+    assert {name: stored[name] for name in fields} == fields
+
+
+def test_enqueue_as_a_real_process(conn: redis.Redis) -> None:
+    ended = run_worker("enqueue", SMS, ':{"to": "+4915100000"}', "-q", "sms")
+    assert ended.returncode == 0, ended.stderr
+    assert only_job(conn, "sms").args == ({"to": "+4915100000"},)
+
+
+# -- requeue
+
+
+def test_requeue_all_verbatim(conn: redis.Redis, fail: Fail) -> None:
+    sms, email = fail("sms", 3, priority=2), fail("email", 2)
+    ended = run_worker("requeue", "--all")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "Requeueing 5 jobs from failed queue\n5 jobs requeued\n", "")
+    assert Queue("sms", conn).get_job_ids() == sms
+    assert Queue("email", conn).get_job_ids() == email
+    assert Job.fetch(sms[0], conn).priority == 2
+    assert FailedQueue(conn).count == 0
+
+
+def test_requeue_all_of_one_queue(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    fail("sms", 2), fail("email", 1)
+    said = invoke("requeue", "-a", "--queue", "sms").stdout
+    assert said == "Requeueing the jobs of sms from failed queue\n2 jobs requeued\n"
+    assert (len(Queue("sms", conn)), FailedQueue(conn).count) == (2, 1)
+
+
+@pytest.mark.parametrize("args", [[], ["--all"], ["--all", "--queue", "sms"], ["--queue", "sms"]], ids=" ".join)
+def test_requeue_with_nothing_to_do(invoke: Invoke, conn: redis.Redis, args: list[str]) -> None:
+    assert invoke("requeue", *args).stdout == "Nothing to do\n"
+
+
+def test_requeue_does_what_it_can_and_names_the_rest(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    first, second = fail("sms", 2)
+    waiting = Queue("pn", conn).enqueue(SMS).id
+    result = invoke("requeue", first, "nobody", waiting, "a b", first, second, code=1)
+    assert result.stdout == "Requeueing 5 jobs from failed queue\n2 jobs requeued\n"
+    assert sorted(result.stderr.splitlines()) == sorted(
+        [
+            "Unable to requeue nobody: no such job",
+            f"Unable to requeue {waiting}: it is queued, not failed",
+            "Unable to requeue a b: no such job; job id 'a b': use 1 to 128 of the characters A-Z a-z 0-9 _ -",
+        ]
+    )
+    assert Queue("sms", conn).get_job_ids() == [first, second]
+
+
+def test_requeue_of_ids_keeps_to_the_queue_that_was_named(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    (sms,), (email,) = fail("sms", 1), fail("email", 1)
+    result = invoke("requeue", sms, email, "--queue", "sms", code=1)
+    assert result.stderr == f"Unable to requeue {email}: it came from email, not sms\n"
+    assert (len(Queue("sms", conn)), len(Queue("email", conn))) == (1, 0)
+
+
+def test_requeue_json(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    (job_id,) = fail("sms", 1)
+    result = invoke("requeue", job_id, "x", "--json", code=1)
+    assert json.loads(result.stdout) == {"schema": 1, "requeued": 1, "refused": {"x": "no such job"}}
+    assert json.loads(invoke("requeue", "--all", "--json").stdout) == {"schema": 1, "requeued": 0, "refused": {}}
+
+
+def test_requeue_of_a_job_without_data(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    broken, sound = fail("sms", 2)
+    conn.hdel(f"rq:job:{broken}", "data")
+    result = invoke("requeue", "--all", code=1)
+    assert result.stderr == f"Unable to requeue {broken}: it has no data to run\n"
+    assert Queue("sms", conn).get_job_ids() == [sound]
+
+
+def test_requeue_usage(invoke: Invoke) -> None:
+    assert "not both" in invoke("requeue", "x", "--all", code=2).stderr
+    assert "reserved" in invoke("requeue", "--all", "--queue", "failed", code=2).stderr
+
+
+def test_more_ids_than_one_call_takes(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    ids = fail("sms", 250)
+    assert "250 jobs requeued" in invoke("requeue", *ids).stdout
+    assert Queue("sms", conn).get_job_ids(0, 300) == ids
+
+
+# -- empty
+
+
+def test_empty(invoke: Invoke, conn: redis.Redis) -> None:
+    for name, count in (("sms", 3), ("email", 1)):
+        for _ in range(count):
+            Queue(name, conn).enqueue(SMS)
+    assert invoke("empty", "sms,email", "pn").stdout == (
+        "3 jobs removed from sms queue\n1 jobs removed from email queue\n0 jobs removed from pn queue\n"
+    )
+    assert conn.keys("rq:job:*") == []
+
+
+def test_empty_all_leaves_failed_jobs(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    fail("sms", 1)
+    Queue("email", conn).enqueue(SMS)
+    assert invoke("empty", "--all").stdout == "1 jobs removed from email queue\n0 jobs removed from sms queue\n"
+    assert FailedQueue(conn).count == 1
+
+
+def test_empty_with_nothing_to_do(invoke: Invoke, conn: redis.Redis) -> None:
+    assert invoke("empty").stdout == "Nothing to do\n"
+    assert invoke("empty", "-a").stdout == "Nothing to do\n"
+
+
+def test_empty_usage(invoke: Invoke) -> None:
+    assert "not both" in invoke("empty", "sms", "-a", code=2).stderr
+    assert "reserved" in invoke("empty", "failed", code=2).stderr
+    assert "use 1 to 128 of the characters" in invoke("empty", "sms*", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "flags", "code", "left"), [("n", [], 1, 2), ("y", [], 0, 0), ("", ["--yes"], 0, 0), ("\x03", [], 130, 2)]
+)
+def test_empty_asks_where_a_person_sits(conn: redis.Redis, answer: str, flags: list[str], code: int, left: int) -> None:
+    for _ in range(2):
+        Queue("sms", conn).enqueue(SMS)
+    with terminal("empty", "sms", *flags) as tty:
+        if not flags:
+            tty.read_until("Forget 2 waiting jobs of sms? [y/N]: ")
+            tty.type(answer if answer == "\x03" else f"{answer}\n")
+        assert tty.end() == code
+    assert len(Queue("sms", conn)) == left
+
+
+def test_requeue_shows_a_bar_where_a_person_looks(conn: redis.Redis, fail: Fail) -> None:
+    fail("sms", 3)
+    with terminal("requeue", "--all") as tty:
+        assert tty.end() == 0
+        assert "100%" in tty.drawn
+        assert "3 jobs requeued" in tty.drawn

@@ -1,0 +1,153 @@
+"""A private Redis for every test worker. Nothing here ever speaks to a server that the tests did not start themselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from fusion.settings import use_settings
+from fusion.store.connections import connect
+from fusion.store.embedded import EmbeddedRedis
+from fusion.store.server_binary import ServerBinary, find_server
+from tests.support import eventually
+
+_GUARDED = {"process", "worker", "faults"}
+
+
+@pytest.fixture(scope="session")
+def server_binary() -> ServerBinary:
+    """The server under test: FUSION_TEST_REDIS_SERVER, else what Fusion itself would start."""
+    named = os.environ.get("FUSION_TEST_REDIS_SERVER")
+    return find_server({**os.environ, "FUSION_REDIS_SERVER": named} if named else None)
+
+
+@pytest.fixture(scope="session")
+def redis_server(server_binary: ServerBinary) -> Iterator[EmbeddedRedis]:
+    # Not pytest's tmp_path: its names are too long for a unix socket.
+    home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
+    server = EmbeddedRedis(home, persistent=False, server=server_binary)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No setting of the developer's shell, and no Redis but the test's own: without the fixtures below there is none at all."""
+    for name in os.environ:
+        if name.startswith(("FUSION_", "RQ_", "REDIS_")) and not name.startswith("FUSION_TEST_"):
+            monkeypatch.delenv(name)
+    home = tmp_path_factory.getbasetemp() / "no-home"
+    monkeypatch.setenv("FUSION_HOME", str(home))
+    monkeypatch.setenv("FUSION_REDIS_URL", f"unix://{home}/none.sock")
+    previous = use_settings(None)
+    yield
+    use_settings(previous)
+
+
+@pytest.fixture
+def redis_url(redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty Redis; also what FUSION_REDIS_URL says, so that processes of the test find it."""
+    client = redis.Redis.from_url(redis_server.url)
+    try:
+        pid = client.info("server")["process_id"]
+        process = redis_server.process
+        assert process is not None
+        assert pid == process.pid, f"pid {pid} is not the server of this test run: nothing is flushed"
+        client.config_resetstat()
+        client.flushall()
+        client.script_flush()
+    finally:
+        client.close()
+    monkeypatch.setenv("FUSION_REDIS_URL", redis_server.url)
+    use_settings(None)
+    return redis_server.url
+
+
+@pytest.fixture
+def conn(redis_url: str) -> Iterator[redis.Redis]:
+    """A client as producers have it, on an empty Redis. Replies are bytes."""
+    client = connect(redis_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture(autouse=True)
+def process_guard(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a test that starts processes none of their descendants is left, not even an orphan in another session."""
+    if not _GUARDED & set(Path(str(request.path)).parts):
+        yield
+        return
+    if "redis_url" in request.fixturenames:
+        # The session's server must not count as the test's own.
+        request.getfixturevalue("redis_server")
+    before = {process.pid for process in _descendants()}
+    _adopt_orphans(True)
+    try:
+        yield
+        left: list[psutil.Process] = []
+
+        def gone() -> bool:
+            left[:] = [process for process in _descendants() if process.pid not in before and not _reaped(process)]
+            return not left
+
+        try:
+            eventually(gone, timeout=10.0)
+        except AssertionError:
+            names = [_line(process) for process in left]
+            for process in left:
+                _kill(process)
+            pytest.fail("processes left behind: " + "; ".join(names))
+    finally:
+        _adopt_orphans(False)
+
+
+def _descendants() -> list[psutil.Process]:
+    return list(psutil.Process().children(recursive=True))
+
+
+def _reaped(process: psutil.Process) -> bool:
+    """Collect a dead orphan that was handed to us, as init would."""
+    try:
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return False
+        if process.ppid() == os.getpid():
+            os.waitpid(process.pid, os.WNOHANG)
+            return True
+        return False
+    except (psutil.NoSuchProcess, ChildProcessError):
+        return True
+
+
+def _line(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} ({process.status()}) {' '.join(process.cmdline())[:200]}"
+    except psutil.NoSuchProcess:
+        return f"{process.pid} (gone)"
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+        process.wait(5)
+    except (psutil.NoSuchProcess, psutil.TimeoutExpired):
+        pass
+
+
+def _adopt_orphans(on: bool) -> None:
+    """Orphans become children of the test process, where they are seen, instead of init's."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, int(on), 0, 0, 0)  # PR_SET_CHILD_SUBREAPER

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fusion.store.server_binary import ServerBinary
+from tests.store.servers import ScriptedServer, SpawnedServer, closing_all
+
+
+@pytest.fixture
+def spawn(server_binary: ServerBinary) -> Iterator[Callable[..., SpawnedServer]]:
+    """Starts a server with these options; it is gone after the test."""
+    with closing_all() as keep:
+
+        def start(*args: str) -> SpawnedServer:
+            server = SpawnedServer(server_binary.path, "--save", "", *args)
+            keep(server)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[[Callable[[int], bytes | None]], ScriptedServer]]:
+    with closing_all() as keep:
+
+        def start(answer: Callable[[int], bytes | None]) -> ScriptedServer:
+            server = ScriptedServer(answer)
+            keep(server)
+            return server
+
+        yield start

@@ -1,0 +1,178 @@
+"""Servers for the tests of this directory: real ones with options, one that answers what it is told, and TLS in front of a real one."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import select
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import redis
+
+from fusion.store.embedded import _death_pact
+from tests.support import eventually
+
+
+class SpawnedServer:
+    """A redis-server or valkey-server on a unix socket, and on a TCP port if one is given in `args`."""
+
+    def __init__(self, binary: str, *args: str, socket_option: bool = True) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="fus", dir="/tmp"))
+        self.socket = str(self.home / "s")
+        unix = ["--unixsocket", self.socket] if socket_option else []
+        port = [] if "--port" in args or not socket_option else ["--port", "0"]
+        self.process = subprocess.Popen(
+            [binary, *args, *port, *unix, "--dir", str(self.home)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.home,
+            preexec_fn=_death_pact(),
+        )
+        if not socket_option:
+            return
+        try:
+            eventually(self._listens, why=f"{args} listens")
+        except AssertionError:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def client(self) -> redis.Redis:
+        return redis.Redis.from_url(self.url, protocol=2, socket_timeout=5)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as sock:
+            return sock.connect_ex(self.socket) == 0
+
+
+def free_port() -> int:
+    """A port that nobody listens on. Below those that the kernel gives out by itself, and so low that a cluster's + 10000 exists too."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with socket.socket() as first, socket.socket() as second:
+            try:
+                first.bind(("127.0.0.1", port))
+                second.bind(("127.0.0.1", port + 10_000))
+            except OSError:
+                continue
+            return port
+
+
+class ScriptedServer:
+    """Answers the n-th command it gets, over all connections, with `answer(n)`; None = it hangs up."""
+
+    def __init__(self, answer: Callable[[int], bytes | None]) -> None:
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.connections = 0
+        self.commands = 0
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            thread = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with sock, contextlib.suppress(OSError):
+            while sock.recv(65536):
+                reply = self._answer(self.commands)
+                self.commands += 1
+                if reply is None:
+                    return
+                sock.sendall(reply)
+
+    def close(self) -> None:
+        _hush(self._listener)
+
+
+class TLSFront:
+    """Takes TLS on a TCP port and passes the bytes to a unix socket, as stunnel does. The packaged servers have no TLS everywhere."""
+
+    def __init__(self, context: ssl.SSLContext, target: str) -> None:
+        self._context = context
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, raw: socket.socket) -> None:
+        wrap = self._context.wrap_socket
+        with raw, contextlib.suppress(OSError), wrap(raw, server_side=True) as near, socket.socket(socket.AF_UNIX) as far:
+            far.connect(self._target)
+            near.setblocking(False)
+            far.setblocking(False)
+            _pump(near, far)
+
+    def close(self) -> None:
+        _hush(self._listener)
+
+
+def _hush(listener: socket.socket) -> None:
+    # shutdown, as a thread that already sits in accept() would not notice close alone.
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+def _pump(near: ssl.SSLSocket, far: socket.socket) -> None:
+    while True:
+        ready = [near] if near.pending() else select.select([near, far], [], [], 10)[0]
+        if not ready:
+            return
+        for source in ready:
+            target = far if source is near else near
+            try:
+                data = source.recv(65536)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                continue
+            if not data:
+                return
+            target.setblocking(True)
+            target.sendall(data)
+            target.setblocking(False)
+
+
+@contextlib.contextmanager
+def closing_all() -> Iterator[Callable[[SpawnedServer | ScriptedServer | TLSFront], None]]:
+    held: list[SpawnedServer | ScriptedServer | TLSFront] = []
+    try:
+        yield held.append
+    finally:
+        for server in reversed(held):
+            server.close()

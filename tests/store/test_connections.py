@@ -1,0 +1,441 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+from redis import exceptions as errors
+
+from fusion.exceptions import ConfigurationError, NoRedisError
+from fusion.settings import Settings, use_settings
+from fusion.store import connections, embedded
+from fusion.store.connections import (
+    Connection,
+    check_server,
+    classify,
+    connect,
+    describe,
+    get_current_connection,
+    one_line,
+    pop_connection,
+    push_connection,
+    resolve_redis,
+    url_of,
+)
+from tests.store.servers import ScriptedServer, SpawnedServer, free_port
+from tests.support import eventually
+
+Spawn = Callable[..., SpawnedServer]
+Scripted = Callable[[Callable[[int], bytes | None]], ScriptedServer]
+
+
+def failure(conn: redis.Redis, *command: str) -> Exception:
+    with pytest.raises(redis.RedisError) as caught:
+        conn.execute_command(*(command or ("PING",)))  # type: ignore[no-untyped-call]
+    return caught.value
+
+
+# -- options
+
+
+def test_a_new_connection_costs_no_round_trips_but_login_and_select(redis_url: str, conn: redis.Redis) -> None:
+    conn.execute_command("ACL", "SETUSER", "ann", "on", ">secret", "~*", "&*", "+@all")  # type: ignore[no-untyped-call]
+    conn.config_resetstat()
+    other = connect(redis_url.replace("db=0", "db=3&username=ann&password=secret"), "worker")
+    assert other.ping()
+    other.close()
+    seen = {name.removeprefix("cmdstat_") for name in conn.info("commandstats")}
+    conn.execute_command("ACL", "DELUSER", "ann")  # type: ignore[no-untyped-call]
+    assert seen - {"config|resetstat"} == {"auth", "select", "ping"}
+
+
+def test_options_of_the_roles(redis_url: str) -> None:
+    settings = Settings(socket_timeout=1.5, idle_wait=3)
+    found = {
+        role: connect(redis_url, role, settings).connection_pool.connection_kwargs for role in ("producer", "worker", "blocking")
+    }
+    assert [found[role]["socket_timeout"] for role in found] == [5.0, 1.5, 4.5]
+    assert [found[role]["retry"]._retries for role in found] == [3, 0, 0]
+    assert all(options["protocol"] == 2 and not options["decode_responses"] for options in found.values())
+    assert all(options["socket_connect_timeout"] == 1.5 for options in found.values())
+
+
+def test_a_url_may_set_timeouts_but_not_protocol_or_decoding() -> None:
+    assert connect("redis://h?socket_timeout=7").connection_pool.connection_kwargs["socket_timeout"] == 7
+    for option in ("protocol=3", "decode_responses=yes", "retry_on_timeout=yes", "nonsense=1"):
+        with pytest.raises(ConfigurationError, match=f"option '{option.partition('=')[0]}' is not known here; remove it"):
+            connect(f"redis://h?{option}")
+
+
+@pytest.mark.parametrize("url", ["redis://h/one", "redis://h:port/0", "redis://h?db=x", "ftp://h", "redis+sentinel://h:x/m"])
+def test_a_malformed_url_is_a_configuration_error_without_the_password(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        connect(url.replace("://", "://ann:hunter2@"))
+    assert "hunter2" not in str(caught.value)
+    assert "use redis" in str(caught.value)
+
+
+def test_a_worker_makes_one_attempt_and_a_producer_a_few(scripted: Scripted) -> None:
+    server = scripted(lambda n: None)
+    failure(connect(server.url, "worker"))
+    assert server.commands == 1
+    assert classify(failure(connect(server.url, "producer"))) == "transient"
+    assert server.commands == 1 + 4
+
+
+def test_a_refused_connect_does_not_multiply_the_attempts(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that breaks in mid-command is made anew inside redis-py's own loop, which has the same retry object."""
+    pauses: list[float] = []
+
+    def answer(n: int) -> bytes | None:
+        if n == 0:
+            return b"+PONG\r\n"
+        server.close()
+        return None
+
+    server = scripted(answer)
+    conn = connect(server.url, "producer")
+    assert conn.ping()
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    assert classify(failure(conn)) == "transient"
+    assert len(pauses) == 3
+    assert max(pauses) <= 1
+
+
+def test_a_producer_rides_out_what_passes(scripted: Scripted) -> None:
+    trouble = [b"-LOADING Redis is loading the dataset in memory\r\n", b"-BUSY Redis is busy running a script\r\n", b"+PONG\r\n"]
+    server = scripted(lambda n: trouble[n])
+    assert connect(server.url, "producer").ping()
+    assert server.commands == 3
+
+
+def test_a_half_open_connection_ends_within_the_socket_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        conn = connect(f"redis://127.0.0.1:{silent.getsockname()[1]}", "worker", Settings(socket_timeout=0.1))
+        begun = time.monotonic()
+        assert classify(failure(conn)) == "transient"
+        assert time.monotonic() - begun < 1
+
+
+def test_a_killed_connection_is_made_anew(conn: redis.Redis, redis_url: str) -> None:
+    worker = connect(redis_url, "worker")
+    number = worker.client_id()
+    conn.client_kill_filter(_id=str(number))
+    assert worker.ping()
+    assert worker.client_id() != number
+
+
+def test_a_forked_child_uses_its_own_socket(redis_url: str) -> None:
+    conn = connect(redis_url)
+    number = conn.client_id()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if conn.client_id() != number else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert conn.client_id() == number
+
+
+# -- errors
+
+
+def test_wrong_password_is_a_configuration_error_at_once(spawn: Spawn) -> None:
+    server = spawn("--requirepass", "right")
+    begun = time.monotonic()
+    for url in (server.url, server.url + "?password=wrong", server.url + "?username=nobody&password=right"):
+        error = failure(connect(url, "producer"))
+        assert classify(error) == "configuration"
+        line = one_line(error, url)
+        assert "refused the login" in line
+        assert "FUSION_REDIS_URL" in line
+        assert "wrong" not in line.replace("wrong user", "")
+    assert time.monotonic() - begun < 1
+    assert connect(server.url + "?password=right").ping()
+    unneeded = failure(connect(spawn().url + "?password=unneeded"))
+    assert classify(unneeded) == "configuration"
+
+
+def test_password_file_may_be_rotated(spawn: Spawn, tmp_path: Path) -> None:
+    server = spawn("--requirepass", "first")
+    file = tmp_path / "password"
+    file.write_text("first\n")
+    conn = connect(Settings(redis_url=server.url, redis_password_file=str(file)))
+    assert conn.config_set("requirepass", "second")
+    file.write_text("second\n")
+    conn.connection_pool.disconnect()
+    assert conn.ping()
+    file.unlink()
+    conn.connection_pool.disconnect()
+    for _ in range(2):
+        assert classify(failure(conn)) == "configuration"
+
+
+def test_acl_user_without_a_permission(spawn: Spawn) -> None:
+    server = spawn()
+    server.client().execute_command("ACL", "SETUSER", "ann", "on", ">pw", "~rq:*", "+@all", "-flushall", "-keys")  # type: ignore[no-untyped-call]
+    conn = connect(server.url + "?username=ann&password=pw")
+    assert conn.set("rq:a", "1")
+    for error in (
+        failure(conn, "FLUSHALL"),
+        failure(conn, "SET", "other", "1"),
+        failure(conn, "EVAL", "return redis.call('KEYS', '*')", "0"),
+        failure(conn, "EVAL", "return redis.call('GET', 'other')", "0"),
+    ):
+        assert classify(error) == "configuration", error
+        assert "docs/operations.md" in one_line(error, server.url)
+
+
+def test_a_replica_and_a_lost_master_are_waited_for(spawn: Spawn) -> None:
+    server = spawn()
+    admin = server.client()
+    admin.replicaof("127.0.0.1", str(free_port()))
+    conn = connect(server.url, "worker")
+    assert classify(failure(conn, "SET", "a", "1")) == "transient"
+    assert classify(failure(conn, "EVAL", "return redis.call('SET', KEYS[1], 1)", "1", "a")) == "transient"
+    admin.config_set("replica-serve-stale-data", "no")
+    assert classify(failure(conn, "GET", "a")) == "transient"
+
+
+def test_a_full_server_is_told_at_once(spawn: Spawn) -> None:
+    server = spawn()
+    server.client().config_set("maxmemory", "1")
+    conn = connect(server.url, "producer")
+    begun = time.monotonic()
+    error = failure(conn, "SET", "a", "1")
+    assert classify(error) == "transient"
+    assert "can't do this just now: " in one_line(error, server.url)
+    assert classify(failure(conn, "EVAL", "return redis.call('SET', KEYS[1], 1)", "1", "a")) == "transient"
+    assert time.monotonic() - begun < 1
+
+
+def test_a_server_that_runs_a_long_script_is_waited_for(spawn: Spawn) -> None:
+    server = spawn()
+    admin = server.client()
+    admin.config_set("lua-time-limit", "10")
+    endless = threading.Thread(target=failure, args=(server.client(), "EVAL", "while true do end", "0"))
+    endless.start()
+    conn = connect(server.url, "worker")
+
+    def busy() -> Exception | None:
+        try:
+            conn.ping()
+        except redis.RedisError as error:
+            return error
+        return None
+
+    error = eventually(busy)
+    assert error is not None
+    assert str(error).startswith("BUSY")
+    assert classify(error) == "transient"
+    admin.script_kill()
+    endless.join(5)
+    assert not endless.is_alive()
+
+
+def test_too_many_clients_are_waited_for(spawn: Spawn) -> None:
+    server = spawn("--maxclients", "1")
+    first = connect(server.url)
+    assert first.ping()
+    error = failure(connect(server.url, "worker"))
+    assert classify(error) == "transient"
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        ("LOADING Redis is loading the dataset in memory", "transient"),
+        ("MISCONF Redis is configured to save RDB snapshots", "transient"),
+        ("NOREPLICAS Not enough good replicas to write.", "transient"),
+        ("CLUSTERDOWN The cluster is down", "transient"),
+        ("TRYAGAIN Multiple keys request during rehashing of slot", "transient"),
+        ("MASTERDOWN Link with MASTER is down", "transient"),
+        ("UNBLOCKED force unblock from blocking operation", "transient"),
+        ("ERR max number of clients reached", "transient"),
+        ("MOVED 3999 127.0.0.1:6381", "configuration"),
+        ("CROSSSLOT Keys in request don't hash to the same slot", "configuration"),
+        ("DENIED Redis is running in protected mode", "configuration"),
+        ("ERR unknown command 'EVALSHA', with args beginning with:", "configuration"),
+        ("ERR DB index is out of range", "configuration"),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", "bug"),
+        ("ERR value is not an integer or out of range", "bug"),
+        ("NOSCRIPT No matching script. Please use EVAL.", "bug"),
+    ],
+)
+def test_classes_of_error_replies(scripted: Scripted, reply: str, kind: str) -> None:
+    server = scripted(lambda n: f"-{reply}\r\n".encode())
+    error = failure(connect(server.url, "worker"))
+    assert classify(error) == kind
+    line = one_line(error, server.url)
+    assert server.url in line
+    assert "\n" not in line
+
+
+def test_classes_of_other_errors() -> None:
+    assert classify(ConnectionResetError()) == "transient"
+    assert classify(TimeoutError()) == "transient"
+    assert classify(socket.gaierror(-2, "Name or service not known")) == "transient"
+    assert classify(ConfigurationError("x")) == "configuration"
+    assert classify(ValueError("x")) == "bug"
+    assert classify(errors.InvalidResponse("x")) == "bug"
+
+
+def test_no_server(tmp_path: Path) -> None:
+    url = f"redis://ann:hunter2@127.0.0.1:{free_port()}/0"
+    error = failure(connect(url, "worker"))
+    assert classify(error) == "transient"
+    line = one_line(error, url)
+    assert (
+        line
+        == f"Redis at {url.replace('hunter2', '***')} can't be reached: Connection refused; is it running, and is FUSION_REDIS_URL (or --url) right?"
+    )
+    missing = failure(connect(f"unix://{tmp_path}/none", "worker"))
+    assert classify(missing) == "transient"
+    assert "can't be reached: No such file or directory" in one_line(missing)
+    assert "\n" not in one_line(RuntimeError("a\nb"))
+
+
+# -- what server it is
+
+
+def test_check_server_reads_one_info(conn: redis.Redis, redis_url: str) -> None:
+    worker = connect(redis_url, "worker")
+    worker.ping()
+    conn.config_resetstat()
+    found = check_server(worker)
+    stats = conn.info("commandstats")
+    assert {name: stats[name]["calls"] for name in stats} == {"cmdstat_info": 1, "cmdstat_config|resetstat": 1}
+    assert found.version >= (6, 2)
+    assert found.server_name in ("Redis", "Valkey")
+    assert found.process_id == conn.info("server")["process_id"]
+    assert found.run_id == conn.info("server")["run_id"]
+    assert found.maxmemory_policy == "noeviction"
+    assert describe(worker, found) == f"{url_of(worker)} ({found.server_name} {found.release}, run_id {found.run_id[:12]})"
+    assert describe(worker) == describe(worker, found)
+
+
+def test_an_evicting_server_is_refused_unless_told_otherwise(spawn: Spawn) -> None:
+    conn = connect(spawn("--maxmemory-policy", "volatile-lru").url)
+    with pytest.raises(ConfigurationError, match=r"volatile-lru.*FUSION_ALLOW_EVICTION=1"):
+        check_server(conn)
+    assert check_server(conn, allow_eviction=True).maxmemory_policy == "volatile-lru"
+
+
+def test_a_cluster_is_refused(spawn: Spawn) -> None:
+    with pytest.raises(ConfigurationError, match="cluster mode"):
+        check_server(connect(spawn("--port", str(free_port()), "--cluster-enabled", "yes").url))
+
+
+def test_an_old_server_is_refused(scripted: Scripted) -> None:
+    info = b"# Server\r\nredis_version:6.0.16\r\nrun_id:abc\r\n"
+    server = scripted(lambda n: b"$%d\r\n%s\r\n" % (len(info), info))
+    with pytest.raises(ConfigurationError, match=r"Redis 6\.0\.16; use Redis 6\.2"):
+        check_server(connect(server.url))
+
+
+def test_urls_for_people_have_no_password() -> None:
+    assert url_of(connect("redis://ann:hunter2@[::1]:7000/2")) == "redis://[::1]:7000/2"
+    assert url_of(connect("rediss://:hunter2@h")) == "rediss://h:6379/0"
+    assert url_of(connect("unix:///tmp/s?db=2&password=hunter2")) == "unix:///tmp/s?db=2"
+    assert url_of(connect("redis+sentinel://:hunter2@a,b/m/1")) == "redis+sentinel://m/1"
+
+
+# -- which Redis
+
+
+def test_order_of_choice(
+    tmp_path: Path, redis_server: embedded.EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, scripted: Scripted
+) -> None:
+    monkeypatch.setattr(connections, "_LOCAL_PORT", free_port())
+    home = str(redis_server.home)
+    assert resolve_redis(Settings.load(env={"FUSION_REDIS_URL": "redis://a"}, redis_url="redis://b")) == (
+        "redis://b",
+        "flag --redis-url",
+    )
+    assert resolve_redis(Settings.load(env={"REDIS_URL": "redis://a", "FUSION_HOME": home})) == (
+        "redis://a",
+        "environment REDIS_URL",
+    )
+    assert resolve_redis(Settings.load(env={"FUSION_HOME": home})) == (redis_server.url, f"the built-in Redis in {home}")
+    nowhere = Settings(home=str(tmp_path))
+    with pytest.raises(NoRedisError, match=r"run_worker\.py redis start"):
+        resolve_redis(nowhere)
+    # Whatever speaks the protocol counts, also one that first wants a password.
+    server = scripted(lambda n: b"-NOAUTH Authentication required.\r\n")
+    monkeypatch.setattr(connections, "_LOCAL_PORT", server.port)
+    assert resolve_redis(nowhere)[0] == f"redis://localhost:{server.port}/0"
+
+
+def test_login_from_settings_goes_to_named_servers_only(redis_server: embedded.EmbeddedRedis, spawn: Spawn) -> None:
+    assert connect(Settings(home=str(redis_server.home), redis_password="for another")).ping()
+    server = spawn("--requirepass", "right")
+    assert connect(Settings(redis_url=server.url, redis_password="right")).ping()
+    assert connect(Settings(redis_url=server.url + "?password=right", redis_password="wrong")).ping()
+
+
+# -- the stack
+
+
+def test_stack_is_last_in_first_out(redis_url: str) -> None:
+    first, second = connect(redis_url), connect(redis_url)
+    push_connection(first)
+    with Connection(second) as inner:
+        assert inner is second
+        assert get_current_connection() is second
+    assert get_current_connection() is first
+    assert pop_connection() is first
+    with pytest.raises(ConfigurationError, match="without push_connection"):
+        pop_connection()
+
+
+def test_a_push_left_behind_in_a_block_is_an_error(redis_url: str) -> None:
+    left = connect(redis_url)
+    with pytest.raises(ConfigurationError, match="pair push with pop"), Connection(connect(redis_url)):
+        push_connection(left)
+    pop_connection()
+
+
+def test_block_is_left_by_an_exception_too(redis_url: str) -> None:
+    with pytest.raises(ZeroDivisionError), Connection(redis_url):
+        raise ZeroDivisionError
+    with pytest.raises(ConfigurationError):
+        pop_connection()
+
+
+def test_threads_and_tasks_have_their_own_stack(redis_url: str) -> None:
+    mine = connect(redis_url)
+    seen: list[redis.Redis] = []
+    with Connection(mine):
+        thread = threading.Thread(target=lambda: seen.append(get_current_connection()))
+        thread.start()
+        thread.join()
+
+        async def task() -> redis.Redis:
+            with Connection(connect(redis_url)) as own:
+                await asyncio.sleep(0)
+                assert get_current_connection() is own
+                return own
+
+        async def both() -> tuple[redis.Redis, redis.Redis]:
+            return await asyncio.gather(task(), task())
+
+        one, other = asyncio.run(both())
+        assert one is not other
+        assert get_current_connection() is mine
+    assert seen[0] is not mine
+
+
+def test_default_connection_is_made_once_per_process_and_settings(redis_url: str) -> None:
+    conn = get_current_connection()
+    assert conn.ping()
+    assert get_current_connection() is conn
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if get_current_connection() is not conn and get_current_connection().ping() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    use_settings(Settings(redis_url=redis_url))
+    assert get_current_connection() is not conn

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fusion import defaults
+from fusion.exceptions import ConfigurationError
+from fusion.settings import Settings, get_settings, mask_url, use_settings
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory on the path for config modules; what was imported from it is forgotten again."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("instance_x", "wrappers", "wrappers.instance_y"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def test_defaults_are_those_of_the_defaults_file() -> None:
+    settings = Settings.load(env={"HOME": "/home/ann"})
+    assert (settings.lease, settings.job_timeout, settings.result_ttl) == (
+        defaults.LEASE,
+        defaults.JOB_TIMEOUT,
+        defaults.RESULT_TTL,
+    )
+    assert settings.queues == defaults.QUEUES
+    assert settings.home == "/home/ann/.local/state/fusion"
+    assert settings.tasks == ("tasks",)
+    assert settings.slots == 1
+    assert settings.origin_of("lease") == "default"
+    assert settings == Settings(home=settings.home)
+
+
+def test_every_layer_overrides_the_one_before(config: Path) -> None:
+    (config / "instance_x.py").write_text("LEASE = 10\nIDLE_WAIT = 1\nWORKER_TTL = 100\n")
+    env = {"FUSION_LEASE": "20", "FUSION_IDLE_WAIT": "2"}
+    settings = Settings.load("instance_x", env=env, lease=40, name=None)
+    assert (settings.lease, settings.idle_wait, settings.worker_ttl) == (40, 2, 100)
+    assert settings.origin_of("lease") == "flag --lease"
+    assert settings.origin_of("idle_wait") == "environment FUSION_IDLE_WAIT"
+    assert settings.origin_of("worker_ttl") == "module instance_x (WORKER_TTL)"
+    assert settings.origin_of("name") == "default"
+
+
+def test_config_module_is_looked_for_in_wrappers_too(config: Path) -> None:
+    (config / "wrappers").mkdir()
+    (config / "wrappers" / "__init__.py").write_text("")
+    (config / "wrappers" / "instance_y.py").write_text("NAME = 'box1'\nQUEUES = ['sms', 'email']\n")
+    settings = Settings.load(env={"RQ_CONFIG": "instance_y"})
+    assert settings.name == "box1"
+    assert settings.queues == ("sms", "email")
+
+
+def test_names_in_a_config_module(config: Path) -> None:
+    (config / "instance_x.py").write_text(
+        "import json as tasks\n"  # a module of a setting's name is no setting
+        "def name(): ...\n"
+        "FUSION_LEASE = 12\n"
+        "slots = 3\n"
+        "SOMETHING_ELSE = object()\n"
+        "DICT_CONFIG = {'version': 1}\n"
+    )
+    settings = Settings.load("instance_x", env={})
+    assert settings.tasks == ("tasks",)
+    assert settings.name is None
+    assert (settings.lease, settings.slots, settings.dict_config) == (12, 3, {"version": 1})
+
+
+def test_missing_config_module_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"'no_such_instance' not found, nor wrappers\.no_such_instance; give -c"):
+        Settings.load("no_such_instance", env={})
+
+
+def test_config_module_that_lacks_an_import_says_which(config: Path) -> None:
+    (config / "instance_x.py").write_text("import no_such_library\n")
+    with pytest.raises(ConfigurationError, match=r"instance_x.*no_such_library"):
+        Settings.load("instance_x", env={})
+
+
+def test_config_module_with_an_error_is_a_configuration_error(config: Path) -> None:
+    (config / "instance_x.py").write_text("LEASE = 1 / 0\n")
+    with pytest.raises(ConfigurationError, match=r"instance_x.*ZeroDivisionError"):
+        Settings.load("instance_x", env={})
+
+
+@pytest.mark.parametrize(
+    ("env", "url"),
+    [
+        ({"FUSION_REDIS_URL": "redis://a", "REDIS_URL": "redis://b", "RQ_REDIS_URL": "redis://c"}, "redis://a"),
+        ({"REDIS_URL": "redis://b", "RQ_REDIS_URL": "redis://c"}, "redis://b"),
+        ({"RQ_REDIS_URL": "redis://c"}, "redis://c"),
+        ({"REDIS_HOST": "h"}, "redis://h:6379/0"),
+        ({"REDIS_HOST": "::1", "REDIS_PORT": "7000", "REDIS_DB": "3", "REDIS_SSL": "yes"}, "rediss://[::1]:7000/3"),
+        ({"REDIS_PORT": "7000"}, "redis://localhost:7000/0"),
+        ({"REDIS_PORT": "tcp://10.0.0.1:6379"}, None),  # what Kubernetes sets beside a service called redis
+        ({}, None),
+    ],
+)
+def test_which_redis_the_environment_names(env: dict[str, str], url: str | None) -> None:
+    named = Settings.load(env=env).named_url
+    assert (named and named[0]) == url
+
+
+def test_a_later_layer_that_names_a_redis_overrides_every_other_way_of_naming_one(config: Path) -> None:
+    (config / "instance_x.py").write_text("SENTINEL = {'MASTER_NAME': 'm'}\nREDIS_HOST = 'ignored'\n")
+    assert Settings.load("instance_x", env={}).sentinel == {"MASTER_NAME": "m"}
+    assert Settings.load("instance_x", env={}).redis_host is None
+    by_env = Settings.load("instance_x", env={"REDIS_HOST": "h"})
+    assert by_env.sentinel is None
+    assert by_env.named_url == ("redis://h:6379/0", "environment REDIS_HOST")
+    by_flag = Settings.load("instance_x", env={"REDIS_HOST": "h"}, redis_url="redis://flag")
+    assert by_flag.named_url == ("redis://flag", "flag --redis-url")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("job_timeout", "5m", 300),
+        ("job_timeout", "-1", -1),
+        ("job_timeout", "1.5", 1.5),
+        ("result_ttl", "1d", 86400),
+        ("max_payload", "512k", 512 * 1024),
+        ("max_result", "1MiB", 1024 * 1024),
+        ("queues", "sms, email,sms", ("sms", "email")),
+        ("allow_pickle", "1", True),
+        ("allow_eviction", "off", False),
+        ("sentinel", '{"DB": 1}', {"DB": 1}),
+        ("preload", "STRICT", "strict"),
+    ],
+)
+def test_values_are_read_from_text(name: str, text: str, value: object) -> None:
+    assert getattr(Settings.load(env={f"FUSION_{name.upper()}": text}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("lease", "0"),
+        ("lease", "soon"),
+        ("lease", "nan"),
+        ("job_timeout", "-2"),
+        ("result_ttl", "1.5"),
+        ("worker_ttl", "-1"),
+        ("slots", "0"),
+        ("slots", "1.5"),
+        ("max_payload", "-5"),
+        ("allow_pickle", "maybe"),
+        ("queues", " , "),
+        ("serializer", "yaml"),
+        ("prefix", "my prefix"),
+        ("prefix", "rq:*"),
+        ("name", "a b"),
+        ("redis_url", "http://localhost"),
+        ("sentinel", "[1]"),
+        ("redis_port", "70000"),
+    ],
+)
+def test_a_bad_value_names_setting_origin_and_rule(name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.load(env={f"FUSION_{name.upper()}": text})
+    message = str(caught.value)
+    assert (
+        message.startswith(f"setting {name} = {text!r} (from environment FUSION_{name.upper()}) is not valid: ")
+        or name == "sentinel"
+    )
+    assert f"FUSION_{name.upper()}" in message
+
+
+def test_true_is_no_number() -> None:
+    with pytest.raises(ConfigurationError):
+        Settings(slots=True)
+    with pytest.raises(ConfigurationError):
+        Settings(lease=True)
+
+
+def test_unknown_flag_is_a_mistake_of_the_program() -> None:
+    with pytest.raises(TypeError, match="leese"):
+        Settings.load(env={}, leese=3)
+
+
+def test_no_secret_in_repr_or_errors() -> None:
+    settings = Settings.load(
+        env={
+            "FUSION_REDIS_URL": "redis://ann:hunter2@db:6379/0",
+            "FUSION_REDIS_PASSWORD": "hunter2",
+            "FUSION_REDIS_PASSWORD_FILE": "/run/secrets/redis",
+        }
+    )
+    assert "hunter2" not in repr(settings)
+    assert "redis://ann:***@db:6379/0" in repr(settings)
+    assert "/run/secrets/redis" in repr(settings)
+    nested = Settings(sentinel={"PASSWORD": "hunter2", "SENTINEL_KWARGS": {"password": "hunter2"}, "DB": 1})
+    assert "hunter2" not in str(nested.masked())
+    assert nested.masked()["sentinel"]["DB"] == 1
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.load(env={"FUSION_SENTINEL": '{"PASSWORD": "hunter2"'})
+    assert "hunter2" not in str(caught.value)
+    with pytest.raises(ConfigurationError) as caught:
+        Settings.load(env={"FUSION_REDIS_URL": "http://ann:hunter2@db"})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("redis://localhost:6379/0", "redis://localhost:6379/0"),
+        ("redis://:p@h/1", "redis://:***@h/1"),
+        ("rediss://u:p%40x@h:1/1?ssl_cert_reqs=none", "rediss://u:***@h:1/1?ssl_cert_reqs=none"),
+        ("redis://u:p/w?@h", "redis://u:***@h"),
+        ("unix:///tmp/r.sock?db=1&password=p", "unix:///tmp/r.sock?db=1&password=***"),
+        ("redis+sentinel://:p@a:1,b:2/m/0", "redis+sentinel://:***@a:1,b:2/m/0"),
+    ],
+)
+def test_mask_url(url: str, masked: str) -> None:
+    assert mask_url(url) == masked
+
+
+def test_password_file_is_read_when_asked(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    settings = Settings(redis_password_file=str(file))
+    with pytest.raises(ConfigurationError, match=r"password.*can't be read"):
+        settings.password()
+    file.write_text("first\n")
+    assert settings.password() == "first"
+    file.write_text("second\n")
+    assert settings.password() == "second"
+
+
+def test_current_settings_are_loaded_once_and_can_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSION_LEASE", "11")
+    first = get_settings()
+    assert first.lease == 11
+    monkeypatch.setenv("FUSION_LEASE", "12")
+    assert get_settings() is first
+    mine = Settings(lease=13)
+    assert use_settings(mine) is first
+    assert get_settings() is mine
+    use_settings(None)
+    assert get_settings().lease == 12
+
+
+def test_settings_stay_lean() -> None:
+    code = (
+        "import sys, fusion.settings; fusion.settings.get_settings();"
+        "print([m for m in ('redis', 'click', 'asyncio', 'logging') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -1,0 +1,31 @@
+"""With no crash and no pause every job runs once, however many workers pull at the queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import redis
+
+from fusion import Queue
+from tests.faults.conservation import check_conservation
+from tests.support import eventually
+from tests.worker.harness import Workers, lines
+
+TOTAL = 5000
+
+
+def test_two_workers_run_five_thousand_jobs_once_each(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    queue = Queue("bulk", conn)
+    names = [workers.start("bulk", "--disable-job-desc-logging", env={"FUSION_NAME": name}) for name in ("one", "two")]
+    jobs = queue.enqueue_many(Queue.prepare_data("tests.jobs.basic.witness", [str(seen)]) for _ in range(TOTAL))
+    done = [job.id for job in jobs]
+    eventually(lambda: conn.zcard("rq:finished:bulk") == TOTAL, 60, why="all jobs finished")
+    runs = Counter(line.split()[1] for line in lines(seen))
+    assert runs == Counter(done)
+    assert set(check_conservation(conn, done).values()) == {"finished"}
+    shares = [int(conn.hget(f"rq:worker:{name}", "successful_job_count") or 0) for name in ("one", "two")]
+    assert sum(shares) == TOTAL
+    assert min(shares) > TOTAL / 10, f"one worker did nearly all: {shares}"
+    assert all(worker.process.poll() is None for worker in names)

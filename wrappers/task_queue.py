@@ -1,0 +1,121 @@
+"""What the service enqueues: one table of task types, one function per channel.
+
+from wrappers.task_queue import enqueue_sms
+enqueue_sms({"to": "+4915112345678", "text": "Your code is 123456"}, "SMS_OTP")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fusion import PriorityQueue
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from fusion.job import Job
+
+HIGH, MODERATE, LOW = PriorityQueue.PRIORITY_HIGH, PriorityQueue.PRIORITY_MODERATE, PriorityQueue.PRIORITY_LOW
+
+#: Seconds after which a one-time password that was not sent is worth nothing: it expires instead of arriving late.
+OTP_TTL = 300
+#: Prepared jobs of one queue that are sent to Redis together.
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class TaskType:
+    """Where jobs of this type go. `ttl` (seconds, None = no limit): a job that has not started by then expires."""
+
+    queue: str
+    function: str
+    priority: int
+    log_tag: str
+    ttl: int | None = None
+
+    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of an enqueue: the type's, then the caller's."""
+        own: dict[str, Any] = {"priority": self.priority, "log_tag": self.log_tag}
+        if self.ttl is not None:
+            own["ttl"] = self.ttl
+        return {**own, **given}
+
+
+def _types(queue: str, function: str, **priorities: int) -> dict[str, TaskType]:
+    names = {f"{queue.upper()}_{kind}": (kind, priority) for kind, priority in priorities.items()}
+    return {
+        name: TaskType(queue, function, priority, name, OTP_TTL if kind == "OTP" else None)
+        for name, (kind, priority) in names.items()
+    }
+
+
+#: Task type -> queue, function, priority. The name is the log tag too: `SMS_OTP` is task SMS, type OTP.
+TASK_TYPES: dict[str, TaskType] = {
+    **_types("sms", "tasks.sms.sendSMS", OTP=HIGH, REMINDER=HIGH, NOTICE=MODERATE, CAMPAIGN=LOW),
+    **_types("email", "tasks.email.sendEmail", OTP=HIGH, REMINDER=HIGH, NOTICE=MODERATE, CAMPAIGN=LOW),
+    **_types("pn", "tasks.pn.sendPN", REMINDER=HIGH, NOTICE=MODERATE, CAMPAIGN=LOW),
+    **_types("webhook", "tasks.webhook.sendWebhook", EVENT=MODERATE, CAMPAIGN=LOW),
+    **_types("whatsapp", "tasks.whatsapp.sendWhatsapp", OTP=HIGH, REMINDER=HIGH, NOTICE=MODERATE, CAMPAIGN=LOW),
+}
+
+
+def task_type_of(name: str, queue: str | None = None) -> TaskType:
+    """The table's entry. ValueError if there is none, or if it belongs to another queue."""
+    known = TASK_TYPES.get(name)
+    if known is None or (queue is not None and known.queue != queue):
+        names = [key for key, value in TASK_TYPES.items() if queue in (None, value.queue)]
+        raise ValueError(f"unknown task type {name!r}{f' for {queue}' if queue else ''}; use one of {', '.join(names)}")
+    return known
+
+
+def enqueue_sms(payload: Mapping[str, Any], task_type: str = "SMS_OTP", **options: Any) -> Job:
+    """Enqueue a text message; `options` are those of `Queue.enqueue_call`, and `connection`. The payload: `tasks.sms.sendSMS`."""
+    return _enqueue("sms", payload, task_type, options)
+
+
+def enqueue_email(payload: Mapping[str, Any], task_type: str = "EMAIL_NOTICE", **options: Any) -> Job:
+    """Enqueue an e-mail. The payload: `tasks.email.sendEmail`."""
+    return _enqueue("email", payload, task_type, options)
+
+
+def enqueue_pn(payload: Mapping[str, Any], task_type: str = "PN_NOTICE", **options: Any) -> Job:
+    """Enqueue a push notification. The payload: `tasks.pn.sendPN`."""
+    return _enqueue("pn", payload, task_type, options)
+
+
+def enqueue_webhook(payload: Mapping[str, Any], task_type: str = "WEBHOOK_EVENT", **options: Any) -> Job:
+    """Enqueue a webhook call. The payload: `tasks.webhook.sendWebhook`."""
+    return _enqueue("webhook", payload, task_type, options)
+
+
+def enqueue_whatsapp(payload: Mapping[str, Any], task_type: str = "WHATSAPP_NOTICE", **options: Any) -> Job:
+    """Enqueue a WhatsApp message. The payload: `tasks.whatsapp.sendWhatsapp`."""
+    return _enqueue("whatsapp", payload, task_type, options)
+
+
+def enqueue_bulk(
+    messages: Iterable[tuple[str, Mapping[str, Any]]], *, connection: Redis | None = None, **options: Any
+) -> list[Job]:
+    """Enqueue many (task type, payload), 500 of a queue in one round trip; the order inside each queue is kept.
+
+    `options` go for all of them. Not one transaction: if it raises, the chunks before it are enqueued.
+    """
+    jobs: list[Job] = []
+    waiting: dict[str, list[Any]] = {}
+    for name, payload in messages:
+        known = task_type_of(name)
+        chunk = waiting.setdefault(known.queue, [])
+        chunk.append(PriorityQueue.prepare_data(known.function, (dict(payload),), **known.options(options)))
+        if len(chunk) == _CHUNK:
+            jobs += PriorityQueue(known.queue, connection).enqueue_many(waiting.pop(known.queue))
+    for queue, chunk in waiting.items():
+        jobs += PriorityQueue(queue, connection).enqueue_many(chunk)
+    return jobs
+
+
+def _enqueue(queue: str, payload: Mapping[str, Any], name: str, options: dict[str, Any]) -> Job:
+    known = task_type_of(name, queue)
+    connection = options.pop("connection", None)
+    return PriorityQueue(queue, connection).enqueue_call(known.function, (dict(payload),), **known.options(options))
