@@ -55,7 +55,9 @@ def run(url: str, rounds: int, jobs: int, rq_jobs: int) -> None:
     print(f"\none process per job, no-op{'jobs/s':>16}{'x RQ':>9}{'x bare':>9}   resident MiB")
     for name, median in medians.items():
         held = ", ".join(f"{process} {mib:.1f}" for process, mib in memory[name].items())
-        print(f"  {name:<24}{median:>16.0f}{median / medians['RQ worker']:>9.1f}{median / medians['bare fork loop']:>9.2f}   {held}")
+        print(
+            f"  {name:<24}{median:>16.0f}{median / medians['RQ worker']:>9.1f}{median / medians['bare fork loop']:>9.2f}   {held}"
+        )
     producers(conn, jobs)
 
 

@@ -26,7 +26,9 @@ class Drain:
 
 
 def bare(jobs: int) -> Drain:
-    out = subprocess.run([sys.executable, "-m", "benchmarks.bare", str(jobs)], cwd=ROOT, check=True, capture_output=True, text=True)
+    out = subprocess.run(
+        [sys.executable, "-m", "benchmarks.bare", str(jobs)], cwd=ROOT, check=True, capture_output=True, text=True
+    )
     return Drain(float(out.stdout), {})
 
 
@@ -41,7 +43,11 @@ def fusion(url: str, jobs: int, *, slots: int = 1) -> Drain:
 
     def memory(worker: psutil.Process) -> dict[str, float]:
         (server,) = worker.children()
-        return {"worker": _mib(worker), "fork server": _mib(server), "horse": max([_mib(h) for h in server.children()], default=0.0)}
+        return {
+            "worker": _mib(worker),
+            "fork server": _mib(server),
+            "horse": max([_mib(h) for h in server.children()], default=0.0),
+        }
 
     return _drain(command, lambda: int(conn.zcard("rq:finished:default")), jobs, memory)
 

@@ -28,8 +28,12 @@ class Task(Protocol, Generic[P, R_co]):
 def job(queue: str = defaults.QUEUE, connection: Any = None, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
     """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
 
-    The function itself is unchanged. Being marked also lets workers that have its module loaded run it without `--tasks`.
+    The brackets are needed, also when empty. The function itself is unchanged. Being marked also lets workers that have its module
+    loaded run it without `--tasks`.
     """
+
+    if callable(queue):
+        raise TypeError("write @job() or @job('sms'), with brackets")
 
     def decorate(func: Callable[P, R]) -> Task[P, R]:
         def delay(*args: P.args, **kwargs: P.kwargs) -> Job:

@@ -18,6 +18,8 @@ REAP_INTERVAL = 5.0
 JOB_TIMEOUT = 180
 #: Seconds between the soft timeout and SIGKILL of the job's process group.
 TIMEOUT_GRACE = 5.0
+#: Seconds the import of all task modules may take; doubled after each time it was cut off.
+IMPORT_TIMEOUT = 60.0
 #: Seconds a result is kept.
 RESULT_TTL = 500
 #: Seconds a failed or canceled job is kept.

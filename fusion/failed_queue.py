@@ -41,6 +41,10 @@ class FailedQueue:
         """Put one job back to the queue it came from, at its old priority. NoSuchJobError, or InvalidJobOperation if it has not failed."""
         Job(job_id, {}, self.connection).requeue(keep_place=keep_place)
 
+    def requeue_set(self, job_id: str) -> None:
+        """`requeue`, by the name it has where queues of different types are requeued differently. Here all are alike."""
+        self.requeue(job_id)
+
     def requeue_all(
         self, queue: str | None = None, *, keep_place: bool = False, progress: Callable[[int], None] | None = None
     ) -> tuple[int, dict[str, str]]:

@@ -1,7 +1,8 @@
 """Named places where a test may strike. A no-op unless FUSION_FAILPOINTS is set.
 
 `FUSION_FAILPOINTS="claim.after_reply=kill@3;commit.before=sleep:2"`: the third time the process gets there it SIGKILLs itself.
-Actions: kill, stop (SIGSTOP), exit:<code>, raise:<OSError|MemoryError|...>, sleep:<seconds>, and wait:<path> (touch <path>, then wait until it is removed).
+Actions: kill, stop (SIGSTOP), exit:<code>, raise:<OSError|MemoryError|...>, sleep:<seconds>, and wait:<path> (touch <path>, then wait
+until it is removed).
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ def _strike(action: str) -> None:
         while os.path.exists(value):
             time.sleep(0.005)
     else:
-        raise ValueError(f"FUSION_FAILPOINTS: unknown action {action!r}; use kill, stop, exit:N, raise:NAME, sleep:S or wait:PATH")
+        raise ValueError(
+            f"FUSION_FAILPOINTS: unknown action {action!r}; use kill, stop, exit:N, raise:NAME, sleep:S or wait:PATH"
+        )
 
 
 _spec = os.environ.get("FUSION_FAILPOINTS")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -11,9 +10,9 @@ from typing import Any
 from redis import Redis
 
 from fusion.exceptions import InvalidJobOperation, NoSuchJobError
-from fusion.options import new_nonce
+from fusion.options import new_nonce, to_json
 from fusion.retry import Retry
-from fusion.serializers import get_serializer, loads_call
+from fusion.serializers import JSONSerializer, get_serializer, loads_call
 from fusion.settings import get_settings
 from fusion.status import TERMINAL, JobStatus
 from fusion.store.access import broker_of, inspector_of
@@ -118,7 +117,10 @@ class Job:
     @property
     def timeout(self) -> float:
         """Seconds it may run; -1 for no limit."""
-        return float(self._text("timeout") or get_settings().job_timeout)
+        try:
+            return float(self._text("timeout"))
+        except ValueError:  # none, or what an outsider wrote
+            return float(get_settings().job_timeout)
 
     @property
     def result_ttl(self) -> int:
@@ -259,21 +261,27 @@ class Job:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The caller's own notes on the job: a dict that JSON can hold. `save_meta()` stores it."""
+        """Notes on the job, by whoever holds it: a dict of what arguments may be. `save_meta()` stores it."""
         if self._meta is None:
-            self._meta = json.loads(self._text("meta") or "{}")
+            raw = self._fields.get("meta")
+            loaded = JSONSerializer().loads(raw if isinstance(raw, bytes) else str(raw).encode()) if raw else {}
+            self._meta = loaded if isinstance(loaded, dict) else {}
         return self._meta
 
+    @meta.setter
+    def meta(self, value: dict[str, Any]) -> None:
+        self._meta = value
+
     def save_meta(self) -> None:
-        """Store `meta`, whoever holds the job. NoSuchJobError if it is gone."""
-        if broker_of(self.connection).save_meta(self.id, json.dumps(self.meta)) == "missing":
+        """Store `meta`, whoever holds the job. NoSuchJobError if it is gone, SerializationError if it can't be sent."""
+        if broker_of(self.connection).save_meta(self.id, to_json("meta", self.meta)) == "missing":
             raise NoSuchJobError(f"no job {self.id!r}")
 
     # -- changing its state
 
     def cancel(self) -> str:
         """A waiting job will not run: `canceled`. A running one will not run again: `pending`, it ends as canceled unless this run
-        finishes or fails. InvalidJobOperation if it has ended, NoSuchJobError if it is gone."""
+        finishes or fails. Canceled already is no error; InvalidJobOperation if it has ended otherwise, NoSuchJobError if it is gone."""
         answer = broker_of(self.connection).cancel(self.id)
         if answer == "missing":
             raise NoSuchJobError(f"no job {self.id!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import secrets
 import uuid
 from collections.abc import Callable, Mapping
@@ -11,9 +11,10 @@ from typing import Any
 
 from fusion import defaults
 from fusion.callbacks import Callback, as_callback
+from fusion.exceptions import SerializationError
 from fusion.importing import func_name_of
 from fusion.retry import Retry
-from fusion.serializers import dumps_call, get_serializer
+from fusion.serializers import JSONSerializer, dumps_call, get_serializer
 from fusion.settings import Settings
 from fusion.store.keys import check_job_id
 from fusion.store.records import NewJob
@@ -49,7 +50,9 @@ class EnqueueOptions:
 
     def over(self, base: EnqueueOptions) -> EnqueueOptions:
         """These options, with `base` where they say nothing."""
-        return EnqueueOptions(**{n: own if (own := getattr(self, n)) not in (None, False) else getattr(base, n) for n in OPTION_NAMES})
+        mine = {name: getattr(self, name) for name in OPTION_NAMES}
+        # by identity: 0 is a priority and a result_ttl, and equal to False
+        return EnqueueOptions(**{n: getattr(base, n) if own is None or own is False else own for n, own in mine.items()})
 
 
 OPTION_NAMES = tuple(item.name for item in fields(EnqueueOptions))
@@ -59,7 +62,9 @@ def split_options(kwargs: dict[str, Any]) -> tuple[EnqueueOptions, dict[str, Any
     """Part the keywords of `enqueue(func, *args, **kwargs)` into Fusion's options and the task's own arguments."""
     for name in _NOT_YET:
         if kwargs.get(name) is not None:
-            raise ValueError(f"{name}= is not supported by this version; to pass it to the task use enqueue_call(func, kwargs={{...}})")
+            raise ValueError(
+                f"{name}= is not supported by this version; to pass it to the task use enqueue_call(func, kwargs={{...}})"
+            )
     options = {name: kwargs.pop(name) for name in OPTION_NAMES if name in kwargs}
     if "timeout" in kwargs and "job_timeout" not in options and kwargs["timeout"] is None:
         kwargs.pop("timeout")
@@ -100,7 +105,7 @@ def build(func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options
         "log_tag": options.log_tag,
         "on_success": as_callback(options.on_success),
         "on_failure": as_callback(options.on_failure),
-        "meta": None if not options.meta else json.dumps(dict(options.meta)),
+        "meta": to_json("meta", options.meta) if options.meta else None,
         "success_task_handler": options.success_task_handler,
         "failed_task_handler": options.failed_task_handler,
         "on_lost": options.on_lost if options.on_lost == "fail" else None,
@@ -116,10 +121,7 @@ def build(func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options
 def _seconds(name: str, value: Any, default: float, *, endless: bool = False) -> float:
     if value is None:
         return default
-    try:
-        seconds = parse_seconds(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+    seconds = _parsed(name, value)
     if endless and seconds == -1:
         return -1
     if seconds <= 0 or seconds > 1e9:
@@ -128,10 +130,24 @@ def _seconds(name: str, value: Any, default: float, *, endless: bool = False) ->
 
 
 def _whole(name: str, value: Any, default: float) -> int:
-    seconds = default if value is None else parse_seconds(value)
+    seconds = default if value is None else _parsed(name, value)
     if seconds != -1 and not 0 <= seconds <= 1e9:
         raise ValueError(f"{name}={value!r}: use seconds from 0, or -1 to keep it for ever")
-    return int(seconds)
+    return math.ceil(seconds)  # half a second is not none at all
+
+
+def _parsed(name: str, value: Any) -> float:
+    try:
+        return parse_seconds(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def to_json(name: str, value: Mapping[str, Any]) -> str:
+    try:
+        return JSONSerializer().dumps(dict(value)).decode()
+    except SerializationError as error:
+        raise SerializationError(f"{name}: {error}") from None
 
 
 def _number(seconds: float) -> float:

@@ -24,12 +24,17 @@ def dotted(kind: type[BaseException] | str) -> str:
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _is_number(value: object, kinds: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
 class Retry:
     """How often a job is tried again, when, and on what.
 
-    `max` retries after the first attempt. `interval`: seconds before each, one figure or a list whose last one repeats (as in RQ);
-    or `backoff`: seconds that double with each retry, up to an hour, plus up to a quarter of jitter. `on`: exception classes, or their
-    dotted names, that are retried; None means any. `place="back"` sends a retried job to the end of its priority instead of its old place.
+    `max` retries after the first attempt; 0 forbids even those of the default policy. `interval`: seconds before each, one figure or
+    a list whose last one repeats (as in RQ); or `backoff`: seconds that double with each retry, up to an hour, plus up to a quarter
+    of jitter. `on`: exception classes, or their dotted names, that are retried; None means any. `place="back"` sends a retried job to
+    the end of its priority instead of its old place.
     """
 
     __slots__ = ("backoff", "intervals", "max", "on", "place")
@@ -40,20 +45,21 @@ class Retry:
         interval: float | Sequence[float] = 0,
         *,
         backoff: float | None = None,
-        on: Iterable[type[BaseException] | str] | None = None,
+        on: type[BaseException] | str | Iterable[type[BaseException] | str] | None = None,
         place: str = "keep",
     ) -> None:
         intervals = [interval] if isinstance(interval, (int, float)) else list(interval)
-        if isinstance(max, bool) or not isinstance(max, int) or max < 1:
-            raise ValueError(f"Retry(max={max!r}): use a whole number from 1 (to forbid retries, leave retry out)")
-        if not intervals or any(not isinstance(i, (int, float)) or not 0 <= i < float("inf") for i in intervals):
+        if not _is_number(max, int) or max < 0:
+            raise ValueError(f"Retry(max={max!r}): use a whole number from 1, or 0 for no retry at all")
+        if not intervals or any(not _is_number(i, (int, float)) or not 0 <= i < float("inf") for i in intervals):
             raise ValueError(f"Retry(interval={interval!r}): use seconds >= 0, one figure or a list")
         if backoff is not None and not 0 < backoff < float("inf"):
             raise ValueError(f"Retry(backoff={backoff!r}): use seconds > 0")
         if place not in ("keep", "back"):
             raise ValueError(f"Retry(place={place!r}): use 'keep' or 'back'")
         self.max, self.intervals, self.backoff, self.place = max, intervals, backoff, place
-        self.on = None if on is None else tuple(dotted(kind) for kind in on)
+        kinds = (on,) if isinstance(on, (str, type)) else on
+        self.on = None if kinds is None else tuple(dotted(kind) for kind in kinds)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Retry) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)

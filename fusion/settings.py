@@ -210,6 +210,7 @@ class Settings:
     reap_interval: float = _setting(defaults.REAP_INTERVAL, _seconds(0.01))
     idle_wait: float = _setting(defaults.IDLE_WAIT, _seconds(0.01))
     maintenance_interval: float = _setting(defaults.MAINTENANCE_INTERVAL, _seconds(0.01))
+    import_timeout: float = _setting(defaults.IMPORT_TIMEOUT, _seconds(0.1))
     worker_ttl: int = _setting(defaults.WORKER_TTL, _seconds(1, whole=True))
     max_lost: int = _setting(defaults.MAX_LOST, _whole(1))
     hold_timeout: float = _setting(defaults.HOLD_TIMEOUT, _seconds(0))

@@ -6,7 +6,7 @@ A request, not a guarantee: C loops, bare `except` and changed signal settings g
 
 from __future__ import annotations
 
-import signal
+import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
 from collections.abc import Callable
 from types import FrameType
 
@@ -52,13 +52,13 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
         if not _Hold.count and _is_guarded(frame):
             raise JobTimeoutException(f"{what} exceeded maximum timeout value ({seconds:g} seconds)")
 
-    previous = signal.signal(signal.SIGALRM, on_alarm)
+    previous = _signal.signal(_signal.SIGALRM, on_alarm)
     try:
-        signal.setitimer(signal.ITIMER_REAL, seconds, REPEAT)
+        _signal.setitimer(_signal.ITIMER_REAL, seconds, REPEAT)
         return _guarded(func, args, kwargs)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous if previous is not None else signal.SIG_DFL)
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL if previous is None else previous)
 
 
 class held:

@@ -17,11 +17,14 @@ def to_iso(moment: datetime) -> str:
 
 
 def from_iso(text: str | bytes | None) -> datetime | None:
-    """Read a stored time; the older form without `Z` counts as UTC too. None for an absent or empty one."""
+    """Read a stored time; the older form without `Z` counts as UTC too. None for an absent one, and for garbage an old producer wrote."""
     if not text:
         return None
-    value = text.decode() if isinstance(text, bytes) else text
-    moment = datetime.fromisoformat(value.removesuffix("Z"))
+    try:
+        value = text.decode() if isinstance(text, bytes) else text
+        moment = datetime.fromisoformat(value.removesuffix("Z"))
+    except ValueError:
+        return None
     return moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment.astimezone(timezone.utc)
 
 
@@ -30,14 +33,17 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def parse_seconds(value: float | str | timedelta) -> float:
     """Seconds from `90`, `2.5`, `"90"`, `"90s"`, `"5m"`, `"1h"`, `"2d"` or a timedelta. ValueError for anything else."""
+    seconds: float | None = None
     if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value and abs(value) != float("inf"):
-        return value
-    if isinstance(value, str) and value:
+        seconds = value.total_seconds()
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        seconds = value
+    elif isinstance(value, str) and value:
         unit = _UNITS.get(value[-1].lower())
         try:
-            return float(value) if unit is None else float(value[:-1]) * unit
+            seconds = float(value) if unit is None else float(value[:-1]) * unit
         except ValueError:
             pass
-    raise ValueError(f"{value!r} is no duration; use seconds, a timedelta, or a text like '90s', '5m', '1h', '2d'")
+    if seconds is None or not abs(seconds) < float("inf"):  # not "nan" either, which is less than nothing
+        raise ValueError(f"{value!r} is no duration; use seconds, a timedelta, or a text like '90s', '5m', '1h', '2d'")
+    return seconds

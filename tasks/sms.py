@@ -13,8 +13,8 @@ from tasks.providers.sms import sms_provider
 def sendSMS(payload: dict[str, Any]) -> dict[str, Any]:
     """Send `{"to": "+4915...", "text": "...", "from"?: "...", "timeout"?: seconds}`; returns the receipt.
 
-    Raises InvalidPayload, InvalidRecipient, ProviderRejected or ProviderNotConfigured (final); ConnectTimeout, ReadTimeout or
-    ProviderUnavailable (retried by default). Other keys are left alone.
+    Raises InvalidPayload, InvalidRecipient, ProviderRejected or ProviderNotConfigured (final); ProviderUnavailable, or
+    requests' ConnectTimeout, ReadTimeout or ConnectionError (retried by default). Other keys are left alone.
     """
     fields = reading.check(payload, "sendSMS")
     number = reading.phone(fields.get("to"), "sendSMS")

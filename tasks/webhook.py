@@ -26,7 +26,7 @@ def sendWebhook(payload: dict[str, Any]) -> dict[str, Any]:
     method = reading.option(fields, "method", str, "sendWebhook") or "POST"
     if not _TOKEN.fullmatch(method) or method.upper() == "CONNECT":
         raise InvalidPayload("sendWebhook: 'method' is not an HTTP method")
-    content: dict[str, Any] = {"method": method.upper(), "headers": _headers(fields.get("headers") or {})}
+    content: dict[str, Any] = {"method": method.upper(), "headers": _headers(fields.get("headers"))}
     text = reading.option(fields, "text", str, "sendWebhook") or ""
     for key in ("data", "json"):
         if key in fields:
@@ -38,6 +38,8 @@ def sendWebhook(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _headers(headers: object) -> dict[str, str]:
+    if headers is None:
+        return {}
     if not isinstance(headers, dict):
         raise InvalidPayload("sendWebhook: 'headers' must be a dict")
     checked: dict[str, str] = {}

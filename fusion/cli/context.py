@@ -31,14 +31,16 @@ class Cli:
         self, *, url: str | None, config: str | None, prefix: str | None, path: tuple[str, ...], verbose: bool = False
     ) -> None:
         self.url, self.config, self.prefix, self.verbose = url, config, prefix, verbose
+        self._settings: Settings | None = None
         # At the end, as RQ does it: what lies in the current directory must not shadow what is installed.
         for entry in map(os.path.abspath, path):
             if entry not in sys.path:
                 sys.path.append(entry)
 
-    @cached_property
+    @property
     def settings(self) -> Settings:
-        return self.load()
+        """What `load` last made, loaded without more flags if it did not."""
+        return self._settings or self.load()
 
     def load(self, **flags: Any) -> Settings:
         """The settings with `flags` on top, made those of this process.
@@ -55,6 +57,7 @@ class Cli:
                 raise
             raise click.UsageError(_spelled(str(error))) from None
         use_settings(settings)
+        self._settings = settings
         return settings
 
     @cached_property
@@ -75,7 +78,6 @@ class Cli:
     def broker(self) -> Broker:
         from fusion.store.access import broker_of
 
-        self.settings  # noqa: B018 - `broker_of` reads the current ones
         return broker_of(self.connection)
 
     @property
@@ -84,16 +86,28 @@ class Cli:
 
         return inspector_of(self.connection)
 
-    def explain(self, error: BaseException) -> str | None:
-        """One line for a person; None if the error is nothing a person could have caused, that is a bug to be shown whole."""
-        if isinstance(error, FusionError):
-            return _spelled(str(error))
-        if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(error).__mro__):
-            return None
-        from fusion.settings import get_settings
-        from fusion.store.connections import one_line, resolve_redis
 
-        return one_line(error, resolve_redis(get_settings())[0])
+def explain(error: BaseException) -> str | None:
+    """One line for a person; None if the error is nothing a person could have caused, that is a bug to be shown whole."""
+    if isinstance(error, FusionError):
+        return _spelled(str(error))
+    if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(error).__mro__):
+        return None
+    from fusion.store.connections import one_line
+
+    return one_line(error, _where())
+
+
+def _where() -> str | None:
+    """Which Redis it was about, without asking any."""
+    from fusion.settings import get_settings
+    from fusion.store.connections import url_of
+
+    cli = current()
+    if cli and "connection" in vars(cli):
+        return url_of(cli.connection)
+    named = get_settings().named_url
+    return named[0] if named else None
 
 
 def _spelled(text: str) -> str:

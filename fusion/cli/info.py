@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from fusion.cli import names, render
-from fusion.cli.context import Cli, prog, shared_options
+from fusion.cli.context import Cli, explain, prog, shared_options
 from fusion.cli.hints import command
 from fusion.timeutil import now, to_iso
 
@@ -49,13 +49,14 @@ def info(
     QUEUES may be wildcards ('sms*'); without any, all known queues are shown. Columns: jobs waiting by priority, how long the
     oldest has waited, jobs that are running, finished ones that are still kept, and those that wait for others.
     """
+    chosen = [names.check(name, patterns=True) for name in names.split(queues)]
     if only_workers and only_queues:
         raise click.UsageError("--only-workers and --only-queues exclude each other")
     if as_json and (raw or interval):
         raise click.UsageError("--json goes with neither --raw nor --interval")
 
     def frame() -> str:
-        snapshot = gather(cli, names.split(queues), with_queues=not only_workers, with_workers=not only_queues)
+        snapshot = gather(cli, chosen, with_queues=not only_workers, with_workers=not only_queues)
         if as_json:
             return json.dumps(render.document(snapshot))
         if raw:
@@ -65,7 +66,7 @@ def info(
     if interval is None:
         click.echo(frame())
     elif sys.stdout.isatty() and not raw:
-        _live(cli, frame, interval)
+        _live(frame, interval)
     else:
         _repeat(frame, interval)
 
@@ -92,7 +93,7 @@ def _repeat(frame: Callable[[], str], interval: float) -> None:
         pass
 
 
-def _live(cli: Cli, frame: Callable[[], str], interval: float) -> None:
+def _live(frame: Callable[[], str], interval: float) -> None:
     """Each frame overwrites the last one in place, so that nothing flickers. While Redis is away the last figures stay."""
     text = frame()
     with _alternate_screen():
@@ -104,7 +105,7 @@ def _live(cli: Cli, frame: Callable[[], str], interval: float) -> None:
             try:
                 text, trouble = frame(), ""
             except Exception as error:
-                line = cli.explain(error)
+                line = explain(error)
                 if line is None:
                     raise
                 trouble = click.style(line, fg="red")

@@ -91,11 +91,11 @@ def enqueue(
     _check_function(function)
     names.check(queue)
     args, kwargs = parse(arguments)
-    cli.load(serializer=serializer)
+    settings = cli.load(serializer=serializer)
     with _usage_errors():
         from fusion.options import build
 
-        data = build(function, tuple(args), kwargs, _options(given), cli.load(serializer=serializer))
+        data = build(function, tuple(args), kwargs, _options(given), settings)
     if dry_run:
         click.echo(json.dumps(_as_stored(queue, data), indent=2))
         return
@@ -197,7 +197,6 @@ def requeue(cli: Cli, job_ids: tuple[str, ...], everything: bool, queue: str | N
 def _requeue_all(cli: Cli, queue: str | None, advance: Callable[[int], None]) -> tuple[int, dict[str, str]]:
     from fusion.failed_queue import FailedQueue
 
-    cli.load()
     moved, refused = FailedQueue(cli.connection).requeue_all(queue, progress=advance)
     # Any other answer means that somebody else has put the job back meanwhile: that is what was asked for.
     return moved, {job_id: _WHY[answer] for job_id, answer in refused.items() if answer in _WHY}

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fusion import __version__
-from fusion.cli.context import current
+from fusion.cli.context import current, explain
 from fusion.exceptions import InvalidName
 
 #: name -> (where it is, what `--help` says of it: the first sentence of its own help)
@@ -79,10 +79,10 @@ class LazyGroup(click.Group):
 
 
 def _tell(ctx: click.Context, error: Exception) -> None:
-    cli = current()
-    line = cli.explain(error) if cli else None
+    line = explain(error)
     if line is None:
         raise error
+    cli = current()
     if cli and cli.verbose:
         import traceback
 

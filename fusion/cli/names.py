@@ -40,10 +40,10 @@ def expand_all(names: Sequence[str], configured: Sequence[str]) -> tuple[str, ..
 
 
 def known(names: Sequence[str], existing: Sequence[str]) -> tuple[str, ...]:
-    """Exact names as they are, each wildcard replaced by the existing queues it covers; all existing ones for no names."""
+    """Checked names as they are, each wildcard replaced by the existing queues it covers; all existing ones for no names."""
     if not names:
         return tuple(existing)
     found: list[str] = []
-    for name in (check(name, patterns=True) for name in names):
+    for name in names:
         found += [queue for queue in existing if fnmatchcase(queue, name)] if is_pattern(name) else [name]
     return tuple(dict.fromkeys(found))

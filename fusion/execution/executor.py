@@ -31,26 +31,20 @@ _OWN_MODULES = frozenset({__name__, "fusion.timeouts"})
 
 
 class Executor:
-    """Runs jobs under one worker's rules. `send` delivers interim frames to the worker."""
+    """Runs jobs under one worker's rules."""
 
-    def __init__(
-        self,
-        tasks: tuple[str, ...],
-        send: Callable[[Fields], None],
-        *,
-        max_result: int = defaults.MAX_RESULT,
-        allow_pickle: bool = False,
-    ) -> None:
+    def __init__(self, tasks: tuple[str, ...], max_result: int = defaults.MAX_RESULT, allow_pickle: bool = False) -> None:
         self._tasks = tasks
-        self._send = send
+        self._send: Callable[[Fields], None] = _send_nowhere
         self._max_result = max_result
         self._allow_pickle = allow_pickle
         self._json = JSONSerializer(may_import=self._may_import)
         self._found = False
 
-    def run(self, fields: Fields) -> Fields:
-        """The outcome frame's fields. Never raises."""
+    def run(self, fields: Fields, send: Callable[[Fields], None]) -> Fields:
+        """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker."""
         started = monotonic()
+        self._send = send
         self._found = False
         job = context.CurrentJob(fields, self._save_meta)
         context.set_current_job(job)
@@ -166,6 +160,10 @@ class Executor:
             return
         if raw != fields.get(b"meta", b"{}"):
             answer[b"meta"] = raw
+
+
+def _send_nowhere(fields: Fields) -> None:
+    return None
 
 
 def _beyond_own_frames(tb: TracebackType | None) -> TracebackType | None:

@@ -22,6 +22,10 @@ class Loop:
         self._readers[fd] = on_read
         self._poll.register(fd, _READ)
 
+    def handler(self, fd: int) -> Handler | None:
+        """Who watches `fd`."""
+        return self._readers.get(fd)
+
     def want_write(self, fd: int, on_write: Handler | None) -> None:
         """Call `on_write` when `fd` takes data again; None to stop."""
         if on_write is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from time import monotonic
 
 from fusion.execution.completion import Decision, died
 from fusion.process.forkserver_client import HorseExited, describe_death
@@ -15,20 +16,19 @@ _POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def decide(run: Run, exited: HorseExited | None, *, stopping: bool, grace: float) -> Decision:
     """Told apart by who killed it.
 
-    - the fork server at the deadline: the task's own doing, it failed by timeout;
+    - the fork server at the deadline, or its own end after it: the task's own doing, it failed by timeout;
     - nobody of us, by SIGKILL, or with the whole fork server: the host's doing (OOM killer, operator), the job is lost and runs again;
     - a polite signal while the worker stops: systemd and Heroku signal the whole tree, the job goes back unharmed;
     - anything else (SIGSEGV, os._exit, exit code 0 too): the task's own doing, it failed.
     """
     if run.killed == "fork failed":
         return Decision("release", "no process could be forked")
+    if exited.why == "timeout" if exited else monotonic() >= run.horse.deadline:
+        why = f"did not end within its timeout of {run.limit - grace:g} s plus {grace:g} s grace and was killed"
+        return died(run.claimed.fields, why, "fusion.exceptions.JobTimeoutException")
     if exited is None:
         return Decision("lost", "the fork server died with the job's process")
     what = describe_death(exited.status)
-    if exited.why == "timeout":
-        timeout = float(run.claimed.fields.get(b"timeout") or 0)
-        why = f"did not end within its timeout of {timeout:g} s plus {grace:g} s grace and was killed"
-        return died(run.claimed.fields, why, "fusion.exceptions.JobTimeoutException")
     if exited.why == "killed":
         why = "its process broke off its answer and was killed" if run.horse.broken else f"killed by {run.killed or 'the worker'}"
         return died(run.claimed.fields, why)

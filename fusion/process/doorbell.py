@@ -49,7 +49,7 @@ class Doorbell:
         self._silent_after = now + self._wait + _PATIENCE
         return True
 
-    def receive(self) -> str | None | bool:
+    def receive(self) -> str | bool | None:
         """The queue that rang, None if the wait ran out, False if nothing came (or the connection broke)."""
         assert self._channel is not None
         try:

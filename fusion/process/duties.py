@@ -40,7 +40,7 @@ class Duties:
         if now >= self._promote_at:
             self._promote_at = now + _PROMOTE_INTERVAL
             for _ in range(_ROUNDS):
-                moved, next_in = broker.promote()
+                _, next_in = broker.promote()
                 if next_in is None or next_in > 0:
                     break
             else:

@@ -23,6 +23,7 @@ from fusion.process.preload import prepare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from resource import struct_rusage
     from typing import NoReturn
 
     from fusion.process.preload import Hook
@@ -71,9 +72,12 @@ class ForkServer:
 
     def run(self) -> None:
         """Until the worker closes the socket."""
-        config = self._read_config()
-        become_subreaper()
-        prepared = prepare(config, self._control_fd, self._say)
+        try:
+            config = self._read_config()
+            become_subreaper()
+            prepared = prepare(config, self._control_fd, self._say)
+        except _Gone:
+            return
         if prepared is None:
             return
         self._settings, self._before_fork = prepared
@@ -95,11 +99,13 @@ class ForkServer:
         flush_stdio()
         gc.collect()
         gc.freeze()
-        self._say("READY")
         try:
+            self._say("READY")
             while True:
                 self._turn(poll)
         except _Gone:
+            pass
+        finally:
             self._farewell()
 
     def _turn(self, poll: select.poll) -> None:
@@ -132,20 +138,23 @@ class ForkServer:
     def _read_config(self) -> bytes:
         data = b""
         while b"\n" not in data:
-            more = self._control.recv(65536)
-            if not more:
-                raise SystemExit(0)
-            data += more
+            data += self._pull()
         line, _, self._in = data.partition(b"\n")
         if not line.startswith(b"CONFIG "):
             raise SystemExit("the fork server's first line must be CONFIG; it is started by a worker, not by hand")
         return line[7:]
 
     def _listen(self) -> None:
+        *lines, self._in = (self._in + self._pull()).split(b"\n")
+        for line in lines:
+            self._obey(line.split())
+
+    def _pull(self) -> bytes:
+        """What has arrived; the descriptors that came with it are queued in the order of the FORK lines."""
         try:
             data, ancillary, flags, _ = self._control.recvmsg(65536, _ANCILLARY, _CLOEXEC)
         except BlockingIOError:
-            return
+            return b""
         except OSError:
             raise _Gone from None
         if not data:
@@ -156,9 +165,7 @@ class ForkServer:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 for at in range(0, len(payload) - 3, 4):
                     self._fds.append(int.from_bytes(payload[at : at + 4], sys.byteorder))
-        *lines, self._in = (self._in + data).split(b"\n")
-        for line in lines:
-            self._obey(line.split())
+        return data
 
     def _obey(self, words: list[bytes]) -> None:
         verb, serial = words[0], int(words[1])
@@ -185,9 +192,12 @@ class ForkServer:
                 flush_stdio()
             failpoint("fork.before")
             pid = os.fork()
-        except OSError as error:
+        except Exception as error:
             os.close(fd)
-            self._say(f"FORK_FAILED {serial} {error.errno or errno.EAGAIN}")
+            number = error.errno if isinstance(error, OSError) else None
+            if number is None:  # the hook failed
+                sys.excepthook(type(error), error, error.__traceback__)
+            self._say(f"FORK_FAILED {serial} {number or errno.ECANCELED}")
             return
         if pid == 0:
             run_horse(fd, self._settings)
@@ -210,15 +220,23 @@ class ForkServer:
     # -- what became of the horses
 
     def _reap(self) -> None:
-        while True:
-            try:
-                info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                break
-            if info is None:
-                break
-            self._bury(info.si_pid)
+        while (pid := self._next_dead()) is not None:
+            self._bury(pid)
         self._sweep()
+
+    def _next_dead(self) -> int | None:
+        """A child that has ended and is not waited for yet."""
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13 has no way to look without reaping
+            for pid in list(self._by_pid):
+                found, status, usage = os.wait4(pid, os.WNOHANG)
+                if found:
+                    self._report(self._by_pid.pop(pid), status, usage)
+            return None
+        try:
+            info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return None
+        return None if info is None else info.si_pid
 
     def _bury(self, pid: int) -> None:
         horse = self._by_pid.pop(pid, None)
@@ -228,12 +246,15 @@ class ForkServer:
                 os.killpg(pid, signal.SIGKILL)
             except OSError:
                 pass
-            del self._horses[horse.serial]
         _, status, usage = os.wait4(pid, 0)
         self._stuck.discard(pid)
         if horse is not None:
-            maxrss = usage.ru_maxrss // 1024 if sys.platform == "darwin" else usage.ru_maxrss
-            self._ended.append(b"EXIT %d %d %d %s\n" % (horse.serial, status, maxrss, horse.why.encode()))
+            self._report(horse, status, usage)
+
+    def _report(self, horse: _Horse, status: int, usage: struct_rusage) -> None:
+        del self._horses[horse.serial]
+        maxrss = usage.ru_maxrss // 1024 if sys.platform == "darwin" else usage.ru_maxrss
+        self._ended.append(b"EXIT %d %d %d %s\n" % (horse.serial, status, maxrss, horse.why.encode()))
 
     def _sweep(self) -> None:
         """A child that is not a horse is an orphan of a dead one: kill until none is left, then tell the worker."""
@@ -263,14 +284,11 @@ class ForkServer:
         while monotonic() < deadline:
             for horse in list(self._horses.values()):
                 self._signal(horse, signal.SIGKILL)
-            try:
-                while (info := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-                    self._bury(info.si_pid)
-            except ChildProcessError:
-                return
+            while (pid := self._next_dead()) is not None:
+                self._bury(pid)
             orphans = [pid for pid in self._children.pids() if pid not in self._by_pid and pid not in self._stuck]
-            for pid in orphans:
-                _kill_orphan(pid)
+            for orphan in orphans:
+                _kill_orphan(orphan)
             if not orphans and not self._horses:
                 return
             select.select([self._wake_fd], [], [], SWEEP_INTERVAL)

@@ -261,9 +261,9 @@ class ForkServer:
         """Hand the job to the horse. `deadline`: monotonic seconds at which its whole group is SIGKILLed; `inf` for none."""
         if b"on_success" in fields or b"on_failure" in fields:
             horse.expect_callbacks(fields)
+        horse.send(fields)
         if deadline != inf:
             self.set_deadline(horse, deadline)
-        horse.send(fields)
 
     def set_deadline(self, horse: Horse, deadline: float) -> None:
         horse.deadline = deadline

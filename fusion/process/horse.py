@@ -5,9 +5,11 @@ It never returns to the fork server's code, and it speaks to nobody but the work
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
+import _thread
 import fcntl
 import os
-import signal
+import resource
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -37,10 +39,8 @@ _MAX_JOB_FRAME = 1 << 28
 class HorseSettings:
     """What the fork server knows before the fork and every horse needs after it."""
 
-    tasks: tuple[str, ...] = ()
+    executor = Executor(())
     late: tuple[str, ...] = ()
-    max_result = 0
-    allow_pickle = False
     after_fork: Callable[[], Any] | None = None
     #: Soft and hard limit to put back, if the fork server raised them for itself.
     nofile: tuple[int, int] | None = None
@@ -55,8 +55,6 @@ class Channel:
         self.fd = fd
         self._inode = os.fstat(fd).st_ino
         self._owner = os.getpid()
-        import _thread
-
         self._lock = _thread.allocate_lock()
 
     def receive(self) -> dict[bytes, bytes] | None:
@@ -74,7 +72,7 @@ class Channel:
     def send(self, fields: dict[bytes, bytes]) -> None:
         """Raises OSError if the socket is gone or another file has taken its number."""
         frame = pack(fields)
-        with held(), self._lock:
+        with self._lock, held():
             if os.getpid() != self._owner:
                 os._exit(0)  # a fork of the task came back from the task's code: only the horse itself answers
             if os.fstat(self.fd).st_ino != self._inode:
@@ -102,17 +100,22 @@ def _live(fd: int, settings: HorseSettings) -> int:
     channel = Channel(_lift(fd, settings))
     failpoint("horse.start")
     _prepare(settings)
+    code = run_one(channel, settings.executor)
+    _wind_up()
+    return code
+
+
+def run_one(channel: Channel, executor: Executor) -> int:
+    """Wait for a job, run it, answer. Returns the exit code."""
     fields = channel.receive()
     if fields is None:
         return 0
-    executor = Executor(settings.tasks, channel.send, max_result=settings.max_result, allow_pickle=settings.allow_pickle)
-    answer = executor.run(fields)
+    answer = executor.run(fields, channel.send)
     failpoint("horse.before_outcome")
     try:
         channel.send(answer)
     except OSError:
         return EXIT_NO_CHANNEL
-    _wind_up()
     return 0
 
 
@@ -122,12 +125,12 @@ def _settle(settings: HorseSettings) -> None:
         os.setpgid(0, 0)
     except OSError:  # the fork server did it first
         pass
-    set_parent_death_signal(signal.SIGKILL)
+    set_parent_death_signal(_signal.SIGKILL)
     if os.getppid() != settings.server_pid:
         os._exit(0)
     become_subreaper()
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _signal.set_wakeup_fd(-1)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
     for private in settings.private_fds:
         os.close(private)
 
@@ -139,8 +142,6 @@ def _lift(fd: int, settings: HorseSettings) -> int:
     except OSError:  # a hard limit of 1024 or less
         lifted = fd
     if settings.nofile is not None:
-        import resource
-
         resource.setrlimit(resource.RLIMIT_NOFILE, settings.nofile)
     return lifted
 
@@ -154,21 +155,23 @@ def _prepare(settings: HorseSettings) -> None:
     for module in settings.late:
         try:
             import_module(module)
-        except Exception:
+        except BaseException:
             pass  # the job that needs it imports it again and fails with the reason
 
 
 def close_django_connections() -> None:
     """Each process opens its own: a connection shared by two mixes up their answers."""
-    sys.modules["django.db"].connections.close_all()
+    try:
+        sys.modules["django.db"].connections.close_all()
+    except Exception:  # imported, but without settings: then there are none
+        pass
 
 
 def _wind_up() -> None:
     """Flush and run atexit handlers, under a limit the kernel enforces: the outcome is out, nothing may keep this process."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, EXIT_LIMIT)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
+    _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+    _signal.setitimer(_signal.ITIMER_REAL, EXIT_LIMIT)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
     atexit = sys.modules.get("atexit")
     if atexit is not None:
         try:

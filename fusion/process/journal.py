@@ -35,7 +35,9 @@ class Journal:
             if self._job_lines:
                 self._log.info("%s: Job OK (%s)", claimed.queue, claimed.id)
         elif decision.kind == "retry":
-            self._log.warning("%s: job %s failed, retry in %.0f s: %s", claimed.queue, claimed.id, decision.delay, decision.reason)
+            self._log.warning(
+                "%s: job %s failed, retry in %.0f s: %s", claimed.queue, claimed.id, decision.delay, decision.reason
+            )
         elif decision.kind == "failed":
             self._log.error("%s: job %s failed: %s", claimed.queue, claimed.id, decision.reason)
         else:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
-from fusion.store.connections import one_line
+from fusion.store.connections import classify, one_line
 
 T = TypeVar("T")
 _FIRST_PAUSE = 0.05
@@ -25,7 +25,7 @@ class RedisLink:
     """Tells an outage from an answer.
 
     - `attempt` runs one call; on a transient error it raises RedisAway and sets the time of the next try, with jitter;
-    - an outage is logged once when it begins and once when it ends;
+    - an outage is logged once when it begins, once when it turns out that waiting won't help, and once when it ends;
     - an error of rights or set-up, or one nobody foresaw, is an outage too: jobs are under way, and somebody may mend it.
     """
 
@@ -33,6 +33,7 @@ class RedisLink:
         self._log = log
         self._pause = _FIRST_PAUSE
         self._away_since: float | None = None
+        self._kind = ""
         self.retry_at = 0.0
 
     @property
@@ -58,8 +59,12 @@ class RedisLink:
 
     def _missed(self, error: Exception) -> None:
         now = time.monotonic()
+        kind = classify(error)
         if self._away_since is None:
             self._away_since = now
             self._log.error("Redis is away, jobs under way go on: %s", one_line(error))
+        elif kind not in ("transient", self._kind):
+            self._log.error("still so, and a person is needed: %s", one_line(error))
+        self._kind = kind
         self.retry_at = now + self._pause * random.uniform(0.5, 1.0)
         self._pause = min(_LONGEST_PAUSE, self._pause * 2)

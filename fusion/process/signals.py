@@ -16,6 +16,8 @@ class Signals:
         self.stops = 0
         self.quit = False
         self.reload = False
+        #: Something came since the last `drain`; known a moment before the selector wakes.
+        self.noted = False
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
@@ -35,6 +37,7 @@ class Signals:
         self._woken.close()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        self.noted = True
         if number == signal.SIGQUIT:
             self.quit = True
         elif number == signal.SIGHUP:
@@ -46,6 +49,7 @@ class Signals:
         return self._wake.fileno()
 
     def drain(self) -> None:
+        self.noted = False
         try:
             while self._wake.recv(512):
                 pass

@@ -24,6 +24,7 @@ from fusion.process.forkserver_client import (
     ServerClosed,
     Tainted,
 )
+from fusion.process.linux import processes
 from fusion.store.records import Claimed
 
 #: Seconds after an outcome within which the horse must be gone by itself (its atexit handlers have 2 s).
@@ -35,11 +36,12 @@ _FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One job in one horse. `killed`: why the worker had it killed, empty if it did not."""
+    """One job in one horse. `limit`: seconds until it is killed. `killed`: why the worker had it killed, empty if it did not."""
 
     claimed: Claimed
     horse: Horse
     handed: float
+    limit: float
     killed: str = ""
     kill_by: float = float("inf")
 
@@ -59,6 +61,7 @@ class Stable:
         log: logging.Logger,
         *,
         spares: int,
+        import_timeout: float,
         on_frame: Callable[[Run, dict[bytes, bytes]], None],
         on_death: Callable[[Run, HorseExited | None], None],
     ) -> None:
@@ -74,6 +77,7 @@ class Stable:
         self._spares: deque[Horse] = deque()
         self._leaving: dict[int, tuple[Horse, float]] = {}
         self._fork_at, self._fork_pause = 0.0, _FORK_PAUSE
+        self._ready_by = time.monotonic() + import_timeout
         self.server.start()
         self._control_fd = self.server.fileno()
         loop.watch(self._control_fd, self._on_control)
@@ -97,13 +101,17 @@ class Stable:
             return
         while len(self._spares) < self._wanted:
             failpoint("fork.ask")
-            self._spares.append(self.server.fork())
+            try:
+                self._spares.append(self.server.fork())
+            except OSError as error:  # this process is out of descriptors, say
+                self._back_off(f"no socket for another process: {error.strerror}")
+                return
 
     def hand_out(self, claimed: Claimed, limit: float) -> Run:
         """Give a job to a spare; its process group is gone `limit` seconds from now."""
         horse = self._spares.popleft()
         now = time.monotonic()
-        run = Run(claimed, horse, now)
+        run = Run(claimed, horse, now, limit)
         self.runs[horse.serial] = run
         frame = {b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields}
         self.server.run(horse, now + limit, frame)
@@ -141,10 +149,13 @@ class Stable:
             self._loop.unwatch(run.horse.fileno())  # its death is learnt from EXIT, never from here
 
     def _hear(self, run: Run, frames: list[dict[bytes, bytes]]) -> None:
-        for frame in frames:
+        for at, frame in enumerate(frames):
             if run.horse.serial not in self.runs:
                 return  # nothing counts after an outcome
-            if frame.get(b"kind") != b"meta":
+            if frame.get(b"kind") == b"meta":
+                if at + 1 < len(frames):
+                    continue  # the next one has it too: a task that saves in a loop must not hold up the worker
+            else:
                 self._leave(run)
             self._on_frame(run, frame)
 
@@ -168,6 +179,7 @@ class Stable:
             elif isinstance(message, ImportFailed):
                 self.import_failed = message
             elif isinstance(message, ServerClosed):
+                self._kill_all()  # whoever ended it may have left its horses' children
                 self.close()
 
     def _on_exit(self, exited: HorseExited) -> None:
@@ -218,7 +230,10 @@ class Stable:
     # -- time and the end
 
     def check(self, now: float) -> None:
-        """Insist on exits that are overdue."""
+        """Insist on what is overdue."""
+        if not self.ready and not self.closed and now > self._ready_by:
+            self._stuck(f"task module {self.server.importing} does not end its import")
+            return
         for serial, (horse, by) in list(self._leaving.items()):
             if now > by + _EXIT_LIMIT:
                 self._stuck(f"horse {serial} neither ended nor was reported dead")
@@ -232,7 +247,23 @@ class Stable:
 
     def _stuck(self, why: str) -> None:
         self._log.error("%s: the fork server is stuck and is killed", why)
+        self._kill_all()
         self.close()
+
+    def _kill_all(self) -> None:
+        """The fork server, its session and, by descent, what left the session. Until it is waited for its pid names them."""
+        server = self.server.pid
+        if server is None:
+            return
+        found, doomed, before = processes(), {server}, 0
+        while before < len(doomed):
+            before = len(doomed)
+            doomed |= {pid for pid, parent, session in found if parent in doomed or session == server}
+        for pid in doomed:
+            try:
+                os.kill(pid, SIGKILL)
+            except OSError:
+                continue
 
     def retire(self) -> None:
         """Take no more jobs; horses under way go on."""
@@ -246,6 +277,8 @@ class Stable:
             return
         self.closed = True
         self._loop.unwatch(self._control_fd)
+        if not self.ready:
+            self._kill_all()  # an import under way does not hear that it should end
         self.server.destroy()  # waits for it: from here on no horse of it runs
         for horse in [*self._spares, *(horse for horse, _ in self._leaving.values())]:
             horse.close()

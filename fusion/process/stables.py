@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable
 
 from fusion.process.base import Loop
@@ -33,11 +34,13 @@ class Stables:
         on_death: Callable[[Run, HorseExited | None], None],
     ) -> None:
         self._settings, self._loop, self._log = settings, loop, log
+        self._modules = task_modules(settings.tasks)  # wrong ones are told before the worker enters any list
         self._on_frame, self._on_death = on_frame, on_death
         self._current: Stable | None = None
         self._draining: list[Stable] = []
         self._late: tuple[str, ...] = ()
         self._restart_at, self._pause = 0.0, _FIRST_RESTART
+        self._import_timeout = settings.import_timeout
         self._check_at = 0.0
         self._retired = False
 
@@ -87,7 +90,7 @@ class Stables:
             stable.close()
             self._draining.remove(stable)
         if self._current is not None and self._current.closed:
-            self._bury(self._current, now)
+            self._bury(self._current)
         if self._retired:
             return False
         if self._current is None and now >= self._restart_at:
@@ -130,7 +133,7 @@ class Stables:
         settings = self._settings
         config = ForkServerConfig(
             tasks=settings.tasks,
-            modules=task_modules(settings.tasks),
+            modules=self._modules,
             late=self._late,
             preload=settings.preload,
             sys_path=tuple(sys.path),
@@ -138,10 +141,20 @@ class Stables:
             max_result=settings.max_result,
             allow_pickle=settings.allow_pickle,
         )
-        spares = settings.slots + 1
-        self._current = Stable(config, self._loop, self._log, spares=spares, on_frame=self._on_frame, on_death=self._on_death)
+        try:
+            self._current = Stable(
+                config,
+                self._loop,
+                self._log,
+                spares=settings.slots + 1,
+                import_timeout=self._import_timeout,
+                on_frame=self._on_frame,
+                on_death=self._on_death,
+            )
+        except OSError as error:
+            self._postpone(f"the fork server can't be started: {error.strerror}")
 
-    def _bury(self, stable: Stable, now: float) -> None:
+    def _bury(self, stable: Stable) -> None:
         self._current = None
         if stable.tainted is not None:
             self._log.warning("%s %s: each job's process imports it itself", stable.tainted.module, stable.tainted.reason)
@@ -155,6 +168,11 @@ class Stables:
         else:
             importing = stable.server.importing
             self._log.error("the fork server ended%s", f" while it imported {importing}" if importing else "")
-        self._log.error("no job is claimed meanwhile; next try in %.1f s", self._pause)
-        self._restart_at = now + self._pause
+            if importing and not stable.ready:
+                self._import_timeout *= 2  # a slow import must not be cut off for ever
+        self._postpone("no job is claimed meanwhile")
+
+    def _postpone(self, why: str) -> None:
+        self._log.error("%s; next try in %.1f s", why, self._pause)
+        self._restart_at = time.monotonic() + self._pause
         self._pause = min(_LONGEST_RESTART, self._pause * 2)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from redis import Redis
 
 from fusion.exceptions import ConfigurationError
-from fusion.execution.completion import Decision, decide
+from fusion.execution.completion import Decision
 from fusion.failpoints import failpoint
-from fusion.process import deaths
+from fusion.process import deaths, verdict
 from fusion.process.base import Handler, Loop
 from fusion.process.commands import KILL_HORSE, SHUTDOWN, Commands
 from fusion.process.doorbell import Doorbell
@@ -94,25 +94,29 @@ class Worker:
                 f"{wrong[0]}: another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
             )
         self.roster.refresh(self.broker.known_queues)
-        self._register(self._plain)
-        self.commands = Commands(self._connect_blocking, self.broker.keys.pubsub(self.name))
-        self.signals.install()
+        self.signals.install()  # from here on a signal is a request, and what was registered is taken back
         self.loop.watch(self.signals.fileno(), self._on_signal)
-        log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), ", ".join([*self.roster.queues, *self.roster.patterns]))
-        log.info("Redis: %s", describe(self.connection))
         try:
+            self._register(self._plain)
+            self.commands = Commands(self._connect_blocking, self.broker.keys.pubsub(self.name))
+            names = ", ".join([*self.roster.queues, *self.roster.patterns])
+            log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), names)
+            log.info("Redis: %s", describe(self.connection))
             while self._step():
                 pass
             return self._end()
         finally:
             self.stables.close()
             self.doorbell.close()
-            self.commands.close()
+            if self.commands is not None:
+                self.commands.close()
             self.signals.restore()
             self.connection.close()
 
     def _step(self) -> bool:
         """One round of the loop; False when the work is done."""
+        if self.signals.noted:
+            self._on_signal()  # before another job is taken
         now = time.monotonic()
         if self.stables.tend(now):
             self._turn_wanted = True
@@ -188,9 +192,16 @@ class Worker:
         if not self._free_slots():
             self._finish(claimed, Decision("release", "no free process"), 0.0)
             return
+        if not claimed.fields.get(b"timeout"):  # RQ leaves it out for its default
+            claimed.fields[b"timeout"] = b"%g" % self.settings.job_timeout
+        try:
+            limit = verdict.time_limit(claimed.fields, self.settings.timeout_grace)
+        except ValueError as error:
+            reason = f"corrupt: {error}"
+            self._finish(claimed, Decision("failed", reason, fields={"exc_info": reason, "reason": reason}), 0.0)
+            return
         self.journal.started(claimed)
-        timeout = float(claimed.fields.get(b"timeout") or self.settings.job_timeout)
-        self.stables.hand_out(claimed, float("inf") if timeout < 0 else timeout + self.settings.timeout_grace)
+        self.stables.hand_out(claimed, limit)
         failpoint("handout.after")
 
     def _burst_is_over(self, turn: Turn) -> None:
@@ -208,12 +219,13 @@ class Worker:
             self._save_meta(run.claimed, frame.get(b"meta", b"{}"))
             return
         failpoint("outcome.received")
-        self._finish(run.claimed, decide(run.claimed.fields, frame), float(frame.get(b"elapsed") or 0))
+        self._finish(run.claimed, verdict.of_frame(run.claimed.fields, frame), verdict.elapsed(frame))
 
     def _on_death(self, run: Run, exited: HorseExited | None) -> None:
         if run.killed in ("cold", "lost"):
             return  # what becomes of the job is decided elsewhere: `deregister` gives it back, or another worker has it
-        decision = deaths.decide(run, exited, stopping=self._stopping, grace=self.settings.timeout_grace)
+        stopping, grace = self._stopping, self.settings.timeout_grace
+        decision = verdict.guarded(lambda: deaths.decide(run, exited, stopping=stopping, grace=grace))
         self._finish(run.claimed, decision, time.monotonic() - run.handed)
 
     def _finish(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
@@ -221,6 +233,8 @@ class Worker:
         self._turn_wanted = True
 
     def _save_meta(self, claimed: Claimed, meta: bytes) -> None:
+        if not self.link.open(time.monotonic()):
+            return
         try:
             self.link.attempt(lambda: self.broker.save_meta(claimed.id, meta, claimed.execution_id))
         except RedisAway:
@@ -279,12 +293,12 @@ class Worker:
 
     def _watch(self, name: str, fd: int | None, handler: Handler) -> None:
         before = self._watched.get(name)
-        if fd != before:
-            if before is not None:
-                self.loop.unwatch(before)
-            if fd is not None:
-                self.loop.watch(fd, handler)
-            self._watched[name] = fd
+        # The number of a connection that broke may name another's socket by now.
+        if before is not None and before != fd and self.loop.handler(before) == handler:
+            self.loop.unwatch(before)
+        if fd is not None and self.loop.handler(fd) != handler:
+            self.loop.watch(fd, handler)
+        self._watched[name] = fd
 
     def _on_doorbell(self) -> None:
         rang = self.doorbell.receive()
@@ -292,7 +306,7 @@ class Worker:
             return
         if self._free_slots():
             self._turn_wanted = True
-        elif isinstance(rang, str):
+        elif isinstance(rang, str) and self.link.open(time.monotonic()):
             try:
                 self.link.attempt(lambda: self.broker.ring(rang))  # for a worker that has a free slot
             except RedisAway:

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from redis import Redis
 
 from fusion.settings import get_settings
 from fusion.store.broker import Broker
 from fusion.store.inspector import Inspector
 
-_brokers: WeakKeyDictionary[Redis, Broker] = WeakKeyDictionary()
+# Kept on the connection itself: a table of them, even with weak keys, would keep every connection alive, since a Broker holds its own.
+_BROKER = "_fusion_broker"
 
 
 def broker_of(connection: Redis) -> Broker:
-    broker = _brokers.get(connection)
     settings = get_settings()
-    if broker is None or broker.keys.prefix != settings.prefix:
-        broker = Broker(
-            connection,
-            prefix=settings.prefix,
-            events_cap=settings.events_cap,
-            result_ttl=settings.result_ttl,
-            failure_ttl=settings.failure_ttl,
-            max_lost=settings.max_lost,
-            hold_timeout=settings.hold_timeout,
-        )
-        _brokers[connection] = broker
+    kept: tuple[object, Broker] | None = vars(connection).get(_BROKER)
+    if kept is not None and kept[0] is settings:
+        return kept[1]
+    broker = Broker(
+        connection,
+        prefix=settings.prefix,
+        events_cap=settings.events_cap,
+        result_ttl=settings.result_ttl,
+        failure_ttl=settings.failure_ttl,
+        max_lost=settings.max_lost,
+        hold_timeout=settings.hold_timeout,
+    )
+    vars(connection)[_BROKER] = (settings, broker)
     return broker
 
 

@@ -43,7 +43,7 @@ class Broker:
         self.keys = Keys(prefix)
         self._constants = Constants(
             P=prefix,
-            CAP=events_cap,
+            CAP=str(events_cap),
             MIN_TTL=defaults.MIN_TERMINAL_TTL,
             RESULT_TTL=int(result_ttl),
             FAILURE_TTL=int(failure_ttl),

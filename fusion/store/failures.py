@@ -22,6 +22,8 @@ _CONFIGURATION = frozenset("NOAUTH WRONGPASS NOPERM DENIED MOVED ASK CROSSSLOT N
 #: A script that lacks a permission gets a plain error; the words are those of Redis 6.2, 7 and Valkey.
 _PERMISSION_TEXT = re.compile(r"can't run this command|can't access at least one of the keys|no permission|ACL failure")
 _CONFIGURATION_TEXT = re.compile(r"unknown command|DB index is out of range|(?:invalid|without any) password|no password is set")
+#: What a server that wants a login says to a command of more than ten words; the connection never gets as far as NOAUTH.
+_UNAUTHENTICATED = "Protocol error: unauthenticated"
 _CONFIGURATION_TYPES = (
     errors.AuthenticationError,
     errors.AuthorizationError,
@@ -54,7 +56,7 @@ def classify(error: BaseException) -> Kind:
             return "configuration"
         if isinstance(cause, OSError) and cause.errno in (errno.EACCES, errno.EPERM):
             return "configuration"
-    if isinstance(error, _CONFIGURATION_TYPES):
+    if isinstance(error, _CONFIGURATION_TYPES) or str(error).startswith(_UNAUTHENTICATED):
         return "configuration"
     if isinstance(error, _TRANSIENT_TYPES):
         return "transient"
@@ -96,7 +98,11 @@ def one_line(error: BaseException, where: str | None = None) -> str:
 def _configuration(error: BaseException, code: str, text: str) -> str:
     if isinstance(error, errors.NoPermissionError) or _PERMISSION_TEXT.search(text):
         return f"refused a command: {text}; grant the ACL user what docs/operations.md lists"
-    if isinstance(error, (errors.AuthenticationError, errors.AuthorizationError)) or code in ("NOAUTH", "WRONGPASS"):
+    if (
+        isinstance(error, (errors.AuthenticationError, errors.AuthorizationError))
+        or code in ("NOAUTH", "WRONGPASS")
+        or text.startswith(_UNAUTHENTICATED)
+    ):
         return f"refused the login: {text}; correct user and password in FUSION_REDIS_URL (or --url), or the password's file"
     if code in ("MOVED", "ASK", "CROSSSLOT") or isinstance(error, (errors.AskError, errors.ClusterCrossSlotError)):
         return f"is a cluster: {text}; use a standalone server, or one behind Sentinel"

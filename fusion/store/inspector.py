@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from itertools import islice
+from typing import Any, cast
 
 from redis import Redis
 
@@ -14,13 +15,18 @@ from fusion.store import codec
 from fusion.store.keys import LIST_QUEUES, Keys, is_reserved
 from fusion.timeutil import from_iso
 
-#: Priorities with a name; anything above counts as HIGH where depth is shown by class.
-CLASSES = ((0, "low"), (1, "moderate"), (2, "high"))
+#: Scores of LOW, MODERATE, and HIGH with all above it.
+_RANGES: tuple[tuple[float | str, float | str], ...] = ((0, "(1"), (1, "(2"), (2, "+inf"))
+#: Replies per queue in `Inspector.queues`: seven counts and the head of each class (and the inbox of a LIST queue).
+_REPLIES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue at one moment. `oldest` is when its longest waiting job was enqueued, by the head of each class."""
+    """A queue at one moment. `oldest` is when its longest waiting job was enqueued, by the head of each class.
+
+    `error` says which of its keys is broken; what could not be counted for that is 0.
+    """
 
     name: str
     low: int
@@ -32,6 +38,7 @@ class QueueInfo:
     deferred: int
     canceled: int
     oldest: datetime | None
+    error: str = ""
 
     @property
     def count(self) -> int:
@@ -103,27 +110,26 @@ class Inspector:
         return sum(pipe.execute())
 
     def queues(self, names: Sequence[str]) -> list[QueueInfo]:
-        """One pipeline for all counts, one more for the ages."""
+        """One pipeline for all counts, one more for the ages. A broken key of one queue does not hide the others."""
         pipe = self.connection.pipeline(transaction=False)
         for name in names:
             ready = self.keys.ready(name)
-            pipe.zcount(ready, 0, "(1")
-            pipe.zcount(ready, 1, "(2")
-            pipe.zcount(ready, 2, "+inf")
-            pipe.zcard(self.keys.wip(name))
-            pipe.zcard(self.keys.finished(name))
-            pipe.zcard(self.keys.deferred(name))
-            pipe.zcard(self.keys.canceled(name))
-            for low, high in ((0, "(1"), (1, "(2"), (2, "+inf")):
-                pipe.zrange(ready, high, low, byscore=True, desc=True, offset=0, num=1)
-            pipe.llen(self.keys.queue(name)) if name in LIST_QUEUES else pipe.exists(self.keys.suspended)
-        rows = pipe.execute()
-        width = 11
-        chunks = [rows[i * width : (i + 1) * width] for i in range(len(names))]
-        oldest = self._oldest([[codec.text(ids[0]) for ids in row[7:10] if ids] for row in chunks])
+            for low, high in _RANGES:
+                pipe.zcount(ready, low, high)
+            for key in (self.keys.wip, self.keys.finished, self.keys.deferred, self.keys.canceled):
+                pipe.zcard(key(name))
+            for low, high in _RANGES:
+                pipe.zrange(ready, cast(int, high), cast(int, low), byscore=True, desc=True, offset=0, num=1)
+            if name in LIST_QUEUES:
+                pipe.llen(self.keys.queue(name))
+        replies = iter(pipe.execute(raise_on_error=False))
+        rows = [list(islice(replies, _REPLIES + (name in LIST_QUEUES))) for name in names]
+        errors = [next((str(reply) for reply in row if isinstance(reply, Exception)), "") for row in rows]
+        good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
+        oldest = self._oldest([[codec.text(ids[0]) for ids in row[7:_REPLIES] if ids] for row in good])
         return [
-            QueueInfo(name, *row[:3], row[10] if name in LIST_QUEUES else 0, *row[3:7], oldest=age)
-            for name, row, age in zip(names, chunks, oldest, strict=True)
+            QueueInfo(name, row[0], row[1], row[2], sum(row[_REPLIES:]), row[3], row[4], row[5], row[6], age, error)
+            for name, row, age, error in zip(names, good, oldest, errors, strict=True)
         ]
 
     def _oldest(self, heads: list[list[str]]) -> list[datetime | None]:
@@ -131,26 +137,35 @@ class Inspector:
         for ids in heads:
             for job_id in ids:
                 pipe.hget(self.keys.job(job_id), "enqueued_at")
-        times = iter(pipe.execute())
-        return [min((t for t in (from_iso(next(times)) for _ in ids) if t), default=None) for ids in heads]
+        times = (None if isinstance(raw, Exception) else from_iso(raw) for raw in pipe.execute(raise_on_error=False))
+        return [min((t for t in [next(times) for _ in ids] if t), default=None) for ids in heads]
 
     def waiting(self, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
-        """Ids in the order in which they will be claimed; a LIST queue's inbox comes last."""
-        end = offset + limit - 1
-        ids = [codec.text(i) for i in self.connection.zrange(self.keys.ready(queue), offset, end, desc=True)]
-        if queue in LIST_QUEUES and len(ids) < limit:
+        """Ids in the order in which they will be claimed; a LIST queue's inbox comes last. A negative limit means all."""
+        ids = self._page(self.keys.ready(queue), offset, limit, desc=True)
+        if queue in LIST_QUEUES and not 0 <= limit <= len(ids):
             skip = max(0, offset - int(self.connection.zcard(self.keys.ready(queue))))
-            inbox: Any = self.connection.lrange(self.keys.queue(queue), skip, skip + limit - len(ids) - 1)
+            end = -1 if limit < 0 else skip + limit - len(ids) - 1
+            inbox: Any = self.connection.lrange(self.keys.queue(queue), skip, end)
             ids += [codec.text(i) for i in inbox]
         return ids
+
+    def _page(self, key: str, offset: int, limit: int, *, desc: bool = False) -> list[str]:
+        if limit == 0:
+            return []  # to Redis, an end before 0 counts from the other end
+        found: Any = self.connection.zrange(key, offset, -1 if limit < 0 else offset + limit - 1, desc=desc)
+        return [codec.text(job_id) for job_id in found]
 
     def position(self, queue: str, job_id: str) -> int | None:
         """How many jobs of the queue come before it; None if it does not wait there."""
         rank: Any = self.connection.zrevrank(self.keys.ready(queue), job_id)
+        if rank is None and queue in LIST_QUEUES:
+            inbox: Any = self.connection.lpos(self.keys.queue(queue), job_id)
+            rank = None if inbox is None else inbox + int(self.connection.zcard(self.keys.ready(queue)))
         return None if rank is None else int(rank)
 
     def members(self, status: str, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
-        """Ids of a state's set, newest last for terminal states."""
+        """Ids of a state's set, newest last for terminal states. A negative limit means all."""
         key = {
             "started": self.keys.wip(queue),
             "finished": self.keys.finished(queue),
@@ -160,7 +175,7 @@ class Inspector:
             "failed": self.keys.failed,
             "scheduled": self.keys.scheduled,
         }[status]
-        return [codec.text(i) for i in self.connection.zrange(key, offset, offset + limit - 1)]
+        return self._page(key, offset, limit)
 
     def failed_count(self) -> int:
         return int(self.connection.zcard(self.keys.failed))

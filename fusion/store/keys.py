@@ -16,14 +16,14 @@ _GLOB = re.compile(r"[*?\[]")
 LIST_QUEUES = frozenset({"scheduler"})
 
 
-def check_job_id(job_id: str) -> str:
+def check_job_id(job_id: object) -> str:
     """Return `job_id`, or raise InvalidName. The alphabet is rq 2.12's, which refuses others."""
     if not isinstance(job_id, str) or not _JOB_ID.match(job_id):
         raise InvalidName(f"job id {job_id!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ -")
     return job_id
 
 
-def check_queue_name(name: str) -> str:
+def check_queue_name(name: object) -> str:
     """Return `name`, or raise InvalidName. `failed` and names that start with `_` are Fusion's own."""
     if not isinstance(name, str) or not _QUEUE.match(name):
         raise InvalidName(f"queue name {name!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ . -")

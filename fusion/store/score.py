@@ -19,7 +19,7 @@ def priority_of(score: float) -> int:
     return math.floor(score)
 
 
-def check_priority(priority: int) -> int:
+def check_priority(priority: object) -> int:
     """Return `priority`, or raise ValueError: it is a whole number from 0 to 255, higher first."""
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
         raise ValueError(f"priority {priority!r}: use a whole number from 0 to {MAX_PRIORITY} (LOW 0, MODERATE 1, HIGH 2)")

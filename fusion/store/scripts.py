@@ -1,16 +1,16 @@
 """Lua scripts as source files: headers, named keys and arguments, includes, and a call that survives SCRIPT FLUSH.
 
-A header line `-- KEYS: worker suspended` makes `K_worker` and `K_suspended` in the script and lets Python pass keys by name; `-- ARGV:` does
+A header line `-- KEYS: worker suspended` gives the script `K_worker` and `K_suspended` and lets Python pass keys by name; `-- ARGV:` does
 the same for arguments (`A_<name>`), what follows them starts at `ARGV[REST]`. `-- FLAGS: allow-oom` marks what must go through on a full
-server; `-- INCLUDE:` names shared pieces. A `Constants` gives what is the same in every call of a fleet: it is written into the script's
-text, since each argument of a call costs time on the server.
+server; `-- INCLUDE:` names shared pieces. `Constants` are known to every script. All these names are replaced in the text: an argument
+that never changes, and a local that a dozen functions capture, cost more at each call than the work of some scripts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
@@ -21,15 +21,16 @@ from redis.exceptions import NoScriptError
 
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
-
+_NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What scripts know by these names. Times in seconds, HOLD_MS in milliseconds; CAP: events kept; RUN_FIELDS: see `codec`."""
+    """What scripts know by these names. Times in seconds, HOLD_MS in milliseconds; CAP: events kept, as a command's argument; RUN_FIELDS:
+    see `codec`."""
 
     P: str
-    CAP: int
+    CAP: str
     MIN_TTL: int
     RESULT_TTL: int
     FAILURE_TTL: int
@@ -38,18 +39,18 @@ class Constants:
     HOLD_MS: int
     RUN_FIELDS: tuple[str, ...]
 
-    def used_in(self, body: str) -> str:
-        """A line of Lua that defines those of them that occur in `body`."""
-        used = [item.name for item in fields(self) if re.search(rf"\b{item.name}\b", body)]
-        return f"local {', '.join(used)} = {', '.join(_literal(getattr(self, name)) for name in used)}\n" if used else ""
+    def literals(self) -> dict[str, str]:
+        named = {item.name: _literal(getattr(self, item.name)) for item in fields(self)}
+        return {**named, "N_RUN_FIELDS": str(len(self.RUN_FIELDS))}
 
 
 def _literal(value: str | int | tuple[str, ...]) -> str:
+    """As Lua source; a tuple as a list of values, such as a call takes."""
     if isinstance(value, tuple):
-        return "{" + ",".join(map(_literal, value)) + "}"
+        return ", ".join(map(_literal, value))
     if isinstance(value, int):
         return str(value)
-    return '"' + "".join(chr(b) if chr(b).isalnum() and b < 128 or b in b":_-." else f"\\{b:03d}" for b in value.encode()) + '"'
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:03d}" for b in value.encode()) + '"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,11 @@ class Source:
 
     def text(self, constants: Constants, server: tuple[int, ...]) -> str:
         """The script for a server of this version. Before Redis 7 no flag exists; there a first write that frees lifts the ban for the rest."""
-        text = constants.used_in(self.body) + self.body
+        known = constants.literals()
+        known |= {f"K_{key}": f"KEYS[{i}]" for i, key in enumerate(self.keys, 1)}
+        known |= {f"A_{arg}": f"ARGV[{i}]" for i, arg in enumerate(self.args, 1)}
+        known["REST"] = str(len(self.args) + 1)
+        text = _NAME.sub(lambda match: known.get(match[0], match[0]), self.body)
         if not self.allow_oom:
             return text
         if server >= (7,):
@@ -78,11 +83,8 @@ def load(name: str) -> Source:
     own = (_LUA / f"{name}.lua").read_text()
     header = {kind: tuple(words.split()) for kind, words in _HEADER.findall(own)}
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())
-    names = [*(f"K_{key}" for key in keys), *(f"A_{arg}" for arg in args), "REST"]
-    values = [*(f"KEYS[{i + 1}]" for i in range(len(keys))), *(f"ARGV[{i + 1}]" for i in range(len(args))), str(len(args) + 1)]
-    parts = [f"local {', '.join(names)} = {', '.join(values)}"]
-    parts += [(_LUA / "include" / f"{piece}.lua").read_text() for piece in header.get("INCLUDE", ())]
-    body = "\n".join(_strip(part) for part in (*parts, own))
+    pieces = [(_LUA / "include" / f"{piece}.lua").read_text() for piece in header.get("INCLUDE", ())]
+    body = "\n".join(_strip(piece) for piece in (*pieces, own))
     return Source(name, keys, args, "allow-oom" in header.get("FLAGS", ()), body)
 
 
@@ -99,7 +101,7 @@ class Script:
         self._text = source.text(constants, server)
         self._sha = hashlib.sha1(self._text.encode()).hexdigest()  # noqa: S324 - the server's own naming of scripts
         self._keys, self._args = source.keys, source.args
-        self._connection = connection
+        self._send: Callable[..., Any] = connection.execute_command
 
     def __call__(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> Any:
         command = (
@@ -109,6 +111,6 @@ class Script:
             *rest,
         )
         try:
-            return self._connection.execute_command("EVALSHA", self._sha, *command)
+            return self._send("EVALSHA", self._sha, *command)
         except NoScriptError:
-            return self._connection.execute_command("EVAL", self._text, *command)
+            return self._send("EVAL", self._text, *command)

@@ -8,7 +8,8 @@ variable                   default                               meaning
 =========================  ====================================  =================================================================
 FUSION_SANDBOX_URL         http://127.0.0.1:8925                 where `python -m tasks.sandbox` listens, for all `sandbox` below
 FUSION_SANDBOX_SMTP        127.0.0.1:8926                        the same for e-mail
-FUSION_<CHANNEL>_TIMEOUT   10 (WEBHOOK: 15)                      seconds for one delivery in all; a payload's `timeout` goes first
+FUSION_<CHANNEL>_TIMEOUT   10 (WEBHOOK: 15)                      seconds to connect, and again for each answer; a payload's
+                                                                 `timeout` goes first
 HTTPS_PROXY, HTTP_PROXY,                                         as everywhere; loopback addresses never go through a proxy
 NO_PROXY
 SSL_CERT_FILE                                                    certificates to trust, if the system's are not the right ones
@@ -49,6 +50,6 @@ FUSION_WHATSAPP_URL        https://graph.facebook.com            cloud: base add
 =========================  ====================================  =================================================================
 
 What goes wrong: `InvalidPayload` (and its `InvalidRecipient`), `ProviderRejected` and `ProviderNotConfigured` are final.
-`ConnectTimeout` and `ReadTimeout` are builtin TimeoutErrors, `ProviderUnavailable` is a builtin ConnectionError: Fusion's default
-policy retries those.
+requests' `ConnectTimeout`, `ReadTimeout` and `ConnectionError`, the builtin TimeoutError (SMTP) and `ProviderUnavailable`, a builtin
+ConnectionError, are what Fusion's default policy retries.
 """

@@ -38,14 +38,6 @@ class ProviderUnavailable(ConnectionError):
         self.retry_after = retry_after
 
 
-class ConnectTimeout(TimeoutError):
-    """No connection within the timeout: nothing was sent. Retried."""
-
-
-class ReadTimeout(TimeoutError):
-    """No answer within the timeout: the message may or may not have been taken. Retried, so it may arrive twice."""
-
-
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message, checked by the channel's task: `to` is never empty and its addresses are well-formed."""
@@ -78,10 +70,14 @@ class Receipt:
 
 
 class Provider(Protocol):
-    """Hands one message over, or raises one of the errors above. Opens its connection in `send`, which makes it fork-safe."""
+    """Hands one message over. Opens its connection in `send`, which makes it fork-safe.
+
+    Raises one of the errors above or what the network did: requests' ConnectTimeout, ReadTimeout and ConnectionError, or the
+    builtin TimeoutError. All of these are retried. After a wait for an answer the message may have been taken: it may arrive twice.
+    """
 
     def send(self, message: Message, timeout: float) -> Receipt:
-        """`timeout` is seconds for the whole delivery."""
+        """`timeout` is seconds for each step of the dialogue: connecting, and every wait for an answer."""
 
 
 def public_reason(reason: str, message: Message, secrets: Sequence[str] = ()) -> str:

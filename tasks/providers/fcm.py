@@ -7,7 +7,8 @@ from typing import Any
 
 from tasks.providers import settings
 from tasks.providers.base import Message, Provider, Receipt
-from tasks.providers.transport import accepted, call, json_body
+from tasks.providers.reply import accepted, json_body
+from tasks.providers.transport import call
 
 #: Gives a bearer token within so many seconds.
 TokenProvider = Callable[[float], str]

@@ -1,4 +1,4 @@
-"""Access tokens of a Google service account, by google-auth over our own transport (so requests is not needed)."""
+"""Access tokens of a Google service account, by google-auth."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Mapping
+from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
-from tasks.providers.base import ProviderNotConfigured
-from tasks.providers.transport import call
+from tasks.providers.base import ProviderNotConfigured, ProviderUnavailable
+from tasks.providers.transport import session_for
 
 try:
-    from google.auth.exceptions import GoogleAuthError  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    from google.auth.exceptions import GoogleAuthError, TransportError  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    from google.auth.transport.requests import Request  # type: ignore[import-not-found,import-untyped,unused-ignore]
     from google.oauth2 import service_account  # type: ignore[import-not-found,import-untyped,unused-ignore]
 except ImportError:
-    service_account = None
+    service_account = None  # type: ignore[assignment,unused-ignore]
 
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 #: A cached token this close to its end, in seconds, is renewed.
@@ -33,32 +35,29 @@ class ServiceAccount:
         try:
             with open(path, encoding="utf-8") as file:
                 self._info: dict[str, Any] = json.load(file)
-            self._credentials = service_account.Credentials.from_service_account_info(self._info, scopes=[SCOPE])
+            make: Any = service_account.Credentials.from_service_account_info
+            self._credentials = make(self._info, scopes=[SCOPE])
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not a service account's JSON file"
             raise ProviderNotConfigured(f"FUSION_FCM_CREDENTIALS={path}: {reason}") from None
 
     def project(self) -> str:
-        project = self._info.get("project_id")
-        if not isinstance(project, str):
+        if not self._credentials.project_id:
             raise ProviderNotConfigured("set FUSION_FCM_PROJECT: the service account's file has no project_id")
-        return project
+        return str(self._credentials.project_id)
 
     def token(self, timeout: float) -> str:
-        """A valid token, from the cache file if there is one. Network errors are the transport's."""
+        """A valid token, from the cache file if there is one. ProviderUnavailable if Google can't be asked."""
         cached = self._read()
         if cached:
             return cached
-
-        def request(url: str, method: str = "GET", body: Any = None, headers: Any = None, **_: Any) -> _Response:
-            raw = body.encode() if isinstance(body, str) else body or b""
-            reply = call(method, url, headers=headers or {}, body=raw, timeout=timeout)
-            return _Response(reply.status, reply.headers, reply.body)
-
-        try:
-            self._credentials.refresh(request)
-        except GoogleAuthError as error:
-            raise ProviderNotConfigured(f"Google refused the service account: {str(error)[:120]}") from None
+        with session_for(self._info["token_uri"]) as session:
+            try:
+                self._credentials.refresh(partial(Request(session), timeout=timeout))
+            except GoogleAuthError as error:
+                if isinstance(error, TransportError) or error.retryable:
+                    raise ProviderUnavailable(f"no access token from Google: {type(error.__cause__ or error).__name__}") from None
+                raise ProviderNotConfigured(f"Google refused the service account: {str(error)[:120]}") from None
         self._write(str(self._credentials.token), self._credentials.expiry)
         return str(self._credentials.token)
 
@@ -66,31 +65,20 @@ class ServiceAccount:
         try:
             with open(self._cache, encoding="utf-8") as file:
                 kept = json.load(file)
-            fresh = kept["account"] == self._info.get("client_email") and kept["expires"] - _MARGIN > time.time()
+            fresh = kept["account"] == self._credentials.service_account_email and kept["expires"] - _MARGIN > time.time()
             return str(kept["token"]) if fresh else ""
         except (OSError, ValueError, KeyError, TypeError):
             return ""
 
-    def _write(self, token: str, expiry: Any) -> None:
+    def _write(self, token: str, expiry: datetime | None) -> None:
         if not self._cache or expiry is None:
             return
-        from datetime import timezone
-
-        expires = expiry.replace(tzinfo=timezone.utc).timestamp()
+        kept = {"account": self._credentials.service_account_email, "token": token}
         try:
             # mkstemp makes mode 0600, and the rename means that another job never reads half a token.
             handle, path = tempfile.mkstemp(dir=os.path.dirname(self._cache) or ".")
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"account": self._info.get("client_email"), "token": token, "expires": expires}, file)
+                json.dump({**kept, "expires": expiry.replace(tzinfo=timezone.utc).timestamp()}, file)
             os.replace(path, self._cache)
         except OSError as error:
             raise ProviderNotConfigured(f"FUSION_FCM_TOKEN_CACHE={self._cache}: {error.strerror}") from None
-
-
-class _Response:
-    """What google-auth expects a transport to return."""
-
-    def __init__(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.data = data

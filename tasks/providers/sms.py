@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
 from tasks.providers import settings
 from tasks.providers.base import Message, Provider, ProviderNotConfigured, Receipt
-from tasks.providers.transport import accepted, basic_auth, call, json_body
+from tasks.providers.reply import accepted, json_body
+from tasks.providers.transport import call
 
 _FIELDS = "to=to,text=text,from=from,reference=reference"
 #: Where gateways put the id of a message they took.
@@ -53,7 +55,8 @@ class HttpSms:
         self.name = name
         self._url = url
         self._secrets = (token, password)
-        self._auth = f"Bearer {token}" if token else basic_auth(user, password) if user else ""
+        basic = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
+        self._auth = f"Bearer {token}" if token else basic
         self._sender = sender
         self._form = form
         self._fields = _parse_fields(_FIELDS) if fields is None else fields

@@ -11,7 +11,6 @@ from email.utils import format_datetime, localtime, make_msgid
 
 from tasks.providers import settings
 from tasks.providers.base import (
-    ConnectTimeout,
     InvalidPayload,
     Message,
     Provider,
@@ -86,7 +85,7 @@ class Smtp:
         mail = compose(message, self._sender)
         where = f"{self._host}:{self._port}"
         try:
-            server = self._connect(timeout, where)
+            server = self._connect(timeout)
             try:
                 refused = server.send_message(mail, from_addr=mail["From"].addresses[0].addr_spec, to_addrs=list(message.to))
                 with suppress(smtplib.SMTPException, OSError):
@@ -104,25 +103,20 @@ class Smtp:
             raise ProviderRejected(
                 f"{self.name}: {where}: certificate not trusted ({error.verify_message}); see SSL_CERT_FILE"
             ) from None
+        except TimeoutError:
+            raise TimeoutError(f"{self.name}: {where}: no connection within {timeout:g} s") from None
         except (smtplib.SMTPException, OSError) as error:
-            if isinstance(error, ConnectTimeout):
-                raise
             raise ProviderUnavailable(
                 f"{self.name}: {where}: {getattr(error, 'strerror', None) or type(error).__name__}"
             ) from None
         status = f"partial: {len(refused)} of {len(message.to)} refused" if refused else "accepted"
         return Receipt(self.name, mail["Message-ID"], message.masked, status)
 
-    def _connect(self, timeout: float, where: str) -> smtplib.SMTP:
-        try:
-            if self._security == "ssl":
-                server: smtplib.SMTP = smtplib.SMTP_SSL(
-                    self._host, self._port, self._helo, timeout=timeout, context=tls_context()
-                )
-            else:
-                server = smtplib.SMTP(self._host, self._port, self._helo, timeout=timeout)
-        except TimeoutError:
-            raise ConnectTimeout(f"{self.name}: {where}: no connection within {timeout:g} s") from None
+    def _connect(self, timeout: float) -> smtplib.SMTP:
+        if self._security == "ssl":
+            server: smtplib.SMTP = smtplib.SMTP_SSL(self._host, self._port, self._helo, timeout=timeout, context=tls_context())
+        else:
+            server = smtplib.SMTP(self._host, self._port, self._helo, timeout=timeout)
         try:
             if self._security == "starttls":
                 server.starttls(context=tls_context())
@@ -154,6 +148,8 @@ def compose(message: Message, sender: str) -> EmailMessage:
         for name, value in {**content.get("headers", {}), **message.trace}.items():
             mail[name] = value
         domain = mail["From"].addresses[0].domain
+        if not domain:
+            raise ValueError
         mail["Message-ID"] = f"<{message.job_id}@{domain}>" if message.job_id else make_msgid(domain=domain)
     except (ValueError, IndexError):  # a line break in a header, a second Subject, a sender that is no address
         raise InvalidPayload("e-mail: a header of the payload is not allowed or not well-formed") from None

@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 from tasks.providers import settings
 from tasks.providers.base import Message, Provider, Receipt
-from tasks.providers.transport import accepted, call, json_body
+from tasks.providers.reply import accepted, json_body
+from tasks.providers.transport import call
 
 
 def webhook_provider() -> Provider:

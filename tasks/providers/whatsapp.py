@@ -6,7 +6,8 @@ from typing import Any
 
 from tasks.providers import settings
 from tasks.providers.base import Message, Provider, ProviderUnavailable, Receipt, public_reason
-from tasks.providers.transport import accepted, call, json_body, retry_after
+from tasks.providers.reply import accepted, json_body
+from tasks.providers.transport import call
 
 #: Graph codes that mean "too much, later" but may come with status 400: app, account, throughput and pair rate limits.
 _RATE_LIMITS = frozenset({4, 80007, 130429, 131056})
@@ -46,7 +47,7 @@ class CloudApi:
         error = reply.json().get("error")
         if isinstance(error, dict) and error.get("code") in _RATE_LIMITS:
             reason = public_reason(str(error.get("message", "")), message, (self._token,))
-            raise ProviderUnavailable(f"{self.name}: rate limit: {reason}", retry_after(reply.headers.get("retry-after", "")))
+            raise ProviderUnavailable(f"{self.name}: rate limit: {reason}", reply.retry_after())
         sent = accepted(reply, self.name, message, (self._token,)).json().get("messages")
         first: dict[str, Any] = sent[0] if isinstance(sent, list) and sent and isinstance(sent[0], dict) else {}
         return Receipt(self.name, first.get("id"), message.masked, str(first.get("message_status") or "accepted"))

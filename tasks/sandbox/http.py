@@ -30,6 +30,7 @@ class HttpProtocol(asyncio.Protocol):
         self._loop = loop
         self._buffer = b""
         self._busy = False
+        self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -39,6 +40,11 @@ class HttpProtocol(asyncio.Protocol):
         self._buffer += data
         if not self._busy:
             self._next()
+
+    def eof_received(self) -> bool:
+        """A client that says no more may still listen."""
+        self._ended = True
+        return self._busy
 
     def _next(self) -> None:
         try:
@@ -109,6 +115,8 @@ class HttpProtocol(asyncio.Protocol):
         self._reply(reply, headers, close)
         if not close and self._buffer:
             self._next()
+        if self._ended and not self._busy:
+            self.transport.close()
 
     def _reply(self, reply: Answer, headers: Mapping[str, str] | None = None, close: bool = False) -> None:
         body = json.dumps(reply.body, separators=(",", ":")).encode()

@@ -195,8 +195,7 @@ def test_live_on_a_terminal(conn: redis.Redis) -> None:
         assert "1 queues, 1 jobs total" in first
         Queue("sms", conn).enqueue(TASK)
         tty.read_until("1 queues, 2 jobs total")
-        tty.type("\x03")
-        assert tty.end() == 0
+        assert tty.interrupt() == 0
         # Nothing was ever cleared, which is what flickers, and the terminal is as it was.
         assert "\x1b[2J" not in tty.drawn
         assert tty.drawn.endswith("\x1b[?7h\x1b[?25h\x1b[?1049l")
@@ -220,8 +219,7 @@ def test_live_survives_a_redis_that_refuses_for_a_while(conn: redis.Redis, redis
             assert "0 queues, 0 jobs total" in tty.read_until("refused a command")
             conn.acl_setuser("live", commands=["+@all"])
             tty.read_until("Updated")
-            tty.type("\x03")
-            assert tty.end() == 0
+            assert tty.interrupt() == 0
     finally:
         conn.acl_deluser("live")
 

@@ -244,7 +244,7 @@ def test_empty_usage(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "flags", "code", "left"), [("n", [], 1, 2), ("y", [], 0, 0), ("", ["--yes"], 0, 0), ("\x03", [], 130, 2)]
+    ("answer", "flags", "code", "left"), [("n", [], 1, 2), ("y", [], 0, 0), ("", ["--yes"], 0, 0), ("^C", [], 130, 2)]
 )
 def test_empty_asks_where_a_person_sits(conn: redis.Redis, answer: str, flags: list[str], code: int, left: int) -> None:
     for _ in range(2):
@@ -252,8 +252,9 @@ def test_empty_asks_where_a_person_sits(conn: redis.Redis, answer: str, flags: l
     with terminal("empty", "sms", *flags) as tty:
         if not flags:
             tty.read_until("Forget 2 waiting jobs of sms? [y/N]: ")
-            tty.type(answer if answer == "\x03" else f"{answer}\n")
-        assert tty.end() == code
+            if answer != "^C":
+                tty.type(f"{answer}\n")
+        assert (tty.interrupt() if answer == "^C" else tty.end()) == code
     assert len(Queue("sms", conn)) == left
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
-import time
-from importlib.util import find_spec
 
 import click
 import pytest
@@ -15,7 +14,8 @@ from fusion import __version__
 from fusion.cli.main import COMMANDS, cli
 from tests.cli.conftest import ROOT, Invoke, run_worker
 
-THERE = [name for name, (where, _) in COMMANDS.items() if find_spec(where.partition(":")[0])]
+#: Those that take a connection; `redis` and `demo` have their own.
+CONNECTED = [name for name in COMMANDS if name not in ("redis", "demo")]
 
 
 def load(name: str) -> click.Command:
@@ -26,9 +26,11 @@ def load(name: str) -> click.Command:
 
 def test_help_takes_less_than_150_ms() -> None:
     def once() -> float:
-        begun = time.perf_counter()
+        # Of the processor: one thread that waits for nothing takes no longer than that, and other tests that run don't count.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert run_worker("--help").returncode == 0
-        return time.perf_counter() - begun
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(once() for _ in range(5)) < 0.150
 
@@ -57,12 +59,12 @@ def test_help_lists_every_command(invoke: Invoke) -> None:
     assert invoke("-h").stdout == output
 
 
-@pytest.mark.parametrize("name", sorted({"worker", "info", "enqueue", "requeue", "empty", "suspend", "resume"} & set(THERE)))
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "redis"])
 def test_what_help_says_of_a_command_is_its_own_first_line(name: str) -> None:
     assert (load(name).help or "").split("\n")[0] == COMMANDS[name][1]
 
 
-@pytest.mark.parametrize("name", THERE)
+@pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_command_has_an_example(name: str) -> None:
     command = load(name)
     for one in command.commands.values() if isinstance(command, click.Group) else [command]:
@@ -91,7 +93,7 @@ def test_an_option_before_the_command_is_told_where_to_go(invoke: Invoke) -> Non
     assert "options come after the command" in invoke("-u", "redis://localhost", "info", code=2).stderr
 
 
-@pytest.mark.parametrize("name", [name for name in THERE if name not in ("redis", "demo")])
+@pytest.mark.parametrize("name", CONNECTED)
 @pytest.mark.parametrize("flag", ["--worker-class", "--job-class", "--queue-class", "--connection-class"])
 def test_flags_that_rq_has_everywhere_are_refused_with_a_hint(invoke: Invoke, name: str, flag: str) -> None:
     output = invoke(name, flag, "x.Y", code=2).stderr

@@ -3,9 +3,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 
+from fusion.store.broker import Broker
 from fusion.store.server_binary import ServerBinary
 from tests.store.servers import ScriptedServer, SpawnedServer, closing_all
+
+
+@pytest.fixture
+def broker(conn: redis.Redis) -> Broker:
+    """On an empty Redis."""
+    return Broker(conn)
 
 
 @pytest.fixture

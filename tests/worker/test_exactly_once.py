@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
 import redis
 
 from fusion import Queue
@@ -15,13 +16,14 @@ from tests.worker.harness import Workers, lines
 TOTAL = 5000
 
 
+@pytest.mark.timeout(150)
 def test_two_workers_run_five_thousand_jobs_once_each(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     queue = Queue("bulk", conn)
     names = [workers.start("bulk", "--disable-job-desc-logging", env={"FUSION_NAME": name}) for name in ("one", "two")]
-    jobs = queue.enqueue_many(Queue.prepare_data("tests.jobs.basic.witness", [str(seen)]) for _ in range(TOTAL))
+    jobs = queue.enqueue_many(Queue.prepare_data("tests.jobs.basic.witness", [str(seen), "ran"]) for _ in range(TOTAL))
     done = [job.id for job in jobs]
-    eventually(lambda: conn.zcard("rq:finished:bulk") == TOTAL, 60, why="all jobs finished")
+    eventually(lambda: conn.zcard("rq:finished:bulk") == TOTAL, 120, why="all jobs finished")
     runs = Counter(line.split()[1] for line in lines(seen))
     assert runs == Counter(done)
     assert set(check_conservation(conn, done).values()) == {"finished"}

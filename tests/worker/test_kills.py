@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from fusion import Queue
 from fusion.job import Job
 from tests.faults.conservation import check_conservation
 from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, alive, field, runs_of, status_of, wait_may_recover
+from tests.worker.harness import ROOT, WorkerProcess, Workers, alive, field, runs_of, status_of, wait_may_recover
 
 LEASE = 1.0
 #: The worker looks for expired leases four times in a lease; the rest is for a busy machine.
@@ -76,13 +77,16 @@ def test_a_killed_fork_server_is_replaced_and_its_job_runs_again(workers: Worker
 
 
 @pytest.mark.parametrize("horse_too", [False, True], ids=["worker", "worker and horse"])
-def test_another_worker_runs_a_dead_ones_job_within_lease_and_reap_interval(workers: Workers, gated: Gated, horse_too: bool) -> None:
+def test_another_worker_runs_a_dead_ones_job_within_lease_and_reap_interval(
+    workers: Workers, gated: Gated, horse_too: bool
+) -> None:
     dying = workers.start("k", env=SHORT)
     (horse,) = gated.runs(1)
     heir = workers.start("k", env=SHORT)
     wait_may_recover(gated.conn)
     killed = time.monotonic()
     if horse_too:
+        dying.signal(signal.SIGSTOP)  # or it would see to the job itself
         os.kill(horse, signal.SIGKILL)
     dying.kill()
     gated.runs(2, timeout=RECOVERY)
@@ -164,6 +168,8 @@ _WORKER_POINTS = [
     "shutdown.drain=kill",
     "shutdown.release=kill",
 ]
+_HORSE_POINTS_BEFORE = ["horse.start", "horse.before_task"]
+_HORSE_POINTS_AFTER = ["horse.after_task", "horse.before_outcome"]
 _MATRIX = {"FUSION_LEASE": "0.6", "FUSION_MAX_LOST": "1000"}
 
 
@@ -205,7 +211,7 @@ def test_a_fork_server_killed_at_a_fork_is_replaced(workers: Workers, conn: redi
     _healthy_worker_finishes(workers, conn, jobs, seen, runs=20)
 
 
-@pytest.mark.parametrize("point", ["horse.start", "horse.before_task"])
+@pytest.mark.parametrize("point", _HORSE_POINTS_BEFORE)
 def test_horses_killed_before_the_task(point: str, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     jobs = _three_jobs(conn, seen)
@@ -218,7 +224,7 @@ def test_horses_killed_before_the_task(point: str, workers: Workers, conn: redis
     _healthy_worker_finishes(workers, conn, jobs, seen, runs=1)
 
 
-@pytest.mark.parametrize("point", ["horse.after_task", "horse.before_outcome"])
+@pytest.mark.parametrize("point", _HORSE_POINTS_AFTER)
 def test_a_horse_killed_between_task_and_outcome(point: str, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen, here = tmp_path / "seen", tmp_path / "here"
     jobs = _three_jobs(conn, seen)
@@ -237,3 +243,9 @@ def _end_at_once(worker: WorkerProcess) -> None:
     worker.signal(signal.SIGQUIT)
     assert worker.wait() == 1
     psutil.wait_procs(tree, 5)
+
+
+def test_every_failpoint_is_struck() -> None:
+    struck = {point.partition("=")[0] for point in _WORKER_POINTS} | {*_HORSE_POINTS_BEFORE, *_HORSE_POINTS_AFTER, "fork.before"}
+    sources = [*(ROOT / "fusion/process").glob("*.py"), *(ROOT / "fusion/execution").glob("*.py")]
+    assert {name for file in sources for name in re.findall(r'failpoint\("([a-z_.]+)"\)', file.read_text())} == struck

@@ -14,4 +14,5 @@ end
 if is_terminal(status) then return status end
 local queue = origin or ''
 cancel_job(A_id, K_job, queue, set_of(status, queue), log_tag, 'canceled')
+if is_list(queue) then redis.call('LREM', queue_key(queue), 0, A_id) end
 return 'canceled'

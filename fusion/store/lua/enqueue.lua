@@ -26,6 +26,7 @@ if #fresh == 0 then return { 'ok', first_answer } end
 
 redis.call('SADD', K_queues, queue_key(A_queue))
 local seq = redis.call('INCRBY', P .. 'seq', #fresh) - #fresh
+reserve(#fresh)
 for i, job in ipairs(fresh) do
   local id, key, mine = job.id, job_key(job.id), seq + i
   -- index first: should the hash be refused, an entry without data is found and reported; data without an entry is not

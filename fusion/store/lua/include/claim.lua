@@ -15,6 +15,7 @@ local function take_over_one(queue, id)
   local seq = next_seq()
   redis.call('ZADD', ready, score_of(queue, 1, seq), id)
   redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
+  redis.call('SADD', QUEUES, queue_key(queue))
 end
 
 -- Whether there are more.
@@ -50,7 +51,7 @@ local function take(queue, head, exec)
   local id, ready = head.id, ready_key(queue)
   local key = job_key(id)
   local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', 'origin', 'log_tag',
-    unpack(RUN_FIELDS))
+    RUN_FIELDS)
   if not job or job.err then
     fail_corrupt(id, queue, ready, 'the queue names what is no job')
     return false
@@ -76,12 +77,13 @@ local function take(queue, head, exec)
     'deliveries', (tonumber(deliveries) or 0) + 1)
   if head.bare or not tonumber(seq) or origin ~= queue then -- an old producer's: it gets a place of its own, should it ever come back
     redis.call('HSET', key, 'seq', next_seq(), 'priority', head.class, 'origin', queue)
-    for i, name in ipairs(RUN_FIELDS) do
+    redis.call('SADD', QUEUES, queue_key(queue))
+    for i, name in ipairs({ RUN_FIELDS }) do
       if name == 'origin' then job[6 + i] = queue end
     end
   end
   redis.call('PERSIST', key)
   redis.call('ZREM', ready, id)
   emit('processing', id, queue, log_tag, 'worker', A_name)
-  return { queue, id, exec, unpack(job, 7, 6 + #RUN_FIELDS) }
+  return { queue, id, exec, unpack(job, 7, 6 + N_RUN_FIELDS) }
 end

@@ -10,7 +10,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
   local queue, wip, worker = job.origin, wip_key(job.origin), job.worker_name
 
   if kind == 'finished' then
-    end_job(id, key, queue, 'finished', job.result_ttl or RESULT_TTL, wip, 'started_at', iso_before(age + elapsed),
+    end_job(id, key, queue, 'finished', tonumber(job.result_ttl) or RESULT_TTL, wip, 'started_at', iso_before(age + elapsed),
       'ended_at', iso_before(age), unpack(more))
     if tonumber(job.result_ttl) == 0 then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then

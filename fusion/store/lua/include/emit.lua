@@ -1,7 +1,8 @@
 -- The event of a transition, numbered within an epoch so that a reader can tell a gap. Never fails the transition it reports.
-local epoch
+local epoch, number, reserved = nil, 0, 0
 
-local function emit(event, id, queue, log_tag, ...)
+-- Numbers for exactly so many events to come, in one go.
+local function reserve(count)
   local meta = P .. 'events:meta'
   if not epoch then
     epoch = redis.pcall('HGET', meta, 'epoch')
@@ -10,8 +11,14 @@ local function emit(event, id, queue, log_tag, ...)
       redis.pcall('HSET', meta, 'epoch', epoch)
     end
   end
-  local n = redis.pcall('HINCRBY', meta, 'n', 1)
-  if type(n) ~= 'number' then return end
+  local last = redis.pcall('HINCRBY', meta, 'n', count)
+  if type(last) == 'number' then number, reserved = last - count, count end
+end
+
+local function emit(event, id, queue, log_tag, ...)
+  if reserved == 0 then reserve(1) end
+  if reserved == 0 then return end
+  number, reserved = number + 1, reserved - 1
   redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', CAP, '*',
-    'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', n, ...)
+    'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', number, ...)
 end

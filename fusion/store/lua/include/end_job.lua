@@ -6,7 +6,7 @@ local function end_job(id, key, queue, status, ttl, leave, ...)
   local seconds, expiry = tonumber(ttl) or -1, '+inf'
   if seconds >= 0 then
     seconds = math.floor(math.min(math.max(seconds, MIN_TTL), LONGEST_TTL))
-    expiry = now_s + seconds
+    expiry = now_s + now_us / 1e6 + seconds -- with the fraction, so that jobs stand in the order in which they ended
   end
   redis.call('ZADD', set_of(status, queue), expiry, id)
   redis.call('HSET', key, 'status', status, ...)
@@ -20,7 +20,7 @@ local function cancel_job(id, key, queue, leave, log_tag, why, ...)
 end
 
 local function fail_job(id, key, queue, leave, log_tag, ttl, reason, ...)
-  end_job(id, key, queue, 'failed', ttl or FAILURE_TTL, leave, 'reason', reason, ...)
+  end_job(id, key, queue, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
   emit('failed', id, queue, log_tag, 'reason', reason)
 end
 

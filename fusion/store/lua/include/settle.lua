@@ -1,13 +1,12 @@
 -- Where an execution leads when it did not finish: shared by what a worker reports and by what others find out for it.
-local STATE = { 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl', 'failure_ttl', 'cancel', 'lost', 'on_lost',
-  'attempts', 'log_tag', 'worker_name', 'reason' }
 
--- The fields a transition needs, by name; absent ones are false.
+-- The fields a transition needs; absent ones are false.
 local function read_job(key)
-  local values = redis.call('HMGET', key, unpack(STATE))
-  local job = {}
-  for i = 1, #STATE do job[STATE[i]] = values[i] end
-  return job
+  local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl', 'failure_ttl', 'cancel',
+    'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason')
+  return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5], result_ttl = found[6],
+    failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10], attempts = found[11], log_tag = found[12],
+    worker_name = found[13], reason = found[14] }
 end
 
 -- Back to its queue and place. `leave` is the set it stood in.

@@ -3,12 +3,13 @@ local clock = redis.call('TIME')
 local now_s, now_us = tonumber(clock[1]), tonumber(clock[2])
 local now_ms = now_s * 1000 + math.floor(now_us / 1000)
 
-local day, date -- of the last call of `iso`: nearly all times of a call fall on one day
+local minute, prefix -- of the last call of `iso`: most times of a call fall into one minute
 
 -- ISO-8601 of an instant (days to civil date: Howard Hinnant, chrono-Compatible Low-Level Date Algorithms).
 local function iso(seconds, micros)
-  local days = math.floor(seconds / 86400)
-  if days ~= day then
+  if math.floor(seconds / 60) ~= minute then
+    minute = math.floor(seconds / 60)
+    local days = math.floor(minute / 1440)
     local z = days + 719468
     local era = math.floor(z / 146097)
     local doe = z - era * 146097
@@ -17,10 +18,11 @@ local function iso(seconds, micros)
     local mp = math.floor((5 * doy + 2) / 153)
     local month = mp < 10 and mp + 3 or mp - 9
     local year = yoe + era * 400 + (month <= 2 and 1 or 0)
-    day, date = days, string.format('%04d-%02d-%02dT', year, month, doy - math.floor((153 * mp + 2) / 5) + 1)
+    local of_day = minute - days * 1440
+    prefix = string.format('%04d-%02d-%02dT%02d:%02d:', year, month, doy - math.floor((153 * mp + 2) / 5) + 1, of_day / 60,
+      of_day % 60)
   end
-  local rest = seconds - days * 86400
-  return string.format('%s%02d:%02d:%02d.%06dZ', date, rest / 3600, rest / 60 % 60, rest % 60, micros)
+  return string.format('%s%02d.%06dZ', prefix, seconds - minute * 60, micros)
 end
 
 local now_iso = iso(now_s, now_us)

@@ -1,0 +1,46 @@
+"""From what a horse said to what is committed. Both halves may be nonsense: foreign producers write job fields, tasks can write frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+
+from fusion.execution.completion import Decision, decide, died
+
+_KINDS = (b"finished", b"failed", b"held")
+_LONGEST = 1e9
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError)
+
+
+def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decision:
+    """What an outcome frame means."""
+    if frame.get(b"kind") not in _KINDS:
+        return guarded(lambda: died(job, "its process sent something that is no outcome"))
+    return guarded(lambda: decide(job, frame), frame.get(b"exc_info", b""))
+
+
+def guarded(judge: Callable[[], Decision], exc_info: bytes = b"") -> Decision:
+    """What `judge` says; if the job's fields can't be read, say its retry policy, a failure that tells so."""
+    try:
+        return judge()
+    except _UNREADABLE as error:
+        why = f"corrupt: a field of the job can't be read: {type(error).__name__}: {error}"
+        told = exc_info + b"\n" + why.encode("utf-8", "replace") if exc_info else why
+        return Decision("failed", why, fields={"exc_info": told, "reason": why})
+
+
+def elapsed(frame: Mapping[bytes, bytes]) -> float:
+    """Seconds the task ran, as its process says; 0 if that is no time."""
+    try:
+        value = float(frame.get(b"elapsed") or 0)
+    except ValueError:
+        return 0.0
+    return min(max(value, 0.0), _LONGEST) if isfinite(value) else 0.0
+
+
+def time_limit(job: Mapping[bytes, bytes], grace: float) -> float:
+    """Seconds after which a job's processes are killed; inf for never. ValueError if its timeout is no number."""
+    value = float(job[b"timeout"])
+    if not isfinite(value):
+        raise ValueError(f"timeout {value} is no number of seconds")
+    return value + grace if value > 0 else float("inf")

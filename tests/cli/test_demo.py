@@ -1,0 +1,141 @@
+"""`demo`: one command shows it all, and when it is over nothing is left of it, however it ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cli.conftest import ROOT
+from tests.support import eventually
+
+
+@dataclass
+class Demo:
+    """A running demo. Every process that it starts inherits the mark; a Redis writes its title over it, which names its home."""
+
+    process: subprocess.Popen[bytes]
+    mark: str
+    directory: Path
+
+    @property
+    def out(self) -> str:
+        return (self.directory / "out").read_text()
+
+    @property
+    def err(self) -> str:
+        return (self.directory / "err").read_text()
+
+    def end(self, timeout: float = 40.0) -> int:
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the demo did not end:\n{self.err}") from None
+
+    @property
+    def home(self) -> Path:
+        """Where its Redis is."""
+        found = re.search(r"^Redis +unix://(/\S*fusion-demo[^/]*)/", self.err, re.MULTILINE)
+        assert found, self.err
+        return Path(found[1])
+
+    def processes(self, home: str = "") -> dict[int, str]:
+        """Its command lines, by process id."""
+        found = {}
+        for process in psutil.process_iter():
+            try:
+                line = " ".join(process.cmdline())
+                ours = process.environ().get("DEMO_MARK") == self.mark or (home and home in line)
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found[process.pid] = line
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                pass
+        return found
+
+    def assert_nothing_left(self) -> None:
+        assert self.processes(str(self.home)) == {}
+        assert not self.home.exists()
+
+
+@contextmanager
+def running(directory: Path, *args: str) -> Iterator[Demo]:
+    mark = uuid.uuid4().hex
+    with (directory / "out").open("wb") as out, (directory / "err").open("wb") as err:
+        process = subprocess.Popen(
+            [sys.executable, "run_worker.py", "demo", *args],
+            cwd=ROOT,
+            env={**os.environ, "DEMO_MARK": mark, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+    demo = Demo(process, mark, directory)
+    try:
+        yield demo
+    finally:
+        if process.poll() is None:  # it ends what it started, as long as it can
+            process.terminate()
+        process.wait(40)
+
+
+def test_it_ends_by_itself_and_its_table_adds_up(tmp_path: Path) -> None:
+    with running(tmp_path, "--recipients", "60", "--workers", "1") as demo:
+        assert demo.end() == 0, demo.out + demo.err
+        demo.assert_nothing_left()
+    assert demo.out.endswith("\nAll adds up.\n")
+    counts = re.search(r"^accepted (\d+), finished (\d+), failed (\d+), lost 0$", demo.out, re.MULTILINE)
+    assert counts, demo.out
+    accepted, finished, failed = map(int, counts.groups())
+    rows = {line.split()[0]: [int(cell) for cell in line.split()[1:]] for line in _block(demo.out, "delivered")}
+    assert list(rows) == ["email", "pn", "sms", "webhook", "whatsapp", "all"]
+    assert all(sum(row[:3]) == row[3] for row in rows.values())
+    assert rows["all"] == [sum(column) for column in zip(*list(rows.values())[:-1], strict=True)]
+    high, moderate, low, everything = rows["all"]
+    # The campaign is LOW, the one-time passwords are HIGH, and all of these go by SMS.
+    assert (low + failed, moderate, rows["sms"][0]) == (60, 0, high)
+    assert high > 0
+    assert (accepted, finished) == (60 + high, everything)
+    waits = [line.split() for line in _block(demo.out, "wait (ms)")]
+    assert [(name, int(jobs)) for name, jobs, *_ in waits] == [("HIGH", high), ("LOW", 60)]
+
+
+def _block(text: str, title: str) -> list[str]:
+    """The lines below the one that begins with `title`, up to an empty one."""
+    after = text[text.index(f"\n{title}") + 1 :]
+    return after[: after.index("\n\n")].splitlines()[1:]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_in_the_middle_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    with running(tmp_path, "--workers", "1") as demo:
+        eventually(lambda: "campaign [" in demo.err or demo.process.poll() is not None, 30, why="the first progress line")
+        running_now = " ".join(demo.processes(str(demo.home)).values())
+        for part in ("run_worker.py demo", f"{demo.home}/redis.sock", "tasks.sandbox", "fusion worker"):
+            assert part in running_now
+        demo.process.send_signal(number)
+        assert demo.end() == 130, demo.err
+        demo.assert_nothing_left()
+    assert demo.err.endswith("Interrupted\n")
+    assert "Traceback" not in demo.err
+    assert demo.out == ""
+
+
+def test_away_from_the_checkout_it_says_where_to_go(tmp_path: Path) -> None:
+    (tmp_path / "fusion").symlink_to(ROOT / "fusion")
+    ended = subprocess.run(
+        [sys.executable, "-m", "fusion", "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("Error: the demo runs from a checkout, where tasks/ and wrappers/ are ")

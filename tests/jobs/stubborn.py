@@ -1,0 +1,124 @@
+"""Tasks that do not end by themselves. Each notes `here` and its pid once it has done its mischief."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+from tests.jobs.basic import witness
+
+_SWALLOW = """
+import sys, os, time
+fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+os.write(fd, f"here {sys.argv[2]} {os.getpid()}\\n".encode())
+for number in (1, 2, 3, 15):
+    __import__("signal").signal(number, 1)
+while True:
+    time.sleep(60)
+"""
+
+
+def _child(path: str, own_session: bool) -> None:
+    from fusion import get_current_job
+
+    current = get_current_job()
+    assert current is not None
+    subprocess.Popen([sys.executable, "-c", _SWALLOW, path, current.id], start_new_session=own_session)
+
+
+def nothing() -> None:
+    return None
+
+
+def short(path: str) -> None:
+    witness(path, "here")
+    time.sleep(0.5)
+
+
+def sleep(path: str) -> None:
+    witness(path, "here")
+    time.sleep(60)
+
+
+def spin(path: str) -> None:
+    witness(path, "here")
+    while True:
+        pass
+
+
+def swallows(path: str) -> None:
+    witness(path, "here")
+    while True:
+        try:
+            time.sleep(60)
+        except:  # noqa: E722 - what this task is about
+            pass
+
+
+def spins_in_c(path: str) -> None:
+    witness(path, "here")
+    max(itertools.repeat(0))
+
+
+def ignores_signals(path: str) -> None:
+    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    signal.alarm(0)
+    sleep(path)
+
+
+def blocks_signals(path: str) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    sleep(path)
+
+
+def leaves_a_child(path: str) -> None:
+    _child(path, own_session=False)
+    sleep(path)
+
+
+def leaves_a_daemon(path: str) -> None:
+    _child(path, own_session=True)
+    sleep(path)
+
+
+def child_that_swallows(path: str) -> None:
+    _child(path, own_session=False)
+    swallows(path)
+
+
+def daemon_that_swallows(path: str) -> None:
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        swallows(path)
+    swallows(path)
+
+
+def probe() -> dict[str, object]:
+    """Everything that an earlier job could have left behind, were its process not its own."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return {
+        "cwd": os.getcwd(),
+        "umask": mask,
+        "environ": hash(tuple(sorted(os.environ.items()))),
+        "blocked": sorted(int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+        "handlers": [
+            getattr(found := signal.getsignal(number), "__qualname__", str(found)) for number in sorted(signal.valid_signals())
+        ],
+        "timer": list(signal.getitimer(signal.ITIMER_VIRTUAL)),
+        "nice": os.nice(0),
+        "path": list(sys.path),
+        "recursion": sys.getrecursionlimit(),
+        "limits": [list(resource.getrlimit(kind)) for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_CORE)],
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+        "leads its group": os.getpgid(0) == os.getpid(),
+    }

@@ -1,0 +1,142 @@
+"""What the tests of the scripts share: jobs to enqueue, a worker's hands without a worker, and everything a Redis holds."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import redis
+
+from fusion.store.broker import Broker
+from fusion.store.records import Claimed, Commit, NewJob, Turn
+
+DATA = b'["tasks.sms.sendSMS", null, [], {}]'
+LEASE = 30.0
+
+
+def new(job_id: str, priority: int = 1, *, front: bool = False, ttl: float | None = None, **fields: Any) -> NewJob:
+    return NewJob(job_id, priority, {"data": DATA, "result_ttl": 500, **fields}, front, ttl)
+
+
+def put(broker: Broker, queue: str, *ids: str, priority: int = 1, **more: Any) -> None:
+    """Enqueue, each call with a nonce of its own."""
+    broker.enqueue(queue, [new(job_id, priority, **more) for job_id in ids], secrets.token_hex(6))
+
+
+class Hand:
+    """A registered worker's end of the broker: claims, keeps its token, tells outcomes."""
+
+    def __init__(self, broker: Broker, *queues: str, name: str = "host.1", lease: float = LEASE) -> None:
+        self.broker, self.name, self.queues, self.lease = broker, name, list(queues), lease
+        self.incarnation = secrets.token_hex(8)
+        self.token = 0
+        assert broker.register(name, self.incarnation, lease, 420, {"queues": ",".join(queues)})
+
+    def turn(
+        self, *commits: Commit, slots: Sequence[int] = (), queues: Sequence[str] | None = None, token: int | None = None
+    ) -> Turn:
+        """The next turn, or with `token` that one (again)."""
+        if token is None:
+            self.token += 1
+        sent = self.token if token is None else token
+        served = self.queues if queues is None else queues
+        return self.broker.turn(self.name, self.incarnation, sent, commits, served, slots, self.lease, 420)
+
+    def claim(self, count: int = 1, queues: Sequence[str] | None = None) -> list[Claimed]:
+        return self.turn(slots=[0] * count, queues=queues).jobs
+
+    def take(self, *queues: str) -> Claimed:
+        (job,) = self.claim(1, queues or None)
+        return job
+
+    def tell(self, claimed: Claimed, kind: str = "finished", **more: Any) -> str:
+        """Commit one outcome; the answer."""
+        (answer,) = self.turn(outcome(claimed, kind, **more)).answers
+        return answer
+
+    def extend(self, *held: Claimed, state: str = "busy") -> tuple[bool, list[str]]:
+        pairs = [(c.id, c.execution_id) for c in held]
+        return self.broker.extend(self.name, self.incarnation, pairs, self.lease, 420, state)
+
+
+def outcome(claimed: Claimed, kind: str = "finished", *, fields: Mapping[str, Any] | None = None, **more: Any) -> Commit:
+    return Commit(kind, claimed.id, claimed.execution_id, fields=fields or {}, **more)
+
+
+def ids(jobs: Iterable[Claimed]) -> list[str]:
+    return [job.id for job in jobs]
+
+
+def drain(hand: Hand, batch: int = 50) -> list[str]:
+    """Claim everything there is, in order."""
+    order: list[str] = []
+    while jobs := hand.claim(batch):
+        order += ids(jobs)
+    return order
+
+
+def now_ms(conn: redis.Redis) -> int:
+    seconds, micros = conn.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def may_reap(conn: redis.Redis) -> None:
+    """As if the fleet had been looked at all the time: no outage to hold off for."""
+    conn.hset("rq:reap", mapping={"last": now_ms(conn), "hold": 0})
+
+
+def expire_lease(conn: redis.Redis, queue: str, *job_ids: str) -> None:
+    conn.zadd(f"rq:wip:{queue}", {job_id: now_ms(conn) - 1 for job_id in job_ids}, xx=True)
+
+
+def fields_of(conn: redis.Redis, job_id: str) -> dict[str, str]:
+    raw: dict[bytes, bytes] = conn.hgetall(f"rq:job:{job_id}")
+    return {name.decode(): value.decode("utf-8", "replace") for name, value in raw.items()}
+
+
+def status_of(conn: redis.Redis, job_id: str) -> str | None:
+    raw = conn.hget(f"rq:job:{job_id}", "status")
+    return raw.decode() if raw else None
+
+
+def events_of(conn: redis.Redis, job_id: str | None = None) -> list[dict[str, str]]:
+    entries = [{k.decode(): v.decode() for k, v in fields.items()} for _, fields in conn.xrange("rq:events")]
+    return [entry for entry in entries if job_id is None or entry["job_id"] == job_id]
+
+
+#: Fields that only say when somebody last looked.
+_CLOCKS = {b"beat_ms", b"last_heartbeat", b"last", b"hold"}
+
+
+def everything(conn: redis.Redis, *, clocks: bool = False) -> dict[str, Any]:
+    """All keys with their contents and whether they expire; leases and clock fields are left out unless `clocks`."""
+    read = {
+        b"string": conn.get,
+        b"hash": lambda key: {k: v for k, v in conn.hgetall(key).items() if clocks or k not in _CLOCKS},
+        b"set": conn.smembers,
+        b"list": lambda key: conn.lrange(key, 0, -1),
+        b"zset": lambda key: conn.zrange(key, 0, -1, withscores=clocks or not key.startswith(b"rq:wip:")),
+        b"stream": conn.xrange,
+    }
+    return {key.decode(): (read[conn.type(key)](key), conn.ttl(key) >= 0) for key in sorted(conn.scan_iter())}
+
+
+@contextmanager
+def wire(conn: redis.Redis) -> Iterator[list[str]]:
+    """The commands that this client sends meanwhile, by name."""
+    kind = conn.connection_pool.connection_class
+    original, sent = kind.send_packed_command, list[str]()
+
+    def send(self: Any, packed: Any, check_health: bool = True) -> Any:
+        parts = [packed] if isinstance(packed, (bytes, str)) else packed
+        raw = b"".join(part if isinstance(part, bytes) else part.encode() for part in parts)
+        sent.append(raw.split(b"\r\n")[2].decode())
+        return original(self, packed, check_health)
+
+    kind.send_packed_command = send
+    try:
+        yield sent
+    finally:
+        kind.send_packed_command = original

@@ -1,0 +1,147 @@
+"""docs/keys.md, fusion/store/keys.py, the scripts and a Redis in use agree."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion import Queue
+from fusion.retry import Retry
+from fusion.store.broker import Broker
+from fusion.store.codec import RUN_FIELDS
+from fusion.store.keys import Keys
+from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, put
+
+DOC = (Path(__file__).resolve().parents[2] / "docs" / "keys.md").read_text()
+LUA = {
+    path.name: path.read_text()
+    for folder in (resources.files("fusion.store") / "lua", resources.files("fusion.store") / "lua" / "include")
+    for path in folder.iterdir()
+    if path.name.endswith(".lua")
+}
+#: Not a key of its own: the one of two that applies.
+DERIVED = {"ready", "prefix"}
+
+
+def _section(title: str) -> list[list[str]]:
+    text = DOC.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("| `")]
+    assert rows
+    return rows
+
+
+def _keys() -> dict[str, tuple[str, str, str]]:
+    """Name in `Keys` -> (key, type, writers)."""
+    rows = [row for title in ("Jobs and queues", "Workers", "Events") for row in _section(title)]
+    return {row[2].strip("`"): (row[0].strip("`"), row[1], row[4]) for row in rows}
+
+
+def _pattern(key: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"<\w+>", "[A-Za-z0-9_.-]+", re.escape(key).replace(r"\<", "<").replace(r"\>", ">")) + r"\Z")
+
+
+def test_every_key_of_python_is_documented_under_its_name() -> None:
+    named = {name for name in vars(Keys) if not name.startswith(("_", "name_of_"))} - DERIVED
+    documented = _keys()
+    assert set(documented) == named
+    for name, (key, _, _) in documented.items():
+        made = getattr(Keys("rq:"), name)
+        assert (made if isinstance(made, str) else made(*re.findall(r"<\w+>", key))) == key
+
+
+def test_every_key_of_the_scripts_is_documented() -> None:
+    documented = [key.removeprefix("rq:") for key, _, _ in _keys().values()]
+    pieces = {piece for text in LUA.values() for piece in re.findall(r"\bP \.\. '([^']+)'", text)}
+    assert {"job:", "wip:", "seq:front", "events:meta"} <= pieces
+    for piece in pieces:
+        assert any(key.startswith(piece) for key in documented), piece
+    spelled = [name for name, text in LUA.items() if re.search(r"'rq:", text)]
+    assert spelled == [], "the prefix is a setting"
+
+
+def test_the_writers_are_scripts() -> None:
+    words = {word for _, _, writers in _keys().values() for word in re.findall(r"`([\w.]+)`", writers)}
+    words |= {word for row in _section("Fields of a job") for word in re.findall(r"`(\w+)`", row[2])}
+    assert {f"{word}.lua" for word in words if not word.startswith("Broker.")} <= set(LUA)
+    assert all(hasattr(Broker, word.removeprefix("Broker.")) for word in words)
+
+
+@pytest.fixture
+def used(conn: redis.Redis) -> redis.Redis:
+    """A Redis in which everything has happened once."""
+    broker = Broker(conn)
+    full = {
+        "priority": 2,
+        "job_timeout": 5,
+        "ttl": 60,
+        "failure_ttl": 60,
+        "retry": Retry(max=1),
+        "meta": {"k": 1},
+        "log_tag": "SMS_OTP",
+    }
+    handlers = {"on_success": "tasks.sms.sendSMS", "on_failure": "tasks.sms.sendSMS", "on_lost": "fail"}
+    urls = {"success_task_handler": "https://x/", "failed_task_handler": "https://x/"}
+    Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="full", **full, **handlers, **urls)
+    put(broker, "q", "front", front=True)
+    put(broker, "q", *(f"j{i}" for i in range(12)))
+    put(broker, "scheduler", "s1", "s2")
+    hand = Hand(broker, "q", "scheduler")
+    jobs = hand.claim(8, ["q"])
+    every = {"result": "1", "result_error": "e", "callback_error": "e", "exc_info": "t", "meta": "{}", "retryCount": 8}
+    for claimed, kind in zip(jobs, ("finished", "failed", "retry", "held", "release", "lost", "finished"), strict=False):
+        hand.tell(claimed, kind, reason="r", fields=every)
+    hand.tell(hand.take("q"), "failed", reason="r")
+    hand.claim(2, ["scheduler"])
+    broker.cancel(jobs[7].id)
+    broker.cancel("j9")
+    broker.requeue(conn.zrange("rq:queue:failed", 0, 0), "n")
+    conn.zadd("rq:queue:q", {b"not an id": 2})
+    hand.claim()
+    may_reap(conn)
+    expire_lease(conn, "q", jobs[7].id)
+    broker.reap(LEASE, 0)
+    broker.promote()
+    broker.clean()
+    broker.suspend()
+    return conn
+
+
+def test_every_key_in_use_is_documented_with_its_type(used: redis.Redis) -> None:
+    documented = [(_pattern(key), kind) for key, kind, _ in _keys().values()]
+    seen = set()
+    for raw in used.scan_iter():
+        kinds = [kind for pattern, kind in documented if pattern.match(raw.decode())]
+        found = used.type(raw).decode()
+        assert found in kinds or (raw == b"rq:queue:scheduler" and found == "list"), raw
+        seen.add(found)
+    assert seen == {"hash", "zset", "set", "list", "string", "stream"}
+
+
+def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
+    documented = [row[0].strip("`") for row in _section("Fields of a job")]
+    assert len(documented) == len(set(documented))
+    found = {name.decode() for key in used.scan_iter("rq:job:*") for name in used.hkeys(key)}
+    assert found <= set(documented)
+    assert set(RUN_FIELDS) <= set(documented)
+    promised = """data created_at origin original_queue description enqueued_at started_at ended_at status result exc_info timeout result_ttl
+        priority retryCount log_tag failed_task_handler success_task_handler meta worker_name attempts lost deliveries seq execution_id
+        nonce serializer"""
+    assert set(promised.split()) <= set(documented)
+    assert set(documented) - found <= {"serializer", "requeue_nonce", "expires_at", "cancel"}
+
+
+def test_every_field_of_a_worker_and_of_an_event_is_documented(used: redis.Redis) -> None:
+    documented = {row[0].strip("`") for row in _section("Fields of a worker")}
+    found = {name.decode() for name in used.hkeys("rq:worker:host.1")}
+    assert found <= documented
+    assert documented - found <= {"pid", "hostname", "version"}, "the worker process adds these"
+    (row,) = [row for row in _section("Events") if row[0] == "`rq:events`"]
+    assert {name for event in events_of(used) for name in event} == set(re.findall(r"`(\w+)`", row[3]))
+    (reap,) = [row for row in _section("Workers") if row[0] == "`rq:reap`"]
+    assert {name.decode() for name in used.hkeys("rq:reap")} == set(re.findall(r"`(\w+)`", reap[3]))
+    (meta,) = [row for row in _section("Events") if row[0] == "`rq:events:meta`"]
+    assert {name.decode() for name in used.hkeys("rq:events:meta")} == set(re.findall(r"`(\w+)`", meta[3]))

@@ -1,0 +1,320 @@
+"""The scripts as such: how they are put together, and that every call may be sent twice, late, or into a server that forgot it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from fusion.store import broker as broker_module
+from fusion.store.broker import Broker
+from fusion.store.connections import _NO_SETINFO
+from fusion.store.records import Turn
+from fusion.store.scripts import Constants, Script, load
+from tests.store.hands import (
+    LEASE,
+    Hand,
+    events_of,
+    everything,
+    expire_lease,
+    fields_of,
+    ids,
+    may_reap,
+    new,
+    now_ms,
+    outcome,
+    put,
+    wire,
+)
+from tests.store.servers import SpawnedServer
+from tests.support import eventually
+
+LUA = resources.files("fusion.store") / "lua"
+NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if entry.name.endswith(".lua"))
+CONSTANTS = Constants("rq:", "100", 60, 500, 600, 700, 5, 600_000, ("data", "timeout"))
+
+#: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
+READ = {"known_queues", "wrong_types"}
+
+
+# -- how they are put together
+
+
+def test_every_script_has_its_method() -> None:
+    methods = {name for name, value in vars(Broker).items() if callable(value) and not name.startswith("_")}
+    assert set(NAMES) == methods - READ - {"suspend", "command"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_header_of_a_script(name: str) -> None:
+    own = (LUA / f"{name}.lua").read_text()
+    assert own.startswith(f"-- {name}: ")
+    source = load(name)
+    assert re.search(r"^-- Returns: ", own, re.MULTILINE)
+    for kind, names in (("K", source.keys), ("A", source.args)):
+        assert set(re.findall(rf"\b{kind}_(\w+)", own)) <= set(names)
+        assert all(re.search(rf"\b{kind}_{named}\b", source.body) for named in names), "named and not used"
+    said = re.search(r"^-- Events: (.*)$", own, re.MULTILINE)
+    emitted = set(re.findall(r"emit\('(\w+)'", source.body))
+    assert set(said[1].split() if said else ()) <= emitted
+    assert set(re.findall(r"emit\('(\w+)'", own)) <= set(said[1].split() if said else ())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_name_is_left_unreplaced(name: str) -> None:
+    text = load(name).text(CONSTANTS, (7,))
+    assert not re.search(r"\b[KA]_\w+|\bREST\b|\bRUN_FIELDS\b", text)
+    assert not re.search(r"call\('(KEYS|SCAN|FLUSH\w*|EVAL\w*)'", text)
+    assert "tostring(score" not in text
+
+
+def test_flags_and_the_text_for_old_servers() -> None:
+    turn, enqueue = load("turn"), load("enqueue")
+    assert turn.text(CONSTANTS, (7, 2)).startswith("#!lua flags=allow-oom\n")
+    assert turn.text(CONSTANTS, (6, 2)).startswith("redis.call('DEL', \"rq:oom\")\n")
+    assert enqueue.text(CONSTANTS, (7, 2)) == enqueue.text(CONSTANTS, (6, 2))
+    assert not enqueue.text(CONSTANTS, (7, 2)).startswith("#!")
+
+
+@pytest.mark.parametrize("prefix", ["rq:", "app 1:{x}:", "quote\"'\\:", "новый:", "%s%d:"])
+def test_any_prefix(conn: redis.Redis, prefix: str) -> None:
+    broker = Broker(conn, prefix=prefix)
+    put(broker, "q", "a")
+    hand = Hand(broker, "q")
+    assert hand.tell(hand.take()) == "ok"
+    broker.clean()
+    assert {key.decode().startswith(prefix) for key in conn.scan_iter()} == {True}
+    assert conn.hget(f"{prefix}job:a", "status") == b"finished"
+
+
+def test_a_call_is_one_command_and_a_forgotten_script_one_more(conn: redis.Redis, broker: Broker) -> None:
+    put(broker, "q", "a")
+    conn.script_flush()
+    with wire(conn) as sent:
+        put(broker, "q", "b")
+        put(broker, "q", "c")
+    assert sent == ["EVALSHA", "EVAL", "EVALSHA"]
+
+
+def test_the_servers_version_is_asked_for_once_and_not_by_producers(conn: redis.Redis, broker: Broker) -> None:
+    with wire(conn) as sent:
+        put(broker, "q", "a")
+        assert "INFO" not in sent
+        hand = Hand(broker, "q")
+        hand.turn()
+    assert sent.count("INFO") == 1
+
+
+def test_an_error_of_a_script_is_raised_as_it_comes(conn: redis.Redis) -> None:
+    script = Script("ring", conn, CONSTANTS, (7,))
+    script({}, {"queue": "q"})
+    with pytest.raises(KeyError):
+        script({}, {})
+    conn.set("rq:workers", "junk")
+    with pytest.raises(redis.exceptions.ResponseError, match="WRONGTYPE"):
+        Broker(conn).prune(LEASE, "host.1")
+
+
+# -- sent twice
+
+
+def _said_nothing(_answer: object) -> None:
+    """For methods that count what they did: the second time, that is less."""
+
+
+def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
+    """Each method of the broker, with something to do."""
+    broker = Broker(conn)
+    hand, silent = Hand(broker, "q", "scheduler"), Hand(broker, "q", name="silent.1")
+    put(broker, "q", *(f"j{i}" for i in range(12)), ttl=600)
+    put(broker, "scheduler", "s1", "s2", "s3")
+    conn.rpush("rq:queue:scheduler", "unknown")
+    silent.claim(2)
+    hand.tell(hand.take("q"), "failed", reason="r")
+    hand.tell(hand.take("q"), "retry", reason="r")
+    running = hand.claim(2, ["q"])
+    expire_lease(conn, "q", running[1].id)
+    conn.hset("rq:worker:silent.1", "beat_ms", 1)
+    conn.zadd("rq:queue:q", {"old": 1})
+    conn.hset("rq:job:old", "data", "d")
+    may_reap(conn)
+    hand.token += 1
+    token = hand.token
+    inc = hand.incarnation
+    return {
+        "enqueue": lambda: broker.enqueue("q", [new("n1"), new("n2", front=True, ttl=5)], "nonce"),
+        "enqueue_list": lambda: broker.enqueue("scheduler", [new("l1"), new("l2", front=True)], "nonce"),
+        "requeue": lambda: broker.requeue(["j2"], "nonce"),
+        "turn": lambda: hand.turn(outcome(running[0], fields={"result": "1"}), slots=[0, 0], token=token),
+        "turn_failed": lambda: hand.turn(outcome(running[0], "failed", reason="two\nlines"), slots=[0], token=token),
+        "extend": lambda: hand.extend(*running),
+        "register": lambda: broker.register("host.1", inc, LEASE, 420, {"queues": "q"}),
+        "deregister": lambda: _said_nothing(broker.deregister("host.1", inc)),
+        "reap": lambda: _said_nothing(broker.reap(LEASE, 0)),
+        "prune": lambda: _said_nothing(broker.prune(LEASE)),
+        "prune_named": lambda: _said_nothing(broker.prune(LEASE, "silent.1")),
+        "promote": lambda: _said_nothing(broker.promote()),
+        "clean": lambda: _said_nothing(broker.clean()),
+        "cancel": lambda: broker.cancel("j5"),
+        "cancel_running": lambda: broker.cancel(running[0].id),
+        "delete": lambda: _said_nothing(broker.delete(["j6", "j2"])),
+        "empty": lambda: _said_nothing(broker.empty("q", 50)),
+        "save_meta": lambda: broker.save_meta(running[0].id, "{}", running[0].execution_id),
+        "ring": lambda: broker.ring("q"),
+        "suspend": lambda: broker.suspend(),
+        "resume": lambda: _said_nothing(broker.resume()),
+    }
+
+
+REPEATED = [
+    "enqueue", "enqueue_list", "requeue", "turn", "turn_failed", "extend", "register", "deregister", "reap", "prune", "prune_named",
+    "promote", "clean", "cancel", "cancel_running", "delete", "empty", "save_meta", "ring", "suspend", "resume",
+]  # fmt: skip
+
+
+def test_every_method_is_repeated_here(conn: redis.Redis) -> None:
+    assert list(_scenario(conn)) == REPEATED
+    assert set(NAMES) == {name for name in REPEATED if name in NAMES}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_resend_changes_nothing_and_answers_the_same(conn: redis.Redis, name: str) -> None:
+    """R2."""
+    call = _scenario(conn)[name]
+    untouched = everything(conn)
+    first = call()
+    before = everything(conn)
+    assert before != untouched or name in ("extend", "register", "ring", "resume"), "the first call does something"
+    conn.script_flush()
+    second = call()
+    assert second == first
+    assert everything(conn) == before
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_a_forgetful_server_between_all_calls(conn: redis.Redis, name: str) -> None:
+    """F15: SCRIPT FLUSH or a restart between any two calls is nobody's concern."""
+    call = _scenario(conn)[name]
+    conn.script_flush(sync_type="ASYNC")
+    call()
+
+
+# -- a client's timeout does not mean that the server did nothing
+
+
+class _Counting(redis.UnixDomainSocketConnection):
+    made = 0
+
+    def _connect(self) -> Any:
+        type(self).made += 1
+        return super()._connect()
+
+
+def _sent_twice(server: SpawnedServer, call: Callable[[redis.Redis], Any]) -> Any:
+    """Let redis-py time out on a stopped server and send again; both copies are executed once the server goes on."""
+    _Counting.made = 0
+    pool = redis.ConnectionPool(
+        connection_class=_Counting,
+        path=server.socket,
+        socket_timeout=0.1,
+        retry=Retry(NoBackoff(), 50),
+        protocol=2,
+        **_NO_SETINFO,
+    )
+    client = redis.Redis(connection_pool=pool)
+    client.ping()
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(call(client)))
+    os.kill(server.process.pid, signal.SIGSTOP)
+    try:
+        thread.start()
+        eventually(lambda: _Counting.made >= 4, why="it has tried again")
+    finally:
+        os.kill(server.process.pid, signal.SIGCONT)
+    thread.join(10)
+    return found[0]
+
+
+def _calls(conn: redis.Redis) -> int:
+    stats = conn.info("commandstats")
+    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval"))
+
+
+def test_executed_and_timed_out(spawn: Callable[..., SpawnedServer]) -> None:
+    """One call, several copies run: one job, claimed once, finished once."""
+    server = spawn()
+    conn = server.client()
+    put(Broker(conn), "q", "warm")
+    conn.delete("rq:queue:q", "rq:job:warm", "rq:events", "rq:events:meta")
+    before = _calls(conn)
+    _sent_twice(server, lambda client: put(Broker(client), "q", "a", "b", "c"))
+    assert _calls(conn) >= before + 2, "more than one copy arrived"
+    assert conn.zcard("rq:queue:q") == 3
+    assert [e["event"] for e in events_of(conn)] == ["queued"] * 3
+
+    hand = Hand(Broker(conn, server_version=(7,)), "q")
+    hand.turn()  # the script is known: of copies that are told NOSCRIPT only the last is sent in full
+    hand.token += 1
+    token = hand.token
+
+    def turn(client: redis.Redis) -> Turn:
+        hand.broker = Broker(client, server_version=hand.broker.server_version)
+        return hand.turn(slots=[0], token=token)
+
+    (claimed,) = _sent_twice(server, turn).jobs
+    assert claimed.id == "a"
+    assert (conn.zcard("rq:queue:q"), conn.zcard("rq:wip:q")) == (2, 1)
+    assert fields_of(conn, "a")["deliveries"] == "1"
+    sent = outcome(claimed)
+
+    def finish(client: redis.Redis) -> Turn:
+        hand.broker = Broker(client, server_version=hand.broker.server_version)
+        return hand.turn(sent, slots=[0], token=token + 1)
+
+    answer = _sent_twice(server, finish)
+    assert (answer.answers, ids(answer.jobs)) == (["ok"], ["b"])
+    assert conn.hget("rq:worker:host.1", "successful_job_count") == b"1"
+    assert [int(e["n"]) for e in events_of(conn)] == list(range(1, len(events_of(conn)) + 1))
+
+
+# -- the server's clock alone
+
+
+def test_times_are_the_servers(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R4/8: a client whose clock is wrong changes nothing."""
+    import time
+
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    broker = Broker(conn)
+    put(broker, "q", "a", ttl=60)
+    hand = Hand(broker, "q")
+    assert ids(hand.claim()) == ["a"]
+    assert conn.zscore("rq:wip:q", "a") > now_ms(conn)
+    assert "time" not in vars(broker_module)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0, "1970-01-01T00:00:00.000007Z"),
+        (951782399, "2000-02-28T23:59:59.000007Z"),
+        (951782400, "2000-02-29T00:00:00.000007Z"),
+        (1709210096, "2024-02-29T12:34:56.000007Z"),
+        (1735689599, "2024-12-31T23:59:59.000007Z"),
+        (4107542400, "2100-03-01T00:00:00.000007Z"),
+    ],
+)
+def test_iso_times_in_lua(conn: redis.Redis, seconds: int, expected: str) -> None:
+    piece = (LUA / "include" / "time.lua").read_text()
+    assert conn.eval(f"{piece}\nreturn iso({seconds}, 7)", 0) == expected.encode()
+    assert conn.eval(f"{piece}\nnow_s, now_us = {seconds}, 7\nreturn iso_before(0)", 0) == expected.encode()
+    assert conn.eval(f"{piece}\nnow_s, now_us = {seconds + 90}, 6\nreturn iso_before(89999999)", 0) == expected.encode()

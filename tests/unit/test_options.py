@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from fusion.callbacks import Callback
+from fusion.exceptions import InvalidName, PayloadTooLarge, SerializationError
+from fusion.options import OPTION_NAMES, EnqueueOptions, build, new_nonce, split_options
+from fusion.retry import Retry
+from fusion.settings import Settings
+from fusion.store.records import NewJob
+
+TASK = "tasks.sms.sendSMS"
+
+
+def made(
+    settings: Settings | None = None, *, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, **options: Any
+) -> NewJob:
+    return build(TASK, args, kwargs or {}, EnqueueOptions(**options), settings or Settings()).new
+
+
+def test_what_is_stored_without_options() -> None:
+    job = made(args=(1,), kwargs={"to": "x"})
+    kept = {name: value for name, value in job.fields.items() if value is not None}
+    assert json.loads(kept.pop("data")) == [TASK, None, [1], {"to": "x"}]
+    assert kept == {"description": TASK, "timeout": 180, "result_ttl": 500, "retryCount": 7}
+    assert (job.priority, job.front, job.ttl) == (1, False, None)
+    assert str(uuid.UUID(job.id)) == job.id
+
+
+def test_settings_are_the_defaults() -> None:
+    settings = replace(Settings(), job_timeout=7, result_ttl=0)
+    fields = made(settings).fields
+    assert (fields["timeout"], fields["result_ttl"]) == (7, 0)
+    assert made(settings, job_timeout=8, result_ttl=-1).fields["result_ttl"] == -1
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "field", "stored"),
+    [
+        ("job_timeout", "5m", "timeout", 300),
+        ("job_timeout", 2.5, "timeout", 2.5),
+        ("job_timeout", -1, "timeout", -1),
+        ("job_timeout", timedelta(hours=1), "timeout", 3600),
+        ("result_ttl", 0, "result_ttl", 0),
+        ("result_ttl", 0.5, "result_ttl", 1),
+        ("result_ttl", "-1", "result_ttl", -1),
+        ("failure_ttl", "1d", "failure_ttl", 86400),
+        ("failure_ttl", 0, "failure_ttl", 0),
+        ("ttl", "90s", "ttl", 90),
+        ("description", "hello", "description", "hello"),
+        ("log_tag", "SMS_OTP", "log_tag", "SMS_OTP"),
+        ("success_task_handler", "https://x/", "success_task_handler", "https://x/"),
+        ("failed_task_handler", "https://x/", "failed_task_handler", "https://x/"),
+        ("on_lost", "fail", "on_lost", "fail"),
+        ("on_lost", "requeue", "on_lost", None),
+        ("meta", {"a": [1]}, "meta", '{"a": [1]}'),
+        ("meta", {}, "meta", None),
+        ("retry", Retry(max=2), "retry", '{"max": 2}'),
+        ("retry", Retry(max=0), "retry", '{"max": 0}'),
+    ],
+)
+def test_an_option_and_what_is_stored(option: str, value: Any, field: str, stored: Any) -> None:
+    found = made(**{option: value}).fields[field]
+    if field in ("meta", "retry") and stored is not None:
+        assert json.loads(found) == json.loads(stored)
+    else:
+        assert found == stored
+        assert isinstance(found, type(stored))
+
+
+def test_ttl_priority_front_and_id_go_beside_the_fields() -> None:
+    job = made(ttl="2m", priority=0, at_front=True, job_id="my_id-1")
+    assert (job.ttl, job.priority, job.front, job.id) == (120, 0, True, "my_id-1")
+
+
+def test_callbacks() -> None:
+    fields = made(on_success=TASK, on_failure=Callback(TASK, timeout="2m")).fields
+    assert json.loads(fields["on_success"]) == {"func": TASK, "timeout": 60.0}
+    assert json.loads(fields["on_failure"]) == {"func": TASK, "timeout": 120}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"job_timeout": 0}, "job_timeout"),
+        ({"job_timeout": -2}, "job_timeout"),
+        ({"job_timeout": "soon"}, "job_timeout"),
+        ({"job_timeout": float("nan")}, "job_timeout"),
+        ({"job_timeout": "nan"}, "job_timeout"),
+        ({"job_timeout": 1e10}, "job_timeout"),
+        ({"result_ttl": -2}, "result_ttl"),
+        ({"result_ttl": "x"}, "result_ttl"),
+        ({"failure_ttl": 2e9}, "failure_ttl"),
+        ({"ttl": 0}, "ttl"),
+        ({"ttl": -1}, "ttl"),
+        ({"priority": 256}, "priority"),
+        ({"priority": "HIGH"}, "priority"),
+        ({"priority": True}, "priority"),
+        ({"on_lost": "retry"}, "on_lost"),
+        ({"retry": 3}, "Retry"),
+    ],
+)
+def test_a_wrong_option_raises_at_the_call_and_is_named(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        made(**wrong)
+
+
+@pytest.mark.parametrize("job_id", ["", "a b", "a:b", "x" * 129, "../x", "ä"])
+def test_ids_that_rq_would_refuse(job_id: str) -> None:
+    with pytest.raises(InvalidName):
+        made(job_id=job_id)
+
+
+def test_what_can_not_be_sent_raises_at_the_call() -> None:
+    with pytest.raises(SerializationError, match="argument 2"):
+        made(args=(1, object()))
+    with pytest.raises(SerializationError, match="meta"):
+        made(meta={"a": object()})
+    with pytest.raises(SerializationError, match="meta"):
+        made(meta={"a": float("nan")})
+    with pytest.raises(PayloadTooLarge):
+        made(replace(Settings(), max_payload=1000), args=("x" * 1000,))
+    with pytest.raises(SerializationError):
+        build(lambda: None, (), {}, EnqueueOptions(), Settings())
+
+
+def test_options_are_told_from_the_tasks_own_arguments() -> None:
+    options, rest = split_options({"priority": 2, "to": "x", "timeout": 5, "job_timeout": 9, "meta": {"a": 1}, "queue": "q"})
+    assert (options.priority, options.job_timeout, options.meta) == (2, 9, {"a": 1})
+    assert rest == {"to": "x", "timeout": 5, "queue": "q"}
+    assert split_options({})[0] == EnqueueOptions()
+
+
+@pytest.mark.parametrize("name", ["depends_on", "repeat", "group_id", "on_stopped", "unique"])
+def test_options_of_rq_that_are_not_there_yet_are_not_passed_on_to_the_task(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}= is not supported"):
+        split_options({name: "something"})
+
+
+def test_options_over_others() -> None:
+    base = EnqueueOptions(priority=2, result_ttl=9, job_timeout=5, at_front=True, description="base")
+    mine = EnqueueOptions(priority=0, result_ttl=0, description="mine").over(base)
+    assert (mine.priority, mine.result_ttl, mine.job_timeout, mine.at_front, mine.description) == (0, 0, 5, True, "mine")
+    assert EnqueueOptions().over(base) == base
+    assert base.over(EnqueueOptions()) == base
+    assert set(OPTION_NAMES) >= {"priority", "job_timeout", "retry", "on_lost"}
+
+
+def test_a_nonce_is_new_each_time() -> None:
+    assert len({new_nonce() for _ in range(1000)}) == 1000

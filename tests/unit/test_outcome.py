@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import pytest
+
+from fusion.exceptions import TaskNotFound
+from fusion.execution import outcome
+
+
+def raised(error: BaseException) -> dict[bytes, bytes]:
+    try:
+        raise error
+    except BaseException as caught:
+        return outcome.failed(caught, caught.__traceback__)
+
+
+def test_an_ordinary_exception() -> None:
+    fields = raised(KeyError("user"))
+    assert fields[b"kind"] == b"failed"
+    assert fields[b"exc_line"] == b"KeyError: 'user'"
+    assert fields[b"exc_classes"].split(b"\n")[:2] == [b"builtins.KeyError", b"builtins.LookupError"]
+    assert fields[b"exc_info"].startswith(b"Traceback (most recent call last):")
+    assert fields[b"exc_info"].endswith(b"KeyError: 'user'\n")
+
+
+def test_without_a_message() -> None:
+    assert raised(ValueError())[b"exc_line"] == b"ValueError"
+
+
+def test_classes_along_the_mro() -> None:
+    import requests
+
+    names = raised(requests.exceptions.ConnectTimeout())[b"exc_classes"].decode().split("\n")
+    assert names[0] == "requests.exceptions.ConnectTimeout"
+    assert {"requests.exceptions.ConnectionError", "requests.exceptions.Timeout", "builtins.OSError"} <= set(names)
+
+
+def test_the_line_is_one_printable_line_of_1_kib() -> None:
+    line = raised(ValueError("a\nb\r\x00\x1b]0;title\x07\u2028c " + "\u00e9" * 2000 + " end"))[b"exc_line"]
+    text = line.decode()
+    assert len(line) <= 1024
+    assert text.isprintable()
+    assert text.startswith("ValueError: a\\nb\\x0d\\x00\\x1b]0;title\\x07\\u2028c \u00e9")
+    assert text.endswith(" end")
+    assert "bytes cut" in text
+
+
+@pytest.mark.parametrize("message", ["x" * 10_000_000, "\u00e9" * 70_000, "\x00" * 70_000, "\ud800" * 70_000])
+def test_big_messages_keep_head_and_tail(message: str) -> None:
+    info = raised(ValueError(f"HEAD{message}TAIL"))[b"exc_info"]
+    assert len(info) <= 64 * 1024
+    assert b"ValueError: HEAD" in info
+    assert info.endswith(b"TAIL\n")
+    info.decode()
+
+
+def test_a_limit_is_kept_to_the_byte() -> None:
+    for limit in (100, 101, 500, 1000):
+        info = outcome.failed(ValueError("\u20ac" * 1000), None, max_exc_info=limit)[b"exc_info"]
+        assert limit - 8 <= len(info) <= limit
+
+
+class Hostile(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+class StrOfSubclass(Exception):
+    def __str__(self) -> str:
+        class Evil(str):  # noqa: SLOT000
+            def translate(self, *args: Any) -> NoReturn:
+                raise RuntimeError("translate")
+
+            def encode(self, *args: Any, **kwargs: Any) -> NoReturn:
+                raise RuntimeError("encode")
+
+            def __len__(self) -> int:
+                raise RuntimeError("len")
+
+            def __format__(self, spec: str) -> str:
+                raise RuntimeError("format")
+
+        return Evil("evil")
+
+
+class BadContext(Exception):
+    @property
+    def __context__(self) -> NoReturn:  # type: ignore[override]
+        raise RuntimeError("context")
+
+
+class BadNotes(Exception):
+    @property
+    def __notes__(self) -> NoReturn:  # type: ignore[override]
+        raise RuntimeError("notes")
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (Hostile(), "tests.unit.test_outcome.Hostile: <its __str__ raised KeyboardInterrupt>"),
+        (StrOfSubclass(), "tests.unit.test_outcome.StrOfSubclass: evil"),
+        (BadContext("look"), "tests.unit.test_outcome.BadContext: look"),
+        (BadNotes("look"), "tests.unit.test_outcome.BadNotes: look"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "UnicodeDecodeError: 'utf-8' codec can't decode"),
+        (OSError(2, "nope", b"/tmp/\xff"), "FileNotFoundError: [Errno 2] nope"),
+        (ValueError(b"\xff\xfe"), "ValueError: b'\\xff\\xfe'"),
+        (ExceptionGroup("many", [ValueError(1), TypeError(2)]), "ExceptionGroup: many (2 sub-exceptions)"),
+        (SyntaxError("bad", ("f", 1, 1, "\ud800", 1, 1)), "SyntaxError: bad (f, line 1)"),
+    ],
+)
+def test_hostile_exceptions(error: BaseException, line: str) -> None:
+    fields = raised(error)
+    assert fields[b"exc_line"].decode().startswith(line)
+    assert b"test_outcome.py" in fields[b"exc_info"]
+
+
+def test_chains_that_loop_or_never_end() -> None:
+    one, two = ValueError("one"), ValueError("two")
+    one.__context__, two.__context__ = two, one
+    assert b"two" in raised(one)[b"exc_info"]
+    first = error = ValueError("first")
+    for number in range(3000):
+        error.__cause__ = ValueError(str(number))
+        error = error.__cause__
+    assert len(raised(first)[b"exc_info"]) <= 64 * 1024
+
+
+def test_recursion_error() -> None:
+    def down() -> None:
+        down()
+
+    def ping() -> None:
+        pong()
+
+    def pong() -> None:
+        ping()
+
+    for function in (down, ping):
+        try:
+            function()
+        except RecursionError as error:
+            fields = outcome.failed(error, error.__traceback__)
+            assert fields[b"exc_line"].startswith(b"RecursionError: maximum recursion depth exceeded")
+            assert len(fields[b"exc_info"]) <= 64 * 1024
+            assert b"test_outcome.py" in fields[b"exc_info"]
+
+
+def test_a_class_that_lies_about_itself() -> None:
+    class Meta(type):
+        def __getattribute__(cls, name: str) -> NoReturn:
+            raise RuntimeError(name)
+
+    liar = Meta("Liar", (Exception,), {"__module__": "nowhere"})
+    fields = raised(liar("who"))
+    assert fields[b"exc_classes"].split(b"\n")[0] == b"nowhere.Liar"
+    assert fields[b"exc_line"] == b"nowhere.Liar: who"
+
+
+def test_a_module_name_that_breaks_lines() -> None:
+    kind = type("Sly", (Exception,), {"__module__": "a\nbuiltins.ConnectionError"})
+    assert raised(kind())[b"exc_classes"].split(b"\n")[0] == b"a\\nbuiltins.ConnectionError.Sly"
+
+
+def test_without_memory_for_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    import traceback
+
+    def no_memory(*args: object, **kwargs: object) -> NoReturn:
+        raise MemoryError
+
+    monkeypatch.setattr(traceback, "format_exception", no_memory)
+    info = raised(ValueError("x"))[b"exc_info"].decode()
+    assert info.startswith("Traceback (most recent call last):\n  File ")
+    assert "ValueError: x\n" in info
+    assert "MemoryError" in info
+
+
+def test_held() -> None:
+    fields = outcome.held(TaskNotFound("no such module; deploy it"))
+    assert fields == {
+        b"kind": b"held",
+        b"exc_line": b"fusion.exceptions.TaskNotFound: no such module; deploy it",
+        b"exc_classes": b"fusion.exceptions.TaskNotFound\nfusion.exceptions.FusionError\n"
+        b"builtins.Exception\nbuiltins.BaseException",
+    }
+
+
+def test_python_versions_recursion_limit_is_untouched() -> None:
+    before = sys.getrecursionlimit()
+    test_recursion_error()
+    assert sys.getrecursionlimit() == before

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from fusion.exceptions import JobTimeoutException
+from fusion.timeouts import held, run_with_timeout
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    # pytest-timeout uses the same timer.
+    theirs, handler = signal.setitimer(signal.ITIMER_REAL, 0), signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    yield
+    left, restored = signal.setitimer(signal.ITIMER_REAL, 0), signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, *theirs)
+    assert left == (0.0, 0.0)
+    assert restored == signal.SIG_DFL
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def test_raises_inside_the_function() -> None:
+    started = time.monotonic()
+    with pytest.raises(JobTimeoutException, match=r"^Task exceeded maximum timeout value \(0.05 seconds\)$"):
+        run_with_timeout(0.05, "Task", spin)
+    assert time.monotonic() - started < 1
+
+
+def test_passes_arguments_result_and_errors() -> None:
+    assert run_with_timeout(5, "Task", divmod, 7, 2) == (3, 1)
+    assert run_with_timeout(5, "Task", dict, a=1) == {"a": 1}
+    with pytest.raises(ZeroDivisionError):
+        run_with_timeout(5, "Task", divmod, 7, 0)
+
+
+@pytest.mark.parametrize("seconds", [None, 0, -1])
+def test_no_limit(seconds: float | None) -> None:
+    assert run_with_timeout(seconds, "Task", lambda: signal.getitimer(signal.ITIMER_REAL)) == (0.0, 0.0)
+
+
+def test_except_exception_does_not_swallow_it() -> None:
+    def swallows() -> None:
+        while True:
+            try:
+                spin()
+            except Exception:
+                pass
+
+    with pytest.raises(JobTimeoutException):
+        run_with_timeout(0.05, "Task", swallows)
+
+
+def test_strikes_again_after_it_was_swallowed() -> None:
+    caught = []
+
+    def swallows_once() -> None:
+        try:
+            spin()
+        except BaseException as error:
+            caught.append(error)
+        spin()
+
+    with pytest.raises(JobTimeoutException):
+        run_with_timeout(0.05, "Task", swallows_once)
+    assert len(caught) == 1
+
+
+def test_a_caller_is_never_hit() -> None:
+    """Functions that end at the very moment of the alarm: either the function was interrupted, or nothing was."""
+    outcomes = set()
+    for step in range(200):
+        seconds = 0.002 + step * 1e-6
+
+        def until(end: float) -> str:
+            while time.perf_counter() < end:
+                pass
+            return "done"
+
+        try:
+            outcomes.add(run_with_timeout(seconds, "Task", until, time.perf_counter() + seconds))
+        except JobTimeoutException as error:
+            frames = []
+            tb = error.__traceback__
+            while tb is not None:
+                frames.append(tb.tb_frame.f_code.co_name)
+                tb = tb.tb_next
+            assert "_guarded" in frames
+            outcomes.add("timeout")
+    assert outcomes <= {"done", "timeout"}
+
+
+def test_held_puts_it_off() -> None:
+    finished = []
+
+    def writes() -> None:
+        with held():
+            end = time.perf_counter() + 0.15
+            while time.perf_counter() < end:
+                pass
+            finished.append(True)
+        spin()
+
+    with pytest.raises(JobTimeoutException):
+        run_with_timeout(0.05, "Task", writes)
+    assert finished == [True]
+
+
+def test_nested_calls_keep_the_outer_handler() -> None:
+    hits: list[int] = []
+    previous = signal.signal(signal.SIGALRM, lambda *_: hits.append(1))
+    try:
+        run_with_timeout(5, "Task", lambda: None)
+        signal.raise_signal(signal.SIGALRM)
+        assert hits == [1]
+    finally:
+        signal.signal(signal.SIGALRM, previous)

@@ -1,0 +1,110 @@
+"""Timeouts are hard (P8): whatever the task does, its process group is gone by timeout + grace, and the job's record says why."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion import Queue
+from tests.faults.conservation import check_conservation
+from tests.support import eventually
+from tests.worker.harness import PrivateRedis, Workers, alive, field, runs_of, status_of
+
+TIMEOUT, GRACE = 0.5, 0.5
+#: Seconds for a busy machine.
+TOLERANCE = 1.5
+STUBBORN = {"FUSION_TASKS": "tests.jobs.stubborn", "FUSION_TIMEOUT_GRACE": str(GRACE)}
+
+#: Task -> what the record of its failure says. The soft timeout reaches the first ones, SIGKILL ends the others.
+SOFT = ["sleep", "spin", "leaves_a_child", "leaves_a_daemon"]
+HARD = ["swallows", "spins_in_c", "ignores_signals", "blocks_signals", "child_that_swallows", "daemon_that_swallows"]
+
+
+def _gone_in_time(pids: list[int], begun: float) -> None:
+    left = begun + TIMEOUT + GRACE + TOLERANCE - time.monotonic()
+    eventually(lambda: not any(alive(pid) for pid in pids), max(left, 0), why="every process of the job is gone")
+
+
+@pytest.mark.parametrize("task", SOFT + HARD)
+def test_a_job_is_gone_by_timeout_and_grace(task: str, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    worker = workers.start("t", env=STUBBORN)
+    queue = Queue("t", conn)
+    job = queue.enqueue(f"tests.jobs.stubborn.{task}", str(seen), job_timeout=TIMEOUT)
+    after = queue.enqueue("tests.jobs.stubborn.nothing")
+    eventually(lambda: runs_of(seen, "here"), why="the task has begun")
+    begun = time.monotonic()
+    count = 2 if task.startswith(("child", "daemon", "leaves")) else 1
+    pids = eventually(lambda: len(found := runs_of(seen, "here")) == count and found, why="all its processes have begun")
+    _gone_in_time(pids, begun)
+    eventually(lambda: status_of(conn, job.id) == "failed")
+    told = field(conn, job.id, "exc_info")
+    assert "JobTimeoutException" in told
+    assert (f"timeout of {TIMEOUT:g} s plus {GRACE:g} s grace and was killed" in told) == (task in HARD), told
+    eventually(lambda: status_of(conn, after.id) == "finished", why="the next job runs")
+    assert worker.process.poll() is None
+    assert len(runs_of(seen, "here")) == count
+    check_conservation(conn, [job.id, after.id])
+
+
+@pytest.mark.parametrize("task", ["sleep", "swallows"])
+def test_a_job_is_gone_in_time_though_redis_hangs(
+    task: str, private_redis: PrivateRedis, private_workers: Workers, tmp_path: Path
+) -> None:
+    seen, conn = tmp_path / "seen", private_redis.conn
+    worker = private_workers.start("t", env={**STUBBORN, "FUSION_SOCKET_TIMEOUT": "0.4"})
+    job = Queue("t", conn).enqueue(f"tests.jobs.stubborn.{task}", str(seen), job_timeout=TIMEOUT)
+    pids = eventually(lambda: runs_of(seen, "here"), why="the task has begun")
+    begun = time.monotonic()
+    private_redis.pause()
+    _gone_in_time(pids, begun)
+    eventually(lambda: "Redis is away" in worker.output, why="the failure could not be told yet")
+    private_redis.resume()
+    eventually(lambda: status_of(conn, job.id) == "failed", why="it is told as soon as Redis answers")
+    assert "JobTimeoutException" in field(conn, job.id, "exc_info")
+    assert len(runs_of(seen, "here")) == 1
+    check_conservation(conn, [job.id])
+
+
+def test_a_job_is_gone_in_time_though_its_worker_is_stopped(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    worker = workers.start("t", env=STUBBORN)
+    job = Queue("t", conn).enqueue("tests.jobs.stubborn.swallows", str(seen), job_timeout=TIMEOUT)
+    pids = eventually(lambda: runs_of(seen, "here"), why="the task has begun")
+    begun = time.monotonic()
+    worker.signal(signal.SIGSTOP)
+    _gone_in_time(pids, begun)
+    worker.signal(signal.SIGCONT)
+    eventually(lambda: status_of(conn, job.id) == "failed")
+    check_conservation(conn, [job.id])
+
+
+def test_a_stopped_fork_server_does_not_lift_the_limit(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """The worker kills a fork server that misses a deadline, and everything below it."""
+    seen = tmp_path / "seen"
+    worker = workers.start("t", env=STUBBORN)
+    queue = Queue("t", conn)
+    job = queue.enqueue("tests.jobs.stubborn.child_that_swallows", str(seen), job_timeout=TIMEOUT)
+    pids = eventually(lambda: len(found := runs_of(seen, "here")) == 2 and found, why="the task has begun")
+    worker.fork_server().send_signal(signal.SIGSTOP)
+    after = queue.enqueue("tests.jobs.stubborn.nothing")
+    eventually(lambda: status_of(conn, job.id) == "failed", 12, why="the job failed of its timeout, it is not run again")
+    eventually(lambda: not any(alive(pid) for pid in pids), TOLERANCE, why="every process of the job is gone")
+    assert "JobTimeoutException" in field(conn, job.id, "exc_info")
+    assert len(runs_of(seen, "here", job.id)) == 2
+    eventually(lambda: status_of(conn, after.id) == "finished", why="a new fork server runs the next job")
+    check_conservation(conn, [job.id, after.id])
+
+
+def test_no_limit_is_no_limit(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    workers.start("t", env={**STUBBORN, "FUSION_TIMEOUT_GRACE": "0.1", "FUSION_JOB_TIMEOUT": "0.1"})
+    job = Queue("t", conn).enqueue("tests.jobs.stubborn.short", str(seen), job_timeout=-1)
+    limited = Queue("t", conn).enqueue("tests.jobs.stubborn.short", str(seen), job_timeout=0.1)
+    eventually(lambda: status_of(conn, limited.id) == "failed")
+    assert status_of(conn, job.id) == "finished"
+    check_conservation(conn, [job.id, limited.id])
