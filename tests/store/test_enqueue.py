@@ -92,6 +92,15 @@ def test_an_event_for_each_job_numbered_without_a_gap(broker: Broker, conn: redi
     assert len({e["epoch"] for e in found}) == 1
 
 
+@pytest.mark.parametrize("queue", ["q", "scheduler"])
+def test_an_arrival_rings_and_its_resend_does_not(broker: Broker, conn: redis.Redis, queue: str) -> None:
+    broker.enqueue(queue, [new("a"), new("b")], "nonce")
+    assert conn.lrange(f"rq:wake:{queue}", 0, -1) == [b"1"]
+    conn.delete(f"rq:wake:{queue}")
+    broker.enqueue(queue, [new("a"), new("b")], "nonce")
+    assert not conn.exists(f"rq:wake:{queue}")
+
+
 def test_one_round_trip(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "q", "warm-up")
     with wire(conn) as sent:
