@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Callback": "callbacks",
     "Connection": "store.connections",
+    "FailedFilter": "failures",
     "FailedQueue": "failed_queue",
     "Job": "job",
     "JobStatus": "status",
@@ -24,6 +25,7 @@ _HOME = {
     "PriorityQueue": "queue",
     "Queue": "queue",
     "Retry": "retry",
+    "RetryLater": "retry",
     "get_current_connection": "store.connections",
     "get_current_job": "context",
     "pop_connection": "store.connections",
@@ -51,10 +53,12 @@ if TYPE_CHECKING:
     from fusion.context import get_current_job as get_current_job
     from fusion.exceptions import JobTimeoutException as JobTimeoutException
     from fusion.failed_queue import FailedQueue as FailedQueue
+    from fusion.failures import FailedFilter as FailedFilter
     from fusion.job import Job as Job
     from fusion.queue import PriorityQueue as PriorityQueue
     from fusion.queue import Queue as Queue
     from fusion.retry import Retry as Retry
+    from fusion.retry import RetryLater as RetryLater
     from fusion.status import JobStatus as JobStatus
     from fusion.store.connections import (
         Connection as Connection,

@@ -20,11 +20,23 @@ JOB_TIMEOUT = 180
 TIMEOUT_GRACE = 5.0
 #: Seconds the import of all task modules may take; doubled after each time it was cut off.
 IMPORT_TIMEOUT = 60.0
+#: The probes answer on this machine only, unless told otherwise.
+PROBE_HOST = "127.0.0.1"
+#: Percent of memory in use at which a worker with a memory throttle takes no more jobs, and at which it goes on.
+MEMORY_THROTTLE, MEMORY_RESUME = 90.0, 80.0
+GPU_THROTTLE, GPU_RESUME = 85.0, 75.0
+SWAP_THROTTLE = 70.0
+#: Seconds between two looks at it.
+MEMORY_CHECK_INTERVAL = 5.0
 #: Seconds a result is kept.
 RESULT_TTL = 500
 #: Seconds a failed or canceled job is kept.
 FAILURE_TTL = 30 * 24 * 3600
 CANCELED_TTL = 24 * 3600
+#: Jobs kept in a terminal set; those that would expire first make room. Finished and canceled ones: of one queue.
+FAILED_MAX = 100_000
+FINISHED_MAX = 1_000_000
+CANCELED_MAX = 100_000
 #: No hash goes sooner than this after its last transition, in seconds (DESIGN R11).
 MIN_TERMINAL_TTL = 60
 #: Seconds after which a silent worker's registration expires.
@@ -35,6 +47,12 @@ IDLE_WAIT = 3.0
 WEBHOOK_TIMEOUT = 15
 #: Seconds between two rounds of cleaning (expired results, dead workers).
 MAINTENANCE_INTERVAL = 30.0
+#: Seconds the processes of `start` get to finish their jobs when it is told to stop, before those are cut off.
+SHUTDOWN_TIMEOUT = 60.0
+#: Seconds a process of `start` may be silent before it is killed. Longer than any row of attempts at a Redis that hangs.
+HANG_TIMEOUT = 60.0
+#: MiB by which a fork server may outgrow what it was when its modules were loaded, before a new one takes over.
+FORKSERVER_GROWTH = 128
 #: Lost leases after which a job is a poison pill and fails.
 MAX_LOST = 5
 #: Seconds an unknown or not-allowed task is held back before it fails, and between two looks at it.
@@ -48,6 +66,8 @@ RETRY_COUNT_END = 10
 RETRY_BASE = 120.0
 RETRY_CAP = 3600.0
 RETRY_JITTER = 0.25
+#: The longest delay a task may ask for (Retry-After, RetryLater), seconds.
+RETRY_ASKED_CAP = 24 * 3600.0
 
 #: Bytes.
 MAX_PAYLOAD = 512 * 1024

@@ -65,8 +65,20 @@ class WorkHorseTerminated(FusionError):
     """A job's process ended without giving an outcome."""
 
 
+class JobMemoryExceeded(FusionError):
+    """A job's processes held more memory than `max_job_memory` allows and were killed. Raise the limit, or let the task hold less."""
+
+
 class JobLost(FusionError):
     """A job's worker or process vanished too often, or once with `on_lost="fail"`."""
+
+
+class ProcessExitError(FusionError):
+    """A supervised process ended by itself, unasked; the message says how."""
+
+
+class ProcessPrunedError(FusionError):
+    """A process gave no sign of life and was taken for dead."""
 
 
 class JobTimeoutException(BaseException):

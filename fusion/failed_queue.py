@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from redis import Redis
 
+from fusion.failures import CHUNK, FailedFilter, Failure, FailureGroup, group, scan
 from fusion.job import Job
 from fusion.options import new_nonce
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.connections import get_current_connection
 
-#: Jobs requeued in one call of the server.
-CHUNK = 100
+#: Jobs that a look at all of them reads in one round trip.
+_LOOK = 1000
+
+
+class Moved(NamedTuple):
+    """How many jobs were moved, and why others were not, by id: `missing`, `corrupt` (there is nothing to run), `quarantined`,
+    `error: ...` (a broken key), or the status they have meanwhile."""
+
+    moved: int
+    refused: dict[str, str]
 
 
 class FailedQueue:
@@ -37,40 +47,94 @@ class FailedQueue:
     def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
         return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
 
+    # -- one job
+
     def requeue(self, job_id: str, *, keep_place: bool = False) -> None:
-        """Put one job back to the queue it came from, at its old priority. NoSuchJobError, or InvalidJobOperation if it has not failed."""
+        """Put one job back to the queue it came from, at its old priority, quarantined or not.
+
+        NoSuchJobError, or InvalidJobOperation if it has not failed.
+        """
         Job(job_id, {}, self.connection).requeue(keep_place=keep_place)
 
     def requeue_set(self, job_id: str) -> None:
         """`requeue`, by the name it has where queues of different types are requeued differently. Here all are alike."""
         self.requeue(job_id)
 
+    # -- many
+
     def requeue_all(
-        self, queue: str | None = None, *, keep_place: bool = False, progress: Callable[[int], None] | None = None
-    ) -> tuple[int, dict[str, str]]:
-        """Put back every job that is failed now, or those of one queue, in the order in which they failed.
+        self,
+        filter: FailedFilter | str | None = None,
+        *,
+        limit: int | None = None,
+        dry_run: bool = False,
+        keep_place: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> Moved:
+        """Put back every job that is failed now, or those that fit (a text: those of that queue), in the order in which they failed.
 
-        Returns how many went back, and why others did not, by id. `progress` is told the number looked at after each chunk. What fails
-        again meanwhile is left; an interrupted call has moved whole jobs and can be repeated.
+        `progress` is told the number looked at after each chunk. `dry_run` counts and moves nothing. What fails again meanwhile is left;
+        an interrupted call has moved whole jobs and can be repeated. A job that can't be put back stops no other.
         """
-        moved, refused = 0, {}
-        for ids in self._chunks(queue):
-            answers = broker_of(self.connection).requeue(ids, new_nonce(), keep_place=keep_place)
-            for job_id, answer in zip(ids, answers, strict=True):
-                if answer == "ok":
-                    moved += 1
-                elif answer != "missing":
-                    refused[job_id] = answer
+        wanted = FailedFilter(queue=filter) if isinstance(filter, str) else filter or FailedFilter()
+        moved, refused = 0, dict[str, str]()
+        for seen, found in scan(inspector_of(self.connection), wanted):
+            if limit is not None:
+                found = found[: limit - moved]
+            ids = [failure.id for failure in found]
+            if ids:
+                answers = [f.problem or "ok" for f in found] if dry_run else self._requeue(ids, wanted, keep_place)
+                moved += answers.count("ok")
+                refused |= {i: a for i, a in zip(ids, answers, strict=True) if a not in ("ok", "missing", "quarantined")}
             if progress:
-                progress(len(ids))
-        return moved, refused
+                progress(seen)
+            if limit is not None and moved >= limit:
+                break
+        return Moved(moved, refused)
 
-    def _chunks(self, queue: str | None) -> Iterator[list[str]]:
-        ids = self.get_job_ids(0, self.count)
-        for start in range(0, len(ids), CHUNK):
-            chunk = ids[start : start + CHUNK]
-            if queue is not None:
-                jobs = Job.fetch_many(chunk, self.connection)
-                chunk = [job.id for job in jobs if job is not None and job.original_queue == queue]
-            if chunk:
-                yield chunk
+    def requeue_many(self, job_ids: Iterable[str]) -> Moved:
+        """`requeue_all` for these jobs. Quarantined ones are refused."""
+        return _told(_chunks(job_ids), lambda ids: self._requeue(ids, FailedFilter(), keep_place=False))
+
+    def _requeue(self, ids: Sequence[str], wanted: FailedFilter, keep_place: bool) -> list[str]:
+        broker = broker_of(self.connection)
+        return broker.requeue(ids, new_nonce(), keep_place=keep_place, quarantined=wanted.include_quarantined)
+
+    def quarantine(self, jobs: Iterable[str] | FailedFilter, reason: str) -> Moved:
+        """Set failed jobs aside, by their ids or those that fit: they stay failed, but `requeue_all` leaves them out unless told otherwise.
+
+        `reason` is shown with them; another one replaces it. `requeue` and `delete` end it. ValueError without a reason.
+        """
+        if not reason.strip():
+            raise ValueError("quarantine needs a reason: whoever finds the jobs later has nothing else to go by")
+        if isinstance(jobs, FailedFilter):
+            chunks: Iterable[list[str]] = ([f.id for f in found] for _, found in scan(inspector_of(self.connection), jobs))
+        else:
+            chunks = _chunks([jobs] if isinstance(jobs, str) else jobs)
+        return _told(chunks, lambda ids: broker_of(self.connection).quarantine(ids, reason))
+
+    # -- looking
+
+    def failures(self, filter: FailedFilter | None = None) -> Iterator[Failure]:
+        """Those that fit, one by one, the first to expire first; without a filter all, quarantined ones too."""
+        for _, found in scan(inspector_of(self.connection), filter or FailedFilter(include_quarantined=True), _LOOK):
+            yield from found
+
+    def groups(self, filter: FailedFilter | None = None) -> list[FailureGroup]:
+        """Counted by error class and the place in the user's own code where it was raised, the most frequent first."""
+        return group(self.failures(filter))
+
+
+def _told(chunks: Iterable[list[str]], call: Callable[[list[str]], list[str]]) -> Moved:
+    moved, refused = 0, dict[str, str]()
+    for ids in filter(None, chunks):
+        answers = call(ids)
+        moved += answers.count("ok")
+        refused |= {i: a for i, a in zip(ids, answers, strict=True) if a != "ok"}
+    return Moved(moved, refused)
+
+
+def _chunks(job_ids: Iterable[str]) -> Iterator[list[str]]:
+    ids = list(dict.fromkeys(job_ids))
+    for start in range(0, len(ids), CHUNK):
+        yield ids[start : start + CHUNK]

@@ -9,6 +9,7 @@ from typing import Any
 
 from redis import Redis
 
+from fusion.attempts import Attempt, parse_history
 from fusion.exceptions import InvalidJobOperation, NoSuchJobError
 from fusion.options import new_nonce, to_json
 from fusion.retry import Retry
@@ -182,8 +183,28 @@ class Job:
 
     @property
     def reason(self) -> str:
-        """Why it ended as it did, in one line, where there is more to say than its status."""
+        """Why it ended as it did, or waits for another attempt, in one line, where there is more to say than its status."""
         return self._text("reason")
+
+    @property
+    def error_class(self) -> str:
+        """Dotted class of the error its last run failed with; empty if it did not fail."""
+        return self._text("error_class")
+
+    @property
+    def error_frame(self) -> str:
+        """Where that was raised in its own code: `module:function:line`, the last frame outside of libraries and Fusion."""
+        return self._text("error_frame")
+
+    @property
+    def quarantined(self) -> str:
+        """Why it was set aside from requeueing; empty if it was not."""
+        return self._text("quarantined")
+
+    @property
+    def attempt_history(self) -> list[Attempt]:
+        """The last 10 executions that ended without finishing, oldest first."""
+        return parse_history(self._text("history"))
 
     # -- how it stands
 
@@ -298,6 +319,8 @@ class Job:
         (answer,) = broker_of(self.connection).requeue([self.id], new_nonce(), keep_place=keep_place)
         if answer == "missing":
             raise NoSuchJobError(f"no job {self.id!r}")
+        if answer.startswith("error: "):
+            raise InvalidJobOperation(f"job {self.id} can't be put back: {answer}")
         if answer == "corrupt":
             raise InvalidJobOperation(f"job {self.id} has no data to run; delete it")
         if answer != "ok":

@@ -20,6 +20,32 @@ RETRYABLE = (
 )
 
 
+class RetryLater(Exception):
+    """Raised by a task to run again in `seconds`, whatever its policy retries; the policy's `max` still counts. At most 24 h."""
+
+    def __init__(self, seconds: float, reason: str = "") -> None:
+        super().__init__(reason or f"again in {seconds:g} s")
+        self.retry_after = seconds
+
+
+#: Its dotted name, by which the worker knows it.
+RETRY_LATER = "fusion.retry.RetryLater"
+
+
+def retries_done(raw: bytes | None) -> int:
+    """How often a job was retried, from its `retryCount`."""
+    return int(raw or defaults.RETRY_COUNT_START) - defaults.RETRY_COUNT_START
+
+
+def bounded(raw: bytes | None, cap: float) -> float | None:
+    """A number from 0 to `cap` out of an outcome frame, which a task may have written; None if it is none."""
+    try:
+        value = float(raw or "nan")
+    except ValueError:
+        return None
+    return None if value != value else min(max(0.0, value), cap)
+
+
 def dotted(kind: type[BaseException] | str) -> str:
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 

@@ -7,7 +7,6 @@ reads them; `get_settings()` is what producers use, loaded once per process from
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -17,127 +16,11 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion import defaults
+from fusion import setting_values as values
 from fusion.exceptions import ConfigurationError
 
 _MASK = "***"
-_DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*([smhd]?)\Z")
-_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?\Z", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"passw|secret|token", re.IGNORECASE)
-
-
-class _Bad(ValueError):
-    """What a value should have been."""
-
-
-# -- how a value is read, whether it is Python (module, flag) or text (environment)
-
-
-def _seconds(low: float, *, whole: bool = False, endless: bool = False) -> Callable[[Any], float]:
-    """`30`, `2.5`, `"90s"`, `"5m"`, `"2h"`, `"1d"`; whole ones where Redis wants that; -1 for no limit where `endless`."""
-
-    def read(value: Any) -> float:
-        match = None if isinstance(value, bool) else _DURATION.match(str(value).strip().lower())
-        rule = f"use {'whole ' * whole}seconds, or 30s, 5m, 2h, 1d; at least {low:g}" + (
-            ", or -1 for no limit" if endless else ""
-        )
-        if match is None:
-            raise _Bad(rule)
-        number = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
-        if endless and number == -1:
-            return -1
-        if number < low or (whole and not number.is_integer()):
-            raise _Bad(rule)
-        return int(number) if number.is_integer() else number
-
-    return read
-
-
-def _size(value: Any) -> int:
-    match = None if isinstance(value, bool) else _SIZE.match(str(value).strip())
-    if match is None or int(match[1]) < 1:
-        raise _Bad("use bytes, or 512k, 1m")
-    return int(match[1]) * {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}[match[2].lower()]
-
-
-def _whole(low: int, high: int | None = None) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
-        try:
-            number = -1 if isinstance(value, (bool, float)) else int(value)
-        except (TypeError, ValueError):
-            number = low - 1
-        if number < low or (high is not None and number > high):
-            raise _Bad(f"use a whole number from {low}" + ("" if high is None else f" to {high}"))
-        return number
-
-    return read
-
-
-def _flag(value: Any) -> bool:
-    text = str(value).strip().lower()
-    if text in ("1", "true", "t", "yes", "y", "on"):
-        return True
-    if text in ("0", "false", "f", "no", "n", "off", ""):
-        return False
-    raise _Bad("use true or false")
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, (str, os.PathLike)) or not str(value).strip():
-        raise _Bad("use a text that is not empty")
-    return str(value).strip()
-
-
-def _path(value: Any) -> str:
-    return os.path.abspath(os.path.expanduser(_text(value)))
-
-
-def _matching(pattern: str, rule: str) -> Callable[[Any], str]:
-    compiled = re.compile(pattern)
-
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or not compiled.fullmatch(value):
-            raise _Bad(rule)
-        return value
-
-    return read
-
-
-def _choice(*names: str) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
-        if str(value).lower() not in names:
-            raise _Bad("use one of " + ", ".join(names))
-        return str(value).lower()
-
-    return read
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    items = value.split(",") if isinstance(value, str) else value
-    if not isinstance(items, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in items):
-        raise _Bad("use a list of names, or a text with commas between them")
-    names = tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
-    if not names:
-        raise _Bad("name at least one")
-    return names
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    try:
-        found = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
-        found = None
-    if not isinstance(found, Mapping):
-        raise _Bad("use a dict; in the environment, a JSON object")
-    return dict(found)
-
-
-def _redis_url(value: Any) -> str:
-    url = _text(value)
-    if not re.match(r"(rediss?|unix|rediss?\+sentinel)://", url):
-        raise _Bad(
-            "use redis://host:6379/0, rediss:// for TLS, unix:///path/redis.sock or redis+sentinel://host:26379/mymaster/0"
-        )
-    return url
 
 
 def default_home(env: Mapping[str, str] | None = None) -> str:
@@ -174,65 +57,100 @@ class Settings:
     """Every setting. Times are seconds, sizes bytes; ConfigurationError if a value does not fit."""
 
     # -- which Redis (docs: "Which Redis"); host, port and the like are RQ's other way to say redis_url
-    redis_url: str | None = _setting(None, _redis_url, env=("REDIS_URL", "RQ_REDIS_URL"))
+    redis_url: str | None = _setting(None, values.redis_url, env=("REDIS_URL", "RQ_REDIS_URL"))
     #: RQ's dict: INSTANCES, MASTER_NAME, DB, USERNAME, PASSWORD, SOCKET_TIMEOUT, SSL, CONNECTION_KWARGS, SENTINEL_KWARGS.
-    sentinel: Mapping[str, Any] | None = _setting(None, _mapping)
-    redis_host: str | None = _setting(None, _text, env=("REDIS_HOST",))
-    redis_port: int | None = _setting(None, _whole(1, 65535), env=("REDIS_PORT",))
-    redis_db: int | None = _setting(None, _whole(0), env=("REDIS_DB",))
-    redis_username: str | None = _setting(None, _text, env=("REDIS_USERNAME",))
-    redis_password: str | None = _setting(None, _text, env=("REDIS_PASSWORD",))
+    sentinel: Mapping[str, Any] | None = _setting(None, values.mapping)
+    redis_host: str | None = _setting(None, values.text, env=("REDIS_HOST",))
+    redis_port: int | None = _setting(None, values.whole(1, 65535), env=("REDIS_PORT",))
+    redis_db: int | None = _setting(None, values.whole(0), env=("REDIS_DB",))
+    redis_username: str | None = _setting(None, values.text, env=("REDIS_USERNAME",))
+    redis_password: str | None = _setting(None, values.text, env=("REDIS_PASSWORD",))
     #: File that holds the password (a mounted secret); read at each connect, so it may be rotated.
-    redis_password_file: str | None = _setting(None, _path)
-    redis_ssl: bool = _setting(False, _flag, env=("REDIS_SSL",))
-    redis_ssl_ca_certs: str | None = _setting(None, _path, env=("REDIS_SSL_CA_CERTS",))
-    redis_ssl_ca_data: str | None = _setting(None, _text, env=("REDIS_SSL_CA_DATA",))
-    redis_ssl_certfile: str | None = _setting(None, _path, env=("REDIS_SSL_CERTFILE",))
-    redis_ssl_keyfile: str | None = _setting(None, _path, env=("REDIS_SSL_KEYFILE",))
-    redis_ssl_cert_reqs: str = _setting("required", _choice("required", "optional", "none"), env=("REDIS_SSL_CERT_REQS",))
-    redis_ssl_check_hostname: bool = _setting(True, _flag, env=("REDIS_SSL_CHECK_HOSTNAME",))
+    redis_password_file: str | None = _setting(None, values.path)
+    redis_ssl: bool = _setting(False, values.flag, env=("REDIS_SSL",))
+    redis_ssl_ca_certs: str | None = _setting(None, values.path, env=("REDIS_SSL_CA_CERTS",))
+    redis_ssl_ca_data: str | None = _setting(None, values.text, env=("REDIS_SSL_CA_DATA",))
+    redis_ssl_certfile: str | None = _setting(None, values.path, env=("REDIS_SSL_CERTFILE",))
+    redis_ssl_keyfile: str | None = _setting(None, values.path, env=("REDIS_SSL_KEYFILE",))
+    redis_ssl_cert_reqs: str = _setting("required", values.choice("required", "optional", "none"), env=("REDIS_SSL_CERT_REQS",))
+    redis_ssl_check_hostname: bool = _setting(True, values.flag, env=("REDIS_SSL_CHECK_HOSTNAME",))
     #: Bound of one attempt at Redis in a worker; the lease must survive a few of them.
-    socket_timeout: float = _setting(defaults.SOCKET_TIMEOUT, _seconds(0.05))
+    socket_timeout: float = _setting(defaults.SOCKET_TIMEOUT, values.seconds(0.05))
     #: Accept a server that may evict keys, i.e. lose jobs.
-    allow_eviction: bool = _setting(False, _flag)
+    allow_eviction: bool = _setting(False, values.flag)
     prefix: str = _setting(
-        defaults.KEY_PREFIX, _matching(r"[A-Za-z0-9_.:-]{1,64}", "use 1 to 64 of the characters A-Z a-z 0-9 _ . : -")
+        defaults.KEY_PREFIX, values.matching(r"[A-Za-z0-9_.:-]{1,64}", "use 1 to 64 of the characters A-Z a-z 0-9 _ . : -")
     )
     #: State directory of the built-in Redis.
-    home: str = _setting(default_home, _path, factory=True)
+    home: str = _setting(default_home, values.path, factory=True)
 
     # -- workers
-    queues: tuple[str, ...] = _setting(defaults.QUEUES, _names)
-    name: str | None = _setting(None, _matching(r"[A-Za-z0-9_.-]{1,128}", "use 1 to 128 of the characters A-Z a-z 0-9 _ . -"))
+    queues: tuple[str, ...] = _setting(defaults.QUEUES, values.names)
+    name: str | None = _setting(
+        None, values.matching(r"[A-Za-z0-9_.-]{1,128}", "use 1 to 128 of the characters A-Z a-z 0-9 _ . -")
+    )
     #: Jobs one worker runs at a time.
-    slots: int = _setting(1, _whole(1, 1024))
-    lease: float = _setting(defaults.LEASE, _seconds(0.1))
-    reap_interval: float = _setting(defaults.REAP_INTERVAL, _seconds(0.01))
-    idle_wait: float = _setting(defaults.IDLE_WAIT, _seconds(0.01))
-    maintenance_interval: float = _setting(defaults.MAINTENANCE_INTERVAL, _seconds(0.01))
-    import_timeout: float = _setting(defaults.IMPORT_TIMEOUT, _seconds(0.1))
-    worker_ttl: int = _setting(defaults.WORKER_TTL, _seconds(1, whole=True))
-    max_lost: int = _setting(defaults.MAX_LOST, _whole(1))
-    hold_timeout: float = _setting(defaults.HOLD_TIMEOUT, _seconds(0))
+    slots: int = _setting(1, values.whole(1, 1024))
+    #: Slots kept free for HIGH and above.
+    reserve_high: int = _setting(0, values.whole(0, 1024))
+    lease: float = _setting(defaults.LEASE, values.seconds(0.1))
+    reap_interval: float = _setting(defaults.REAP_INTERVAL, values.seconds(0.01))
+    idle_wait: float = _setting(defaults.IDLE_WAIT, values.seconds(0.01))
+    maintenance_interval: float = _setting(defaults.MAINTENANCE_INTERVAL, values.seconds(0.01))
+    import_timeout: float = _setting(defaults.IMPORT_TIMEOUT, values.seconds(0.1))
+    #: Limits after which a worker ends warm; None = none. Jobs, seconds, seconds, MiB of the worker and its fork server.
+    max_jobs: int | None = _setting(None, values.whole(1))
+    max_idle_time: float | None = _setting(None, values.seconds(0.1))
+    max_age: float | None = _setting(None, values.seconds(0.1))
+    max_memory: int | None = _setting(None, values.whole(1))
+    #: MiB a fork server may grow before a new one takes over.
+    forkserver_growth: int = _setting(defaults.FORKSERVER_GROWTH, values.whole(1))
+    #: What the supervisor grants its processes: seconds for a warm end, and of silence.
+    shutdown_timeout: float = _setting(defaults.SHUTDOWN_TIMEOUT, values.seconds(0))
+    hang_timeout: float = _setting(defaults.HANG_TIMEOUT, values.seconds(2))
+    worker_ttl: int = _setting(defaults.WORKER_TTL, values.seconds(1, whole=True))
+    max_lost: int = _setting(defaults.MAX_LOST, values.whole(1))
+    hold_timeout: float = _setting(defaults.HOLD_TIMEOUT, values.seconds(0))
     #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything.
-    tasks: tuple[str, ...] = _setting(("tasks",), _names)
-    preload: str = _setting("auto", _choice("auto", "strict", "off"))
+    tasks: tuple[str, ...] = _setting(("tasks",), values.names)
+    preload: str = _setting("auto", values.choice("auto", "strict", "off"))
+    #: Port of the health probes, 0 for any free one; None = none.
+    probe_port: int | None = _setting(None, values.whole(0, 65535))
+    probe_host: str = _setting(defaults.PROBE_HOST, values.host)
+
+    # -- memory
+    #: MiB that one job's processes may hold together before they are killed; None = any amount.
+    max_job_memory: int | None = _setting(None, values.whole(1))
+    #: Take no jobs while memory is scarce. The figures are percentages.
+    memory_throttle: bool = _setting(False, values.flag)
+    memory_throttle_threshold: float = _setting(defaults.MEMORY_THROTTLE, values.percent, env=("MEMORY_THROTTLE_THRESHOLD",))
+    memory_resume_threshold: float = _setting(defaults.MEMORY_RESUME, values.percent, env=("MEMORY_RESUME_THRESHOLD",))
+    gpu_throttle_threshold: float = _setting(defaults.GPU_THROTTLE, values.percent, env=("GPU_THROTTLE_THRESHOLD",))
+    gpu_resume_threshold: float = _setting(defaults.GPU_RESUME, values.percent, env=("GPU_RESUME_THRESHOLD",))
+    swap_threshold: float = _setting(defaults.SWAP_THROTTLE, values.percent, env=("SWAP_THRESHOLD",))
+    memory_check_interval: float = _setting(defaults.MEMORY_CHECK_INTERVAL, values.seconds(0.01), env=("MEMORY_CHECK_INTERVAL",))
 
     # -- jobs
-    job_timeout: float = _setting(defaults.JOB_TIMEOUT, _seconds(0.001, endless=True))
-    timeout_grace: float = _setting(defaults.TIMEOUT_GRACE, _seconds(0))
-    result_ttl: int = _setting(defaults.RESULT_TTL, _seconds(0, whole=True, endless=True))
-    failure_ttl: int = _setting(defaults.FAILURE_TTL, _seconds(0, whole=True, endless=True))
-    max_payload: int = _setting(defaults.MAX_PAYLOAD, _size)
-    max_result: int = _setting(defaults.MAX_RESULT, _size)
-    serializer: str = _setting("json", _choice("json", "pickle"))
+    job_timeout: float = _setting(defaults.JOB_TIMEOUT, values.seconds(0.001, endless=True))
+    timeout_grace: float = _setting(defaults.TIMEOUT_GRACE, values.seconds(0))
+    result_ttl: int = _setting(defaults.RESULT_TTL, values.seconds(0, whole=True, endless=True))
+    failure_ttl: int = _setting(defaults.FAILURE_TTL, values.seconds(0, whole=True, endless=True))
+    #: Jobs kept once they have failed, and per queue once they have finished or were canceled; those to expire first make room.
+    failed_max: int = _setting(defaults.FAILED_MAX, values.whole(1))
+    finished_max: int = _setting(defaults.FINISHED_MAX, values.whole(1))
+    canceled_max: int = _setting(defaults.CANCELED_MAX, values.whole(1))
+    max_payload: int = _setting(defaults.MAX_PAYLOAD, values.size)
+    max_result: int = _setting(defaults.MAX_RESULT, values.size)
+    serializer: str = _setting("json", values.choice("json", "pickle"))
     #: Let workers read pickled jobs. Whoever can write to Redis can then run any code here.
-    allow_pickle: bool = _setting(False, _flag)
+    allow_pickle: bool = _setting(False, values.flag)
 
     # -- events and logs
-    events_cap: int = _setting(defaults.EVENTS_CAP, _whole(1))
+    #: One JSON object per line instead of text.
+    log_json: bool = _setting(False, values.flag)
+    events_cap: int = _setting(defaults.EVENTS_CAP, values.whole(1))
     #: Argument of `logging.config.dictConfig`, from the `-c` module.
-    dict_config: Mapping[str, Any] | None = _setting(None, _mapping)
+    dict_config: Mapping[str, Any] | None = _setting(None, values.mapping)
 
     #: Setting name -> where its value came from; absent = the default. Filled by `load`.
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -244,6 +162,16 @@ class Settings:
                 object.__setattr__(
                     self, item.name, _read(item.name, value, self.origins.get(item.name, "an argument"), item.metadata["read"])
                 )
+        if self.reserve_high > self.slots:
+            self._refuse("reserve_high", f"there are {self.slots} slots; reserve that many or fewer, or raise slots")
+        for kind in ("memory", "gpu"):
+            limit = getattr(self, f"{kind}_throttle_threshold")
+            if getattr(self, f"{kind}_resume_threshold") > limit:
+                self._refuse(f"{kind}_resume_threshold", f"use at most {kind}_throttle_threshold, which is {limit:g}")
+
+    def _refuse(self, name: str, rule: str) -> None:
+        origin = self.origins.get(name, "an argument")
+        raise ConfigurationError(f"setting {name} = {getattr(self, name)!r} (from {origin}) is not valid: {rule}")
 
     @classmethod
     def load(cls, config_module: str | None = None, env: Mapping[str, str] | None = None, **flags: Any) -> Settings:
@@ -315,7 +243,7 @@ def _settings() -> Iterator[Any]:
 def _read(name: str, value: Any, origin: str, read: Callable[[Any], Any]) -> Any:
     try:
         return read(value)
-    except _Bad as rule:
+    except values.Invalid as rule:
         raise ConfigurationError(f"setting {name} = {_mask(name, value)!r} (from {origin}) is not valid: {rule}") from None
 
 

@@ -19,7 +19,7 @@ from fusion.store.embedded import EmbeddedRedis
 from fusion.store.server_binary import ServerBinary, find_server
 from tests.support import eventually
 
-_GUARDED = {"process", "worker", "faults"}
+_GUARDED = {"process", "supervisor", "worker", "faults"}
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from __future__ import annotations
 QUEUES = ("sms", "email", "pn", "webhook", "whatsapp", "scheduler")
 
 #: Modules whose functions jobs may name; they are imported before the first job runs. Nothing else of `tasks` can be called.
-TASKS = ("tasks.sms", "tasks.email", "tasks.pn", "tasks.webhook", "tasks.whatsapp")
+TASKS = ("tasks.sms", "tasks.email", "tasks.pn", "tasks.webhook", "tasks.whatsapp", "tasks.maintenance")
 
 #: Seconds one job may run. A delivery takes at most its own timeout (10 s; webhooks 15 s): a job that is longer at it is stuck.
 JOB_TIMEOUT = 60

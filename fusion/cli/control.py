@@ -1,13 +1,17 @@
-"""`suspend` and `resume`: all workers at once."""
+"""`suspend` and `resume`: all workers at once. `quiet` and `unquiet`: single ones."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 import click
 
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
+
+#: Commands to workers; `fusion.process.commands` hears them.
+QUIET, UNQUIET = "quiet", "unquiet"
 
 
 @command(example="run_worker.py suspend --duration 600")
@@ -37,3 +41,46 @@ def resume(cli: Cli) -> None:
     """Let suspended workers start jobs again."""
     cli.broker.resume()
     click.echo("Resuming workers.")
+
+
+@command(example="run_worker.py quiet web1.4711\n  run_worker.py quiet --all")
+@click.argument("workers", nargs=-1, metavar="[WORKER]...")
+@click.option("--all", "everyone", is_flag=True, help="Every worker that is alive.")
+@shared_options
+def quiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
+    """Let workers finish what they run and take no more jobs.
+
+    They stay alive, and their queues stay open to others; `unquiet` lets them go on. SIGTSTP to a worker does the same.
+    """
+    _command(cli, QUIET, workers, everyone)
+
+
+@command(example="run_worker.py unquiet web1.4711\n  run_worker.py unquiet --all")
+@click.argument("workers", nargs=-1, metavar="[WORKER]...")
+@click.option("--all", "everyone", is_flag=True, help="Every worker that is alive.")
+@shared_options
+def unquiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
+    """Let quiet workers take jobs again.
+
+    SIGCONT to a worker does the same.
+    """
+    _command(cli, UNQUIET, workers, everyone)
+
+
+def _command(cli: Cli, name: str, workers: tuple[str, ...], everyone: bool) -> None:
+    if bool(workers) == everyone:
+        raise click.UsageError("name workers (`info -W` lists them), or give --all")
+    alive = [worker.name for worker in cli.inspector.workers() if worker.alive]
+    payload = json.dumps({"command": name})
+    deaf = [worker for worker in (workers or alive) if not cli.broker.command(worker, payload)]
+    told = len(workers or alive) - len(deaf)
+    click.echo(f"{name}: {told} worker(s) told")
+    for worker in deaf:
+        why = (
+            "it does not listen just now, try again"
+            if worker in alive
+            else f"no such worker; there are {', '.join(alive) or 'none'}"
+        )
+        click.echo(f"{worker}: {why}", err=True)
+    if deaf:
+        sys.exit(1)

@@ -32,11 +32,9 @@ _BY_COMMAND = {
         # click reads RQ's -ds as -d -s.
         "-d": f"as RQ's -ds: {_STRATEGY}; as RQ's -d: {_HANDLER}",
         "--job-monitoring-interval": "leases do its work; use --lease SECONDS",
-        "--max-jobs": "this version has no such limit; --burst ends a worker when its queues are empty",
-        "--max-idle-time": "this version has no such limit; --burst ends a worker when its queues are empty",
         "--with-scheduler": _SCHEDULER,
         "-s": _SCHEDULER,
-        "--num-workers": "one worker runs several jobs at a time; use --slots N",
+        "--num-workers": "`start -n N` runs N workers; one worker runs several jobs at a time with --slots N",
     },
     "enqueue": {
         "--depends-on": "this version has no dependencies; let the first task enqueue the second",
@@ -44,6 +42,7 @@ _BY_COMMAND = {
         "--schedule-at": _LATER,
     },
 }
+_BY_COMMAND["start"] = {flag: hint for flag, hint in _BY_COMMAND["worker"].items() if flag != "--num-workers"}
 
 
 class Command(click.Command):

@@ -14,12 +14,14 @@ from fusion import defaults
 from fusion.cli import names
 from fusion.cli.arguments import parse
 from fusion.cli.context import Cli, shared_options
+from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
 from fusion.exceptions import FusionError, InvalidName, PayloadTooLarge
 from fusion.importing import check_path
 from fusion.timeutil import parse_seconds
 
 if TYPE_CHECKING:
+    from fusion.failures import FailedFilter
     from fusion.options import EnqueueOptions, JobData
 
 SCHEMA = 1
@@ -158,51 +160,81 @@ def _shown(value: Any) -> str:
 
 
 @command(
-    example="run_worker.py requeue --all\n  run_worker.py requeue --all --queue sms\n  run_worker.py requeue otp-4711 otp-4712"
+    example="run_worker.py requeue --all\n  run_worker.py requeue --all --queue sms --error ConnectionError --newer-than 2h --dry-run\n"
+    "  run_worker.py requeue otp-4711 otp-4712"
 )
 @click.argument("job_ids", nargs=-1, metavar="[JOB_IDS]...")
-@click.option("-a", "--all", "everything", is_flag=True, help="All failed jobs; never asks.")
-@click.option("--queue", metavar="NAME", help="Only those that came from this queue.")
+@click.option("-a", "--all", "everything", is_flag=True, help="All failed jobs, or those that the options say; never asks.")
+@filter_options
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="That many at most, those first that failed first.")
+@click.option("--include-quarantined", is_flag=True, help="Also those that were set aside.")
+@click.option("--dry-run", is_flag=True, help="Only say how many.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
-def requeue(cli: Cli, job_ids: tuple[str, ...], everything: bool, queue: str | None, as_json: bool) -> None:
+def requeue(
+    cli: Cli,
+    job_ids: tuple[str, ...],
+    everything: bool,
+    queue: str | None,
+    limit: int | None,
+    include_quarantined: bool,
+    dry_run: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Put failed jobs back to the queues they came from.
 
-    Each goes to its original queue at its old priority, behind those that wait there. Exit code 1 if one could not be put back.
+    Each goes to its original queue at its old priority, behind those that wait there. Quarantined ones only by their ids, or with
+    --include-quarantined. Ctrl-C leaves whole jobs moved; the same call goes on. Exit code 1 if one could not be put back.
     """
     if everything and job_ids:
         raise click.UsageError("give job ids or --all, not both")
-    if queue is not None:
-        names.check(queue)
+    narrow = any(value is not None for value in given.values())
+    if not everything and (narrow or limit or include_quarantined or dry_run):
+        raise click.UsageError("of the options that choose, only --queue goes without --all")
+    wanted = chosen(queue=queue, include_quarantined=include_quarantined, **given)
     ids = list(dict.fromkeys(job_ids))
     # Asked for single ids too: nothing is announced before Redis has answered.
     failed = cli.inspector.failed_count() if everything or ids else 0
     total = failed if everything else len(ids)
     if total and not as_json:
-        click.echo(f"Requeueing {f'the jobs of {queue}' if everything and queue else f'{total} jobs'} from failed queue")
+        whose = f"the jobs of {queue}" if everything and queue else "jobs" if narrow or limit else f"{total} jobs"
+        click.echo(f"Requeueing {whose} from failed queue" + " (dry run: nothing is moved)" * dry_run)
     with _progress(total) as advance:
-        moved, refused = _requeue_all(cli, queue, advance) if everything else _requeue_ids(cli, ids, queue, advance)
+        if everything:
+            moved, refused = _requeue_all(cli, wanted, limit, dry_run, advance)
+        else:
+            moved, refused = _requeue_ids(cli, ids, queue, advance)
     if as_json:
-        click.echo(json.dumps({"schema": SCHEMA, "requeued": moved, "refused": refused}))
+        dry = {"dry_run": True} if dry_run else {}
+        click.echo(json.dumps({"schema": SCHEMA, "requeued": moved, "refused": refused, **dry}))
     elif not total:
         click.echo("Nothing to do")
     else:
-        click.echo(f"{moved} jobs requeued")
+        click.echo(f"{moved} jobs {'would be ' * dry_run}requeued")
     for job_id, why in refused.items():
         click.echo(f"Unable to requeue {job_id}: {why}", err=True)
     if refused:
         sys.exit(1)
 
 
-def _requeue_all(cli: Cli, queue: str | None, advance: Callable[[int], None]) -> tuple[int, dict[str, str]]:
+def _requeue_all(
+    cli: Cli, wanted: FailedFilter, limit: int | None, dry_run: bool, advance: Callable[[int], None]
+) -> tuple[int, dict[str, str]]:
     from fusion.failed_queue import FailedQueue
 
-    moved, refused = FailedQueue(cli.connection).requeue_all(queue, progress=advance)
-    # Any other answer means that somebody else has put the job back meanwhile: that is what was asked for.
-    return moved, {job_id: _WHY[answer] for job_id, answer in refused.items() if answer in _WHY}
+    moved, refused = FailedQueue(cli.connection).requeue_all(wanted, limit=limit, dry_run=dry_run, progress=advance)
+    # A status means that somebody else has put the job back meanwhile: that is what was asked for.
+    told = {job_id: _why(answer) for job_id, answer in refused.items()}
+    return moved, {job_id: why for job_id, why in told.items() if why}
 
 
 _WHY = {"missing": "no such job", "corrupt": "it has no data to run"}
+
+
+def _why(answer: str) -> str | None:
+    """None for a status."""
+    return answer.removeprefix("error: ") if answer.startswith("error: ") else _WHY.get(answer)
 
 
 def _requeue_ids(cli: Cli, ids: list[str], queue: str | None, advance: Callable[[int], None]) -> tuple[int, dict[str, str]]:
@@ -218,7 +250,7 @@ def _requeue_ids(cli: Cli, ids: list[str], queue: str | None, advance: Callable[
             if answer == "ok":
                 moved += 1
             else:
-                refused[job_id] = _WHY.get(answer, f"it is {answer}, not failed")
+                refused[job_id] = _why(answer) or f"it is {answer}, not failed"
         advance(len(chunk))
     return moved, refused
 

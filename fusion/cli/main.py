@@ -15,17 +15,23 @@ from fusion.exceptions import InvalidName
 #: name -> (where it is, what `--help` says of it: the first sentence of its own help)
 COMMANDS = {
     "worker": ("fusion.cli.worker:worker", "Run jobs of these queues, each in a process of its own."),
+    "start": ("fusion.cli.start:start", "Run several workers unattended: what dies is replaced."),
     "info": ("fusion.cli.info:info", "Show queues and workers."),
     "enqueue": ("fusion.cli.jobs:enqueue", "Enqueue one call of a function."),
     "requeue": ("fusion.cli.jobs:requeue", "Put failed jobs back to the queues they came from."),
+    "failures": ("fusion.cli.failed:failures", "Show what went wrong, by error and place."),
+    "quarantine": ("fusion.cli.failed:quarantine", "Set failed jobs aside."),
     "empty": ("fusion.cli.jobs:empty", "Forget all waiting jobs of these queues."),
     "suspend": ("fusion.cli.control:suspend", "Let no worker start another job."),
     "resume": ("fusion.cli.control:resume", "Let suspended workers start jobs again."),
+    "quiet": ("fusion.cli.control:quiet", "Let workers finish what they run and take no more jobs."),
+    "unquiet": ("fusion.cli.control:unquiet", "Let quiet workers take jobs again."),
+    "health": ("fusion.cli.health:health", "Check that a worker is alive."),
     "redis": ("fusion.cli.redis_commands:redis_group", "The built-in Redis: start, stop, status."),
     "demo": ("fusion.cli.demo:demo", "Watch Fusion work, with a built-in Redis and a sandbox."),
 }
 #: RQ's commands that have another name here.
-_ELSEWHERE = {"worker-pool": "use `worker --slots N`: one worker runs N jobs at a time", "cron": "this version has no cron"}
+_ELSEWHERE = {"worker-pool": "use `start -n N`, which also replaces what dies", "cron": "this version has no cron"}
 
 
 class LazyGroup(click.Group):

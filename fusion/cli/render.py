@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: An en dash: what RQ prints for a queue without workers.
 _NONE = "\u2013"
-_STATE_COLOURS = {"busy": "red", "idle": "green", "suspended": "yellow", "dead": "red"}
+_STATE_COLOURS = {"busy": "red", "idle": "green", "suspended": "yellow", "quiet": "yellow", "throttled": "yellow", "dead": "red"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,11 @@ class Snapshot:
 
 
 def state_of(worker: WorkerInfo) -> str:
-    return worker.state if worker.alive else "dead"
+    if not worker.alive:
+        return "dead"
+    if worker.quiet:
+        return "quiet"
+    return "throttled" if worker.throttled and worker.state == "idle" else worker.state
 
 
 def serves(worker: WorkerInfo, queue: str) -> bool:
@@ -135,6 +139,11 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
         lines.append(f"{totals.failed} failed, of all queues; to put them back: {program} requeue --all")
     if totals.scheduled and snapshot.queues is not None:
         lines.append(f"{totals.scheduled} scheduled, of all queues")
+    if totals.dropped and snapshot.queues is not None:
+        counts = ", ".join(f"{count} {state}" for state, count in totals.dropped.items())
+        lines.append(
+            f"Dropped before their time, as there were too many: {counts} (settings failed_max, finished_max, canceled_max)"
+        )
     if totals.suspended:
         lines.append(click.style(f"Suspended: no new job is started until {program} resume", fg="yellow"))
     if snapshot.unseen:
@@ -148,6 +157,9 @@ def _worker_remarks(snapshot: Snapshot, workers: tuple[WorkerInfo, ...], program
     alive = [worker for worker in workers if worker.alive]
     dead = len(workers) - len(alive)
     lines = [f"{dead} dead: a live worker gives their jobs back and removes them"] if dead else []
+    throttled = [f"{worker.name} ({worker.throttled})" for worker in alive if worker.throttled]
+    if throttled:
+        lines.append(click.style(f"Memory is scarce, no job is taken by: {', '.join(throttled)}", fg="yellow"))
     if not alive and snapshot.chosen:
         lines.append(
             click.style(f"No live worker serves these. Start one: {program} worker {' '.join(snapshot.names)}", fg="yellow")
@@ -203,6 +215,7 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "suspended": totals.suspended,
         "failed": totals.failed,
         "scheduled": totals.scheduled,
+        "dropped": totals.dropped,
         "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],
         "workers": None if snapshot.workers is None else [_worker(snapshot, worker) for worker in snapshot.workers],
     }
@@ -230,6 +243,8 @@ def _worker(snapshot: Snapshot, worker: WorkerInfo) -> dict[str, Any]:
         "name": worker.name,
         "state": worker.state,
         "alive": worker.alive,
+        "quiet": worker.quiet,
+        "throttled": worker.throttled or None,
         "queues": list(worker.queues),
         "current_job": worker.current_job or None,
         "hostname": worker.hostname,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import logging.config
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -17,14 +15,21 @@ from fusion import defaults
 from fusion.cli import names
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
+from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
 from fusion.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from fusion.settings import Settings
 
-LOG_FORMAT = "%(asctime)s %(message)s"
-DATE_FORMAT = "%H:%M:%S"
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+#: Flags that are settings of the same name.
+_SETTINGS = (
+    *("name", "slots", "preload", "lease", "worker_ttl", "maintenance_interval", "reap_interval"),
+    *("reserve_high", "max_job_memory", "memory_throttle", "probe_port", "probe_host", "log_json"),
+    *("max_jobs", "max_idle_time", "max_age", "max_memory"),
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ _RUNNING = (
     click.option("-b", "--burst", is_flag=True, help="End when the queues are empty."),
     click.option("-n", "--name", metavar="NAME", help="Its name.  [default: host.pid]"),
     click.option("--slots", metavar="N", help="Jobs it runs at a time.  [default: 1]"),
+    click.option("--reserve-high", metavar="N", help="Slots kept free for HIGH jobs.  [default: 0]"),
     click.option(
         "--tasks", multiple=True, metavar="MODULE", help="Also run functions of MODULE and below; '*' for any. Repeatable."
     ),
@@ -60,6 +66,19 @@ _RUNNING = (
         "--maintenance-interval", metavar="SECONDS", help=f"Between clean-ups.  [default: {defaults.MAINTENANCE_INTERVAL:g}]"
     ),
     click.option("--reap-interval", metavar="SECONDS", hidden=True),
+    click.option("--max-jobs", metavar="N", help="End after N jobs; `start` then starts a fresh one, as for the next three."),
+    click.option("--max-idle-time", metavar="SECONDS", help="End after so long without a job."),
+    click.option("--max-job-memory", metavar="MIB", help="Kill a job whose processes hold more than this."),
+    click.option(
+        "--memory-throttle",
+        is_flag=True,
+        default=None,
+        help="Take no jobs while memory is scarce (MEMORY_THROTTLE_THRESHOLD ...).",
+    ),
+    click.option("--probe-port", metavar="PORT", help="Answer /livez and /readyz there; 0 for any port."),
+    click.option("--probe-host", metavar="HOST", help=f"At which address.  [default: {defaults.PROBE_HOST}]"),
+    click.option("--max-age", metavar="SECONDS", help="End after so long; up to a tenth less, so that not all end at once."),
+    click.option("--max-memory", metavar="MIB", help="End when it and its fork server, jobs apart, use more."),
     click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs."),
     click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs."),
 )
@@ -67,6 +86,7 @@ _LOGGING = (
     click.option("--logging_level", "--logging-level", type=click.Choice(_LEVELS, case_sensitive=False), help="[default: INFO]"),
     click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
     click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True),
+    click.option("--log-json", is_flag=True, default=None, help="One JSON object per line."),
     click.option("--disable-job-desc-logging", is_flag=True, help="Leave the jobs' descriptions out of the log."),
     click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors."),
 )
@@ -93,6 +113,16 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
 
     INT or TERM ends it when its jobs are done, twice at once; jobs that are cut off go back to their place.
     """
+    plan = prepare(cli, embedded, **given)
+    from fusion.process.worker import Worker
+
+    with pid_file(pid):
+        code = Worker(plan.settings, plan.queues, burst=plan.burst, job_lines=plan.job_lines).run()
+    sys.exit(code)
+
+
+def prepare(cli: Cli, embedded: bool, **given: Any) -> Plan:
+    """Everything before a worker, or the supervisor of some, is made: flags checked, built-in Redis started, logging set up."""
     level = _level(cli, given)
     if embedded:
         if cli.url:
@@ -100,11 +130,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
         cli.url = _start_embedded(cli)
     plan = plan_worker(cli, **given)
     set_up_logging(plan.settings, level, given["log_format"], given["date_format"])
-    from fusion.process.worker import Worker
-
-    with _pid_file(pid):
-        code = Worker(plan.settings, plan.queues, burst=plan.burst, job_lines=plan.job_lines).run()
-    sys.exit(code)
+    return plan
 
 
 def plan_worker(
@@ -120,10 +146,8 @@ def plan_worker(
     **given: Any,
 ) -> Plan:
     """Settings and queues, checked. Usage errors name the flag, configuration errors the module or variable."""
-    flags = {
-        name: given[name] for name in ("name", "slots", "preload", "lease", "worker_ttl", "maintenance_interval", "reap_interval")
-    }
-    flags |= {"result_ttl": results_ttl, "serializer": serializer}
+    flags = {name: given[name] for name in _SETTINGS}
+    flags |= {"result_ttl": results_ttl, "serializer": serializer, "shutdown_timeout": given.get("shutdown_timeout")}
     if serializer == "pickle":
         flags["allow_pickle"] = True
     if tasks:
@@ -153,34 +177,8 @@ def _start_embedded(cli: Cli) -> str:
     return url
 
 
-def set_up_logging(settings: Settings, level: str | None, log_format: str, date_format: str) -> None:
-    """DICT_CONFIG of the settings, else lines on stderr; a level from the flags wins over both."""
-    if settings.dict_config:
-        try:
-            logging.config.dictConfig(dict(settings.dict_config))
-        except (ValueError, TypeError, AttributeError, ImportError) as error:
-            raise ConfigurationError(f"dict_config (from {settings.origin_of('dict_config')}) is not valid: {error}") from error
-    logger = logging.getLogger("fusion")
-    formatter = _formatter(log_format, date_format)
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(formatter)
-        logger.addHandler(handler)
-    if level or not settings.dict_config:
-        logger.setLevel(level or "INFO")
-
-
-def _formatter(log_format: str, date_format: str) -> logging.Formatter:
-    try:
-        formatter = logging.Formatter(log_format, date_format)
-        formatter.format(logging.makeLogRecord({}))
-    except (ValueError, TypeError) as error:
-        raise click.UsageError(f"--log-format {log_format!r}: {error}; use e.g. {LOG_FORMAT!r}") from None
-    return formatter
-
-
 @contextmanager
-def _pid_file(path: str | None) -> Iterator[None]:
+def pid_file(path: str | None) -> Iterator[None]:
     if path is None:
         yield
         return

@@ -6,20 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fusion import defaults
-from fusion.retry import DEFAULT, Retry
+from fusion.retry import DEFAULT, RETRY_LATER, Retry, bounded, retries_done
 
 #: What an outcome frame may add to the job's hash as it is.
 _KEPT = (b"result_error", b"meta", b"callback_error")
+#: Bases that tell nothing of an error.
+_ROOTS = ("builtins.Exception", "builtins.BaseException")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A kind of commit (see `turn.lua`) with the hash fields that go with it. `delay` in seconds, `reason` one line for people."""
+    """A kind of commit (see `turn.lua`) with the hash fields that go with it. `delay` in seconds, `reason` one line for people.
+
+    `attempt`: for the job's history, what is known of an execution that did not finish.
+    """
 
     kind: str
     reason: str = ""
     delay: float = 0.0
     fields: Mapping[str, bytes | str | int] = field(default_factory=dict)
+    attempt: Mapping[str, int | bool] = field(default_factory=dict)
 
 
 def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decision:
@@ -34,23 +40,51 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
     fields["exc_info"] = outcome.get(b"exc_info", b"") or reason
     if kind == b"held":
         return Decision("held", reason, defaults.HOLD_INTERVAL, fields)
-    return _failed(job, fields, reason, outcome.get(b"exc_classes", b"").decode("utf-8", "replace").split("\n"))
+    classes = outcome.get(b"exc_classes", b"").decode("utf-8", "replace").split("\n")
+    if outcome.get(b"error_frame"):
+        fields["error_frame"] = outcome[b"error_frame"]
+    peak = bounded(outcome.get(b"maxrss"), float(2**53))
+    asked = bounded(outcome.get(b"retry_after"), defaults.RETRY_ASKED_CAP)
+    wanted = outcome.get(b"retry")
+    policy = Retry.from_json(wanted) if wanted else _policy(job)
+    attempt = {"maxrss": int(peak)} if peak else {}
+    return _failed(job, fields, reason, classes, policy, asked, bool(wanted) or RETRY_LATER in classes, attempt)
 
 
-def died(job: Mapping[bytes, bytes], why: str, class_name: str = "fusion.exceptions.WorkHorseTerminated") -> Decision:
+def died(
+    job: Mapping[bytes, bytes],
+    why: str,
+    class_name: str = "fusion.exceptions.WorkHorseTerminated",
+    attempt: Mapping[str, int | bool] | None = None,
+) -> Decision:
     """The failure of a job whose process ended without an outcome, or had to be killed."""
     line = f"{class_name}: {why}"
-    return _failed(job, {"exc_info": line}, line, [class_name, "builtins.Exception"])
+    return _failed(job, {"exc_info": line}, line, [class_name, "builtins.Exception"], _policy(job), attempt=attempt or {})
 
 
-def _failed(job: Mapping[bytes, bytes], fields: dict[str, bytes | str | int], reason: str, classes: list[str]) -> Decision:
+def _policy(job: Mapping[bytes, bytes]) -> Retry:
     raw = job.get(b"retry")
-    policy = Retry.from_json(raw) if raw else DEFAULT
-    count = int(job.get(b"retryCount") or defaults.RETRY_COUNT_START)
-    done = count - defaults.RETRY_COUNT_START
-    if done >= policy.max or not policy.covers(classes):
-        return Decision("failed", reason, fields={**fields, "reason": reason})
-    fields["retryCount"] = count + 1
+    return Retry.from_json(raw) if raw else DEFAULT
+
+
+def _failed(
+    job: Mapping[bytes, bytes],
+    fields: dict[str, bytes | str | int],
+    reason: str,
+    classes: list[str],
+    policy: Retry,
+    asked: float | None = None,
+    on_request: bool = False,
+    attempt: Mapping[str, int | bool] | None = None,
+) -> Decision:
+    """`asked`: the delay the task or its error asked for; `on_request`: the task asked for the retry itself, whatever its error."""
+    fields["error_class"] = classes[0]
+    if bases := [name for name in classes[1:] if name not in _ROOTS]:
+        fields["error_bases"] = "\n".join(bases)
+    done = retries_done(job.get(b"retryCount"))
+    if done >= policy.max or not (on_request or policy.covers(classes)):
+        return Decision("failed", reason, fields={**fields, "reason": reason}, attempt=attempt or {})
+    fields["retryCount"] = defaults.RETRY_COUNT_START + done + 1
     if policy.place == "back":
         fields["seq"] = ""  # promote gives it a new one
-    return Decision("retry", reason, policy.delay(done), fields)
+    return Decision("retry", reason, policy.delay(done) if asked is None else asked, fields, attempt or {})

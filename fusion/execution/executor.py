@@ -88,6 +88,9 @@ class Executor:
         return module in sys.modules or is_allowed(module, self._tasks)
 
     def _success(self, job: context.CurrentJob, fields: Fields, value: Any) -> Fields:
+        retry = sys.modules.get("fusion.retry")  # not loaded: then the value can't be one
+        if retry is not None and issubclass(type(value), retry.Retry):
+            return self._asked(job, fields, value, retry.retries_done(fields.get(b"retryCount")))
         answer: Fields = {b"kind": b"finished"}
         if value is not None:
             try:
@@ -103,6 +106,17 @@ class Executor:
         tb = _beyond_own_frames(error.__traceback__)
         answer = outcome.failed(error, tb)
         self._call_back(b"on_failure", fields, answer, job, None, type(error), error, tb)
+        return answer
+
+    def _asked(self, job: context.CurrentJob, fields: Fields, policy: Any, done: int) -> Fields:
+        """The task returned a `Retry`. No failure, and no callback, until its retries are used up."""
+        answer = outcome.asked(policy.to_json(), policy.max)
+        if done >= policy.max:
+            from fusion.retry import RetryLater
+
+            error = RetryLater(0, f"the task returned Retry(max={policy.max}) after {done} retries")
+            answer |= {b"exc_line": outcome.exc_line(error), b"exc_info": outcome.exc_line(error)}
+            self._call_back(b"on_failure", fields, answer, job, None, type(error), error, None)
         return answer
 
     def _encoded(self, value: Any, serializer: Serializer) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 
 from fusion import defaults
@@ -12,6 +13,9 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
 MAX_LINE = 1024
 _MAX_CLASSES = 64
+_MAX_FRAME = 300
+_STDLIB = os.path.dirname(os.__file__) + "/"
+_FUSION = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/"
 
 #: Terminal escapes, line separators and text-direction overrides, which would let an exception's message rewrite a log.
 _CODES = [
@@ -34,7 +38,80 @@ def failed(error: BaseException, tb: TracebackType | None, max_exc_info: int = d
         b"exc_info": _cut(_printable(_format(error, tb), _ESCAPES, max_exc_info), max_exc_info),
         b"exc_line": exc_line(error),
         b"exc_classes": exc_classes(error),
+        **asked_delay(error),
+        **error_frame(tb),
     }
+
+
+def asked(policy: str, max_retries: int) -> dict[bytes, bytes]:
+    """A task that returned a `Retry`: to run again by that policy."""
+    line = f"fusion.retry.RetryLater: the task returned Retry(max={max_retries})".encode()
+    return {
+        b"kind": b"failed",
+        b"exc_info": line,
+        b"exc_line": line,
+        b"exc_classes": b"fusion.retry.RetryLater\nbuiltins.Exception",
+        b"retry": policy.encode(),
+    }
+
+
+def asked_delay(error: BaseException) -> dict[bytes, bytes]:
+    """How long the error asks to wait: its `retry_after` in seconds, or the Retry-After of its HTTP response. Empty if it asks nothing."""
+    try:
+        wish = getattr(error, "retry_after", None)
+        if wish is None:
+            wish = _retry_after(getattr(error, "response", None))
+        seconds = float("nan") if wish is None or isinstance(wish, bool) else _seconds(wish)
+        return {b"retry_after": b"%.3f" % max(0.0, seconds)} if seconds == seconds else {}
+    except BaseException:  # attributes may be properties that raise
+        return {}
+
+
+def _retry_after(response: Any) -> Any:
+    """Of what requests, httpx and urllib's errors call a response, or of botocore's dict."""
+    if isinstance(response, dict):
+        headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    else:
+        headers = getattr(response, "headers", None)
+    if not headers:
+        return None
+    return headers.get("Retry-After") or headers.get("retry-after")
+
+
+def _seconds(wish: Any) -> float:
+    """Seconds, or an HTTP date."""
+    try:
+        return float(wish)
+    except ValueError:
+        import time
+        from email.utils import parsedate_to_datetime
+
+        return max(0.0, parsedate_to_datetime(wish).timestamp() - time.time())
+
+
+def error_frame(tb: TracebackType | None) -> dict[bytes, bytes]:
+    """Where it went wrong in the user's own code, `module:function:line`: the last frame that is neither of a library nor of Fusion, or
+    the first one if all are."""
+    own = tb
+    try:
+        step = tb
+        while step is not None:
+            if _is_own(step.tb_frame.f_code.co_filename):
+                own = step
+            step = step.tb_next
+        if own is None:
+            return {}
+        frame = own.tb_frame
+        where = f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_qualname}:{own.tb_lineno}"
+        return {b"error_frame": _cut(where.translate(_LINE_ESCAPES), _MAX_FRAME)}
+    except BaseException:  # a module's globals may hold anything
+        return {}
+
+
+def _is_own(path: str) -> bool:
+    if path.startswith(("<frozen ", _FUSION)) or "/site-packages/" in path or "/dist-packages/" in path:
+        return False
+    return not path.startswith(_STDLIB)
 
 
 def held(error: BaseException) -> dict[bytes, bytes]:

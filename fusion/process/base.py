@@ -17,6 +17,7 @@ class Loop:
         self._poll = select.poll()
         self._readers: dict[int, Handler] = {}
         self._writers: dict[int, Handler] = {}
+        self._followed: dict[str, int | None] = {}
 
     def watch(self, fd: int, on_read: Handler) -> None:
         self._readers[fd] = on_read
@@ -25,6 +26,16 @@ class Loop:
     def handler(self, fd: int) -> Handler | None:
         """Who watches `fd`."""
         return self._readers.get(fd)
+
+    def follow(self, name: str, fd: int | None, on_read: Handler) -> None:
+        """Watch the descriptor that `name` has now: a connection that comes and goes."""
+        before = self._followed.get(name)
+        # The number of a connection that broke may name another's socket by now.
+        if before is not None and before != fd and self.handler(before) == on_read:
+            self.unwatch(before)
+        if fd is not None and self.handler(fd) != on_read:
+            self.watch(fd, on_read)
+        self._followed[name] = fd
 
     def want_write(self, fd: int, on_write: Handler | None) -> None:
         """Call `on_write` when `fd` takes data again; None to stop."""

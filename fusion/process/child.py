@@ -6,31 +6,50 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from fusion.exceptions import FusionError, ProcessExitError, ProcessPrunedError
 from fusion.process.forkserver_client import signal_name
 from fusion.process.report import VARIABLE
 
+#: systemd's, for the supervisor alone: a job must not speak for it.
+_PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a supervisor may keep running: `count` processes of one command line. The process must report (`fusion.process.report`)."""
+
+    name: str
+    arguments: tuple[str, ...]
+    count: int = 1
+
 
 class Child:
-    """`name`: what it is registered as in Redis, once it has said so. Times are monotonic."""
+    """`name` and `incarnation`: what it is registered as in Redis, once it has said so; empty for a kind that is not. Times are monotonic."""
 
-    def __init__(self, label: str, arguments: Sequence[str]) -> None:
+    def __init__(self, label: str, command: Sequence[str], patience: float) -> None:
         self.label = label
-        self.name = ""
-        self.ready = False
+        self.name = self.incarnation = ""
         self.state = "starting"
+        self.ready_at: float | None = None
+        #: It ended its work by itself and wants no successor.
+        self.done = False
+        self.hung = False
         self.started = self.heard = time.monotonic()
+        #: When what it was told last is insisted on.
         self.stop_by = float("inf")
-        self.told: int | None = None
+        self.told = ""
+        self._in = b""
         ours, theirs = socket.socketpair()
         with theirs:
+            env = {name: value for name, value in os.environ.items() if name not in _PRIVATE}
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "fusion", *arguments],
-                    env={**os.environ, VARIABLE: str(theirs.fileno())},
+                    command,
+                    env={**env, VARIABLE: f"{theirs.fileno()}:{patience:g}"},
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                 )
@@ -39,11 +58,17 @@ class Child:
                 raise
         ours.setblocking(False)
         self._channel = ours
-        self._in = b""
+
+    def __str__(self) -> str:
+        return f"{self.label} ({', '.join(filter(None, (f'pid {self.pid}', self.name)))})"
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def ready(self) -> bool:
+        return self.ready_at is not None
 
     def fileno(self) -> int:
         return self._channel.fileno()
@@ -58,18 +83,39 @@ class Child:
             data = b""
         *lines, self._in = (self._in + data).split(b"\n")
         for line in lines:
-            word, _, value = line.decode("utf-8", "replace").partition(" ")
             self.heard = time.monotonic()
-            if word == "NAME":
-                self.name = value
-            elif word == "READY":
-                self.ready = True
-            elif word == "BEAT":
-                self.state = value
+            self._take(*line.decode("utf-8", "replace").partition(" ")[::2])
         return bool(data)
 
-    def signal(self, number: int) -> None:
-        self.told = number
+    def _take(self, word: str, value: str) -> None:
+        if word == "NAME":
+            self.name, _, self.incarnation = value.rpartition(" ")
+        elif word == "READY" and self.ready_at is None:
+            self.ready_at = self.heard
+        elif word == "BEAT":
+            self.state = value
+        elif word == "DONE":
+            self.done = True
+
+    def release(self, stop_by: float) -> None:
+        """Ask for a warm end.
+
+        Not by TERM: whoever signals a whole tree (Heroku, the terminal's ^C) has sent one already, and two would cut off its jobs.
+        """
+        if not self.told:
+            self.told, self.stop_by = "stop", stop_by
+            try:
+                self._channel.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # it is gone: `collect` will say so
+
+    def hush(self, quiet: bool) -> None:
+        """Take no more jobs, or take some again. One that has not yet said its name has no handler: a TSTP would stop it for good."""
+        if self.name:
+            self._process.send_signal(signal.SIGTSTP if quiet else signal.SIGCONT)
+
+    def signal(self, number: signal.Signals, stop_by: float) -> None:
+        self.told, self.stop_by = number.name, stop_by
         self._process.send_signal(number)
 
     def collect(self) -> int | None:
@@ -80,9 +126,16 @@ class Child:
         self._channel.close()
 
 
-def describe_exit(code: int) -> str:
-    """How a child ended, in words."""
-    if code < 0:
-        hint = "; the OOM killer, or a person" if code == -signal.SIGKILL else ""
-        return f"killed by {signal_name(-code)}{hint}"
-    return f"exited with code {code}"
+def cause_of(child: Child, code: int) -> FusionError:
+    """Why a child is no more."""
+    if child.hung:
+        return ProcessPrunedError(f"{child} gave no sign of life and was killed")
+    if code >= 0:
+        return ProcessExitError(f"{child} exited with code {code}")
+    hint = "; the OOM killer, or a person" if code == -signal.SIGKILL and child.told != "SIGKILL" else ""
+    return ProcessExitError(f"{child} was killed by {signal_name(-code)}{hint}")
+
+
+def named(error: FusionError) -> str:
+    """An error as logs and jobs have it."""
+    return f"{type(error).__name__}: {error}"

@@ -15,6 +15,7 @@ _RECONNECT_PAUSE = 2.0
 
 SHUTDOWN = "shutdown"
 KILL_HORSE = "kill-horse"
+QUIET, UNQUIET = "quiet", "unquiet"
 
 
 class Commands:

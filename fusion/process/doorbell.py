@@ -20,11 +20,12 @@ class Doorbell:
     """One connection that waits inside Redis while the worker has a free slot.
 
     A token only says "look"; it never carries the job. `armed` while a wait is under way: it can't be taken back, so a token may come when
-    there is no free slot any more; the worker then rings again for another.
+    there is no free slot any more; the worker then rings again for another. `high`: only for jobs of HIGH and above.
     """
 
-    def __init__(self, connect: Callable[[], Redis], keys: Keys, wait: float) -> None:
+    def __init__(self, connect: Callable[[], Redis], keys: Keys, wait: float, *, high: bool = False) -> None:
         self._connect, self._keys, self._wait = connect, keys, wait
+        self._bell = keys.wake_high if high else keys.wake
         self._channel: NonBlockingReader | None = None
         self._silent_after = 0.0
         self._next_try = 0.0
@@ -41,7 +42,7 @@ class Doorbell:
         try:
             if self._channel is None:
                 self._channel = NonBlockingReader.of(self._connect())
-            self._channel.send("BLPOP", *(self._keys.wake(q) for q in queues), f"{self._wait:.3f}")
+            self._channel.send("BLPOP", *map(self._bell, queues), f"{self._wait:.3f}")
         except (RedisError, OSError):
             self.drop()
             return False

@@ -177,6 +177,8 @@ class ForkServer:
             return  # it has ended and its EXIT is on the way
         if verb == b"RUN":
             horse.deadline = float(words[2])
+        elif verb == b"WHO":
+            self._say(f"PID {serial} {horse.pid}")
         elif verb == b"KILL":
             if horse.why == "-":
                 horse.why = "killed"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -21,83 +21,21 @@ from time import monotonic
 from fusion import defaults
 from fusion.execution.frames import FrameError, FrameReader, pack
 from fusion.process.linux import processes
+from fusion.process.messages import (
+    ForkFailed,
+    ForkServerConfig,
+    HorseExited,
+    ImportFailed,
+    Message,
+    Ready,
+    ServerClosed,
+    Tainted,
+)
 
 #: Seconds the fork server gets to kill everything and go before it is killed itself.
 DESTROY_LIMIT = 2.5
 _OVERHEAD = 64 * 1024
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.process.forkserver import main; main()"
-
-
-@dataclass(frozen=True)
-class ForkServerConfig:
-    """What one fork server needs to know. `tasks`: allow-list; `modules`: preloaded; `late`: imported by each horse instead."""
-
-    tasks: tuple[str, ...] = ("tasks",)
-    modules: tuple[str, ...] = ()
-    late: tuple[str, ...] = ()
-    #: auto: a module that can't be forked is reported as Tainted; strict: that is an error; off: horses import everything.
-    preload: str = "auto"
-    sys_path: tuple[str, ...] = ()
-    #: Seconds between soft timeout and SIGKILL.
-    grace: float = defaults.TIMEOUT_GRACE
-    #: Bytes of an encoded result, and of job.meta.
-    max_result: int = defaults.MAX_RESULT
-    allow_pickle: bool = False
-    #: Dotted paths of functions called without arguments: in the fork server before each fork, in each horse after it.
-    before_fork: str | None = None
-    after_fork: str | None = None
-
-
-@dataclass(frozen=True)
-class Ready:
-    """Task modules are imported; horses forked from now on need not import them."""
-
-
-@dataclass(frozen=True)
-class ImportFailed:
-    """A task module can't be imported; the server is about to end."""
-
-    module: str
-    error: str
-    traceback: str
-
-
-@dataclass(frozen=True)
-class Tainted:
-    """A task module opens threads or connections; the server is about to end. Start another with this module in `late`."""
-
-    module: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class ForkFailed:
-    """No process for this horse; `errno` says why."""
-
-    serial: int
-    errno: int
-
-
-@dataclass(frozen=True)
-class HorseExited:
-    """The horse and everything below it is gone. `why`: `-`, or `timeout` or `killed` if the fork server itself killed it."""
-
-    serial: int
-    #: Raw wait status; `describe_death` puts it in words.
-    status: int
-    #: KiB.
-    maxrss: int
-    why: str
-
-
-@dataclass(frozen=True)
-class ServerClosed:
-    """The fork server ended, and so did all its horses. `importing`: the module it was importing, if it was."""
-
-    importing: str | None
-
-
-Message = Ready | ImportFailed | Tainted | ForkFailed | HorseExited | ServerClosed
 
 
 class Horse:
@@ -111,6 +49,8 @@ class Horse:
         self.broken: str | None = None
         #: Monotonic seconds at which the fork server kills its group.
         self.deadline = inf
+        #: Known some time after `ask_pid`. Only for looking: it may name another process once this one has ended.
+        self.pid: int | None = None
         self._server = server
         self._socket = end
         self._reader = FrameReader(limit)
@@ -180,6 +120,9 @@ class Horse:
     def close(self) -> None:
         self._socket.close()
 
+    def ask_pid(self) -> None:
+        self._server.ask_pid(self)
+
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
         """Note which callbacks the job has: each may move the deadline once, by its own timeout."""
         from fusion.execution.executor import CALLBACK_TIMEOUT
@@ -211,6 +154,7 @@ class ForkServer:
         self._in = b""
         self._out: deque[tuple[bytes, socket.socket | None]] = deque()
         self._serial = 0
+        self._asked: dict[int, Horse] = {}
         self._limit = 2 * config.max_result + defaults.MAX_EXC_INFO + _OVERHEAD
 
     def start(self) -> None:
@@ -272,6 +216,11 @@ class ForkServer:
     def kill(self, horse: Horse, signum: int) -> None:
         """Signal the horse's whole process group."""
         self._say(f"KILL {horse.serial} {int(signum)}")
+
+    def ask_pid(self, horse: Horse) -> None:
+        """Have the server tell the horse's process id, for `horse.pid`; it tells nothing of one that has ended."""
+        self._asked[horse.serial] = horse
+        self._say(f"WHO {horse.serial}")
 
     def receive(self) -> list[Message]:
         """What the server has said. ServerClosed comes last, once."""
@@ -347,7 +296,14 @@ class ForkServer:
         verb, _, rest = line.decode("utf-8", "replace").partition(" ")
         if verb == "EXIT":
             serial, status, maxrss, why = rest.split()
+            self._asked.pop(int(serial), None)
             return HorseExited(int(serial), int(status), int(maxrss), why)
+        if verb == "PID":
+            serial, pid = rest.split()
+            asked = self._asked.pop(int(serial), None)
+            if asked is not None:
+                asked.pid = int(pid)
+            return None
         if verb == "READY":
             self.importing = None
             return Ready()

@@ -13,48 +13,69 @@ _REPEAT = 60.0
 
 
 class Journal:
-    """Lines about jobs. `job_lines=False` leaves out what goes well."""
+    """Lines about jobs, with the job in the record's attributes too (`job_id`, `queue`, ...). `job_lines=False` leaves out what goes
+    well, and descriptions."""
 
     def __init__(self, log: logging.Logger, job_lines: bool) -> None:
         self._log = log
+        self._describe = job_lines
         self._job_lines = job_lines and log.isEnabledFor(logging.INFO)
         self._bad: dict[str, float] = {}
-        self._suspended = False
+        self.is_suspended = False
 
     def started(self, claimed: Claimed) -> None:
         if self._job_lines:
-            self._log.info("%s: %s (%s)", claimed.queue, _plain(claimed.fields.get(b"description", b"?")), claimed.id)
+            about = self._about(claimed)
+            self._log.info("%s: %s (%s)", claimed.queue, about.get("description", "?"), claimed.id, extra=about)
 
     def committed(self, claimed: Claimed, decision: Decision, answer: str) -> None:
+        about, reason = self._about(claimed), one_line(decision.reason)
         if answer == "stale" or answer == "gone":
             why = "another execution has it" if answer == "stale" else "it is not in Redis any more"
-            self._log.warning("%s: outcome %s of job %s not accepted: %s", claimed.queue, decision.kind, claimed.id, why)
+            text = "%s: outcome %s of job %s not accepted: %s"
+            self._log.warning(text, claimed.queue, decision.kind, claimed.id, why, extra=about)
         elif answer != "ok":
-            self._log.error("%s: outcome of job %s was refused, it will be recovered: %s", claimed.queue, claimed.id, answer)
+            text = "%s: outcome of job %s was refused, it will be recovered: %s"
+            self._log.error(text, claimed.queue, claimed.id, one_line(answer), extra=about)
         elif decision.kind == "finished":
             if self._job_lines:
-                self._log.info("%s: Job OK (%s)", claimed.queue, claimed.id)
+                self._log.info("%s: Job OK (%s)", claimed.queue, claimed.id, extra=about)
         elif decision.kind == "retry":
-            self._log.warning(
-                "%s: job %s failed, retry in %.0f s: %s", claimed.queue, claimed.id, decision.delay, decision.reason
-            )
+            text = "%s: job %s failed, retry in %.0f s: %s"
+            self._log.warning(text, claimed.queue, claimed.id, decision.delay, reason, extra=about)
         elif decision.kind == "failed":
-            self._log.error("%s: job %s failed: %s", claimed.queue, claimed.id, decision.reason)
+            self._log.error("%s: job %s failed: %s", claimed.queue, claimed.id, reason, extra=about)
         else:
-            self._log.warning("%s: job %s %s: %s", claimed.queue, claimed.id, decision.kind, decision.reason)
+            self._log.warning("%s: job %s %s: %s", claimed.queue, claimed.id, decision.kind, reason, extra=about)
+
+    def lost(self, claimed: Claimed) -> None:
+        text = "job %s is no longer this worker's (its lease ran out); its process is killed"
+        self._log.warning(text, claimed.id, extra=self._about(claimed))
 
     def bad_queue(self, queue: str, error: str) -> None:
         now = time.monotonic()
         if now - self._bad.get(queue, -_REPEAT) >= _REPEAT:
             self._bad[queue] = now
-            self._log.error("queue %s can't be served, the others go on: %s", queue, error)
+            self._log.error("queue %s can't be served, the others go on: %s", queue, one_line(error), extra={"queue": queue})
 
     def suspended(self, now_suspended: bool) -> None:
-        if now_suspended != self._suspended:
+        if now_suspended != self.is_suspended:
             self._log.info("suspended: no job is taken until `resume`" if now_suspended else "resumed")
-            self._suspended = now_suspended
+            self.is_suspended = now_suspended
+
+    def _about(self, claimed: Claimed) -> dict[str, str | int]:
+        """The job as attributes of a record. `attempt` counts from 1: the run that is meant."""
+        done = claimed.fields.get(b"attempts", b"")
+        about: dict[str, str | int] = {
+            "job_id": claimed.id,
+            "queue": claimed.queue,
+            "attempt": (int(done) if done.isdigit() else 0) + 1,
+        }
+        if self._describe:
+            about["description"] = one_line(claimed.fields.get(b"description", b"?").decode("utf-8", "replace"), 200)
+        return about
 
 
-def _plain(text: bytes) -> str:
-    """One line, no control characters: descriptions come from outside."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text.decode("utf-8", "replace")[:200])
+def one_line(text: str, limit: int = 2000) -> str:
+    """Without line ends and other control characters: this comes from outside."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:limit])

@@ -26,7 +26,9 @@ class Result:
     def commit(self, now: float) -> Commit:
         d = self.decision
         age = max(0.0, now - self.at)
-        return Commit(d.kind, self.claimed.id, self.claimed.execution_id, self.elapsed, age, d.delay, d.reason, d.fields)
+        return Commit(
+            d.kind, self.claimed.id, self.claimed.execution_id, self.elapsed, age, d.delay, d.reason, d.fields, d.attempt
+        )
 
 
 @dataclass(slots=True)

@@ -78,6 +78,15 @@ def processes() -> list[tuple[int, int, int]]:
     return found
 
 
+def rss(pid: int) -> int:
+    """Resident bytes of a process; 0 if it is gone, or there is no /proc."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def thread_count() -> int:
     """Threads of this process, native ones included where /proc tells."""
     try:

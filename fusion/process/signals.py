@@ -6,16 +6,18 @@ import signal
 import socket
 from types import FrameType
 
-_NOTED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
+_NOTED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
 
 
 class Signals:
-    """Counts INT and TERM together (once is warm, twice is cold), notes QUIT and HUP, and wakes a selector."""
+    """Counts INT and TERM together (once is warm, twice is cold), notes QUIT, HUP and the last of TSTP and CONT, and wakes a selector."""
 
     def __init__(self) -> None:
         self.stops = 0
         self.quit = False
         self.reload = False
+        #: True after TSTP, False after CONT, None once that was heeded.
+        self.hush: bool | None = None
         #: Something came since the last `drain`; known a moment before the selector wakes.
         self.noted = False
         self._wake, self._woken = socket.socketpair()
@@ -42,6 +44,8 @@ class Signals:
             self.quit = True
         elif number == signal.SIGHUP:
             self.reload = True
+        elif number in (signal.SIGTSTP, signal.SIGCONT):
+            self.hush = number == signal.SIGTSTP
         else:
             self.stops += 1
 

@@ -13,18 +13,9 @@ from signal import SIGKILL
 from fusion.exceptions import ConfigurationError
 from fusion.failpoints import failpoint
 from fusion.process.base import Loop
-from fusion.process.forkserver_client import (
-    ForkFailed,
-    ForkServer,
-    ForkServerConfig,
-    Horse,
-    HorseExited,
-    ImportFailed,
-    Ready,
-    ServerClosed,
-    Tainted,
-)
+from fusion.process.forkserver_client import ForkServer, Horse
 from fusion.process.linux import processes
+from fusion.process.messages import ForkFailed, ForkServerConfig, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
 from fusion.store.records import Claimed
 
 #: Seconds after an outcome within which the horse must be gone by itself (its atexit handlers have 2 s).
@@ -36,13 +27,17 @@ _FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One job in one horse. `limit`: seconds until it is killed. `killed`: why the worker had it killed, empty if it did not."""
+    """One job in one horse. `limit`: seconds until it is killed. `killed`: why the worker had it killed, empty if it did not.
+
+    `detail`: what is to be told of it.
+    """
 
     claimed: Claimed
     horse: Horse
     handed: float
     limit: float
     killed: str = ""
+    detail: str = ""
     kill_by: float = float("inf")
 
 
@@ -246,7 +241,7 @@ class Stable:
                 return
 
     def _stuck(self, why: str) -> None:
-        self._log.error("%s: the fork server is stuck and is killed", why)
+        self._log.warning("%s: the fork server is stuck and is killed", why)
         self._kill_all()
         self.close()
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from fusion.process.base import Loop
-from fusion.process.forkserver_client import ForkServerConfig, HorseExited
+from fusion.process.messages import ForkServerConfig, HorseExited
 from fusion.process.stable import Run, Stable, task_modules
 from fusion.settings import Settings
 from fusion.store.records import Claimed
@@ -68,6 +68,16 @@ class Stables:
     def next_at(self) -> float:
         """When `tend` has something to do though nothing happened."""
         return min(self._check_at, self._restart_at) if self._current is None else self._check_at
+
+    @property
+    def server_pid(self) -> int | None:
+        """The fork server that takes jobs; None while there is none, or it still loads."""
+        return self._current.server.pid if self._current is not None and self._current.announced else None
+
+    @property
+    def draining(self) -> bool:
+        """Whether an older fork server still has jobs under way."""
+        return bool(self._draining)
 
     def hand_out(self, claimed: Claimed, limit: float) -> Run:
         """Run a job; only while `free`."""

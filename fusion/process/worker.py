@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
-import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from redis import Redis
 
@@ -15,14 +13,21 @@ from fusion.exceptions import ConfigurationError
 from fusion.execution.completion import Decision
 from fusion.failpoints import failpoint
 from fusion.process import deaths, verdict
-from fusion.process.base import Handler, Loop
-from fusion.process.commands import KILL_HORSE, SHUTDOWN, Commands
-from fusion.process.doorbell import Doorbell
+from fusion.process.base import Loop
+from fusion.process.bells import Bells
+from fusion.process.commands import KILL_HORSE, QUIET, SHUTDOWN, UNQUIET, Commands
 from fusion.process.duties import Duties
-from fusion.process.forkserver_client import HorseExited
+from fusion.process.health import Health
+from fusion.process.intake import Intake
+from fusion.process.job_memory import JobMemory
 from fusion.process.journal import Journal
 from fusion.process.ledger import Ledger
 from fusion.process.link import RedisAway, RedisLink
+from fusion.process.memory import MemoryThrottle
+from fusion.process.messages import HorseExited
+from fusion.process.probes import Probes
+from fusion.process.registration import Registration
+from fusion.process.retirement import Retirement
 from fusion.process.roster import Roster
 from fusion.process.signals import Signals
 from fusion.process.stable import Run
@@ -48,34 +53,52 @@ class Worker:
     - INT or TERM: finish the running jobs; twice, or QUIT: kill them, they go back to their place; HUP: a fresh fork server.
     """
 
-    def __init__(self, settings: Settings, queues: Sequence[str], *, burst: bool = False, job_lines: bool = True) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        queues: Sequence[str],
+        *,
+        burst: bool = False,
+        job_lines: bool = True,
+        throttle: MemoryThrottle | None = None,
+    ) -> None:
         self.settings = settings
         self.burst = burst
         self.roster = Roster(queues)
-        self.name = settings.name or f"{socket.gethostname()}.{os.getpid()}"
-        self.incarnation = secrets.token_hex(8)
         self.loop, self.signals, self.link = Loop(), Signals(), RedisLink(log)
         self.journal = Journal(log, job_lines)
         self.connection = connect(settings, role="worker")
-        self.broker = Broker(
-            self.connection,
-            prefix=settings.prefix,
-            events_cap=settings.events_cap,
-            failure_ttl=settings.failure_ttl,
-            max_lost=settings.max_lost,
-            hold_timeout=settings.hold_timeout,
+        self.broker = Broker.of(self.connection, settings)
+        log.addFilter(self._sign)
+        self.registration = Registration(
+            settings, self.broker, self.roster, self.link, lambda entry: self.reporter.say("NAME", entry)
         )
         self.ledger = Ledger(self.broker, self.link, settings)
         self.duties = Duties(settings, lambda: self.roster.queues, log)
         self.stables = Stables(settings, self.loop, log, self._on_frame, self._on_death)
-        self.doorbell = Doorbell(self._connect_blocking, self.broker.keys, settings.idle_wait)
+        self.retirement = Retirement(settings, self.stables, self.signals)
+        self.reporter = self.retirement.reporter
+        self.job_memory = JobMemory(settings.max_job_memory, self.stables)
+        if throttle is None and settings.memory_throttle:
+            throttle = MemoryThrottle.of(settings)
+        self.intake = Intake(settings.slots, settings.reserve_high, throttle, log)
+        self.health = Health(
+            settings, self.registration, self.link, self.stables, self.intake, self.journal, lambda: self._stopping
+        )
+        self.probes = Probes(self.loop, {"/livez": self.health.live, "/readyz": self.health.ready})
+        self.bells = Bells(
+            self._connect_blocking, self.broker, self.link, self.loop, settings.idle_wait, self._floors, self._want_turn
+        )
         self.commands: Commands | None = None
         self._turn_wanted = False
         self._look_at = 0.0
-        self._beat_every = settings.lease / 3
-        self._beat_at = self._give_up_at = float("inf")
+        self._give_up_at = float("inf")
         self._stopping = self._cold = False
-        self._watched: dict[str, int | None] = {}
+
+    @property
+    def name(self) -> str:
+        """Under which Redis knows it: another's that was taken got a number."""
+        return self.registration.name
 
     def _connect_blocking(self) -> Redis:
         return connect(self.settings, role="blocking")
@@ -94,10 +117,13 @@ class Worker:
                 f"{wrong[0]}: another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
             )
         self.roster.refresh(self.broker.known_queues)
+        if self.settings.probe_port is not None:
+            log.info("probes: %s/livez and /readyz", self.probes.open(self.settings.probe_host, self.settings.probe_port))
         self.signals.install()  # from here on a signal is a request, and what was registered is taken back
         self.loop.watch(self.signals.fileno(), self._on_signal)
+        self.reporter.watch(self.loop)
         try:
-            self._register(self._plain)
+            self.registration.enter()
             self.commands = Commands(self._connect_blocking, self.broker.keys.pubsub(self.name))
             names = ", ".join([*self.roster.queues, *self.roster.patterns])
             log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), names)
@@ -107,11 +133,18 @@ class Worker:
             return self._end()
         finally:
             self.stables.close()
-            self.doorbell.close()
+            self.bells.close()
+            self.probes.close()
             if self.commands is not None:
                 self.commands.close()
             self.signals.restore()
+            self.reporter.close()
             self.connection.close()
+            log.removeFilter(self._sign)
+
+    def _sign(self, record: logging.LogRecord) -> bool:
+        record.worker = self.name
+        return True
 
     def _step(self) -> bool:
         """One round of the loop; False when the work is done."""
@@ -120,7 +153,15 @@ class Worker:
         now = time.monotonic()
         if self.stables.tend(now):
             self._turn_wanted = True
-        self.doorbell.check(now)
+        settled = self.ledger.settled and self.link.away_since is None
+        if why := self.retirement.heed(now, settled=settled, stopping=self._stopping):
+            self._stop(why)
+        if self.intake.look(now, self.registration):
+            self._turn_wanted = True
+        self.job_memory.look(now)
+        self.health.tick(now)
+        self.probes.check(now)
+        self.bells.check(now)
         if self.link.open(now):
             try:
                 self._talk(now)
@@ -143,8 +184,8 @@ class Worker:
             if not self._turn_wanted and self.ledger.settled:
                 break
             self._turn()
-        if now >= self._beat_at:
-            self._beat(now)
+        if now >= self.registration.next_at:
+            self._tell(now)
         if now >= self.duties.next_at:
             self.link.attempt(lambda: self.duties.run(self.broker, now))
 
@@ -153,25 +194,35 @@ class Worker:
         if self._turn_wanted or not self.ledger.settled:
             redis_at = now
         else:
-            redis_at = min(self._beat_at, self.duties.next_at, self._look_at if self._free_slots() else float("inf"))
-        return max(0.0, min(self.stables.next_at, self._give_up_at, max(redis_at, self.link.retry_at)) - now)
+            redis_at = min(self.registration.next_at, self.duties.next_at, self._look_at if self._free_slots() else float("inf"))
+        own_at = min(self.stables.next_at, self.intake.next_at, self.job_memory.next_at, self._give_up_at)
+        return max(0.0, min(own_at, max(redis_at, self.link.retry_at)) - now)
+
+    def _floors(self) -> list[int]:
+        """The lowest priority for each slot that may take a job now."""
+        if self._stopping:
+            return []
+        return self.intake.floors(self.retirement.room(self.stables.free), len(self.stables.runs))
 
     def _free_slots(self) -> int:
-        return 0 if self._stopping else self.stables.free
+        return len(self._floors())
+
+    def _want_turn(self) -> None:
+        self._turn_wanted = True
 
     # -- the turn
 
     def _turn(self) -> None:
         """Tell Redis the outcomes and take jobs for the free slots: one round trip."""
-        slots = [0] * self._free_slots()
+        slots = self._floors()
         self._turn_wanted = False
-        answered = self.ledger.turn(self.name, self.incarnation, self.roster.queues, slots)
+        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.queues, slots)
         if answered is None:
             return
         turn, results = answered
         if turn.status == "unregistered":
             log.warning("this worker's registration is gone from Redis; registering again")
-            self._register(self.link.attempt)
+            self.registration.renew()
             return
         for result, answer in zip(results, turn.answers, strict=False):
             self.journal.committed(result.claimed, result.decision, answer)
@@ -201,6 +252,7 @@ class Worker:
             self._finish(claimed, Decision("failed", reason, fields={"exc_info": reason, "reason": reason}), 0.0)
             return
         self.journal.started(claimed)
+        self.retirement.took()
         self.stables.hand_out(claimed, limit)
         failpoint("handout.after")
 
@@ -210,6 +262,7 @@ class Worker:
             self._turn_wanted = True
         else:
             log.info("nothing left to do: the burst ends")
+            self.reporter.say("DONE")
             self._stopping = True
 
     # -- outcomes
@@ -242,81 +295,35 @@ class Worker:
 
     # -- leases and registration
 
-    def _beat(self, now: float) -> None:
-        """Renew the leases of everything this worker holds, outcomes that wait for Redis included."""
+    def _tell(self, now: float) -> None:
+        """Renew the leases of everything this worker holds, outcomes that wait for Redis included; kill what it holds no more."""
         runs = [run for run in self.stables.runs if not run.killed]
         held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self.ledger.held())]
-        failpoint("beat.before")
-        registered, answers = self.link.attempt(
-            lambda: self.broker.extend(
-                self.name, self.incarnation, held, self.settings.lease, self.settings.worker_ttl, "busy" if held else "idle"
-            )
-        )
-        self._beat_at = now + self._beat_every
-        if not registered:
-            self._register(self.link.attempt)
-        for run, answer in zip(runs, answers, strict=False):
+        for run, answer in zip(runs, self.registration.tell(now, held), strict=False):
             if answer == "lost":
-                log.warning("job %s is no longer this worker's (its lease ran out); its process is killed", run.claimed.id)
+                self.journal.lost(run.claimed)
                 self.stables.kill(run, "lost")
-
-    @staticmethod
-    def _plain(call: Callable[[], bool]) -> bool:
-        return call()
-
-    def _register(self, attempt: Callable[[Callable[[], bool]], bool]) -> None:
-        base, n = self.name, 0
-        fields = {
-            "queues": ",".join([*self.roster.queues, *self.roster.patterns]),
-            "pid": os.getpid(),
-            "hostname": socket.gethostname(),
-        }
-        lease, ttl = self.settings.lease, self.settings.worker_ttl
-        while not attempt(lambda: self.broker.register(self.name, self.incarnation, lease, ttl, fields)):
-            n += 1
-            self.name = f"{base}.{n}"
-        self._beat_at = time.monotonic() + self._beat_every
-        failpoint("register.birth")
 
     # -- waiting
 
     def _listen(self) -> None:
         """Wait at the doorbells while a slot is free, and keep the loop's descriptors in step with the connections."""
         if self.link.away_since is None:
-            if self._free_slots() and not self._turn_wanted:
-                self.doorbell.arm(self.roster.queues)
+            if not self._turn_wanted:
+                self.bells.arm(self.roster.queues)
             if self.commands is not None:
                 self.commands.open(time.monotonic())
-        self._watch("doorbell", self.doorbell.fileno(), self._on_doorbell)
+        self.bells.follow()
         if self.commands is not None:
-            self._watch("commands", self.commands.fileno(), self._on_command)
-
-    def _watch(self, name: str, fd: int | None, handler: Handler) -> None:
-        before = self._watched.get(name)
-        # The number of a connection that broke may name another's socket by now.
-        if before is not None and before != fd and self.loop.handler(before) == handler:
-            self.loop.unwatch(before)
-        if fd is not None and self.loop.handler(fd) != handler:
-            self.loop.watch(fd, handler)
-        self._watched[name] = fd
-
-    def _on_doorbell(self) -> None:
-        rang = self.doorbell.receive()
-        if rang is False:
-            return
-        if self._free_slots():
-            self._turn_wanted = True
-        elif isinstance(rang, str) and self.link.open(time.monotonic()):
-            try:
-                self.link.attempt(lambda: self.broker.ring(rang))  # for a worker that has a free slot
-            except RedisAway:
-                pass
+            self.loop.follow("commands", self.commands.fileno(), self._on_command)
 
     def _on_command(self) -> None:
         assert self.commands is not None
         for command in self.commands.receive():
             log.info("command: %s", command)
-            if command == SHUTDOWN:
+            if command in (QUIET, UNQUIET):
+                self._hush(command == QUIET)
+            elif command == SHUTDOWN:
                 self._stop("command")
             elif command == KILL_HORSE:
                 for run in self.stables.runs:
@@ -326,6 +333,9 @@ class Worker:
 
     def _on_signal(self) -> None:
         self.signals.drain()
+        if self.signals.hush is not None:
+            self._hush(self.signals.hush)
+            self.signals.hush = None
         if self.signals.reload:
             self.signals.reload = False
             log.info("reload: a new fork server takes the next jobs, running ones finish in the old")
@@ -336,6 +346,10 @@ class Worker:
             self._cold = self._stopping = True
         elif self.signals.stops:
             self._stop("signal")
+
+    def _hush(self, quiet: bool) -> None:
+        if self.intake.hush(quiet, self.registration) and not quiet:
+            self._turn_wanted = True
 
     def _stop(self, why: str) -> None:
         if not self._stopping:
@@ -367,7 +381,7 @@ class Worker:
             while not self.ledger.settled:
                 self._turn()
             failpoint("shutdown.release")
-            back = self.link.attempt(lambda: self.broker.deregister(self.name, self.incarnation))
+            back = self.link.attempt(lambda: self.broker.deregister(self.name, self.registration.incarnation))
             if back:
                 log.warning("%d job(s) went back to their place, their attempt unspent", back)
         except RedisAway:

@@ -17,15 +17,7 @@ def broker_of(connection: Redis) -> Broker:
     kept: tuple[object, Broker] | None = vars(connection).get(_BROKER)
     if kept is not None and kept[0] is settings:
         return kept[1]
-    broker = Broker(
-        connection,
-        prefix=settings.prefix,
-        events_cap=settings.events_cap,
-        result_ttl=settings.result_ttl,
-        failure_ttl=settings.failure_ttl,
-        max_lost=settings.max_lost,
-        hold_timeout=settings.hold_timeout,
-    )
+    broker = Broker.of(connection, settings)
     vars(connection)[_BROKER] = (settings, broker)
     return broker
 

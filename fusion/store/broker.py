@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from redis import Redis
 
 from fusion import defaults
 from fusion.exceptions import DuplicateJob
+from fusion.settings import Settings
 from fusion.store import codec
 from fusion.store.keys import LIST_QUEUES, Keys, is_reserved
 from fusion.store.records import Claimed, Commit, NewJob, Turn
@@ -37,6 +39,9 @@ class Broker:
         failure_ttl: float = defaults.FAILURE_TTL,
         max_lost: int = defaults.MAX_LOST,
         hold_timeout: float = defaults.HOLD_TIMEOUT,
+        failed_max: int = defaults.FAILED_MAX,
+        finished_max: int = defaults.FINISHED_MAX,
+        canceled_max: int = defaults.CANCELED_MAX,
         server_version: tuple[int, ...] | None = None,
     ) -> None:
         self.connection = connection
@@ -51,9 +56,28 @@ class Broker:
             MAX_LOST=max_lost,
             HOLD_MS=_ms(hold_timeout),
             RUN_FIELDS=codec.RUN_FIELDS,
+            FAILED_MAX=failed_max,
+            FINISHED_MAX=finished_max,
+            CANCELED_MAX=canceled_max,
         )
         self.server_version = server_version
         self._scripts: dict[str, Script] = {}
+
+    @classmethod
+    def of(cls, connection: Redis, settings: Settings) -> Broker:
+        """By the settings."""
+        return cls(
+            connection,
+            prefix=settings.prefix,
+            events_cap=settings.events_cap,
+            result_ttl=settings.result_ttl,
+            failure_ttl=settings.failure_ttl,
+            max_lost=settings.max_lost,
+            hold_timeout=settings.hold_timeout,
+            failed_max=settings.failed_max,
+            finished_max=settings.finished_max,
+            canceled_max=settings.canceled_max,
+        )
 
     def _script(self, name: str) -> Script:
         script = self._scripts.get(name)
@@ -87,15 +111,21 @@ class Broker:
         """`canceled`, `pending` (it is running), `missing`, or the terminal status it already has."""
         return codec.text(self._script("cancel")({"job": self.keys.job(job_id)}, {"id": job_id}))
 
-    def requeue(self, job_ids: Sequence[str], nonce: str, *, keep_place: bool = False) -> list[str]:
-        """An answer per id: `ok`, `missing`, `corrupt`, or the status that can't be requeued."""
+    def requeue(self, job_ids: Sequence[str], nonce: str, *, keep_place: bool = False, quarantined: bool = True) -> list[str]:
+        """An answer per id: `ok`, `missing`, `corrupt`, `quarantined` (without leave to take those), `error: ...` (a broken key), or the
+        status that can't be requeued."""
         args = {
             "nonce": nonce,
             "keep_place": int(keep_place),
+            "quarantined": int(quarantined),
             "retry_count": defaults.RETRY_COUNT_START,
             "n_jobs": len(job_ids),
         }
         return _texts(self._script("requeue")({"queues": self.keys.queues}, args, job_ids))
+
+    def quarantine(self, job_ids: Sequence[str], reason: str) -> list[str]:
+        """Set failed jobs aside. An answer per id: `ok`, `missing`, `error: ...` (a broken key), or the status that is not failed."""
+        return _texts(self._script("quarantine")({}, {"reason": reason, "n_jobs": len(job_ids)}, job_ids))
 
     def delete(self, job_ids: Sequence[str]) -> list[str]:
         """An answer per id: `deleted`, `missing` or `started` (a running job is not deleted)."""
@@ -168,6 +198,8 @@ class Broker:
         count = 0
         for c in commits:
             pairs = codec.to_pairs(c.fields)
+            if c.attempt:
+                pairs += ("attempt", json.dumps(c.attempt))
             rest += (c.kind, c.job_id, c.execution_id, int(c.elapsed * 1e6), int(c.age * 1e6), _ms(c.delay), c.reason)
             rest += (len(pairs), *pairs)
             count += 1
@@ -219,9 +251,11 @@ class Broker:
         recovered, again, _holding = self._script("reap")({"queues": self.keys.queues}, args, queues)
         return int(recovered), bool(again)
 
-    def prune(self, lease: float, name: str = "", limit: int = 20) -> list[tuple[str, int]]:
-        """Remove dead workers: (name, jobs given back). With `name`, that one at once, dead or not."""
-        args = {"name": name, "lease_ms": _ms(lease), "limit": limit}
+    def prune(
+        self, lease: float, name: str = "", limit: int = 20, *, incarnation: str = "", reason: str = ""
+    ) -> list[tuple[str, int]]:
+        """Remove dead workers: (name, jobs given back). With `name`, that one at once, dead or not, unless its `incarnation` is another."""
+        args = {"name": name, "incarnation": incarnation, "reason": reason, "lease_ms": _ms(lease), "limit": limit}
         flat = self._script("prune")({"workers": self.keys.workers}, args)
         return [(codec.text(flat[i]), int(flat[i + 1])) for i in range(0, len(flat), 2)]
 
@@ -231,7 +265,7 @@ class Broker:
         return int(moved), None if next_ms < 0 else next_ms / 1000
 
     def clean(self, limit: int = 200) -> bool:
-        """Forget jobs whose time in a terminal set is over; True if there are more."""
+        """Forget jobs whose time in a terminal set is over, or which are over its cap; True if there are more."""
         return bool(self._script("clean")({"queues": self.keys.queues}, {"limit": limit})[2])
 
     def suspend(self, seconds: int | None = None) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from itertools import islice
 from typing import Any, cast
 
 from redis import Redis
+from redis.exceptions import RedisError, ResponseError
 
 from fusion import defaults
 from fusion.store import codec
@@ -61,6 +62,11 @@ class WorkerInfo:
     successful_jobs: int
     failed_jobs: int
     working_seconds: float
+    #: Seconds since its last sign of life, by the server's clock.
+    silent: float = 0.0
+    #: It takes no jobs: an operator said so, or memory is scarce (what is, like `RAM 92.1 %`).
+    quiet: bool = False
+    throttled: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,8 @@ class Totals:
     failed: int
     scheduled: int
     suspended: bool
+    #: Ended jobs that were forgotten before their time because their set was over its cap, by state.
+    dropped: dict[str, int] = field(default_factory=dict)
 
 
 class Inspector:
@@ -92,6 +100,22 @@ class Inspector:
     def fields(self, job_id: str, *names: str) -> list[bytes | None]:
         found: Any = self.connection.hmget(self.keys.job(job_id), list(names))
         return list(found)
+
+    def table(self, job_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, bytes | None] | Exception]:
+        """Some fields of many jobs in one round trip; the error in place of a record that is no hash."""
+        pipe = self.connection.pipeline(transaction=False)
+        for job_id in job_ids:
+            pipe.hmget(self.keys.job(job_id), list(names))
+        rows = pipe.execute(raise_on_error=False)
+        for row in rows:
+            if isinstance(row, RedisError) and not isinstance(row, ResponseError):
+                raise row
+        return [row if isinstance(row, Exception) else dict(zip(names, row, strict=True)) for row in rows]
+
+    def now(self) -> datetime:
+        """The server's clock."""
+        found: Any = self.connection.time()
+        return datetime.fromtimestamp(found[0] + found[1] / 1e6, timezone.utc)
 
     # -- queues
 
@@ -185,8 +209,10 @@ class Inspector:
         pipe.zcard(self.keys.failed)
         pipe.zcard(self.keys.scheduled)
         pipe.exists(self.keys.suspended)
-        failed, scheduled, suspended = pipe.execute()
-        return Totals(failed, scheduled, bool(suspended))
+        pipe.hgetall(self.keys.dropped)
+        failed, scheduled, suspended, dropped = pipe.execute()
+        counts = {codec.text(state): codec.number(count) for state, count in sorted(dropped.items())}
+        return Totals(failed, scheduled, bool(suspended), counts)
 
     # -- workers
 
@@ -217,4 +243,7 @@ class Inspector:
             successful_jobs=codec.number(row.get("successful_job_count")),
             failed_jobs=codec.number(row.get("failed_job_count")),
             working_seconds=codec.number(row.get("total_working_us")) / 1e6,
+            silent=max(0.0, (now_ms - codec.number(row.get("beat_ms"))) / 1000),
+            quiet=row.get("quiet") == "1",
+            throttled=row.get("throttled", ""),
         )

@@ -66,6 +66,9 @@ class Keys:
     def wake(self, name: str) -> str:
         return f"{self.prefix}wake:{name}"
 
+    def wake_high(self, name: str) -> str:
+        return f"{self.prefix}wake:{name}:high"
+
     def wip(self, name: str) -> str:
         return f"{self.prefix}wip:{name}"
 
@@ -92,6 +95,10 @@ class Keys:
     @property
     def queues(self) -> str:
         return f"{self.prefix}queues"
+
+    @property
+    def dropped(self) -> str:
+        return f"{self.prefix}dropped"
 
     @property
     def seq(self) -> str:
@@ -137,7 +144,7 @@ class Keys:
         return key.removeprefix(f"{self.prefix}queue:")
 
     def name_of_wake(self, key: str) -> str:
-        return key.removeprefix(f"{self.prefix}wake:")
+        return key.removeprefix(f"{self.prefix}wake:").removesuffix(":high")
 
     def name_of_worker(self, key: str) -> str:
         return key.removeprefix(f"{self.prefix}worker:")

@@ -23,6 +23,7 @@ class Commit:
     """What became of one execution: finished, failed, retry, held, release or lost.
 
     `elapsed` seconds from hand-out to outcome; `age` seconds since the outcome was known; `delay` seconds until a retry or another look.
+    `attempt`: what is known of an execution that did not finish, for the job's history (`signal`, `exit_code`, `maxrss` in KiB, `oom`).
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Commit:
     delay: float = 0.0
     reason: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    attempt: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import NoScriptError
 
+from fusion import defaults
+
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
 _NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
@@ -26,8 +28,8 @@ _NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """What scripts know by these names. Times in seconds, HOLD_MS in milliseconds; CAP: events kept, as a command's argument; RUN_FIELDS:
-    see `codec`."""
+    """What scripts know by these names. Times in seconds, HOLD_MS in milliseconds; CAP: events kept, as a command's argument; *_MAX:
+    entries of a terminal set; RUN_FIELDS: see `codec`."""
 
     P: str
     CAP: str
@@ -38,6 +40,9 @@ class Constants:
     MAX_LOST: int
     HOLD_MS: int
     RUN_FIELDS: tuple[str, ...]
+    FAILED_MAX: int = defaults.FAILED_MAX
+    FINISHED_MAX: int = defaults.FINISHED_MAX
+    CANCELED_MAX: int = defaults.CANCELED_MAX
 
     def literals(self) -> dict[str, str]:
         named = {item.name: _literal(getattr(self, item.name)) for item in fields(self)}

@@ -77,7 +77,7 @@ def test_version(invoke: Invoke) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("infoo", "did you mean 'info'?"), ("wroker", "did you mean 'worker'?"), ("worker-pool", "--slots N")]
+    ("typed", "meant"), [("infoo", "did you mean 'info'?"), ("wroker", "did you mean 'worker'?"), ("worker-pool", "`start -n N`")]
 )
 def test_an_unknown_command_names_the_nearest(invoke: Invoke, typed: str, meant: str) -> None:
     output = invoke(typed, code=2).stderr
@@ -86,7 +86,7 @@ def test_an_unknown_command_names_the_nearest(invoke: Invoke, typed: str, meant:
 
 
 def test_a_command_like_no_other_gets_the_list(invoke: Invoke) -> None:
-    assert "there are worker, info, enqueue" in invoke("xyzzy", code=2).stderr
+    assert "there are worker, start, info, enqueue" in invoke("xyzzy", code=2).stderr
 
 
 def test_an_option_before_the_command_is_told_where_to_go(invoke: Invoke) -> None:
@@ -108,11 +108,9 @@ def test_flags_that_rq_has_everywhere_are_refused_with_a_hint(invoke: Invoke, na
         ("worker", "--exception-handler", "on_failure"),
         ("worker", "-d", "on_failure"),
         ("worker", "--job-monitoring-interval", "--lease"),
-        ("worker", "--max-jobs", "--burst"),
-        ("worker", "--max-idle-time", "--burst"),
         ("worker", "--with-scheduler", "every worker moves due jobs"),
         ("worker", "-s", "every worker moves due jobs"),
-        ("worker", "--num-workers", "--slots"),
+        ("worker", "--num-workers", "start -n N"),
         ("info", "-S", "remove the flag"),
         ("enqueue", "--depends-on", "this version has no dependencies"),
         ("enqueue", "--schedule-in", "this version can't hold a job back"),

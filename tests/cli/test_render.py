@@ -135,6 +135,7 @@ def test_the_document() -> None:
         "suspended": True,
         "failed": 1,
         "scheduled": 2,
+        "dropped": {},
     }
     assert document["queues"][0] == {
         "name": "sms",
@@ -156,6 +157,8 @@ def test_the_document() -> None:
             "name": "web1.7",
             "state": "busy",
             "alive": True,
+            "quiet": False,
+            "throttled": None,
             "queues": ["sms", "em*"],
             "current_job": "j1",
             "hostname": "web1",

@@ -16,7 +16,7 @@ import redis
 
 from fusion import Queue, defaults
 from fusion.cli.context import Cli
-from fusion.cli.worker import DATE_FORMAT, LOG_FORMAT, Plan, _pid_file, plan_worker, set_up_logging, worker
+from fusion.cli.worker import DATE_FORMAT, LOG_FORMAT, Plan, pid_file, plan_worker, set_up_logging, worker
 from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings, get_settings
 from tests.cli.conftest import Invoke, run_worker
@@ -258,7 +258,7 @@ def test_a_pid_file_that_cannot_be_written(invoke: Invoke, redis_url: str) -> No
 
 def test_a_pid_file_that_another_worker_wrote_meanwhile_stays(tmp_path: Path) -> None:
     path = tmp_path / "x.pid"
-    with _pid_file(str(path)):
+    with pid_file(str(path)):
         assert path.read_text() == str(os.getpid())
         path.write_text("1")
     assert path.read_text() == "1"

@@ -13,17 +13,8 @@ from unittest.mock import ANY
 
 import psutil
 
-from fusion.process.forkserver_client import (
-    ForkFailed,
-    ForkServer,
-    ForkServerConfig,
-    Horse,
-    HorseExited,
-    Message,
-    Ready,
-    ServerClosed,
-    describe_death,
-)
+from fusion.process.forkserver_client import ForkServer, Horse, describe_death
+from fusion.process.messages import ForkFailed, ForkServerConfig, HorseExited, Message, Ready, ServerClosed
 from fusion.serializers import JSONSerializer, dumps_call
 
 ROOT = str(Path(__file__).resolve().parents[2])

@@ -15,16 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from fusion.process.forkserver_client import (
-    ForkFailed,
-    HorseExited,
-    ImportFailed,
-    Ready,
-    ServerClosed,
-    Tainted,
-    describe_death,
-    signal_name,
-)
+from fusion.process.forkserver_client import describe_death, signal_name
+from fusion.process.messages import ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
 from tests.process.driver import ROOT, Driver, job_fields, wait_gone
 from tests.support import eventually
 

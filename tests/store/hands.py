@@ -91,6 +91,13 @@ def expire_lease(conn: redis.Redis, queue: str, *job_ids: str) -> None:
     conn.zadd(f"rq:wip:{queue}", {job_id: now_ms(conn) - 1 for job_id in job_ids}, xx=True)
 
 
+def promote_all(broker: Broker, conn: redis.Redis) -> None:
+    """As if the time of every scheduled job had come."""
+    for job_id in conn.zrange("rq:scheduler:scheduled_jobs", 0, -1):
+        conn.zadd("rq:scheduler:scheduled_jobs", {job_id: 1})
+    broker.promote()
+
+
 def fields_of(conn: redis.Redis, job_id: str) -> dict[str, str]:
     raw: dict[bytes, bytes] = conn.hgetall(f"rq:job:{job_id}")
     return {name.decode(): value.decode("utf-8", "replace") for name, value in raw.items()}

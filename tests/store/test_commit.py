@@ -7,6 +7,7 @@ import redis
 
 from fusion import defaults
 from fusion.store.broker import Broker
+from fusion.store.score import score_of
 from fusion.timeutil import from_iso
 from tests.faults.conservation import check_conservation
 from tests.store.hands import (
@@ -22,6 +23,7 @@ from tests.store.hands import (
     new,
     now_ms,
     outcome,
+    promote_all,
     put,
     status_of,
 )
@@ -97,6 +99,7 @@ def test_a_retry_that_gave_up_its_place_goes_to_the_end_of_its_priority(broker: 
     put(broker, "q", "low", priority=0)
     hand.tell(hand.take(), "retry", delay=0.0, fields={"seq": ""})
     assert broker.promote()[0] == 1
+    assert conn.zscore("rq:queue:q", "first") == score_of(1, int(fields_of(conn, "first")["seq"])), "and has it from then on"
     assert drain(hand) == ["second", "first", "low"]
 
 
@@ -119,6 +122,7 @@ def test_held_back_for_a_bounded_time_then_failed(broker: Broker, conn: redis.Re
     assert hand.tell(hand.take(), "held", **said) == "ok"
     found = fields_of(conn, "a")
     assert (found["status"], found["reason"], "attempts" in found) == ("scheduled", "unknown task", False)
+    assert check_conservation(conn, ["a"]) == {"a": "scheduled"}
     since = found["held_since"]
     conn.zadd("rq:scheduler:scheduled_jobs", {"a": 1})
     broker.promote()
@@ -136,7 +140,10 @@ def test_held_back_for_a_bounded_time_then_failed(broker: Broker, conn: redis.Re
 def test_a_released_job_keeps_its_place_and_its_attempt(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "first", "second")
     conn.delete("rq:wake:q")
-    assert hand.tell(hand.take(), "release", reason="shutdown") == "ok"
+    claimed = hand.take()
+    conn.expire("rq:job:first", 50)
+    assert hand.tell(claimed, "release", reason="shutdown") == "ok"
+    assert conn.ttl("rq:job:first") == -1
     found = fields_of(conn, "first")
     assert not {"attempts", "lost"} & set(found)
     assert conn.llen("rq:wake:q") == 1
@@ -149,7 +156,8 @@ def test_lost_counts_up_to_the_cap(broker: Broker, conn: redis.Redis, hand: Hand
     put(broker, "q", "pill", "next")
     for n in range(1, defaults.MAX_LOST):
         assert hand.tell(hand.take(), "lost", reason="SIGKILL") == "ok"
-        assert (status_of(conn, "pill"), fields_of(conn, "pill")["lost"]) == ("queued", str(n))
+        assert (status_of(conn, "pill"), fields_of(conn, "pill")["lost"]) == ("queued" if n == 1 else "scheduled", str(n))
+        promote_all(broker, conn)
     hand.tell(hand.take(), "lost", reason="SIGKILL")
     found = fields_of(conn, "pill")
     assert found["status"] == "failed"
@@ -163,6 +171,7 @@ def test_an_outcome_sets_lost_back(broker: Broker, conn: redis.Redis, hand: Hand
     put(broker, "q", "a")
     for _ in range(3):
         hand.tell(hand.take(), "lost", reason="SIGKILL")
+        promote_all(broker, conn)
     hand.tell(hand.take(), "retry")
     assert fields_of(conn, "a")["lost"] == "0"
 

@@ -92,6 +92,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     hand = Hand(broker, "q", "scheduler")
     jobs = hand.claim(8, ["q"])
     every = {"result": "1", "result_error": "e", "callback_error": "e", "exc_info": "t", "meta": "{}", "retryCount": 8}
+    every |= {"error_class": "E", "error_bases": "B", "error_frame": "m:f:1"}
     for claimed, kind in zip(jobs, ("finished", "failed", "retry", "held", "release", "lost", "finished"), strict=False):
         hand.tell(claimed, kind, reason="r", fields=every)
     hand.tell(hand.take("q"), "failed", reason="r")
@@ -99,13 +100,15 @@ def used(conn: redis.Redis) -> redis.Redis:
     broker.cancel(jobs[7].id)
     broker.cancel("j9")
     broker.requeue(conn.zrange("rq:queue:failed", 0, 0), "n")
+    broker.quarantine(conn.zrange("rq:queue:failed", -1, -1), "why")
     conn.zadd("rq:queue:q", {b"not an id": 2})
     hand.claim()
     may_reap(conn)
     expire_lease(conn, "q", jobs[7].id)
     broker.reap(LEASE, 0)
     broker.promote()
-    broker.clean()
+    conn.hset("rq:job:" + conn.zrange("rq:canceled:q", 0, 0)[0].decode(), "ended_at", "2000")
+    Broker(conn, canceled_max=1).clean()
     broker.suspend()
     return conn
 
@@ -138,7 +141,7 @@ def test_every_field_of_a_worker_and_of_an_event_is_documented(used: redis.Redis
     documented = {row[0].strip("`") for row in _section("Fields of a worker")}
     found = {name.decode() for name in used.hkeys("rq:worker:host.1")}
     assert found <= documented
-    assert documented - found <= {"pid", "hostname", "version"}, "the worker process adds these"
+    assert documented - found <= {"pid", "hostname", "version", "quiet", "throttled"}, "the worker process adds these"
     (row,) = [row for row in _section("Events") if row[0] == "`rq:events`"]
     assert {name for event in events_of(used) for name in event} == set(re.findall(r"`(\w+)`", row[3]))
     (reap,) = [row for row in _section("Workers") if row[0] == "`rq:reap`"]

@@ -19,6 +19,7 @@ from tests.store.hands import (
     ids,
     may_reap,
     now_ms,
+    promote_all,
     put,
     status_of,
 )
@@ -62,6 +63,7 @@ def test_the_poison_cap_counts_lost_leases(broker: Broker, conn: redis.Redis, ha
         hand.take()
         expire_lease(conn, "q", "pill")
         broker.reap(LEASE, 0)
+        promote_all(broker, conn)
     found = fields_of(conn, "pill")
     assert (found["status"], found["lost"]) == ("failed", str(defaults.MAX_LOST))
     assert "poison pill" in found["reason"]
@@ -207,6 +209,25 @@ def test_a_worker_seen_dying_is_buried_at_once(broker: Broker, conn: redis.Redis
     assert hand.turn().status == "unregistered"
     assert broker.register("host.1", hand.incarnation, LEASE, 420, {})
     assert hand.tell(claimed) == "stale"
+
+
+def test_only_the_incarnation_that_was_seen_dying_is_buried(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a", on_lost="fail")
+    hand.take()
+    assert broker.prune(LEASE, "host.1", incarnation="an older one", reason="ProcessExitError: gone") == []
+    assert status_of(conn, "a") == "started"
+    assert conn.exists("rq:worker:host.1")
+    assert broker.prune(LEASE, "host.1", incarnation=hand.incarnation, reason="ProcessExitError: gone") == [("host.1", 1)]
+    assert fields_of(conn, "a")["reason"] == 'ProcessExitError: gone (on_lost="fail")'
+    assert not conn.exists("rq:worker:host.1")
+
+
+def test_what_an_expired_entry_held_is_given_back_too(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    hand.take()
+    conn.delete("rq:worker:host.1")
+    assert broker.prune(LEASE, "host.1", incarnation=hand.incarnation) == [("host.1", 1)]
+    assert status_of(conn, "a") == "queued"
 
 
 def test_silence_for_a_lease_is_death(broker: Broker, conn: redis.Redis, hand: Hand) -> None:

@@ -143,6 +143,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
     hand.tell(hand.take("q"), "retry", reason="r")
     running = hand.claim(2, ["q"])
     expire_lease(conn, "q", running[1].id)
+    conn.hset(f"rq:job:{running[1].id}", "lost", 1)
     conn.hset("rq:worker:silent.1", "beat_ms", 1)
     conn.zadd("rq:queue:q", {"old": 1})
     conn.hset("rq:job:old", "data", "d")
@@ -154,8 +155,13 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "enqueue": lambda: broker.enqueue("q", [new("n1"), new("n2", front=True, ttl=5)], "nonce"),
         "enqueue_list": lambda: broker.enqueue("scheduler", [new("l1"), new("l2", front=True)], "nonce"),
         "requeue": lambda: broker.requeue(["j2"], "nonce"),
+        "requeue_chosen": lambda: broker.requeue(["j2"], "nonce", quarantined=False),
+        "quarantine": lambda: broker.quarantine(["j2", "j3", "nobody"], "why"),
         "turn": lambda: hand.turn(outcome(running[0], fields={"result": "1"}), slots=[0, 0], token=token),
         "turn_failed": lambda: hand.turn(outcome(running[0], "failed", reason="two\nlines"), slots=[0], token=token),
+        "turn_retry": lambda: hand.turn(outcome(running[0], "retry", delay=5.0, attempt={"maxrss": 1}), slots=[0], token=token),
+        "turn_lost": lambda: hand.turn(outcome(running[0], "lost", attempt={"signal": 9}), slots=[0], token=token),
+        "turn_lost_again": lambda: hand.turn(outcome(running[1], "lost", attempt={"signal": 9}), slots=[0], token=token),
         "extend": lambda: hand.extend(*running),
         "register": lambda: broker.register("host.1", inc, LEASE, 420, {"queues": "q"}),
         "deregister": lambda: _said_nothing(broker.deregister("host.1", inc)),
@@ -176,8 +182,9 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
 
 
 REPEATED = [
-    "enqueue", "enqueue_list", "requeue", "turn", "turn_failed", "extend", "register", "deregister", "reap", "prune", "prune_named",
-    "promote", "clean", "cancel", "cancel_running", "delete", "empty", "save_meta", "ring", "suspend", "resume",
+    "enqueue", "enqueue_list", "requeue", "requeue_chosen", "quarantine", "turn", "turn_failed", "turn_retry", "turn_lost",
+    "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named", "promote", "clean", "cancel", "cancel_running",
+    "delete", "empty", "save_meta", "ring", "suspend", "resume",
 ]  # fmt: skip
 
 

@@ -18,12 +18,15 @@ from fusion.store.server_binary import ServerBinary
 from tests.support import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+COMMAND = ("run_worker.py", "worker")
 
 
 class WorkerProcess:
     """`run_worker.py worker` with a log file. `env` adds to the environment; leases and intervals are short unless a test says otherwise."""
 
-    def __init__(self, redis_url: str, log: Path, *args: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, redis_url: str, log: Path, *args: str, env: dict[str, str] | None = None, program: tuple[str, ...] = COMMAND
+    ) -> None:
         self.log = log
         settings = {
             "FUSION_REDIS_URL": redis_url,
@@ -34,7 +37,7 @@ class WorkerProcess:
         }
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "run_worker.py", "worker", *args],
+                [sys.executable, *program, *args],
                 cwd=ROOT,
                 env={**os.environ, **settings, **(env or {})},
                 stdin=subprocess.DEVNULL,
@@ -103,9 +106,16 @@ class Workers:
         self.redis_url, self._directory = redis_url, directory
         self._started: list[WorkerProcess] = []
 
-    def start(self, *args: str, ready: bool = True, env: dict[str, str] | None = None, url: str | None = None) -> WorkerProcess:
+    def start(
+        self,
+        *args: str,
+        ready: bool = True,
+        env: dict[str, str] | None = None,
+        url: str | None = None,
+        program: tuple[str, ...] = COMMAND,
+    ) -> WorkerProcess:
         log = self._directory / f"worker{len(self._started)}.log"
-        worker = WorkerProcess(url or self.redis_url, log, *args, env=env)
+        worker = WorkerProcess(url or self.redis_url, log, *args, env=env, program=program)
         self._started.append(worker)
         return worker.wait_ready() if ready else worker
 

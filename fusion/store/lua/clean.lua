@@ -1,4 +1,4 @@
--- clean: forget jobs whose time in a terminal set is over, and give old producers' entries a place in the line; bounded.
+-- clean: forget jobs whose time in a terminal set is over or which are too many, and give old producers' entries a place; bounded.
 -- KEYS: queues
 -- ARGV: limit
 -- FLAGS: allow-oom
@@ -12,6 +12,27 @@ local function sweep(set, status)
     if redis.pcall('HGET', job_key(id), 'status') == status then redis.call('DEL', job_key(id), dependents_key(id)) end
     removed, left = removed + 1, left - 1
   end
+end
+
+-- Over the cap of a set those go that were to go first, but none that ended less than a minute ago. Counted, so that it can be told.
+local CAPS = { failed = FAILED_MAX, finished = FINISHED_MAX, canceled = CANCELED_MAX, stopped = CANCELED_MAX }
+local young = iso_before(MIN_TTL * 1000000)
+
+local function trim(set, status)
+  local over = math.min(redis.call('ZCARD', set) - CAPS[status], left)
+  if over <= 0 then return end
+  local dropped = 0
+  for _, id in ipairs(redis.call('ZRANGE', set, 0, over - 1)) do
+    local job = redis.pcall('HMGET', job_key(id), 'status', 'ended_at')
+    if job[1] == status and (job[2] or '') > young then break end
+    redis.call('ZREM', set, id)
+    if job[1] == status then
+      redis.call('DEL', job_key(id), dependents_key(id))
+      dropped = dropped + 1
+    end
+    removed, left = removed + 1, left - 1
+  end
+  if dropped > 0 then redis.call('HINCRBY', P .. 'dropped', status, dropped) end
 end
 
 -- A bare whole number as score is an old producer's priority; in our order it would come last of its class for ever.
@@ -28,9 +49,13 @@ local function adopt(queue)
 end
 
 pcall(sweep, FAILED, 'failed')
+pcall(trim, FAILED, 'failed')
 for _, key in ipairs(redis.call('SMEMBERS', K_queues)) do
   local queue = queue_name(key)
-  for _, status in ipairs({ 'finished', 'canceled', 'stopped' }) do pcall(sweep, set_of(status, queue), status) end
+  for _, status in ipairs({ 'finished', 'canceled', 'stopped' }) do
+    pcall(sweep, set_of(status, queue), status)
+    pcall(trim, set_of(status, queue), status)
+  end
   pcall(adopt, queue)
   if left <= 0 then return { removed, adopted, 1 } end
 end

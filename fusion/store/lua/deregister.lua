@@ -2,7 +2,7 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring end_job settle
+-- INCLUDE: keys time score emit ring end_job history settle
 -- Returns: jobs given back
 -- Events: released canceled
 if redis.call('HGET', K_worker, 'incarnation') ~= A_incarnation then return 0 end
@@ -12,7 +12,7 @@ local function give_back(id, exec)
   local key = job_key(id)
   local job = read_job(key)
   if job.status ~= 'started' or job.execution_id ~= exec then return end
-  release(id, key, job.origin, job, wip_key(job.origin), 'worker ended', A_name)
+  settle('released', id, key, job.origin, job, wip_key(job.origin), 'worker ended', A_name, {})
   back = back + 1
 end
 

@@ -1,11 +1,12 @@
 -- prune: remove workers that are dead and give their jobs back.
 -- KEYS: workers
--- ARGV: name lease_ms limit
+-- ARGV: name incarnation reason lease_ms limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring end_job settle hold
+-- INCLUDE: keys time score emit ring end_job history settle hold
 -- Returns: {name, jobs recovered, name, jobs ...}
 -- Events: abandoned failed canceled
--- With a name: that worker, at once (its supervisor saw it die). Without: those silent for three beats, unless an outage is just over.
+-- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now. Without: those silent
+-- for three beats, unless an outage is just over.
 local recovered
 
 local function give_back(id, exec, why, name)
@@ -26,7 +27,11 @@ local function bury(name, why)
   return recovered
 end
 
-if A_name ~= '' then return { A_name, bury(A_name, 'worker ' .. A_name .. ' died') } end
+if A_name ~= '' then
+  local known = redis.call('HGET', worker_key(A_name), 'incarnation')
+  if A_incarnation ~= '' and known and known ~= A_incarnation then return {} end
+  return { A_name, bury(A_name, A_reason ~= '' and A_reason or 'worker ' .. A_name .. ' died') }
+end
 if now_ms < hold_until(tonumber(A_lease_ms)) then return {} end
 local buried = {}
 for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
@@ -36,7 +41,7 @@ for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
   if not silent or silent > (tonumber(lease) or tonumber(A_lease_ms)) then
     local name = worker_name(key)
     buried[#buried + 1] = name
-    buried[#buried + 1] = bury(name, 'worker ' .. name .. ' stopped giving signs of life')
+    buried[#buried + 1] = bury(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')
   end
 end
 return buried

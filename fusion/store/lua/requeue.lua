@@ -1,21 +1,23 @@
 -- requeue: ended jobs start over in the queue they came from, at their old priority.
 -- KEYS: queues
--- ARGV: nonce keep_place retry_count n_jobs
--- INCLUDE: keys time score emit ring
+-- ARGV: nonce keep_place quarantined retry_count n_jobs
+-- INCLUDE: keys time score emit ring each
 -- Rest: ids
--- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | its status, which is none that can be requeued
+-- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | quarantined (unless those were asked for) | error: why
+--   (a broken key; the others go on) | its status, which is none that can be requeued
 -- Events: queued
 -- Same nonce again is a resend and answers ok. It has a field of its own: the producer's nonce goes on telling a resent enqueue.
 local function requeue(id)
   local key = job_key(id)
-  local status, nonce, origin, original, priority, seq, data, log_tag, ttl = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce',
-    'origin', 'original_queue', 'priority', 'seq', 'data', 'log_tag', 'ttl'))
+  local status, nonce, origin, original, priority, seq, data, log_tag, ttl, quarantined, times = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce',
+    'origin', 'original_queue', 'priority', 'seq', 'data', 'log_tag', 'ttl', 'quarantined', 'requeued'))
   if not status then
     redis.call('ZREM', FAILED, id)
     return 'missing'
   end
   if nonce == A_nonce then return 'ok' end
   if status ~= 'failed' and status ~= 'canceled' and status ~= 'stopped' then return status end
+  if quarantined and A_quarantined ~= '1' then return 'quarantined' end
   local queue = original or origin
   if not data or not queue then return 'corrupt' end
 
@@ -28,8 +30,8 @@ local function requeue(id)
     redis.call('HSET', key, 'seq', seq)
   end
   redis.call('HSET', key, 'status', 'queued', 'origin', queue, 'enqueued_at', now_iso, 'requeue_nonce', A_nonce,
-    'retryCount', A_retry_count, 'lost', 0)
-  redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'cancel', 'held_since', 'execution_id', 'expires_at')
+    'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
+  redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined', 'cancel', 'held_since', 'execution_id', 'expires_at')
   if tonumber(ttl) then redis.call('HSET', key, 'expires_at', now_ms + ttl * 1000) end
   redis.call('PERSIST', key)
   redis.call('ZREM', set_of(status, origin or queue), id)
@@ -38,6 +40,4 @@ local function requeue(id)
   return 'ok'
 end
 
-local answers = {}
-for i = 1, tonumber(A_n_jobs) do answers[i] = requeue(ARGV[REST + i - 1]) end
-return answers
+return each(requeue, REST, tonumber(A_n_jobs))

@@ -14,17 +14,15 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
       'ended_at', iso_before(age), unpack(more))
     if tonumber(job.result_ttl) == 0 then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then
-      redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'cancel', 'held_since')
+      redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel', 'held_since')
     end
     emit('completed', id, queue, job.log_tag, 'worker', worker, 'elapsed_us', elapsed)
     return 'ok', true
-  elseif kind == 'release' then
-    release(id, key, queue, job, wip, reason, worker)
-    return 'ok', true
-  elseif kind == 'lost' then
-    lose(id, key, queue, job, wip, reason, worker)
+  elseif kind == 'release' or kind == 'lost' then
+    settle(kind == 'lost' and 'lost' or 'released', id, key, queue, job, wip, reason, worker, more)
     return 'ok', true
   elseif job.cancel and kind ~= 'failed' then
+    note_attempt(key, worker, 'canceled', reason, more, iso_before(age + elapsed), iso_before(age))
     cancel_job(id, key, queue, wip, job.log_tag, 'canceled while running', unpack(more))
     return 'ok', true
   end
@@ -40,10 +38,12 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
 
   local attempts = (tonumber(job.attempts) or 0) + 1
   local started, ended = iso_before(age + elapsed), iso_before(age)
+  note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
+  redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame') -- of an earlier run; this one may have no such thing
   if kind == 'retry' then
     redis.call('ZADD', SCHEDULED, (now_ms + delay) / 1000, id)
     redis.call('HSET', key, 'status', 'scheduled', 'attempts', attempts, 'lost', 0, 'started_at', started, 'ended_at', ended,
-      unpack(more))
+      'reason', reason, unpack(more))
     redis.call('ZREM', wip, id)
     emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', reason, 'attempts', attempts, 'delay_ms', delay)
   else

@@ -1,12 +1,13 @@
 -- A job's end, whatever ended it: into the terminal set first, out of the old one last (Lua has no rollback).
 -- Terminal sets are scored by expiry in seconds; the hash's own EXPIRE is later and only a net for a lost index.
-local NET_SECONDS, LONGEST_TTL = 3600, 1e9
+local NET_SECONDS, LONGEST_TTL, ended_before = 3600, 1e9, 0
 
 local function end_job(id, key, queue, status, ttl, leave, ...)
   local seconds, expiry = tonumber(ttl) or -1, '+inf'
   if seconds >= 0 then
     seconds = math.floor(math.min(math.max(seconds, MIN_TTL), LONGEST_TTL))
-    expiry = now_s + now_us / 1e6 + seconds -- with the fraction, so that jobs stand in the order in which they ended
+    expiry = now_s + (now_us + ended_before) / 1e6 + seconds -- with the fraction, so that jobs stand in the order in which they ended
+    ended_before = ended_before + 1 -- inside one call too
   end
   redis.call('ZADD', set_of(status, queue), expiry, id)
   redis.call('HSET', key, 'status', status, ...)

@@ -9,43 +9,49 @@ local function read_job(key)
     worker_name = found[13], reason = found[14] }
 end
 
--- Back to its queue and place. `leave` is the set it stood in.
-local function put_back(id, key, queue, job, leave, ...)
-  line_up_again(queue, id, key, job.priority, job.seq)
-  redis.call('HSET', key, 'status', 'queued', ...)
+-- Ends an execution without an outcome: given back by its worker (`released`, the attempt unspent), or `lost`. A pending cancel wins; of
+-- a lost one then on_lost, then the poison cap; else it runs again: after the first loss at once, after more of them at growing intervals,
+-- since what takes down its worker every time leaves less room for others. One function, as each costs a little at every call.
+local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
+  local lost = outcome == 'lost' and (tonumber(job.lost) or 0) + 1
+  note_attempt(key, worker, outcome, reason, more, nil, now_iso)
+  if lost then
+    more[#more + 1] = 'lost'
+    more[#more + 1] = lost
+  end
+  if job.cancel then
+    return cancel_job(id, key, queue, leave, job.log_tag, 'canceled while running; ' .. reason, unpack(more))
+  elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST) then
+    local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'
+      or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)')
+    fail_job(id, key, queue, leave, job.log_tag, job.failure_ttl, why, 'ended_at', now_iso,
+      'exc_info', 'fusion.exceptions.JobLost: ' .. why, 'error_class', 'fusion.exceptions.JobLost', unpack(more))
+    return redis.call('HDEL', key, 'error_bases', 'error_frame')
+  end
+
+  if lost then
+    more[#more + 1] = 'reason'
+    more[#more + 1] = reason
+  end
+  local pause = lost and lost > 1 and 2 ^ math.min(lost - 2, 6) or 0
+  if pause > 0 then
+    redis.call('ZADD', SCHEDULED, now_ms / 1000 + pause, id)
+  else
+    line_up_again(queue, id, key, job.priority, job.seq)
+  end
+  redis.call('HSET', key, 'status', pause > 0 and 'scheduled' or 'queued', unpack(more))
   redis.call('PERSIST', key)
   redis.call('ZREM', leave, id)
-  ring(queue)
-end
-
--- Its worker gives it back, the attempt unspent. A pending cancel wins.
-local function release(id, key, queue, job, leave, reason, worker)
-  if job.cancel then
-    cancel_job(id, key, queue, leave, job.log_tag, 'canceled while running; ' .. reason)
+  if pause == 0 then ring(queue) end
+  if lost then
+    emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause * 1000)
   else
-    put_back(id, key, queue, job, leave)
     emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
   end
 end
 
--- A job whose execution vanished. A pending cancel wins; then on_lost; then the poison cap; else it runs again.
-local function lose(id, key, queue, job, leave, reason, worker)
-  local lost = (tonumber(job.lost) or 0) + 1
-  if job.cancel then
-    cancel_job(id, key, queue, leave, job.log_tag, 'canceled while running; ' .. reason, 'lost', lost)
-  elseif job.on_lost == 'fail' or lost >= MAX_LOST then
-    local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'
-      or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)')
-    fail_job(id, key, queue, leave, job.log_tag, job.failure_ttl, why, 'ended_at', now_iso, 'lost', lost,
-      'exc_info', 'fusion.exceptions.JobLost: ' .. why)
-  else
-    put_back(id, key, queue, job, leave, 'lost', lost)
-    emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost)
-  end
-end
-
--- The same, found out by others: should the execution come back to life, nothing it says counts any more.
+-- A loss found out by others: should the execution come back to life, nothing it says counts any more.
 local function recover(id, key, queue, job, leave, reason, worker)
-  lose(id, key, queue, job, leave, reason, worker)
+  settle('lost', id, key, queue, job, leave, reason, worker, {})
   redis.call('HDEL', key, 'execution_id')
 end

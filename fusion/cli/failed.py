@@ -1,0 +1,155 @@
+"""`failures` and `quarantine`, and how a command line says which failed jobs it means."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli import names
+from fusion.cli.context import Cli, prog, seconds, shared_options
+from fusion.cli.hints import command
+from fusion.cli.render import table
+from fusion.timeutil import now, parse_seconds, to_iso
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fusion.failures import FailedFilter, FailureGroup
+
+SCHEMA = 1
+
+
+def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    try:
+        age = None if value is None else parse_seconds(value)
+    except ValueError:
+        age = -1.0
+    if age is not None and age < 0:
+        raise click.BadParameter(f"{value!r}: use seconds, or a text like 90s, 5m, 2h, 1d")
+    return age
+
+
+_FILTER = (
+    click.option("--queue", metavar="NAME", help="Only those that came from this queue; a wildcard will do, as in all of these."),
+    click.option("--function", metavar="NAME", help="Only calls of this function: tasks.sms.sendSMS, 'tasks.sms.*'."),
+    click.option("--error", metavar="CLASS", help="Only those of this error class or one below it: ConnectionError."),
+    click.option("--older-than", callback=_age, metavar="AGE", help="Only those that failed longer ago: 90s, 5m, 2h, 1d."),
+    click.option("--newer-than", callback=_age, metavar="AGE", help="Only those that failed since."),
+)
+
+
+def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --queue --function --error --older-than --newer-than."""
+    for option in reversed(_FILTER):
+        function = option(function)
+    return function
+
+
+def chosen(include_quarantined: bool = False, **given: Any) -> FailedFilter:
+    """What the options of `filter_options` say."""
+    from fusion.failures import FailedFilter
+
+    if given["queue"] is not None:
+        names.check(given["queue"], patterns=True)
+    return FailedFilter(include_quarantined=include_quarantined, **given)
+
+
+# -- failures
+
+
+@command(example="run_worker.py failures\n  run_worker.py failures --newer-than 1h --json | jq .groups")
+@filter_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+def failures(cli: Cli, as_json: bool, **given: Any) -> None:
+    """Show what went wrong, by error and place.
+
+    Failed jobs are grouped by the class of their error and by where it was raised: the last frame in your own code. Quarantined ones are
+    counted too.
+    """
+    from fusion.failed_queue import FailedQueue
+
+    groups = FailedQueue(cli.connection).groups(chosen(include_quarantined=True, **given))
+    if as_json:
+        total = sum(group.count for group in groups)
+        click.echo(json.dumps({"schema": SCHEMA, "failed": total, "groups": [_document(group) for group in groups]}))
+    elif not groups:
+        click.echo("No failed jobs")
+    else:
+        click.echo("\n".join(_lines(groups)))
+        click.echo(f"\nTo put some back: {prog()} requeue --all --error CLASS")
+
+
+def _lines(groups: list[FailureGroup]) -> list[str]:
+    header = ("COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE")
+    rows = [
+        [
+            f"{group.count}" + (f" ({group.quarantined} quarantined)" if group.quarantined else ""),
+            group.error_class.removeprefix("builtins."),
+            group.error_frame or "-",
+            _ago(group.first_seen),
+            _ago(group.last_seen),
+            ", ".join(f"{queue} {count}" for queue, count in group.queues.items()),
+            group.example,
+        ]
+        for group in groups
+    ]
+    return table(header, rows)
+
+
+def _ago(moment: datetime | None) -> str:
+    return "-" if moment is None else f"{seconds((now() - moment).total_seconds())} ago"
+
+
+def _document(group: FailureGroup) -> dict[str, Any]:
+    return {
+        "error_class": group.error_class,
+        "error_frame": group.error_frame or None,
+        "count": group.count,
+        "quarantined": group.quarantined,
+        "first_seen": None if group.first_seen is None else to_iso(group.first_seen),
+        "last_seen": None if group.last_seen is None else to_iso(group.last_seen),
+        "queues": dict(group.queues),
+        "example": group.example,
+    }
+
+
+# -- quarantine
+
+
+@command(
+    example='run_worker.py quarantine otp-4711 --reason "number is blocked"\n'
+    '  run_worker.py quarantine --function tasks.sms.sendSMS --error KeyError --reason "bug 815"'
+)
+@click.argument("job_ids", nargs=-1, metavar="[JOB_IDS]...")
+@filter_options
+@click.option("--reason", required=True, help="Why: shown with the jobs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
+@shared_options
+def quarantine(cli: Cli, job_ids: tuple[str, ...], reason: str, as_json: bool, **given: Any) -> None:
+    """Set failed jobs aside.
+
+    They stay failed, but `requeue --all` leaves them out. Name jobs, or say which by at least one option. `requeue JOB_ID` ends it. Exit
+    code 1 if one could not be set aside.
+    """
+    wanted = chosen(**given)
+    if bool(job_ids) == any(value is not None for value in given.values()):
+        raise click.UsageError("give job ids, or say which jobs: --queue --function --error --older-than --newer-than; not both")
+    if not reason.strip():
+        raise click.UsageError("--reason must not be empty")
+    from fusion.failed_queue import FailedQueue
+
+    moved, refused = FailedQueue(cli.connection).quarantine(job_ids or wanted, reason)
+    if as_json:
+        click.echo(json.dumps({"schema": SCHEMA, "quarantined": moved, "refused": refused}))
+    else:
+        click.echo(f"{moved} jobs quarantined")
+    for job_id, why in refused.items():
+        told = {"missing": "no such job"}.get(why) or (why if why.startswith("error: ") else f"it is {why}, not failed")
+        click.echo(f"Unable to quarantine {job_id}: {told}", err=True)
+    if refused:
+        sys.exit(1)

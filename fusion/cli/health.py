@@ -1,0 +1,55 @@
+"""`health`: a probe for those who can run a command but not open a port."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from fusion.cli.context import Cli, seconds, shared_options
+from fusion.cli.hints import command
+
+if TYPE_CHECKING:
+    from fusion.store.inspector import WorkerInfo
+
+#: Exit code of a check that failed; 1 is left to one that could not be made.
+UNHEALTHY = 3
+
+
+@command(example="run_worker.py health\n  run_worker.py health --worker web1.4711 --max-age 30")
+@click.option("--worker", "name", metavar="NAME", help="This worker, wherever it runs.  [default: any on this host]")
+@click.option(
+    "--max-age", type=click.FloatRange(min=0), default=60, metavar="SECONDS", help="Of its last heartbeat.  [default: 60]"
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
+    """Check that a worker is alive.
+
+    By its heartbeat in Redis: for a readiness or start-up probe. As a liveness probe it would have workers restarted whenever Redis is
+    away; use /livez of --probe-port there. Exit code 0: alive; 3: not; 1: that can't be told, Redis does not answer.
+    """
+    host = socket.gethostname()
+    workers = [worker for worker in cli.inspector.workers() if (worker.name == name if name else worker.hostname == host)]
+    wrong = {worker.name: f"silent for {seconds(worker.silent)}" for worker in workers if worker.silent > max_age}
+    healthy = len(wrong) < len(workers)
+    if workers:
+        reasons = [] if healthy else [f"{worker}: {why}, more than {max_age:g} s" for worker, why in wrong.items()]
+    else:
+        reasons = [f"no worker {name} is registered" if name else f"no worker of this host ({host}) is registered"]
+    if as_json:
+        document = {"status": "ok" if healthy else "error", "reasons": reasons, "workers": [_worker(w, max_age) for w in workers]}
+        click.echo(json.dumps(document))
+    elif healthy:
+        click.echo("\n".join(f"{worker.name}: alive, {worker.state}" for worker in workers if worker.name not in wrong))
+    else:
+        click.echo("\n".join(reasons), err=True)
+    sys.exit(0 if healthy else UNHEALTHY)
+
+
+def _worker(worker: WorkerInfo, max_age: float) -> dict[str, object]:
+    alive = worker.silent <= max_age
+    return {"name": worker.name, "alive": alive, "state": worker.state, "heartbeat_age": round(worker.silent, 3)}

@@ -1,0 +1,74 @@
+"""Where log lines go and what they look like: text for people, or one JSON object each for machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.config
+from datetime import datetime, timezone
+
+import click
+
+from fusion.exceptions import ConfigurationError
+from fusion.settings import Settings
+
+LOG_FORMAT = "%(asctime)s %(message)s"
+DATE_FORMAT = "%H:%M:%S"
+
+#: What a record may know beyond the standard attributes; `extra` of the calls in `fusion.process`.
+_MORE = ("worker", "job_id", "queue", "description", "attempt")
+
+
+class JSONFormatter(logging.Formatter):
+    """One line per event whatever is in it: JSON escapes what would end the line or steer a terminal. For DICT_CONFIG too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def format(self, record: logging.LogRecord) -> str:
+        document: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc)
+            .isoformat(timespec="microseconds")
+            .replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        document |= {name: value for name in _MORE if (value := getattr(record, name, None)) is not None}
+        if record.exc_info or record.exc_text:
+            document["exception"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
+        if record.stack_info:
+            document["stack"] = record.stack_info
+        return json.dumps(document, default=str).replace("\x7f", "\\u007f")
+
+
+def set_up_logging(settings: Settings, level: str | None, log_format: str, date_format: str) -> None:
+    """DICT_CONFIG of the settings, else lines on stderr; a level from the flags wins over both, and so does `log_json`."""
+    if settings.dict_config:
+        try:
+            logging.config.dictConfig(dict(settings.dict_config))
+        except (ValueError, TypeError, AttributeError, ImportError) as error:
+            raise ConfigurationError(f"dict_config (from {settings.origin_of('dict_config')}) is not valid: {error}") from error
+    logger = logging.getLogger("fusion")
+    formatter = _formatter(log_format, date_format)
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(formatter)
+        logger.addHandler(handler)
+    if settings.log_json:
+        logging.captureWarnings(True)
+        for each in (*logger.handlers, *logging.getLogger().handlers):
+            each.setFormatter(JSONFormatter())
+        if not logging.getLogger().handlers:
+            logging.getLogger("py.warnings").handlers = list(logger.handlers)
+    if level or not settings.dict_config:
+        logger.setLevel(level or "INFO")
+
+
+def _formatter(log_format: str, date_format: str) -> logging.Formatter:
+    try:
+        formatter = logging.Formatter(log_format, date_format, defaults=dict.fromkeys(_MORE, "-"))
+        formatter.format(logging.makeLogRecord({}))
+    except (ValueError, TypeError) as error:
+        raise click.UsageError(f"--log-format {log_format!r}: {error}; use e.g. {LOG_FORMAT!r}") from None
+    return formatter

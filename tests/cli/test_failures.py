@@ -1,0 +1,156 @@
+"""`failures`, `quarantine`, and `requeue --all` with a choice."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import redis
+
+from fusion import FailedQueue, Job, Queue
+from fusion.store.broker import Broker
+from fusion.store.records import Commit
+from tests.cli.conftest import Hands, Invoke, run_worker
+from tests.cli.terminal import terminal
+
+
+@pytest.fixture
+def failed(hands: Hands, conn: redis.Redis) -> list[str]:
+    """Nine jobs: two queues, three errors; the first of them long ago."""
+    ids = []
+    for queue, count in (("sms", 6), ("email", 3)):
+        worker = hands(queue, name=f"failing.{queue}").register()
+        for n in range(count):
+            task = "tasks.sms.sendSMS" if queue == "sms" else "tasks.email.sendEmail"
+            ids.append(Queue(queue, conn).enqueue(task, job_id=f"{queue}-{n}").id)
+            (job,) = worker.turn(slots=1)
+            kind = ("builtins.TimeoutError", "app.BadNumber", "app.Slow")[n % 3]
+            fields = {"error_class": kind, "error_frame": f"app.sms:send:{n % 3}"}
+            if kind == "app.Slow":
+                fields["error_bases"] = "builtins.TimeoutError\nbuiltins.OSError"
+            worker.turn(Commit("failed", job.id, job.execution_id, reason=f"{kind}: no", fields=fields))
+    conn.hset("rq:job:sms-0", "ended_at", "2026-01-01T00:00:00.000000Z")
+    return ids
+
+
+def test_failures_for_people(invoke: Invoke, failed: list[str]) -> None:
+    lines = invoke("failures").stdout.splitlines()
+    assert lines[0].split() == ["COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE"]
+    assert [line.split()[:3] for line in lines[1:4]] == [
+        ["3", "app.BadNumber", "app.sms:send:1"],
+        ["3", "app.Slow", "app.sms:send:2"],
+        ["3", "TimeoutError", "app.sms:send:0"],
+    ]
+    assert "email 1, sms 2" in lines[1]
+    assert "requeue --all --error CLASS" in lines[-1]
+    assert lines[1].endswith("email-1")
+
+
+def test_failures_as_json(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
+    FailedQueue(conn).quarantine(["sms-1"], "bug")
+    document = json.loads(invoke("failures", "--error", "BadNumber", "--json").stdout)
+    (group,) = document["groups"]
+    assert (document["schema"], document["failed"]) == (1, 3)
+    assert group.pop("first_seen") <= group.pop("last_seen")
+    assert group == {
+        "error_class": "app.BadNumber",
+        "error_frame": "app.sms:send:1",
+        "count": 3,
+        "quarantined": 1,
+        "queues": {"email": 1, "sms": 2},
+        "example": "email-1",
+    }
+    assert "3 (1 quarantined)" in invoke("failures").stdout
+
+
+def test_no_failures(invoke: Invoke, conn: redis.Redis) -> None:
+    assert invoke("failures").stdout == "No failed jobs\n"
+    assert json.loads(invoke("failures", "--json").stdout) == {"schema": 1, "failed": 0, "groups": []}
+    assert run_worker("failures").stdout == "No failed jobs\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ((), 9),
+        (("--queue", "sms"), 6),
+        (("--function", "tasks.email.*"), 3),
+        (("--error", "TimeoutError"), 6),
+        (("--error", "app.Slow", "--queue", "e*"), 1),
+        (("--older-than", "1h"), 1),
+        (("--newer-than", "1h"), 8),
+        (("--limit", "4"), 4),
+        (("--error", "KeyError"), 0),
+    ],
+)
+def test_requeue_of_a_choice(invoke: Invoke, failed: list[str], conn: redis.Redis, options: tuple[str, ...], count: int) -> None:
+    dry = invoke("requeue", "--all", "--dry-run", *options).stdout
+    assert dry.endswith(f"(dry run: nothing is moved)\n{count} jobs would be requeued\n")
+    assert json.loads(invoke("requeue", "--all", "--dry-run", "--json", *options).stdout)["dry_run"] is True
+    assert FailedQueue(conn).count == 9
+    assert invoke("requeue", "--all", *options).stdout.endswith(f"from failed queue\n{count} jobs requeued\n")
+    assert FailedQueue(conn).count == 9 - count
+
+
+def test_quarantine_and_what_it_keeps_back(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
+    assert invoke("quarantine", "sms-0", "--reason", "blocked").stdout == "1 jobs quarantined\n"
+    assert json.loads(invoke("quarantine", "--error", "BadNumber", "--reason", "bug", "--json").stdout) == {
+        "schema": 1,
+        "quarantined": 3,
+        "refused": {},
+    }
+    assert Job.fetch("sms-0", conn).quarantined == "blocked"
+    assert "5 jobs requeued" in invoke("requeue", "--all").stdout
+    assert "1 jobs requeued" in invoke("requeue", "sms-0").stdout, "by name"
+    assert "3 jobs requeued" in invoke("requeue", "--all", "--include-quarantined").stdout
+
+
+def test_quarantine_tells_what_it_could_not_do(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
+    waiting = Queue("pn", conn).enqueue("tasks.pn.sendPN", job_id="waiting").id
+    conn.set("rq:job:broken", "no hash")
+    result = invoke("quarantine", waiting, "nobody", "broken", "sms-1", "--reason", "r", code=1)
+    assert result.stdout == "1 jobs quarantined\n"
+    lines = result.stderr.splitlines()
+    assert lines[:2] == ["Unable to quarantine waiting: it is queued, not failed", "Unable to quarantine nobody: no such job"]
+    assert lines[2].startswith("Unable to quarantine broken: error: WRONGTYPE")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("quarantine", "--reason", "r"), "give job ids, or say which jobs"),
+        (("quarantine", "a", "--queue", "sms", "--reason", "r"), "not both"),
+        (("quarantine", "a"), "--reason"),
+        (("quarantine", "a", "--reason", " "), "must not be empty"),
+        (("requeue", "a", "--error", "E"), "only --queue goes without --all"),
+        (("requeue", "a", "--dry-run"), "only --queue goes without --all"),
+        (("failures", "--older-than", "soon"), "use seconds, or a text like"),
+        (("failures", "--newer-than", "-5"), "use seconds, or a text like"),
+        (("failures", "--queue", "_x"), "reserved"),
+    ],
+)
+def test_usage(invoke: Invoke, conn: redis.Redis, args: tuple[str, ...], said: str) -> None:
+    assert said in invoke(*args, code=2).stderr
+
+
+def test_a_broken_job_is_named(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
+    conn.delete("rq:job:sms-3")
+    conn.set("rq:job:sms-3", "no hash")
+    result = invoke("requeue", "--all", code=1)
+    assert "8 jobs requeued" in result.stdout
+    assert result.stderr.startswith("Unable to requeue sms-3: WRONGTYPE")
+
+
+def test_dropped_jobs_are_shown(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
+    for job_id in failed:
+        conn.hset(f"rq:job:{job_id}", "ended_at", "2026-01-01T00:00:00.000000Z")
+    Broker(conn, failed_max=5).clean()
+    assert "Dropped before their time, as there were too many: 4 failed" in invoke("info").stdout
+    assert json.loads(invoke("info", "--json").stdout)["dropped"] == {"failed": 4}
+
+
+def test_a_bar_on_a_terminal(failed: list[str], conn: redis.Redis) -> None:
+    with terminal("requeue", "--all", "--queue", "sms") as tty:
+        assert tty.end() == 0
+        assert "6 jobs requeued" in tty.drawn
+        assert "100%" in tty.drawn

@@ -1,0 +1,170 @@
+"""Retries through a real worker: what is tried again, when, and what the job remembers of it (F7, F57-F59)."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion import Job, Queue, Retry
+from fusion.status import JobStatus
+from tests.faults.conservation import check_conservation
+from tests.jobs import retrying
+from tests.support import eventually
+from tests.worker.harness import Workers, lines
+
+ENV = {"FUSION_TASKS": "tests.jobs.retrying"}
+RETRIED = [
+    "requests.ConnectTimeout", "requests.ConnectionError", "requests.ReadTimeout", "requests.SSLError", "ConnectionError",
+    "TimeoutError", "Refused", "ClientError", "Throttling",
+]  # fmt: skip
+FINAL = ["ValueError", "OSError", "requests.HTTPError", "KeyboardInterrupt", "SystemExit"]
+
+
+def now(conn: redis.Redis) -> float:
+    seconds, micros = conn.time()
+    return float(seconds) + float(micros) / 1e6
+
+
+def test_the_table(workers: Workers, conn: redis.Redis) -> None:
+    """Every class of the default policy and some below them; due within 120 to 150 s. Anything else fails at once."""
+    before = now(conn)
+    jobs = {name: Queue("r").enqueue(retrying.raising, name) for name in [*RETRIED, *FINAL]}
+    workers.burst("r", env=ENV)
+    after = now(conn)
+    for name in RETRIED:
+        job = Job.fetch(jobs[name].id)
+        assert (job.get_status(), job.retry_count, job.attempts) == (JobStatus.SCHEDULED, 8, 1), name
+        due = conn.zscore("rq:scheduler:scheduled_jobs", job.id)
+        assert due is not None
+        assert before + 120 <= due <= after + 150
+        assert "no answer" in job.reason
+    for name in FINAL:
+        assert Job.fetch(jobs[name].id).get_status() == JobStatus.FAILED, name
+    assert len({conn.zscore("rq:scheduler:scheduled_jobs", jobs[name].id) for name in RETRIED}) == len(RETRIED), "spread"
+    check_conservation(conn, [job.id for job in jobs.values()])
+
+
+def test_what_is_known_of_the_error(workers: Workers, conn: redis.Redis) -> None:
+    job = Queue("r").enqueue(retrying.raising, "Throttling")
+    workers.burst("r", env=ENV)
+    job.refresh()
+    assert job.error_class == "botocore.errorfactory.ThrottlingException"
+    assert job.error_frame.startswith("tests.jobs.retrying:raising:")
+    (attempt,) = job.attempt_history
+    assert (attempt.outcome, attempt.error) == ("retry", "botocore.errorfactory.ThrottlingException: no answer")
+    assert attempt.maxrss is not None
+    assert attempt.maxrss > 1000
+    assert attempt.worker == job.worker_name
+    assert attempt.start is not None
+    assert attempt.end is not None
+    assert attempt.start < attempt.end
+
+
+@pytest.mark.parametrize("queue", ["r", "scheduler"])
+def test_a_returned_retry(workers: Workers, conn: redis.Redis, tmp_path: Path, queue: str) -> None:
+    path = tmp_path / "runs"
+    job = Queue(queue).enqueue(retrying.returning, str(path), 5)
+    workers.start(queue, env=ENV)
+    assert job.wait(20) == JobStatus.FINISHED
+    assert (job.result, job.retry_count, job.attempts) == ("run 3", 9, 2)
+    assert [attempt.outcome for attempt in job.attempt_history] == ["retry", "retry"]
+    assert (job.reason, job.error_class) == ("", "")
+    check_conservation(conn, [job.id])
+
+
+def test_a_returned_retry_is_used_up(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    path = tmp_path / "runs"
+    job = Queue("r").enqueue(retrying.returning, str(path), 1)
+    workers.start("r", env=ENV)
+    assert job.wait(20) == JobStatus.FAILED
+    assert len([*lines(path)]) == 2
+    assert "Retry(max=1) after 1 retries" in job.reason
+    assert job.error_class == "fusion.retry.RetryLater"
+
+
+def test_a_raised_delay(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """RetryLater, whatever the policy covers; and `retry_after` of an error that it covers, instead of two minutes."""
+    later = Queue("r").enqueue(retrying.later, str(tmp_path / "later"), 0.3, retry=Retry(1, on=[KeyError]))
+    busy = Queue("r").enqueue(retrying.busy, str(tmp_path / "busy"))
+    final = Queue("r").enqueue(retrying.busy, str(tmp_path / "final"), retry=Retry(3, on=[KeyError]))
+    far = Queue("r").enqueue(retrying.later, str(tmp_path / "far"), 1e9)
+    workers.start("r", env=ENV)
+    assert [job.wait(20) for job in (later, busy, final)] == ["finished", "finished", "failed"]
+    assert (later.result, busy.result) == ("run 2", "run 3")
+    first, second = busy.attempt_history
+    assert first.end is not None
+    assert second.start is not None
+    assert (second.start - first.end).total_seconds() >= 0.2
+    eventually(lambda: far.is_scheduled, why="it was tried once")
+    due = conn.zscore("rq:scheduler:scheduled_jobs", far.id)
+    assert due is not None
+    assert 86_000 < due - now(conn) <= 86_400
+    assert Job.fetch(far.id).reason == "fusion.retry.RetryLater: not yet"
+
+
+def test_killed_twice_it_waits_before_the_third_run(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    job = Queue("r").enqueue(retrying.dying, str(tmp_path / "runs"), int(signal.SIGKILL))
+    workers.start("r", env=ENV)
+    assert job.wait(20) == JobStatus.FINISHED
+    assert (job.result, job.attempts) == ("run 3", 0)
+    first, second = job.attempt_history
+    assert [(one.outcome, one.signal, one.oom_likely) for one in (first, second)] == [("lost", 9, True)] * 2
+    assert first.end is not None
+    assert second.start is not None
+    assert second.end is not None
+    assert (second.start - first.end).total_seconds() < 0.9, "the first time at once"
+    assert job.started_at is not None
+    assert (job.started_at - second.end).total_seconds() >= 0.9
+    assert "OOM killer" in first.error
+
+
+@pytest.mark.parametrize(
+    ("task", "argument", "signal_number", "exit_code"),
+    [("dying", int(signal.SIGSEGV), int(signal.SIGSEGV), None), ("exiting", 7, None, 7), ("exiting", 0, None, 0)],
+)
+def test_how_its_process_died(
+    workers: Workers,
+    conn: redis.Redis,
+    tmp_path: Path,
+    task: str,
+    argument: int,
+    signal_number: int | None,
+    exit_code: int | None,
+) -> None:
+    args = (str(tmp_path / "runs"), argument) if task == "dying" else (argument,)
+    job = Queue("r").enqueue(f"tests.jobs.retrying.{task}", *args)
+    workers.burst("r", env=ENV)
+    job.refresh()
+    (attempt,) = job.attempt_history
+    assert (attempt.outcome, attempt.signal, attempt.exit_code, attempt.oom_likely) == ("failed", signal_number, exit_code, False)
+    assert attempt.maxrss is not None
+    assert job.error_class == "fusion.exceptions.WorkHorseTerminated"
+
+
+_POINTS = [
+    "turn.before=kill@2",
+    "turn.after_reply=kill@2",
+    "turn.after_reply=kill@3",
+    "outcome.received=kill",
+    "outcome.received=kill@2",
+]
+
+
+@pytest.mark.parametrize("point", _POINTS)
+def test_a_worker_killed_around_a_retry(workers: Workers, conn: redis.Redis, tmp_path: Path, point: str) -> None:
+    """Before, inside or after the call that commits it: the next worker goes on, and each failed run is told once."""
+    path, env = tmp_path / "runs", {**ENV, "FUSION_LEASE": "0.6", "FUSION_MAX_LOST": "1000"}
+    job = Queue("r").enqueue(retrying.busy, str(path), retry=Retry(20))
+    dying = workers.start("r", ready=False, env={**env, "FUSION_FAILPOINTS": point})
+    assert dying.wait() == -signal.SIGKILL, dying.output
+    check_conservation(conn, [job.id])
+    workers.start("r", env=env)
+    assert job.wait(20) == JobStatus.FINISHED
+    told = [attempt.outcome for attempt in job.attempt_history]
+    assert (told.count("retry"), job.retry_count) == (job.attempts, 7 + job.attempts)
+    assert told.count("lost") <= 1
+    assert len([*lines(path)]) <= 1 + job.attempts + told.count("lost")
+    check_conservation(conn, [job.id])
