@@ -111,7 +111,7 @@ class Settings:
     worker_ttl: int = _setting(defaults.WORKER_TTL, values.seconds(1, whole=True))
     max_lost: int = _setting(defaults.MAX_LOST, values.whole(1))
     hold_timeout: float = _setting(defaults.HOLD_TIMEOUT, values.seconds(0))
-    #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything.
+    #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything. `tasks` itself need not exist.
     tasks: tuple[str, ...] = _setting(("tasks",), values.names)
     preload: str = _setting("auto", values.choice("auto", "strict", "off"))
     #: Port of the health probes, 0 for any free one; None = none.

@@ -1,4 +1,9 @@
-"""The service's own tasks: one module per channel, each with one function from a payload dict to a small receipt dict.
+"""This service's tasks. Importing the package imports them all: a worker does it once, before the first job, and every job's process
+has them from the start."""
 
-Nothing here speaks to Redis. Where a message goes is decided by environment variables: see `tasks.providers`.
-"""
+from tasks import email as email
+from tasks import maintenance as maintenance
+from tasks import pn as pn
+from tasks import sms as sms
+from tasks import webhook as webhook
+from tasks import whatsapp as whatsapp

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from signal import SIGKILL
 
 from fusion.exceptions import ConfigurationError
@@ -288,8 +289,9 @@ class Stable:
 
 
 def task_modules(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Modules to load ahead for an allow-list."""
+    """Modules to load ahead for an allow-list. `tasks`, allowed by default, need not exist."""
     for pattern in patterns:
         if pattern != "*" and not all(part.isidentifier() for part in pattern.split(".")):
             raise ConfigurationError(f"--tasks {pattern!r}: name a module, like 'tasks' or 'shop.jobs', or '*' for any")
-    return tuple(pattern for pattern in patterns if pattern != "*")
+    missing = {"tasks"} if find_spec("tasks") is None else set()
+    return tuple(pattern for pattern in patterns if pattern != "*" and pattern not in missing)

@@ -27,6 +27,7 @@ if #fresh == 0 then return { 'ok', first_answer } end
 redis.call('SADD', K_queues, queue_key(A_queue))
 local seq = redis.call('INCRBY', P .. 'seq', #fresh) - #fresh
 reserve(#fresh)
+local best = 0
 for i, job in ipairs(fresh) do
   local id, key, mine = job.id, job_key(job.id), seq + i
   -- index first: should the hash be refused, an entry without data is found and reported; data without an entry is not
@@ -36,6 +37,7 @@ for i, job in ipairs(fresh) do
   else
     line_up(A_queue, id, job.priority, mine)
   end
+  best = math.max(best, tonumber(job.priority))
   redis.call('DEL', key)
   redis.call('HSET', key, 'status', 'queued', 'origin', A_queue, 'original_queue', A_queue, 'created_at', now_iso,
     'enqueued_at', now_iso, 'priority', job.priority, 'seq', mine, 'nonce', A_nonce, unpack(ARGV, job.first, job.last))
@@ -47,5 +49,5 @@ for i, job in ipairs(fresh) do
   end
   emit('queued', id, A_queue, log_tag, 'priority', job.priority)
 end
-ring(A_queue)
+ring(A_queue, best)
 return { 'ok', now_iso }

@@ -115,7 +115,8 @@ end
 local next_ms, state = -1, 'busy'
 if #jobs > 0 then -- what is left wakes another worker
   for i = 0, count - 1 do
-    if head_of(i) then ring(ARGV[first_queue + i]) end
+    local head = head_of(i)
+    if head then ring(ARGV[first_queue + i], head.class) end
   end
 else
   if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
