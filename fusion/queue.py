@@ -153,6 +153,15 @@ class PriorityQueue:
 
     # -- changing
 
+    def pause(self, seconds: int | None = None) -> None:
+        """From the moment this returns no job of the queue is started, for `seconds` or until `resume`. Those that run go on; jobs can
+        still be enqueued. Survives restarts of workers and, with its data, of Redis."""
+        broker_of(self.connection).pause(self.name, seconds)
+
+    def resume(self) -> bool:
+        """Start its jobs again; False if it was not paused."""
+        return broker_of(self.connection).unpause(self.name)
+
     def empty(self) -> int:
         """Forget all waiting jobs; returns how many. Those that are running are not touched."""
         return sum(self._emptying())

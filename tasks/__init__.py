@@ -1,6 +1,8 @@
 """This service's tasks. Importing the package imports them all: a worker does it once, before the first job, and every job's process
 has them from the start."""
 
+from __future__ import annotations
+
 from tasks import email as email
 from tasks import maintenance as maintenance
 from tasks import pn as pn

@@ -1,4 +1,4 @@
-"""`suspend` and `resume`: all workers at once. `quiet` and `unquiet`: single ones."""
+"""`suspend` and `resume`: all workers at once. `pause` and `unpause`: queues. `quiet` and `unquiet`: single workers."""
 
 from __future__ import annotations
 
@@ -41,6 +41,33 @@ def resume(cli: Cli) -> None:
     """Let suspended workers start jobs again."""
     cli.broker.resume()
     click.echo("Resuming workers.")
+
+
+@command(example="run_worker.py pause email\n  run_worker.py pause sms email --duration 600")
+@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@click.option("--duration", type=click.IntRange(1), metavar="SECONDS", help="Unpause by itself after so long.  [default: never]")
+@shared_options
+def pause(cli: Cli, queues: tuple[str, ...], duration: int | None) -> None:
+    """Let no job of these queues be started.
+
+    Jobs that run are completed, and jobs can still be enqueued. Other queues go on.
+    """
+    from fusion.store.keys import check_queue_name
+
+    for queue in [check_queue_name(name) for name in queues]:
+        cli.broker.pause(queue, duration)
+        click.echo(f"{queue} is paused" + (f" for {duration} seconds" if duration else ""))
+
+
+@command(example="run_worker.py unpause email")
+@click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@shared_options
+def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
+    """Let jobs of paused queues be started again."""
+    from fusion.store.keys import check_queue_name
+
+    for queue in [check_queue_name(name) for name in queues]:
+        click.echo(f"{queue} goes on" if cli.broker.unpause(queue) else f"{queue} was not paused")
 
 
 @command(example="run_worker.py quiet web1.4711\n  run_worker.py quiet --all")

@@ -24,6 +24,8 @@ COMMANDS = {
     "empty": ("fusion.cli.jobs:empty", "Forget all waiting jobs of these queues."),
     "suspend": ("fusion.cli.control:suspend", "Let no worker start another job."),
     "resume": ("fusion.cli.control:resume", "Let suspended workers start jobs again."),
+    "pause": ("fusion.cli.control:pause", "Let no job of these queues be started."),
+    "unpause": ("fusion.cli.control:unpause", "Let jobs of paused queues be started again."),
     "quiet": ("fusion.cli.control:quiet", "Let workers finish what they run and take no more jobs."),
     "unquiet": ("fusion.cli.control:unquiet", "Let quiet workers take jobs again."),
     "health": ("fusion.cli.health:health", "Check that a worker is alive."),

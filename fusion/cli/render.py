@@ -93,7 +93,8 @@ def _queues(snapshot: Snapshot) -> list[str]:
         # What waits in a LIST queue's inbox has no priority until a worker takes it over; it gets the default one.
         counts = (queue.high, queue.moderate + queue.inbox, queue.low, queue.count)
         rest = (queue.started, queue.finished, queue.deferred)
-        rows.append([queue.name, *map(str, counts), "-" if oldest is None else seconds(oldest), *map(str, rest)])
+        name = f"{queue.name} (paused)" if queue.paused else queue.name
+        rows.append([name, *map(str, counts), "-" if oldest is None else seconds(oldest), *map(str, rest)])
     return table(header, rows, range(1, len(header)))
 
 
@@ -235,6 +236,7 @@ def _queue(snapshot: Snapshot, queue: QueueInfo) -> dict[str, Any]:
         "finished": queue.finished,
         "deferred": queue.deferred,
         "canceled": queue.canceled,
+        "paused": queue.paused,
     }
 
 

@@ -272,6 +272,14 @@ class Broker:
         """No worker claims a job from the moment this returns, for `seconds` or until resume."""
         self.connection.set(self.keys.suspended, 1, ex=seconds)
 
+    def pause(self, queue: str, seconds: int | None = None) -> None:
+        """No worker claims a job of this queue from the moment this returns, for `seconds` or until `unpause`."""
+        self.connection.set(self.keys.paused(queue), 1, ex=seconds)
+
+    def unpause(self, queue: str) -> bool:
+        """Let workers claim from the queue again; False if it was not paused."""
+        return bool(self._script("unpause")({}, {"queue": queue}))
+
     def resume(self) -> bool:
         """Let workers claim again; False if they were not suspended."""
         return bool(self._script("resume")({"suspended": self.keys.suspended, "queues": self.keys.queues}, {}))

@@ -18,8 +18,8 @@ from fusion.timeutil import from_iso
 
 #: Scores of LOW, MODERATE, and HIGH with all above it.
 _RANGES: tuple[tuple[float | str, float | str], ...] = ((0, "(1"), (1, "(2"), (2, "+inf"))
-#: Replies per queue in `Inspector.queues`: seven counts and the head of each class (and the inbox of a LIST queue).
-_REPLIES = 10
+#: Replies per queue in `Inspector.queues`: seven counts, whether it is paused, and the head of each class (and the inbox of a LIST queue).
+_REPLIES = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class QueueInfo:
     canceled: int
     oldest: datetime | None
     error: str = ""
+    paused: bool = False
 
     @property
     def count(self) -> int:
@@ -142,6 +143,7 @@ class Inspector:
                 pipe.zcount(ready, low, high)
             for key in (self.keys.wip, self.keys.finished, self.keys.deferred, self.keys.canceled):
                 pipe.zcard(key(name))
+            pipe.exists(self.keys.paused(name))
             for low, high in _RANGES:
                 pipe.zrange(ready, cast(int, high), cast(int, low), byscore=True, desc=True, offset=0, num=1)
             if name in LIST_QUEUES:
@@ -150,9 +152,9 @@ class Inspector:
         rows = [list(islice(replies, _REPLIES + (name in LIST_QUEUES))) for name in names]
         errors = [next((str(reply) for reply in row if isinstance(reply, Exception)), "") for row in rows]
         good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
-        oldest = self._oldest([[codec.text(ids[0]) for ids in row[7:_REPLIES] if ids] for row in good])
+        oldest = self._oldest([[codec.text(ids[0]) for ids in row[8:_REPLIES] if ids] for row in good])
         return [
-            QueueInfo(name, row[0], row[1], row[2], sum(row[_REPLIES:]), row[3], row[4], row[5], row[6], age, error)
+            QueueInfo(name, row[0], row[1], row[2], sum(row[_REPLIES:]), row[3], row[4], row[5], row[6], age, error, bool(row[7]))
             for name, row, age, error in zip(names, good, oldest, errors, strict=True)
         ]
 

@@ -69,6 +69,9 @@ class Keys:
     def wake_high(self, name: str) -> str:
         return f"{self.prefix}wake:{name}:high"
 
+    def paused(self, name: str) -> str:
+        return f"{self.prefix}paused:{name}"
+
     def wip(self, name: str) -> str:
         return f"{self.prefix}wip:{name}"
 

@@ -48,3 +48,21 @@ def test_the_real_process(conn: redis.Redis) -> None:
     ended = run_worker("resume")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "Resuming workers.\n", "")
     assert not conn.exists("rq:suspended")
+
+
+def test_pause_and_unpause(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+    Queue("sms", conn).enqueue("tasks.sms.sendSMS")
+    worker = hands("sms").register()
+    assert invoke("pause", "sms", "email", "--duration", "600").stdout == (
+        "sms is paused for 600 seconds\nemail is paused for 600 seconds\n"
+    )
+    assert worker.turn(slots=1) == []
+    assert "sms (paused)" in invoke("info").stdout
+    assert invoke("unpause", "sms", "pn").stdout == "sms goes on\npn was not paused\n"
+    assert len(worker.turn(slots=1)) == 1
+
+
+def test_pause_wants_a_queue(invoke: Invoke, conn: redis.Redis) -> None:
+    assert "QUEUE" in invoke("pause", code=2).stderr
+    assert "reserved" in invoke("pause", "sms", "failed", code=2).stderr
+    assert not conn.exists("rq:paused:sms")

@@ -130,10 +130,25 @@ def test_interrupted_in_the_middle_it_leaves_nothing(tmp_path: Path, number: sig
     assert demo.out == ""
 
 
+# An editable install has the checkout on the path wherever one is.
+_ELSEWHERE = """
+import sys
+checkout = sys.argv.pop(1)
+sys.path[:] = [entry for entry in sys.path if entry != checkout]
+from fusion.cli.main import main
+main()
+"""
+
+
 def test_away_from_the_checkout_it_says_where_to_go(tmp_path: Path) -> None:
     (tmp_path / "fusion").symlink_to(ROOT / "fusion")
     ended = subprocess.run(
-        [sys.executable, "-m", "fusion", "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", _ELSEWHERE, str(ROOT), "demo"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert ended.returncode == 1
     assert ended.stdout == ""

@@ -150,6 +150,7 @@ def test_the_document() -> None:
         "finished": 5,
         "deferred": 6,
         "canceled": 7,
+        "paused": False,
     }
     assert document["queues"][1]["oldest"] is document["queues"][1]["oldest_age"] is None
     assert document["workers"] == [

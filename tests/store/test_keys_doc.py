@@ -110,6 +110,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     conn.hset("rq:job:" + conn.zrange("rq:canceled:q", 0, 0)[0].decode(), "ended_at", "2000")
     Broker(conn, canceled_max=1).clean()
     broker.suspend()
+    broker.pause("q")
     return conn
 
 

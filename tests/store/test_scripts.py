@@ -51,7 +51,7 @@ READ = {"known_queues", "wrong_types"}
 
 def test_every_script_has_its_method() -> None:
     methods = {name for name, value in vars(Broker).items() if callable(value) and not name.startswith("_")}
-    assert set(NAMES) == methods - READ - {"suspend", "command"}
+    assert set(NAMES) == methods - READ - {"suspend", "pause", "command"}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -178,6 +178,8 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "ring": lambda: broker.ring("q"),
         "suspend": lambda: broker.suspend(),
         "resume": lambda: _said_nothing(broker.resume()),
+        "pause": lambda: broker.pause("q"),
+        "unpause": lambda: _said_nothing(broker.unpause("q")),
     }
 
 
@@ -185,6 +187,7 @@ REPEATED = [
     "enqueue", "enqueue_list", "requeue", "requeue_chosen", "quarantine", "turn", "turn_failed", "turn_retry", "turn_lost",
     "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named", "promote", "clean", "cancel", "cancel_running",
     "delete", "empty", "save_meta", "ring", "suspend", "resume",
+    "pause", "unpause",
 ]  # fmt: skip
 
 
@@ -200,7 +203,7 @@ def test_a_resend_changes_nothing_and_answers_the_same(conn: redis.Redis, name: 
     untouched = everything(conn)
     first = call()
     before = everything(conn)
-    assert before != untouched or name in ("extend", "register", "ring", "resume"), "the first call does something"
+    assert before != untouched or name in ("extend", "register", "ring", "resume", "unpause"), "the first call does something"
     conn.script_flush()
     second = call()
     assert second == first

@@ -342,3 +342,15 @@ def test_one_token_starts_as_many_workers_as_there_is_work(workers: Workers, con
     gates.unlink()
     assert [job.wait(10) for job in jobs] == ["finished"] * 3
     assert len({Job.fetch(job.id).worker_name for job in jobs}) == len(started)
+
+
+def test_a_queue_paused_while_a_worker_waits_and_unpaused(workers: Workers, conn: redis.Redis) -> None:
+    """users-ask 22: the very next claim heeds it, and the end of the pause wakes an idle worker at once."""
+    workers.start("sms", "email", env={"FUSION_IDLE_WAIT": "30"})
+    email = Queue("email", conn)
+    email.pause()
+    held = email.enqueue("tests.jobs.basic.noop")
+    assert Queue("sms", conn).enqueue("tests.jobs.basic.noop").wait(10) == "finished"
+    assert held.get_status() == "queued"
+    assert email.resume()
+    assert held.wait(10) == "finished"

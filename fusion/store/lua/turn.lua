@@ -57,9 +57,17 @@ if #done > 0 then redis.pcall('HDEL', held_key, unpack(done)) end
 -- the claim half
 local first_queue, count = at, tonumber(A_n_queues)
 local first_slot = at + count
-local suspended = redis.call('EXISTS', K_suspended) == 1
+local stops = { K_suspended }
+for i = 0, count - 1 do stops[i + 2] = paused_key(ARGV[first_queue + i]) end
+local stopped = redis.call('EXISTS', unpack(stops)) > 0 -- one look for all: mostly nothing is
+local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
 local heads, start, steps, again = {}, 0, 0, 0
+if stopped then
+  for i = 0, count - 1 do
+    if redis.call('EXISTS', stops[i + 2]) == 1 then heads[i] = false end
+  end
+end
 
 -- The best entry of the i-th queue, counted from 0; false if it has none or can't be served.
 local function head_of(i)

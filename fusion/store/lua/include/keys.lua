@@ -8,6 +8,7 @@ local function fifo_key(queue) return P .. 'fifo:' .. queue end
 local function wip_key(queue) return P .. 'wip:' .. queue end
 local function wake_key(queue) return P .. 'wake:' .. queue end
 local function wake_high_key(queue) return P .. 'wake:' .. queue .. ':high' end
+local function paused_key(queue) return P .. 'paused:' .. queue end
 local function worker_key(name) return P .. 'worker:' .. name end
 local function worker_jobs_key(name) return P .. 'worker:' .. name .. ':jobs' end
 local function queue_name(key) return string.sub(key, #P + 7) end

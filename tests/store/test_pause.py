@@ -1,0 +1,56 @@
+"""Single queues stand still: durable, effective for the next claim, without a bearing on the others."""
+
+from __future__ import annotations
+
+import redis
+
+from fusion.store.broker import Broker
+from tests.store.hands import Hand, put
+
+
+def test_nothing_of_a_paused_queue_is_claimed_and_others_go_on(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "email", "e", priority=2)
+    put(broker, "sms", "s", priority=0)
+    broker.pause("email")
+    hand = Hand(broker, "email", "sms")
+    assert hand.take().id == "s"
+    assert hand.claim() == []
+    assert conn.zcard("rq:queue:email") == 1
+    assert broker.unpause("email")
+    assert hand.take().id == "e"
+
+
+def test_an_outcome_of_a_paused_queue_is_accepted(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "a")
+    hand = Hand(broker, "q")
+    held = hand.take()
+    broker.pause("q")
+    assert hand.tell(held, "finished") == "ok"
+    assert conn.hget("rq:job:a", "status") == b"finished"
+
+
+def test_nothing_rings_for_a_paused_queue_and_unpause_rings_if_there_is_work(broker: Broker, conn: redis.Redis) -> None:
+    broker.pause("q")
+    broker.pause("idle")
+    put(broker, "q", "a", priority=2)
+    broker.ring("q")
+    assert conn.exists("rq:wake:q", "rq:wake:q:high") == 0
+    broker.unpause("q")
+    broker.unpause("idle")
+    assert conn.exists("rq:wake:q", "rq:wake:q:high") == 2
+    assert conn.exists("rq:wake:idle") == 0
+
+
+def test_a_pause_may_end_by_itself(broker: Broker, conn: redis.Redis) -> None:
+    broker.pause("q", 100)
+    assert 0 < conn.ttl("rq:paused:q") <= 100
+    assert broker.unpause("q")
+    assert not broker.unpause("q")
+
+
+def test_resume_of_all_does_not_unpause(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "a")
+    broker.pause("q")
+    broker.suspend()
+    broker.resume()
+    assert Hand(broker, "q").claim() == []
