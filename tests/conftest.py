@@ -52,8 +52,15 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     monkeypatch.setenv("FUSION_HOME", str(home))
     monkeypatch.setenv("FUSION_REDIS_URL", f"unix://{home}/none.sock")
     previous = use_settings(None)
+    path, modules = list(sys.path), set(sys.modules)
     yield
     use_settings(previous)
+    # A settings module written for one test must not be another's: the command line imports it in this process.
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        where = getattr(sys.modules[name], "__file__", None)
+        if where and where.startswith(tempfile.gettempdir()):
+            del sys.modules[name]
 
 
 @pytest.fixture

@@ -19,27 +19,32 @@ QUIET, UNQUIET = "quiet", "unquiet"
 
 
 class Commands:
-    """The worker's subscription. What is not a command of ours is ignored: anyone may publish."""
+    """The worker's subscription. What is not a command of ours is ignored: anyone may publish.
 
-    def __init__(self, connect: Callable[[], Redis], channel: str) -> None:
-        self._connect, self._channel_name = connect, channel
+    `wanted` tells the channel, which changes when the worker has to register under another name.
+    """
+
+    def __init__(self, connect: Callable[[], Redis], wanted: Callable[[], str]) -> None:
+        self._connect, self._wanted = connect, wanted
+        self._subscribed = ""
         self._channel: NonBlockingReader | None = None
         self._next_try = 0.0
 
     def fileno(self) -> int | None:
         return self._channel.fileno() if self._channel else None
 
-    def open(self, now: float) -> bool:
-        """Subscribe if not subscribed; True if the socket changed."""
-        if self._channel is not None or now < self._next_try:
-            return False
+    def open(self, now: float) -> None:
+        """Subscribe if not subscribed to what is wanted."""
+        wanted = self._wanted()
+        if self._subscribed == wanted or (self._channel is None and now < self._next_try):
+            return
         try:
-            self._channel = NonBlockingReader.of(self._connect())
-            self._channel.send("SUBSCRIBE", self._channel_name)
+            if self._channel is None:
+                self._channel = NonBlockingReader.of(self._connect())
+            self._channel.send("SUBSCRIBE", wanted)
+            self._subscribed = wanted
         except (RedisError, OSError):
             self.close()
-            return False
-        return True
 
     def receive(self) -> list[str]:
         """Names of the commands that came."""
@@ -54,6 +59,7 @@ class Commands:
 
     def close(self) -> None:
         self._next_try = time.monotonic() + _RECONNECT_PAUSE
+        self._subscribed = ""
         if self._channel is not None:
             self._channel.close()
             self._channel = None

@@ -89,7 +89,7 @@ class Worker:
         self.bells = Bells(
             self._connect_blocking, self.broker, self.link, self.loop, settings.idle_wait, self._floors, self._want_turn
         )
-        self.commands: Commands | None = None
+        self.commands = Commands(self._connect_blocking, lambda: self.broker.keys.pubsub(self.name))
         self._turn_wanted = False
         self._look_at = 0.0
         self._give_up_at = float("inf")
@@ -124,7 +124,6 @@ class Worker:
         self.reporter.watch(self.loop)
         try:
             self.registration.enter()
-            self.commands = Commands(self._connect_blocking, self.broker.keys.pubsub(self.name))
             names = ", ".join([*self.roster.queues, *self.roster.patterns])
             log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), names)
             log.info("Redis: %s", describe(self.connection))
@@ -135,8 +134,7 @@ class Worker:
             self.stables.close()
             self.bells.close()
             self.probes.close()
-            if self.commands is not None:
-                self.commands.close()
+            self.commands.close()
             self.signals.restore()
             self.reporter.close()
             self.connection.close()
@@ -311,14 +309,11 @@ class Worker:
         if self.link.away_since is None:
             if not self._turn_wanted:
                 self.bells.arm(self.roster.queues)
-            if self.commands is not None:
-                self.commands.open(time.monotonic())
+            self.commands.open(time.monotonic())
         self.bells.follow()
-        if self.commands is not None:
-            self.loop.follow("commands", self.commands.fileno(), self._on_command)
+        self.loop.follow("commands", self.commands.fileno(), self._on_command)
 
     def _on_command(self) -> None:
-        assert self.commands is not None
         for command in self.commands.receive():
             log.info("command: %s", command)
             if command in (QUIET, UNQUIET):

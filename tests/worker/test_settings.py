@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import redis
 
 from fusion import Queue
+from fusion.store.access import broker_of
 from fusion.timeutil import from_iso
 from tests.jobs import basic
 from tests.support import eventually
@@ -208,3 +210,15 @@ def test_a_prefix_of_its_own(workers: Workers, conn: redis.Redis, monkeypatch: p
     workers.burst("sms", "--prefix", "shop:")
     assert (job.wait(0), job.result) == ("finished", 3)
     assert conn.keys("rq:*") == []
+
+
+def test_commands_reach_a_worker_that_had_to_take_another_name(workers: Workers, conn: redis.Redis) -> None:
+    worker = workers.start("t", "--name", "twin", env={"FUSION_IDLE_WAIT": "0.2"})
+    broker = broker_of(conn)
+    with conn.pipeline() as pipe:  # its entry is gone, and another has the name before it notices
+        pipe.delete("rq:worker:twin")
+        pipe.hset("rq:worker:twin", mapping={"incarnation": "other", "lease_ms": 30_000, "beat_ms": int(time.time() * 1000)})
+        pipe.execute()
+    eventually(lambda: "twin.1" in names(conn), why="it registers again")
+    eventually(lambda: broker.command("twin.1", '{"command": "shutdown"}'), why="it listens under its new name")
+    assert worker.wait() == 0
