@@ -7,6 +7,7 @@ import platform
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 
 import redis
 from rq.version import VERSION as RQ_VERSION
@@ -39,25 +40,25 @@ def run(url: str, rounds: int, jobs: int, rq_jobs: int) -> None:
         f"Fusion {__version__}, rq {RQ_VERSION}, Python {platform.python_version()}, {info.server_name} {'.'.join(map(str, info.version))}, "
         f"unix socket, {rounds} rounds"
     )
-    rates: dict[str, list[float]] = {"bare fork loop": [], "Fusion worker": [], "RQ worker": []}
-    memory: dict[str, dict[str, float]] = {}
+    light, heavy = "benchmarks.tasks", "benchmarks.heavy_tasks"
+    runs: dict[str, Callable[[], contenders.Drain]] = {
+        "bare fork loop": lambda: contenders.bare(jobs),
+        "Fusion": lambda: contenders.fusion(url, jobs, light),
+        "RQ": lambda: contenders.rq(url, rq_jobs, light),
+        "Fusion, tasks import requests": lambda: contenders.fusion(url, jobs, heavy),
+        "RQ, tasks import requests": lambda: contenders.rq(url, rq_jobs, heavy),
+    }
+    drains: dict[str, list[contenders.Drain]] = {name: [] for name in runs}
     for _ in range(rounds):
-        for name, contender in (
-            ("bare fork loop", lambda: contenders.bare(jobs)),
-            ("Fusion worker", lambda: contenders.fusion(url, jobs)),
-            ("RQ worker", lambda: contenders.rq(url, rq_jobs)),
-        ):
+        for name, run_one in runs.items():
             conn.flushall()
-            drain = contender()
-            rates[name].append(drain.jobs_per_second)
-            memory[name] = drain.memory
-    medians = {name: statistics.median(values) for name, values in rates.items()}
+            drains[name].append(run_one())
+    medians = {name: statistics.median(drain.jobs_per_second for drain in found) for name, found in drains.items()}
     print(f"\none process per job, no-op{'jobs/s':>16}{'x RQ':>9}{'x bare':>9}   resident MiB")
     for name, median in medians.items():
-        held = ", ".join(f"{process} {mib:.1f}" for process, mib in memory[name].items())
-        print(
-            f"  {name:<24}{median:>16.0f}{median / medians['RQ worker']:>9.1f}{median / medians['bare fork loop']:>9.2f}   {held}"
-        )
+        peer = medians["RQ, tasks import requests" if "requests" in name else "RQ"]
+        held = ", ".join(f"{process} {mib:.1f}" for process, mib in drains[name][-1].memory.items() if mib)
+        print(f"  {name:<30}{median:>10.0f}{median / peer:>9.1f}{median / medians['bare fork loop']:>9.2f}   {held}")
     producers(conn, jobs)
 
 

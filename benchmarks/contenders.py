@@ -32,14 +32,14 @@ def bare(jobs: int) -> Drain:
     return Drain(float(out.stdout), {})
 
 
-def fusion(url: str, jobs: int, *, slots: int = 1) -> Drain:
+def fusion(url: str, jobs: int, module: str) -> Drain:
     from fusion import Queue
     from fusion.store.connections import connect
 
     conn = connect(url)
     queue = Queue("default", conn)
-    queue.enqueue_many([Queue.prepare_data("benchmarks.tasks.noop") for _ in range(jobs)])
-    command = ["run_worker.py", "worker", "--tasks", "benchmarks.tasks", "--quiet", "--slots", str(slots), "--url", url]
+    queue.enqueue_many([Queue.prepare_data(f"{module}.noop") for _ in range(jobs)])
+    command = ["run_worker.py", "worker", "--quiet", "--url", url]
 
     def memory(worker: psutil.Process) -> dict[str, float]:
         (server,) = worker.children()
@@ -49,28 +49,33 @@ def fusion(url: str, jobs: int, *, slots: int = 1) -> Drain:
             "horse": max([_mib(h) for h in server.children()], default=0.0),
         }
 
-    return _drain(command, lambda: int(conn.zcard("rq:finished:default")), jobs, memory)
+    # in the environment, which replaces the default: --tasks would add to it, and the bundled tasks weigh more than what is measured
+    return _drain(command, {"FUSION_TASKS": module}, lambda: int(conn.zcard("rq:finished:default")), jobs, memory)
 
 
-def rq(url: str, jobs: int) -> Drain:
+def rq(url: str, jobs: int, module: str) -> Drain:
     import rq as rq_package
 
     conn = redis.Redis.from_url(url)
     queue = rq_package.Queue("rqbench", connection=conn)
-    queue.enqueue_many([rq_package.Queue.prepare_data("benchmarks.tasks.noop") for _ in range(jobs)])
+    queue.enqueue_many([rq_package.Queue.prepare_data(f"{module}.noop") for _ in range(jobs)])
     command = ["-m", "rq.cli", "worker", "rqbench", "--quiet", "--url", url]
 
     def memory(worker: psutil.Process) -> dict[str, float]:
         return {"worker": _mib(worker), "horse": max([_mib(h) for h in worker.children()], default=0.0)}
 
-    return _drain(command, lambda: int(conn.zcard("rq:finished:rqbench")), jobs, memory)
+    return _drain(command, {}, lambda: int(conn.zcard("rq:finished:rqbench")), jobs, memory)
 
 
 def _drain(
-    command: list[str], finished: Callable[[], int], jobs: int, memory: Callable[[psutil.Process], dict[str, float]]
+    command: list[str],
+    env: dict[str, str],
+    finished: Callable[[], int],
+    jobs: int,
+    memory: Callable[[psutil.Process], dict[str, float]],
 ) -> Drain:
     """Start a worker, time it from a tenth of the backlog to the end: its start is not what is measured."""
-    worker = subprocess.Popen([sys.executable, *command], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    worker = subprocess.Popen([sys.executable, *command], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **env})
     try:
         first = jobs // 10
         done = _until(finished, first, worker)
