@@ -10,9 +10,6 @@ import click
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 
-#: Commands to workers; `fusion.process.commands` hears them.
-QUIET, UNQUIET = "quiet", "unquiet"
-
 
 @command(example="run_worker.py suspend --duration 600")
 @click.option("--duration", type=int, metavar="SECONDS", help="Resume by itself after so long.  [default: never]")
@@ -79,6 +76,8 @@ def quiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
 
     They stay alive, and their queues stay open to others; `unquiet` lets them go on. SIGTSTP to a worker does the same.
     """
+    from fusion.process.commands import QUIET
+
     _command(cli, QUIET, workers, everyone)
 
 
@@ -91,6 +90,8 @@ def unquiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
 
     SIGCONT to a worker does the same.
     """
+    from fusion.process.commands import UNQUIET
+
     _command(cli, UNQUIET, workers, everyone)
 
 

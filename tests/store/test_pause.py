@@ -54,3 +54,13 @@ def test_resume_of_all_does_not_unpause(broker: Broker, conn: redis.Redis) -> No
     broker.suspend()
     broker.resume()
     assert Hand(broker, "q").claim() == []
+
+
+def test_a_worker_of_very_many_queues(broker: Broker, conn: redis.Redis) -> None:
+    """The look for pauses takes a key per queue, and Lua's stack holds 8,000 values."""
+    names = [f"q{i}" for i in range(9_000)]
+    put(broker, names[-1], "a")
+    put(broker, names[0], "b", priority=2)
+    broker.pause(names[0])
+    hand = Hand(broker, *names)
+    assert [job.id for job in hand.claim(2)] == ["a"]

@@ -59,7 +59,10 @@ local first_queue, count = at, tonumber(A_n_queues)
 local first_slot = at + count
 local stops = { K_suspended }
 for i = 0, count - 1 do stops[i + 2] = paused_key(ARGV[first_queue + i]) end
-local stopped = redis.call('EXISTS', unpack(stops)) > 0 -- one look for all: mostly nothing is
+local stopped = false -- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
+for first = 1, count + 1, 1000 do
+  stopped = redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 1))) > 0 or stopped
+end
 local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
 local heads, start, steps, again = {}, 0, 0, 0
