@@ -1,12 +1,14 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint type bench clean venv-demo venv-dev
+.PHONY: help demo test soak lint type bench clean venv-demo venv-dev
 
 # Worker processes of the test run. Each has a Redis and job processes of its own: on two cores, 4 were slower than 2.
 N ?= 2
 # What `make test` runs and with which extra flags: make test TESTS=tests/store ARGS="-x -k claim"
 TESTS ?= tests
 ARGS ?=
+# Seconds that `make soak` takes.
+TICKS ?= 300
 
 export PYTHON
 BIN := .venv/bin
@@ -19,6 +21,14 @@ demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run
 
 test: venv-dev ## all tests, against a real Redis of their own (TESTS=, ARGS=, N= narrow it)
 	@$(BIN)/python -m pytest -q -n $(N) $(TESTS) $(ARGS)
+
+.PHONY: test-es
+test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_URL
+	@$(BIN)/python -m pytest -q tests/es $(ARGS)
+
+soak: venv-dev ## five minutes of one tick a second while schedulers are killed: 300 jobs (TICKS= for more); relays killed 50 times
+	@FUSION_SOAK_TICKS=$(TICKS) $(BIN)/python -m pytest -q -s tests/scheduler/test_chaos.py $(ARGS)
+	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -s tests/relay/test_kills.py $(ARGS)
 
 lint: venv-dev ## style, formatting, import layers, file sizes
 	@failed=0; \

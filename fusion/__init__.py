@@ -26,6 +26,7 @@ _HOME = {
     "Queue": "queue",
     "Retry": "retry",
     "RetryLater": "retry",
+    "ScheduledJobRegistry": "scheduled",
     "get_current_connection": "store.connections",
     "get_current_job": "context",
     "pop_connection": "store.connections",
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from fusion.queue import Queue as Queue
     from fusion.retry import Retry as Retry
     from fusion.retry import RetryLater as RetryLater
+    from fusion.scheduled import ScheduledJobRegistry as ScheduledJobRegistry
     from fusion.status import JobStatus as JobStatus
     from fusion.store.connections import (
         Connection as Connection,

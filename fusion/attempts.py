@@ -39,7 +39,7 @@ def parse_history(raw: bytes | str | None) -> list[Attempt]:
 def _attempt(line: str) -> Attempt | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None

@@ -1,13 +1,18 @@
-"""Python callbacks of a job: what runs in the job's process after the task ended."""
+"""Callbacks of a job: Python functions, which run in the job's process after the task ended, and URLs, which are told of its end later."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fusion.importing import func_name_of
 from fusion.timeutil import parse_seconds
+
+#: What a URL must look like to be accepted; whether it may be called is decided when it is (`fusion.delivery.targets`).
+_URL = re.compile(r"(https?)://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?(?:[/?#][!-\[\]-~]*)?", re.IGNORECASE)
+_LONGEST = 2048
 
 
 class Callback:
@@ -30,3 +35,43 @@ def as_callback(value: Callback | str | Callable[..., Any] | None) -> str | None
     if value is None:
         return None
     return (value if isinstance(value, Callback) else Callback(value)).to_json()
+
+
+def hooks(
+    success: str | None, failure: str | None, url: str | None, args: Sequence[Any], kwargs: Mapping[str, Any], allow_http: bool
+) -> dict[str, str | int | None]:
+    """The stored form of a job's URLs, with the mark that there are any. A payload may name one, too; `url` comes before that.
+
+    ValueError for what is no URL that could be called.
+    """
+    urls = {
+        "success_task_handler": check_url("success_task_handler", success, allow_http),
+        "failed_task_handler": check_url("failed_task_handler", failure, allow_http),
+        "callback_url": check_url("callback_url", url or payload_url(args, kwargs), allow_http),
+    }
+    return {**urls, "hooks": 1 if any(urls.values()) else None}
+
+
+def payload_url(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`callback_url` of a payload with `callback: 1`: the first argument, or the one called `payload`; None if there is no such thing."""
+    payload = args[0] if args else kwargs.get("payload")
+    if not isinstance(payload, Mapping) or payload.get("callback") not in (1, "1"):  # True equals 1
+        return None
+    return payload.get("callback_url")
+
+
+def check_url(name: str, url: object, allow_http: bool) -> str | None:
+    """A URL as it is stored, None for none. ValueError, which does not show it, since receivers like to put tokens there."""
+    if url is None or url == "":
+        return None
+    match = _URL.fullmatch(url) if isinstance(url, str) and len(url) <= _LONGEST else None
+    if match is None:
+        raise ValueError(
+            f"{name}: use a URL like https://host[:port]/path, without user and password, of at most {_LONGEST} characters of "
+            "printable ASCII; percent-encode what else is in it"
+        )
+    if match[1].lower() == "http" and not allow_http:
+        raise ValueError(
+            f"{name}: use https://; plain http is for those who set callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)"
+        )
+    return match[0]

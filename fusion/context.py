@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
+
+from fusion import defaults
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -26,9 +29,18 @@ def set_current_job(job: CurrentJob | None) -> None:
 class CurrentJob:
     """What a task may know about its own job. Reads nothing from Redis: these are the fields the job was claimed with."""
 
-    def __init__(self, fields: dict[bytes, bytes], save: Callable[[dict[str, Any]], None] | None = None) -> None:
+    def __init__(
+        self,
+        fields: dict[bytes, bytes],
+        save: Callable[[dict[str, Any]], None] | None = None,
+        offer: Callable[[dict[bytes, bytes]], bool] | None = None,
+    ) -> None:
         self._fields = fields
         self._save = save
+        self._offer = offer
+        self._room, self._room_at = float(defaults.LOG_BURST), 0.0
+        #: Lines dropped since the last one that went out.
+        self.unsaid = 0
         self._meta: dict[str, Any] | None = None
         self.func_name = ""
         self.args: tuple[Any, ...] = ()
@@ -124,6 +136,21 @@ class CurrentJob:
         """Make `meta` visible to others now. Raises SerializationError or PayloadTooLarge if it can't be stored."""
         if self._save is not None:
             self._save(self.meta)
+
+    def say(self, event: str, message: str) -> bool:
+        """Pass a line on to the event stream, without waiting. False if it was dropped: too many of them, or no room on the way."""
+        now = monotonic()
+        self._room = min(defaults.LOG_BURST, self._room + (now - self._room_at) * defaults.LOG_RATE)
+        self._room_at = now
+        frame = {b"kind": b"log", b"event": event.encode(), b"message": message.encode("utf-8", "replace")}
+        if self.unsaid:
+            frame[b"dropped"] = b"%d" % self.unsaid
+        if self._offer is None or self._room < 1 or not self._offer(frame):
+            self.unsaid += 1
+            return False
+        self._room -= 1
+        self.unsaid = 0
+        return True
 
     def __repr__(self) -> str:
         return f"<CurrentJob {self.id} {self.func_name} of {self.origin}>"

@@ -76,10 +76,34 @@ MAX_EXC_INFO = 64 * 1024
 #: Depth of nesting of arguments and results.
 MAX_DEPTH = 64
 
-#: Events kept in the stream while no sink is configured.
+#: Events kept in the stream while no sink is configured, and those kept for sinks that are behind.
 EVENTS_CAP = 10_000
+EVENTS_BACKLOG = 1_000_000
+#: Events kept that a sink refused for good, per sink.
+PARKED_MAX = 10_000
+#: Seconds after which a sink that no relay serves any more keeps no events.
+SINK_ABANDONED = 7 * 24 * 3600
+#: Seconds of silence after which others deliver what a relay holds.
+RELAY_LEASE = 15.0
+#: Bytes of the event file before a new one is begun, and how many old ones are kept.
+EVENTS_FILE_BYTES = 50 * 1024 * 1024
+EVENTS_FILE_BACKUPS = 5
+
+#: Lines of `Log` that one job may write at once, and per second from then on; what is more is counted only.
+LOG_BURST = 100
+LOG_RATE = 50
+
+#: Callbacks that one process delivers at a time, to all hosts and to one host.
+CALLBACK_SLOTS, CALLBACK_SLOTS_PER_HOST = 16, 2
+#: Ports that callbacks may go to.
+CALLBACK_PORTS = (443, 80, 8443)
+#: Endpoints remembered as wanting no more callbacks.
+GONE_MAX = 10_000
 
 #: Seconds one attempt at Redis may take in a worker.
 SOCKET_TIMEOUT = 2.0
 #: Jobs sent to Redis in one call of `enqueue_many`.
 ENQUEUE_CHUNK = 500
+
+#: Where the HTTP service listens, and how many requests it works on at a time.
+SERVER_HOST, SERVER_PORT, SERVER_THREADS = "127.0.0.1", 8080, 8

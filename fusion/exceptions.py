@@ -41,6 +41,14 @@ class InvalidName(FusionError, ValueError):
     """A queue name or job id has characters that are not allowed."""
 
 
+class NoSuchEntryError(FusionError):
+    """No cron entry has this id."""
+
+
+class EntryTaken(FusionError):
+    """The cron entry of this id is somebody else's: another app's, or made at run time."""
+
+
 class SerializationError(FusionError, TypeError):
     """A value can't be sent as JSON. Raised where the job is enqueued; nothing was written."""
 
@@ -59,6 +67,10 @@ class TaskNotAllowed(FusionError):
 
 class TaskNotFound(FusionError):
     """The task's module or function does not exist."""
+
+
+class BadSignature(FusionError):
+    """A job was not signed with one of this worker's keys, or altered since. Nothing of it was read or imported."""
 
 
 class WorkHorseTerminated(FusionError):

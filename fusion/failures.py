@@ -12,6 +12,7 @@ from fusion.serializers import get_serializer, split_call
 from fusion.settings import get_settings
 from fusion.store.codec import number, text
 from fusion.store.inspector import Inspector
+from fusion.store.keys import is_reserved
 from fusion.timeutil import from_iso
 
 #: Jobs looked at in one round trip.
@@ -22,7 +23,8 @@ _FIELDS = ("status", "origin", "original_queue", "reason", "error_class", "error
 
 @dataclass(frozen=True, slots=True)
 class FailedFilter:
-    """Which failed jobs; what is None does not matter. Names may be wildcards (`tasks.sms.*`).
+    """Which failed jobs; what is None does not matter. Names may be wildcards (`tasks.sms.*`). Fusion's own queues, such as the callbacks'
+    `_callbacks`, are left out unless `queue` names one.
 
     `error`: the class, dotted or by its last name, or one of its bases, so that `ConnectionError` means all of its kind. `older_than`,
     `newer_than`: seconds since it failed. Quarantined jobs are left out unless `include_quarantined`.
@@ -125,6 +127,8 @@ def _fits(failure: Failure, wanted: FailedFilter, now: datetime) -> bool:
         # What can't be read can't be told apart either: it is reported by those who mean everything.
         return replace(wanted, include_quarantined=False) == FailedFilter()
     if failure.quarantined and not wanted.include_quarantined:
+        return False
+    if is_reserved(failure.queue) and wanted.queue != failure.queue:
         return False
     if wanted.queue is not None and not fnmatchcase(failure.queue, wanted.queue):
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from redis import Redis
@@ -19,7 +19,7 @@ from fusion.status import TERMINAL, JobStatus
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.codec import number, text
 from fusion.store.connections import get_current_connection
-from fusion.timeutil import from_iso
+from fusion.timeutil import from_iso, to_delay, to_unix
 
 
 class Job:
@@ -33,6 +33,7 @@ class Job:
         self.connection = connection if connection is not None else get_current_connection()
         self._fields = dict(fields)
         self._meta: dict[str, Any] | None = None
+        self._outdated = False  # a newer status is known than the other fields tell of
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.description!r} {self._text('status')}>"
@@ -71,7 +72,7 @@ class Job:
         if not fields:
             raise NoSuchJobError(f"no job {self.id!r}: it never existed, was deleted, or its result_ttl is over")
         self._fields = dict(fields)
-        self._meta = None
+        self._meta, self._outdated = None, False
 
     # -- what it is
 
@@ -214,6 +215,7 @@ class Job:
             (status,) = inspector_of(self.connection).fields(self.id, "status")
             if status is None:
                 raise NoSuchJobError(f"no job {self.id!r}")
+            self._outdated = self._outdated or status != self._fields.get("status")
             self._fields["status"] = status
         return JobStatus(self._text("status"))
 
@@ -244,7 +246,7 @@ class Job:
     @property
     def result(self) -> Any:
         """What the task returned; None while it has not finished, or if it returned None or the result was dropped."""
-        if self._fields.get("status") not in (b"finished", "finished"):
+        if self._outdated or self._fields.get("status") not in (b"finished", "finished"):
             self.refresh()
         raw = self._fields.get("result")
         if raw is None:
@@ -259,6 +261,10 @@ class Job:
     def get_position(self) -> int | None:
         """How many jobs of its queue will be claimed before it; None if it does not wait."""
         return inspector_of(self.connection).position(self.origin, self.id)
+
+    def scheduled_at(self) -> datetime | None:
+        """When it is due, whether it was enqueued for that time or waits for a retry; None if it waits for no time."""
+        return inspector_of(self.connection).due_at(self.id)
 
     def wait(self, timeout: float | None = None) -> JobStatus:
         """Wait until the job has ended and return how. TimeoutError after `timeout` seconds; NoSuchJobError if it vanishes.
@@ -310,6 +316,29 @@ class Job:
             raise InvalidJobOperation(f"job {self.id} has ended ({answer}); there is nothing to cancel")
         self._fields["status"] = "canceled" if answer == "canceled" else "started"
         return answer
+
+    def reschedule(self, when: datetime | timedelta | float | str) -> datetime:
+        """Have it wait for another time, and return that: an aware datetime, or how long from now by the server's clock (a timedelta,
+        seconds, "5m"). One in the past: now.
+
+        For a job that waits for a time, be it a retry's; InvalidJobOperation for any other, NoSuchJobError if it is gone, ValueError or
+        TypeError for a time that `Queue.enqueue_at` would refuse.
+        """
+        if isinstance(when, date):  # a datetime is one
+            due = to_unix(when, "reschedule")
+        else:
+            # The server's time first: with an absolute one a resend changes nothing.
+            due = to_delay(when, "reschedule") + inspector_of(self.connection).now().timestamp()
+        due = round(due, 3)  # as it is stored
+        answer = broker_of(self.connection).reschedule(self.id, due)
+        if answer == "missing":
+            raise NoSuchJobError(f"no job {self.id!r}")
+        if answer != "ok":
+            raise InvalidJobOperation(
+                f"job {self.id} is {answer}; only a scheduled one, which waits for a time, can be rescheduled"
+            )
+        self._fields["status"] = "scheduled"
+        return datetime.fromtimestamp(due, timezone.utc)
 
     def requeue(self, *, keep_place: bool = False) -> None:
         """Start over in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood).

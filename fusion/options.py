@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 import secrets
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from fusion import defaults
-from fusion.callbacks import Callback, as_callback
-from fusion.exceptions import SerializationError
+from fusion.callbacks import Callback, as_callback, hooks
+from fusion.exceptions import PayloadTooLarge, SerializationError
 from fusion.importing import func_name_of
 from fusion.retry import Retry
 from fusion.serializers import JSONSerializer, dumps_call, get_serializer
-from fusion.settings import Settings
-from fusion.store.keys import check_job_id
+from fusion.settings import Settings, get_settings
+from fusion.signing import SIGNATURE
+from fusion.store.keys import check_new_job_id
 from fusion.store.records import NewJob
 from fusion.store.score import check_priority
-from fusion.timeutil import parse_seconds
+from fusion.timeutil import FURTHEST, parse_seconds, to_delay, to_unix
 
 _Func = str | Callable[..., Any]
 #: RQ's options that Fusion does not have yet; passed on as arguments of the task they would do harm silently.
@@ -29,7 +31,10 @@ _NOT_YET = ("depends_on", "repeat", "group_id", "on_stopped", "unique", "pipelin
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueOptions:
     """Times in seconds (or "5m", or a timedelta). `ttl`: a job not started by then expires. `on_lost="fail"`: fail instead of running
-    again when the worker is lost. `log_tag` like `SMS_OTP` names task and type in the event log."""
+    again when the worker is lost. `log_tag` like `SMS_OTP` names task and type in the event log. `success_task_handler`,
+    `failed_task_handler`, `callback_url` (for either end; also read from a payload): URLs to tell of the job's end, docs/callbacks.md.
+    `enqueue_at`, an aware datetime, or `enqueue_in`, by the server's clock: it waits until then, and its `ttl` begins then; a time in
+    the past is now."""
 
     priority: int | None = None
     job_timeout: float | str | None = None
@@ -46,7 +51,10 @@ class EnqueueOptions:
     log_tag: str | None = None
     success_task_handler: str | None = None
     failed_task_handler: str | None = None
+    callback_url: str | None = None
     on_lost: str | None = None
+    enqueue_at: datetime | None = None
+    enqueue_in: float | str | timedelta | None = None
 
     def over(self, base: EnqueueOptions) -> EnqueueOptions:
         """These options, with `base` where they say nothing."""
@@ -85,7 +93,8 @@ class JobData:
 
 
 def build(func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, settings: Settings) -> JobData:
-    """Check and encode everything, before anything is written. Raises ValueError, SerializationError or PayloadTooLarge."""
+    """Check and encode everything, before anything is written. Raises ValueError, SerializationError or PayloadTooLarge; TypeError for
+    an `enqueue_at` that is no datetime."""
     name = func_name_of(func)
     serializer = get_serializer(settings.serializer, allow_pickle=True)
     data = dumps_call(serializer, name, args, dict(kwargs), max_payload=settings.max_payload)
@@ -106,16 +115,49 @@ def build(func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options
         "on_success": as_callback(options.on_success),
         "on_failure": as_callback(options.on_failure),
         "meta": to_json("meta", options.meta) if options.meta else None,
-        "success_task_handler": options.success_task_handler,
-        "failed_task_handler": options.failed_task_handler,
+        **hooks(
+            options.success_task_handler,
+            options.failed_task_handler,
+            options.callback_url,
+            args,
+            kwargs,
+            settings.callback_allow_http,
+        ),
         "on_lost": options.on_lost if options.on_lost == "fail" else None,
     }
     ttl = None if options.ttl is None else _seconds("ttl", options.ttl, 0)
     if ttl is not None:
         stored["ttl"] = _number(ttl)
+    _check_options(name, stored, settings.max_payload)
     priority = check_priority(1 if options.priority is None else options.priority)
-    job_id = check_job_id(options.job_id) if options.job_id is not None else str(uuid.uuid4())
-    return JobData(name, NewJob(job_id, priority, stored, options.at_front, ttl))
+    job_id = check_new_job_id(options.job_id) if options.job_id is not None else str(uuid.uuid4())
+    due, delay = _time(options)
+    return JobData(name, NewJob(job_id, priority, stored, options.at_front, ttl, due, delay))
+
+
+def sealed(queue: str, jobs: Iterable[NewJob], settings: Settings) -> list[NewJob]:
+    """The jobs as they go to Redis: signed, if there are `secret_keys`. What is enqueued goes through here once its queue is known."""
+    keyring = settings.keyring
+    if keyring is None:
+        return list(jobs)
+    return [replace(job, fields={**job.fields, SIGNATURE: keyring.sign(job.id, queue, job.priority, job.fields)}) for job in jobs]
+
+
+def _check_options(name: str, stored: Mapping[str, Any], limit: int) -> None:
+    """What is stored besides the arguments counts too: `meta`, `description`, callbacks, a long list of retry intervals."""
+    texts = [value for value in stored.values() if isinstance(value, str)]
+    if sum(map(len, texts)) * 4 > limit and (size := sum(len(text.encode()) for text in texts)) > limit:
+        raise PayloadTooLarge(
+            f"the options of {name} (meta, description, retry ...) take {size} bytes; the limit is {limit} (max_payload, "
+            "FUSION_MAX_PAYLOAD). Store big data elsewhere and keep its key"
+        )
+
+
+def _time(options: EnqueueOptions) -> tuple[float | None, float | None]:
+    if options.enqueue_at is not None and options.enqueue_in is not None:
+        raise ValueError("give enqueue_at or enqueue_in, not both")
+    due = None if options.enqueue_at is None else to_unix(options.enqueue_at, "enqueue_at")
+    return due, None if options.enqueue_in is None else to_delay(options.enqueue_in, "enqueue_in")
 
 
 def _seconds(name: str, value: Any, default: float, *, endless: bool = False) -> float:
@@ -124,14 +166,14 @@ def _seconds(name: str, value: Any, default: float, *, endless: bool = False) ->
     seconds = _parsed(name, value)
     if endless and seconds == -1:
         return -1
-    if seconds <= 0 or seconds > 1e9:
+    if seconds <= 0 or seconds > FURTHEST:
         raise ValueError(f"{name}={value!r}: use a duration over 0" + (", or -1 for no limit" if endless else ""))
     return seconds
 
 
 def _whole(name: str, value: Any, default: float) -> int:
     seconds = default if value is None else _parsed(name, value)
-    if seconds != -1 and not 0 <= seconds <= 1e9:
+    if seconds != -1 and not 0 <= seconds <= FURTHEST:
         raise ValueError(f"{name}={value!r}: use seconds from 0, or -1 to keep it for ever")
     return math.ceil(seconds)  # half a second is not none at all
 
@@ -144,10 +186,15 @@ def _parsed(name: str, value: Any) -> float:
 
 
 def to_json(name: str, value: Mapping[str, Any]) -> str:
+    """SerializationError or PayloadTooLarge (nested too deeply, or over `max_result`) with `name` in front."""
     try:
-        return JSONSerializer().dumps(dict(value)).decode()
-    except SerializationError as error:
-        raise SerializationError(f"{name}: {error}") from None
+        raw = JSONSerializer().dumps(dict(value))
+    except (SerializationError, PayloadTooLarge) as error:
+        raise type(error)(f"{name}: {error}") from None
+    limit = get_settings().max_result
+    if len(raw) > limit:
+        raise PayloadTooLarge(f"{name} takes {len(raw)} bytes; the limit is {limit} (max_result, FUSION_MAX_RESULT)")
+    return raw.decode()
 
 
 def _number(seconds: float) -> float:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from redis import Redis
 
 from fusion import defaults
 from fusion.job import Job
-from fusion.options import EnqueueOptions, JobData, build, new_nonce, split_options
+from fusion.options import EnqueueOptions, JobData, build, new_nonce, sealed, split_options
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.connections import get_current_connection
@@ -65,6 +66,19 @@ class PriorityQueue:
             args, rest = tuple(rest.pop("args", None) or ()), {**(rest.pop("kwargs", None) or {}), **rest}
         return self._accept([self._build(f, args, rest, options)])[0]
 
+    def enqueue_at(self, when: datetime, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
+        """`enqueue` for a time: an aware datetime. It waits in the schedule, which is one for all queues, until it is due by the server's
+        clock; one that is due already is queued at once. Its `ttl` begins when it is due.
+
+        TypeError for what is no datetime; ValueError for a naive one and for one over 1e9 s (31 years) ahead.
+        """
+        return self.enqueue(f, *args, **_timed("enqueue_at", when, kwargs))
+
+    def enqueue_in(self, delta: timedelta | float | str, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
+        """`enqueue_at` so much later than now by the server's clock: a timedelta, seconds, or a text like "5m". ValueError for anything
+        else, and for a negative one."""
+        return self.enqueue(f, *args, **_timed("enqueue_in", delta, kwargs))
+
     def enqueue_call(
         self,
         func: str | Callable[..., Any],
@@ -87,7 +101,7 @@ class PriorityQueue:
         timeout: float | str | None = None,
         **options: Any,
     ) -> JobData:
-        """A job for `enqueue_many`, checked and encoded."""
+        """A job for `enqueue_many`, checked and encoded. `enqueue_in` counts from the moment at which that sends it."""
         known = EnqueueOptions(job_timeout=options.pop("job_timeout", timeout), **options)
         return build(func, tuple(args or ()), kwargs or {}, known, get_settings())
 
@@ -113,15 +127,18 @@ class PriorityQueue:
         return build(func, args, kwargs, options, get_settings())
 
     def _accept(self, batch: list[JobData]) -> list[Job]:
-        new = [data.new for data in batch]
+        new = sealed(self.name, [data.new for data in batch], get_settings())
         if len({job.id for job in new}) < len(new):
             raise ValueError("the same job_id twice in one enqueue_many; ids are unique")
         connection = self.connection
-        accepted = broker_of(connection).enqueue(self.name, new, new_nonce())
-        common = {"status": "queued", "origin": self.name, "original_queue": self.name, "created_at": accepted}
-        return [
-            Job(job.id, {**job.fields, **common, "enqueued_at": accepted, "priority": job.priority}, connection) for job in new
-        ]
+        broker = broker_of(connection)
+        accepted = broker.enqueue(self.name, new, new_nonce())
+        common = {"origin": self.name, "original_queue": self.name, "created_at": accepted, "enqueued_at": accepted}
+        jobs = []
+        for job in new:
+            status = "scheduled" if broker.waits(job, accepted) else "queued"
+            jobs.append(Job(job.id, {**job.fields, **common, "status": status, "priority": job.priority}, connection))
+        return jobs
 
     # -- looking
 
@@ -171,6 +188,14 @@ class PriorityQueue:
         while again:
             deleted, again = broker_of(self.connection).empty(self.name)
             yield deleted
+
+
+def _timed(name: str, time: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    if time is None:
+        raise TypeError(f"{name}(): None is no time; to run it at once use enqueue()")
+    if "enqueue_at" in kwargs or "enqueue_in" in kwargs:
+        raise ValueError(f"{name}() has its time already, as its first argument; remove enqueue_at= and enqueue_in=")
+    return {**kwargs, name: time}
 
 
 Queue = PriorityQueue

@@ -6,11 +6,18 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any
 
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?\Z", re.IGNORECASE)
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?\Z")
+
+
+def setting(default: Any, read: Callable[[Any], Any], *, env: tuple[str, ...] = (), factory: bool = False) -> Any:
+    """A field of the settings; `env` are other programs' names for it, in order of rank, read after FUSION_<FIELD>."""
+    metadata = {"read": read, "env": env}
+    return field(default_factory=default, metadata=metadata) if factory else field(default=default, metadata=metadata)
 
 
 class Invalid(ValueError):
@@ -104,6 +111,69 @@ def names(value: Any) -> tuple[str, ...]:
     if not names:
         raise Invalid("name at least one")
     return names
+
+
+def ports(value: Any) -> tuple[int, ...]:
+    items = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+    try:
+        found = tuple(dict.fromkeys(whole(1, 65535)(item) for item in items))
+    except (TypeError, Invalid):
+        found = ()
+    if not found:
+        raise Invalid("use ports from 1 to 65535, in a list or with commas between them")
+    return found
+
+
+def callback_secrets(value: Any) -> dict[str, tuple[str, ...]]:
+    """Host -> secrets; a list, or a text with commas or line ends between them, is for all hosts. Messages never hold a secret."""
+    rule = 'use secrets (whsec_...) by host, {"hooks.example.com": ["whsec_..."], "*": [...]}, as a JSON object in a text; or a list for all hosts'
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.lstrip().startswith("{") else re.split(r"[,\s]+", value)
+        except ValueError:
+            raise Invalid(rule) from None
+    by_host = value if isinstance(value, Mapping) else {"*": value}
+    found = {}
+    for host, items in by_host.items():
+        items = [items] if isinstance(items, str) else items
+        if not isinstance(host, str) or not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):
+            raise Invalid(rule)
+        found[host.lower()] = tuple(item.strip() for item in items if item.strip())
+    if not found or not all(found.values()):
+        raise Invalid(rule)
+    return found
+
+
+_KEY = re.compile(r"([A-Za-z0-9_-]{1,32}):(\S.*\S)", re.ASCII)
+_HEX = re.compile(r"[0-9a-fA-F]+")
+_MAKE_KEY = "make one with: python -c \"import secrets; print('k1:' + secrets.token_urlsafe(32))\""
+
+
+def secret_keys(value: Any) -> tuple[str, ...]:
+    """`id:secret` texts, in one text parted by commas or line ends; `#` begins a line that is none. Messages never hold a secret."""
+    items = re.split(r"[,\n]", value) if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
+        raise Invalid("use a list of texts id:secret, or a text with commas between them")
+    keys = tuple(item.strip() for item in items if item.strip() and not item.lstrip().startswith("#"))
+    if not keys:
+        raise Invalid(f"name at least one id:secret; {_MAKE_KEY}")
+    ids = set()
+    for place, key in enumerate(keys, 1):
+        match = _KEY.fullmatch(key)
+        if match is None:
+            raise Invalid(
+                f"key {place} is no id:secret; use an id of 1 to 32 of A-Z a-z 0-9 _ -, a colon, and a secret without commas; {_MAKE_KEY}"
+            )
+        name, secret = match[1], match[2]
+        need = 64 if _HEX.fullmatch(secret) else 32
+        if len(secret) < need or len(set(secret)) < 8:
+            raise Invalid(
+                f"the secret of key {name} is too weak: use 32 random bytes, as 32 or more characters or as 64 or more hex digits; {_MAKE_KEY}"
+            )
+        if name in ids:
+            raise Invalid(f"two keys have the id {name}; give each its own, so that a signature names one")
+        ids.add(name)
+    return keys
 
 
 def mapping(value: Any) -> dict[str, Any]:

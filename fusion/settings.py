@@ -11,16 +11,22 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fusion import defaults
 from fusion import setting_values as values
 from fusion.exceptions import ConfigurationError
+from fusion.setting_groups import ReportingSettings
+from fusion.setting_values import setting as _setting
+
+if TYPE_CHECKING:
+    from fusion.signing import Keyring
 
 _MASK = "***"
-_SECRET_NAME = re.compile(r"passw|secret|token", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"passw|secret|token|api_?key", re.IGNORECASE)
 
 
 def default_home(env: Mapping[str, str] | None = None) -> str:
@@ -40,20 +46,16 @@ def mask_url(url: str) -> str:
 
 def _mask(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _mask(str(key), item) for key, item in value.items()}
+        return {key: _mask(name if _SECRET_NAME.search(name) else str(key), item) for key, item in value.items()}
     if value and not name.endswith("_file") and (_SECRET_NAME.search(name) or (name == "sentinel" and isinstance(value, str))):
         return _MASK
+    if isinstance(value, (tuple, list)):
+        return type(value)(_mask("", item) for item in value)
     return mask_url(value) if isinstance(value, str) else value
 
 
-def _setting(default: Any, read: Callable[[Any], Any], *, env: tuple[str, ...] = (), factory: bool = False) -> Any:
-    """A field; `env` are other programs' names for it, in order of rank, read after FUSION_<FIELD>."""
-    metadata = {"read": read, "env": env}
-    return field(default_factory=default, metadata=metadata) if factory else field(default=default, metadata=metadata)
-
-
 @dataclass(frozen=True, repr=False)
-class Settings:
+class Settings(ReportingSettings):
     """Every setting. Times are seconds, sizes bytes; ConfigurationError if a value does not fit."""
 
     # -- which Redis (docs: "Which Redis"); host, port and the like are RQ's other way to say redis_url
@@ -113,6 +115,13 @@ class Settings:
     hold_timeout: float = _setting(defaults.HOLD_TIMEOUT, values.seconds(0))
     #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything. `tasks` itself need not exist.
     tasks: tuple[str, ...] = _setting(("tasks",), values.names)
+    #: Modules that declare cron entries, by `@recurring` or a function `register(scheduler)`; `tasks` may, too.
+    schedule: tuple[str, ...] | None = _setting(None, values.names)
+    #: Whose entries those are, and which version of it says so: a higher one removes what it no longer declares.
+    app: str = _setting("default", values.matching(r"[A-Za-z0-9_.-]{1,64}", "use 1 to 64 of the characters A-Z a-z 0-9 _ . -"))
+    app_version: str = _setting(
+        "0", values.matching(r"\d{1,15}(\.\d{1,15})*", "use whole numbers joined by dots, like 12 or 1.10.2")
+    )
     preload: str = _setting("auto", values.choice("auto", "strict", "off"))
     #: Port of the health probes, 0 for any free one; None = none.
     probe_port: int | None = _setting(None, values.whole(0, 65535))
@@ -145,10 +154,11 @@ class Settings:
     #: Let workers read pickled jobs. Whoever can write to Redis can then run any code here.
     allow_pickle: bool = _setting(False, values.flag)
 
-    # -- events and logs
+    # -- logs
     #: One JSON object per line instead of text.
     log_json: bool = _setting(False, values.flag)
-    events_cap: int = _setting(defaults.EVENTS_CAP, values.whole(1))
+    #: What log lines tell of an error: `class`, and where it was raised; or `full`, with its text, which may hold anything a task was given.
+    log_errors: str = _setting("class", values.choice("class", "full"))
     #: Argument of `logging.config.dictConfig`, from the `-c` module.
     dict_config: Mapping[str, Any] | None = _setting(None, values.mapping)
 
@@ -164,6 +174,10 @@ class Settings:
                 )
         if self.reserve_high > self.slots:
             self._refuse("reserve_high", f"there are {self.slots} slots; reserve that many or fewer, or raise slots")
+        if self.secret_keys and self.secret_keys_file:
+            self._refuse(
+                "secret_keys_file", f"secret_keys is given too (from {self.origin_of('secret_keys')}); give one of the two"
+            )
         for kind in ("memory", "gpu"):
             limit = getattr(self, f"{kind}_throttle_threshold")
             if getattr(self, f"{kind}_resume_threshold") > limit:
@@ -215,17 +229,36 @@ class Settings:
 
     def password(self) -> str | None:
         """The password that goes with a Redis whose url has none. ConfigurationError if its file can't be read."""
-        if not self.redis_password_file:
-            return self.redis_password
+        return self.secret("redis_password")
+
+    def secret(self, name: str) -> str | None:
+        """The value of `name`, or what is in the file that `<name>_file` names. ConfigurationError if that can't be read."""
+        path: str | None = getattr(self, f"{name}_file")
+        if not path:
+            value: str | None = getattr(self, name)
+            return value
         try:
-            with open(self.redis_password_file, encoding="utf-8") as file:
+            with open(path, encoding="utf-8") as file:
                 return file.read().strip() or None
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
-            origin = self.origin_of("redis_password_file")
-            raise ConfigurationError(
-                f"{self.redis_password_file!r} (from {origin}) can't be read: {reason}; correct it"
-            ) from None
+            origin = self.origin_of(f"{name}_file")
+            raise ConfigurationError(f"{path!r} (from {origin}) can't be read: {reason}; correct it") from None
+
+    @cached_property
+    def keyring(self) -> Keyring | None:
+        """What signs and checks jobs, as of its first use; None without keys. ConfigurationError if their file is not as it should be."""
+        if not (self.secret_keys or self.secret_keys_file):
+            return None
+        from fusion.signing import Keyring, read_keys
+
+        return Keyring(read_keys(self))
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """Names of the sinks that are configured."""
+        on = {"elasticsearch": self.elasticsearch_url, "file": self.events_file, "log": self.events_log}
+        return tuple(name for name, value in on.items() if value)
 
     def masked(self) -> dict[str, Any]:
         """Every setting by name, passwords hidden."""

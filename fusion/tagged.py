@@ -74,6 +74,9 @@ def _encode_other(value: Any, room: int) -> Any:
         from binascii import b2a_base64
 
         return _tag("bytes", b2a_base64(value, newline=False).decode())
+    redaction = sys.modules.get("fusion.redaction")  # not loaded: then the value can't be one
+    if redaction is not None and isinstance(value, redaction.Secret):
+        return _tag("secret", value.reveal())
     if isinstance(value, (set, frozenset)):
         return _tag("set" if isinstance(value, set) else "frozenset", [encode(item, room - 1) for item in value])
     for base, plain in _BASES.items():
@@ -215,6 +218,11 @@ class Decoder:
 
         return a2b_base64(value)
 
+    def load_secret(self, value: Any) -> Any:
+        from fusion.redaction import Secret
+
+        return Secret(value)
+
     def load_enum(self, value: Any) -> Any:
         return self._enum_class(value[0])[value[1]]
 
@@ -272,6 +280,7 @@ _LOADERS: dict[str, Callable[[Decoder, Any], Any]] = {
     "decimal": Decoder.load_decimal,
     "uuid": Decoder.load_uuid,
     "bytes": Decoder.load_bytes,
+    "secret": Decoder.load_secret,
     "enum": Decoder.load_enum,
     "flag": Decoder.load_flag,
     "dataclass": Decoder.load_dataclass,

@@ -19,7 +19,7 @@ from fusion.store.embedded import EmbeddedRedis
 from fusion.store.server_binary import ServerBinary, find_server
 from tests.support import eventually
 
-_GUARDED = {"process", "supervisor", "worker", "faults"}
+_GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier"}
 
 
 @pytest.fixture(scope="session")

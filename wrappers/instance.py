@@ -12,6 +12,9 @@ QUEUES = ("sms", "email", "pn", "webhook", "whatsapp", "scheduler")
 #: Modules whose functions jobs may name; they are imported before the first job runs. Nothing else of `tasks` can be called.
 TASKS = ("tasks.sms", "tasks.email", "tasks.pn", "tasks.webhook", "tasks.whatsapp", "tasks.maintenance")
 
+#: Modules that say what runs again and again; `run_worker.py scheduler -c instance` takes it up.
+SCHEDULE = ("wrappers.scheduler_task",)
+
 #: Seconds one job may run. A delivery takes at most its own timeout (10 s; webhooks 15 s): a job that is longer at it is stuck.
 JOB_TIMEOUT = 60
 

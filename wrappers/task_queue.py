@@ -2,6 +2,7 @@
 
 from wrappers.task_queue import enqueue_sms
 enqueue_sms({"to": "+4915112345678", "text": "Your code is 123456"}, "SMS_OTP")
+enqueue_email({"to": "anna@example.com", "subject": "Tomorrow", "text": "..."}, "EMAIL_REMINDER", enqueue_in="1d")
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def task_type_of(name: str, queue: str | None = None) -> TaskType:
 
 
 def enqueue_sms(payload: Mapping[str, Any], task_type: str = "SMS_OTP", **options: Any) -> Job:
-    """Enqueue a text message; `options` are those of `Queue.enqueue_call`, and `connection`. The payload: `tasks.sms.sendSMS`."""
+    """Enqueue a text message; `options` are those of `Queue.enqueue_call`, `enqueue_at=` and `enqueue_in=` for later among them, and
+    `connection`. The payload: `tasks.sms.sendSMS`."""
     return _enqueue("sms", payload, task_type, options)
 
 
@@ -100,7 +102,8 @@ def enqueue_bulk(
 ) -> list[Job]:
     """Enqueue many (task type, payload), 500 of a queue in one round trip; the order inside each queue is kept.
 
-    `options` go for all of them. Not one transaction: if it raises, the chunks before it are enqueued.
+    `options` go for all of them, also `enqueue_at=` or `enqueue_in=` for later. Not one transaction: if it raises, the chunks before it
+    are enqueued.
     """
     jobs: list[Job] = []
     waiting: dict[str, list[Any]] = {}

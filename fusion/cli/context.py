@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 _META = "fusion.cli"
 #: Flags whose setting has another name: messages must say what was typed.
-_SPELLED = {"flag --redis-url": "flag --url", "flag --result-ttl": "flag --results-ttl"}
+_SPELLED = {
+    "flag --redis-url": "flag --url",
+    "flag --result-ttl": "flag --results-ttl",
+    "flag --server-tokens-file": "flag --tokens",
+    "flag --server-allowed-hosts": "flag --allowed-host",
+    "flag --server-": "flag --",
+}
 
 
 class Cli:

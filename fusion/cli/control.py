@@ -98,7 +98,7 @@ def unquiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
 def _command(cli: Cli, name: str, workers: tuple[str, ...], everyone: bool) -> None:
     if bool(workers) == everyone:
         raise click.UsageError("name workers (`info -W` lists them), or give --all")
-    alive = [worker.name for worker in cli.inspector.workers() if worker.alive]
+    alive = [worker.name for worker in cli.inspector.workers() if worker.alive and not worker.is_courier]
     payload = json.dumps({"command": name})
     deaf = [worker for worker in (workers or alive) if not cli.broker.command(worker, payload)]
     told = len(workers or alive) - len(deaf)

@@ -38,7 +38,7 @@ def demo(workers: int, slots: int, recipients: int | None) -> None:
     """Watch Fusion work, with a built-in Redis and a sandbox.
 
     Loads the bundled campaign of 2,000 recipients at low priority, keeps sending one-time passwords at high priority while it drains, and
-    ends with a table: who got what, how long it waited, what failed and why. Exit code 0 if all adds up.
+    ends with a table: who got what, how long it waited, what failed and why, and the event log's own count. Exit code 0 if all adds up.
     """
     try:
         payloads = list(import_module("tasks.demo").campaign())[:recipients]
@@ -65,13 +65,29 @@ def _run(stack: ExitStack, campaign: list[tuple[str, dict[str, Any]]], workers: 
     connection = connect(url)
     push_connection(connection)
     stack.callback(pop_connection)
-    log = Path(home) / "workers.log"
+    log, events = Path(home) / "workers.log", Path(home) / "events.jsonl"
+    stack.enter_context(_relay(url, {"FUSION_HOME": home}, events, log))
     for _ in range(workers):
         stack.enter_context(_worker(url, slots, {**sandbox, "FUSION_HOME": home}, log))
-    _say(f"workers  {workers} with {slots} slots each")
+    _say(f"workers  {workers} with {slots} slots each, and a relay that writes every event to {events}")
     with _progress(len(campaign)) as bar:
         jobs = _drive(connection, campaign, bar, log)
-    return Report.collect(connection, jobs, sandbox["FUSION_SANDBOX_URL"])
+    _wait_for_events(connection, log)
+    return Report.collect(connection, jobs, sandbox["FUSION_SANDBOX_URL"], events)
+
+
+def _wait_for_events(connection: Redis, log: Path) -> None:
+    """Until the relay has written them all."""
+    from fusion.store.access import event_inspector_of
+
+    deadline = time.monotonic() + _LIMIT
+    inspector = event_inspector_of(connection)
+    while any(sink.behind for sink in inspector.sinks()) or not inspector.sinks():
+        if time.monotonic() > deadline:
+            raise ConfigurationError(
+                f"the relay did not deliver all events in {_LIMIT:.0f} s; it said:\n{log.read_text()[-3000:]}"
+            )
+        time.sleep(0.02)
 
 
 def _drive(connection: Redis, campaign: list[tuple[str, dict[str, Any]]], bar: Any, log: Path) -> list[str]:
@@ -130,6 +146,13 @@ def _sandbox(home: str) -> Iterator[dict[str, str]]:
                 raise ConfigurationError(f"the sandbox did not start:\n{(Path(home) / 'sandbox.log').read_text()[-2000:]}")
             time.sleep(0.01)
         yield json.loads(ready.read_text())["env"]
+
+
+@contextmanager
+def _relay(url: str, env: dict[str, str], events: Path, log: Path) -> Iterator[None]:
+    command = ["-m", "fusion", "relay", "--events-file", str(events), "--quiet", "--url", url]
+    with _child([sys.executable, *command], env, log):
+        yield
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
@@ -21,7 +22,8 @@ _NAMES = {2: "HIGH", 1: "MODERATE", 0: "LOW"}
 
 @dataclass(frozen=True)
 class Report:
-    """`waits`: seconds from enqueue to start by priority; `delivered`: what the sandbox got, by (channel, priority)."""
+    """`waits`: seconds from enqueue to start by priority; `delivered`: what the sandbox got, by (channel, priority); `attempts`: runs that
+    failed; `events`: what the event log has, by status."""
 
     accepted: int
     statuses: Counter[str]
@@ -31,6 +33,17 @@ class Report:
     distinct: int
     duplicates: int
     seconds: float
+    attempts: int
+    events: Counter[str]
+
+    @property
+    def logged(self) -> bool:
+        """Whether the event log says the same as the jobs themselves."""
+        runs = self.statuses["finished"] + self.attempts
+        retries = self.attempts - self.statuses["failed"]
+        told = {"completed": self.statuses["finished"], "failed": self.statuses["failed"], "retry": retries, "processing": runs}
+        told["queued"] = self.accepted + retries  # a retry that is due is queued again
+        return all(self.events[status] == count for status, count in told.items())
 
     @property
     def lost(self) -> int:
@@ -38,29 +51,32 @@ class Report:
 
     @property
     def adds_up(self) -> bool:
-        """Every job ended, and every finished one was delivered once."""
-        return (
-            self.lost == 0 and self.duplicates == 0 and self.distinct == self.statuses["finished"] == sum(self.delivered.values())
-        )
+        """Every job ended, every finished one was delivered once, and the event log says so too."""
+        delivered_once = self.duplicates == 0 and self.distinct == self.statuses["finished"] == sum(self.delivered.values())
+        return self.lost == 0 and delivered_once and self.logged
 
     @classmethod
-    def collect(cls, connection: Redis, ids: Sequence[str], sandbox: str) -> Report:
+    def collect(cls, connection: Redis, ids: Sequence[str], sandbox: str, events: Path) -> Report:
         from fusion.job import Job
 
         statuses: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
         waits: dict[int, list[float]] = {}
         times: list[datetime] = []
+        attempts = 0
         for start in range(0, len(ids), _CHUNK):
             for job in Job.fetch_many(ids[start : start + _CHUNK], connection):
                 if job is not None:
                     _count(job, statuses, reasons, waits, times)
+                    attempts += job.attempts
         with urlopen(f"{sandbox}/_stats", timeout=10) as answer:
             stats = json.load(answer)
         both = stats["by_channel_and_priority"]
         delivered = {(channel, int(priority)): count for channel, row in both.items() for priority, count in row.items()}
         seconds = (max(times) - min(times)).total_seconds() if times else 0.0
-        return cls(len(ids), statuses, reasons, waits, delivered, stats["jobs"], stats["duplicates"], seconds)
+        logged = {line["id"]: line["event"] for line in map(json.loads, events.read_text().splitlines())}
+        told = Counter(logged.values())
+        return cls(len(ids), statuses, reasons, waits, delivered, stats["jobs"], stats["duplicates"], seconds, attempts, told)
 
 
 def _count(job: Job, statuses: Counter[str], reasons: Counter[str], waits: dict[int, list[float]], times: list[datetime]) -> None:
@@ -93,11 +109,16 @@ def render(report: Report) -> str:
         f"accepted {report.accepted}, finished {report.statuses['finished']}, failed {report.statuses['failed']}, lost {report.lost}"
     ]
     lines += [f"  failed  {count} x {reason}" for reason, count in _sorted(report.reasons.items())]
+    shown = ("queued", "processing", "retry", "completed", "failed")
+    lines += ["", "event log     " + ", ".join(f"{report.events[status]} {status}" for status in shown)]
     verdict = "All adds up." if report.adds_up else _difference(report)
     return "\n".join([*lines, "", verdict])
 
 
 def _difference(report: Report) -> str:
+    if not report.logged:
+        counts = f"{dict(report.statuses)}, {report.attempts} attempts that failed"
+        return f"It does not add up: the event log has {dict(report.events)}, the jobs are {counts}"
     return (
         f"It does not add up: {report.statuses['finished']} finished, the sandbox has {report.distinct} jobs in "
         f"{sum(report.delivered.values())} deliveries ({report.duplicates} twice); states: {dict(report.statuses)}"

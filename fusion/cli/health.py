@@ -33,7 +33,11 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
     away; use /livez of --probe-port there. Exit code 0: alive; 3: not; 1: that can't be told, Redis does not answer.
     """
     host = socket.gethostname()
-    workers = [worker for worker in cli.inspector.workers() if (worker.name == name if name else worker.hostname == host)]
+    workers = [
+        worker
+        for worker in cli.inspector.workers()
+        if (worker.name == name if name else worker.hostname == host and not worker.is_courier)
+    ]
     wrong = {worker.name: f"silent for {seconds(worker.silent)}" for worker in workers if worker.silent > max_age}
     healthy = len(wrong) < len(workers)
     if workers:

@@ -22,7 +22,6 @@ _EVERYWHERE = {
 _STRATEGY = "Fusion always serves the highest priority first, round-robin inside one; remove the flag"
 _HANDLER = "give jobs an on_failure callback (Queue.enqueue(..., on_failure=...)); remove the flag"
 _SCHEDULER = "every worker moves due jobs to their queues by itself; remove the flag"
-_LATER = "this version can't hold a job back; enqueue it when it is due"
 _BY_COMMAND = {
     "worker": {
         "--dequeue-strategy": _STRATEGY,
@@ -38,8 +37,6 @@ _BY_COMMAND = {
     },
     "enqueue": {
         "--depends-on": "this version has no dependencies; let the first task enqueue the second",
-        "--schedule-in": _LATER,
-        "--schedule-at": _LATER,
     },
 }
 _BY_COMMAND["start"] = {flag: hint for flag, hint in _BY_COMMAND["worker"].items() if flag != "--num-workers"}

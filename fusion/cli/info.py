@@ -1,4 +1,4 @@
-"""`info`: queues and workers at a glance, once or live. Its cost does not grow with the number of jobs."""
+"""`info`: queues, workers and schedulers at a glance, once or live. Its cost does not grow with the number of jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from fusion.cli import names, render
 from fusion.cli.context import Cli, explain, prog, shared_options
 from fusion.cli.hints import command
 from fusion.timeutil import now, to_iso
+
+if TYPE_CHECKING:
+    from fusion.store.cron_inspector import SchedulerInfo
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # the alternate screen, no cursor, long lines cut instead of wrapped
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -47,7 +50,8 @@ def info(
     """Show queues and workers.
 
     QUEUES may be wildcards ('sms*'); without any, all known queues are shown. Columns: jobs waiting by priority, how long the
-    oldest has waited, jobs that are running, finished ones that are still kept, and those that wait for others.
+    oldest has waited, jobs that are running, finished ones that are still kept, and those that wait for others. Schedulers are shown
+    unless -W or -Q is given.
     """
     chosen = [names.check(name, patterns=True) for name in names.split(queues)]
     if only_workers and only_queues:
@@ -56,7 +60,8 @@ def info(
         raise click.UsageError("--json goes with neither --raw nor --interval")
 
     def frame() -> str:
-        snapshot = gather(cli, chosen, with_queues=not only_workers, with_workers=not only_queues)
+        all_parts = not (only_workers or only_queues or raw)
+        snapshot = gather(cli, chosen, with_queues=not only_workers, with_workers=not only_queues, with_schedulers=all_parts)
         if as_json:
             return json.dumps(render.document(snapshot))
         if raw:
@@ -71,7 +76,9 @@ def info(
         _repeat(frame, interval)
 
 
-def gather(cli: Cli, chosen: list[str], *, with_queues: bool, with_workers: bool) -> render.Snapshot:
+def gather(
+    cli: Cli, chosen: list[str], *, with_queues: bool, with_workers: bool, with_schedulers: bool = False
+) -> render.Snapshot:
     """Read it all: a handful of round trips."""
     inspector = cli.inspector
     existing = inspector.queue_names()
@@ -81,7 +88,18 @@ def gather(cli: Cli, chosen: list[str], *, with_queues: bool, with_workers: bool
     if chosen and workers is not None:
         workers = tuple(worker for worker in workers if any(render.serves(worker, name) for name in listed))
     unseen = tuple(name for name in listed if name not in existing)
-    return render.Snapshot(now(), inspector.totals(), listed, queues, workers, bool(chosen), unseen)
+    schedulers, cron = _cron(cli) if with_schedulers else (None, None)
+    return render.Snapshot(now(), inspector.totals(), listed, queues, workers, bool(chosen), unseen, schedulers, cron)
+
+
+def _cron(cli: Cli) -> tuple[tuple[SchedulerInfo, ...], render.CronTotals]:
+    from fusion.store.access import cron_inspector_of
+
+    inspector = cron_inspector_of(cli.connection)
+    entries = inspector.entries()
+    errors = sum(bool(entry.error or entry.declared_error) for entry in entries)
+    paused = sum(entry.paused is not None for entry in entries)
+    return tuple(inspector.schedulers()), render.CronTotals(len(entries), paused, errors)
 
 
 def _repeat(frame: Callable[[], str], interval: float) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,15 +17,19 @@ from fusion.cli.arguments import parse
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
+from fusion.cli.scheduled import due, moment_option
 from fusion.exceptions import FusionError, InvalidName, PayloadTooLarge
 from fusion.importing import check_path
-from fusion.timeutil import parse_seconds
+from fusion.timeutil import parse_seconds, to_iso
 
 if TYPE_CHECKING:
     from fusion.failures import FailedFilter
+    from fusion.job import Job
     from fusion.options import EnqueueOptions, JobData
 
 SCHEMA = 1
+#: Options whose flag has another name: messages must say what was typed.
+_FLAGS = {"job_timeout=": "--timeout ", "enqueue_at": "--schedule-at", "enqueue_in": "--schedule-in"}
 _CLASSES = {"low": 0, "moderate": 1, "high": 2}
 #: Ids requeued in one call.
 _CHUNK = 100
@@ -51,7 +56,8 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 @command(
     example='run_worker.py enqueue tasks.sms.sendSMS :\'{"to": "+4915100000", "body": "Hi"}\' -q sms --priority high\n'
-    "  run_worker.py enqueue tasks.demo.add 1 2 scale:=3 --dry-run"
+    "  run_worker.py enqueue tasks.demo.add 1 2 scale:=3 --dry-run\n"
+    "  run_worker.py enqueue tasks.demo.add 1 2 --schedule-in 5m"
 )
 @click.argument("function")
 @click.argument("arguments", nargs=-1, metavar="[ARGS]...")
@@ -66,6 +72,16 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option("--description", help="What lists show instead of the function's name.")
 @click.option("--job-id", metavar="ID", help="Its id.  [default: a new one]")
 @click.option("--at-front", is_flag=True, help="Before all others of its priority.")
+@click.option(
+    "--schedule-in", "enqueue_in", callback=_duration, metavar="SECONDS", help="Hold it back so long: 30, 90s, 5m, 2h, 1d."
+)
+@click.option(
+    "--schedule-at",
+    "enqueue_at",
+    callback=moment_option,
+    metavar="TIME",
+    help="Hold it back until then: 2030-01-31T09:00+01:00; the zone is needed.",
+)
 @click.option("--retry-max", type=click.IntRange(min=0), default=0, metavar="N", help="Retries when it fails.")
 @click.option(
     "--retry-interval", type=click.FloatRange(min=0), multiple=True, metavar="SECONDS", help="Before each retry; repeatable."
@@ -107,7 +123,7 @@ def enqueue(
     if not quiet:
         shown = [*map(repr, args), *sorted(f"{key}={value!r}" for key, value in kwargs.items())]
         call = click.style(f"{function}({', '.join(shown)})", fg="blue")
-        click.echo(f"Enqueued {call} with job-id '{job.id}'.")
+        click.echo(f"Enqueued {call} with job-id '{job.id}'{_when(data, job)}.")
 
 
 def _check_function(function: str) -> None:
@@ -138,13 +154,31 @@ def _usage_errors() -> Iterator[None]:
     except PayloadTooLarge:
         raise
     except ValueError as error:
-        raise click.UsageError(str(error).replace("job_timeout=", "--timeout ")) from None
+        told = str(error)
+        for option, flag in _FLAGS.items():
+            told = told.replace(option, flag)
+        raise click.UsageError(told) from None
 
 
 def _as_stored(queue: str, data: JobData) -> dict[str, Any]:
     new = data.new
     fields = {name: _shown(value) for name, value in new.fields.items() if value is not None}
-    return {"schema": SCHEMA, "queue": queue, "id": new.id, "priority": new.priority, "at_front": new.front, "fields": fields}
+    time = {} if new.due is None else {"due": to_iso(_moment(new.due))}
+    delay = {} if new.delay is None else {"delay": new.delay}
+    known = {"schema": SCHEMA, "queue": queue, "id": new.id, "priority": new.priority, "at_front": new.front}
+    return {**known, **time, **delay, "fields": fields}
+
+
+def _when(data: JobData, job: Job) -> str:
+    """When it is due, if it waits; by the server's clock, which has said when it was enqueued."""
+    at, new = job.created_at, data.new
+    if at is None or job.get_status(refresh=False) != "scheduled":
+        return ""
+    return ", " + due(at + timedelta(seconds=new.delay or 0) if new.due is None else _moment(new.due), at)
+
+
+def _moment(unix: float) -> datetime:
+    return datetime.fromtimestamp(unix, timezone.utc)
 
 
 def _shown(value: Any) -> str:

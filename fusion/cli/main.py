@@ -15,13 +15,19 @@ from fusion.exceptions import InvalidName
 #: name -> (where it is, what `--help` says of it: the first sentence of its own help)
 COMMANDS = {
     "worker": ("fusion.cli.worker:worker", "Run jobs of these queues, each in a process of its own."),
-    "start": ("fusion.cli.start:start", "Run several workers unattended: what dies is replaced."),
+    "start": ("fusion.cli.start:start", "Run several workers and a scheduler unattended: what dies is replaced."),
+    "scheduler": ("fusion.cli.scheduler:scheduler", "Enqueue what is due: jobs enqueued for a time, retries, cron entries."),
+    "server": ("fusion.cli.server:server", "Serve the HTTP API: enqueue, put back, look at jobs and queues."),
+    "relay": ("fusion.cli.relay:relay", "Bring the events of all jobs to Elasticsearch, a file or the log; deliver callbacks."),
     "info": ("fusion.cli.info:info", "Show queues and workers."),
     "enqueue": ("fusion.cli.jobs:enqueue", "Enqueue one call of a function."),
     "requeue": ("fusion.cli.jobs:requeue", "Put failed jobs back to the queues they came from."),
     "failures": ("fusion.cli.failed:failures", "Show what went wrong, by error and place."),
     "quarantine": ("fusion.cli.failed:quarantine", "Set failed jobs aside."),
     "empty": ("fusion.cli.jobs:empty", "Forget all waiting jobs of these queues."),
+    "scheduled": ("fusion.cli.scheduled:scheduled", "Show the jobs that wait for a time, the soonest first."),
+    "cancel": ("fusion.cli.scheduled:cancel", "Let jobs not run, or not run again."),
+    "reschedule": ("fusion.cli.scheduled:reschedule", "Have a scheduled job wait for another time."),
     "suspend": ("fusion.cli.control:suspend", "Let no worker start another job."),
     "resume": ("fusion.cli.control:resume", "Let suspended workers start jobs again."),
     "pause": ("fusion.cli.control:pause", "Let no job of these queues be started."),
@@ -29,11 +35,17 @@ COMMANDS = {
     "quiet": ("fusion.cli.control:quiet", "Let workers finish what they run and take no more jobs."),
     "unquiet": ("fusion.cli.control:unquiet", "Let quiet workers take jobs again."),
     "health": ("fusion.cli.health:health", "Check that a worker is alive."),
+    "cron": ("fusion.cli.cron:cron_group", "Show recurring jobs; run, pause, resume or remove them."),
+    "events": ("fusion.cli.events:events_group", "Show how far events got; look at them; deliver parked ones again."),
+    "callbacks": (
+        "fusion.cli.callbacks:callbacks_group",
+        "Show what is told to URLs when jobs end; try again what was not delivered.",
+    ),
     "redis": ("fusion.cli.redis_commands:redis_group", "The built-in Redis: start, stop, status."),
     "demo": ("fusion.cli.demo:demo", "Watch Fusion work, with a built-in Redis and a sandbox."),
 }
 #: RQ's commands that have another name here.
-_ELSEWHERE = {"worker-pool": "use `start -n N`, which also replaces what dies", "cron": "this version has no cron"}
+_ELSEWHERE = {"worker-pool": "use `start -n N`, which also replaces what dies"}
 
 
 class LazyGroup(click.Group):

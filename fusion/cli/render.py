@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -14,17 +14,29 @@ from fusion.cli.context import seconds
 from fusion.timeutil import to_iso
 
 if TYPE_CHECKING:
+    from fusion.store.cron_inspector import SchedulerInfo
     from fusion.store.inspector import QueueInfo, Totals, WorkerInfo
 
 SCHEMA = 1
 #: An en dash: what RQ prints for a queue without workers.
 _NONE = "\u2013"
-_STATE_COLOURS = {"busy": "red", "idle": "green", "suspended": "yellow", "quiet": "yellow", "throttled": "yellow", "dead": "red"}
+_STATE_COLOURS = {"busy": "red", "idle": "green", "alive": "green", "dead": "red"}
+_STATE_COLOURS |= dict.fromkeys(("suspended", "quiet", "throttled"), "yellow")
+
+
+@dataclass(frozen=True)
+class CronTotals:
+    """Of all cron entries; `errors`: those that could not be planned, or are declared with a mistake."""
+
+    entries: int = 0
+    paused: int = 0
+    errors: int = 0
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that one `info` shows, about the queues `names`. `queues` or `workers` is None where that was not asked for."""
+    """All that one `info` shows, about the queues `names`. `queues`, `workers`, or `schedulers` with `cron`, is None where that was
+    not asked for."""
 
     at: datetime
     totals: Totals
@@ -35,6 +47,13 @@ class Snapshot:
     chosen: bool = False
     #: Chosen names that no job was ever enqueued to.
     unseen: tuple[str, ...] = ()
+    schedulers: tuple[SchedulerInfo, ...] | None = None
+    cron: CronTotals | None = None
+
+    @property
+    def scheduler_alive(self) -> bool | None:
+        """None if it was not looked for."""
+        return None if self.schedulers is None else any(scheduler.alive for scheduler in self.schedulers)
 
 
 def state_of(worker: WorkerInfo) -> str:
@@ -78,6 +97,7 @@ def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = "run_work
         blocks.append(_queues(snapshot))
     if snapshot.workers is not None:
         blocks.append(_workers_by_queue(snapshot) if by_queue else _workers(snapshot))
+    blocks.append(_schedulers(snapshot))
     blocks.append(_remarks(snapshot, program))
     blocks.append(_summary(snapshot))
     return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -129,6 +149,18 @@ def _workers_by_queue(snapshot: Snapshot) -> list[str]:
     return lines
 
 
+def _schedulers(snapshot: Snapshot) -> list[str]:
+    if not snapshot.schedulers:
+        return []
+    rows = []
+    for one in snapshot.schedulers:
+        beat = _age(snapshot.at, one.last_heartbeat)
+        heard = "-" if beat is None else f"{seconds(beat)} ago"
+        state = _coloured("alive" if one.alive else "dead")
+        rows.append([one.name, state, f"{one.pid}@{one.hostname}", f"{one.app} {one.version}", heard])
+    return table(("SCHEDULER", "STATE", "PROCESS", "APP", "HEARTBEAT"), rows, (4,))
+
+
 def _coloured(state: str) -> str:
     return click.style(state, fg=_STATE_COLOURS.get(state))
 
@@ -139,7 +171,7 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
     if totals.failed and snapshot.queues is not None:
         lines.append(f"{totals.failed} failed, of all queues; to put them back: {program} requeue --all")
     if totals.scheduled and snapshot.queues is not None:
-        lines.append(f"{totals.scheduled} scheduled, of all queues")
+        lines.append(f"{totals.scheduled} scheduled, of all queues{_who_moves_them(snapshot)}")
     if totals.dropped and snapshot.queues is not None:
         counts = ", ".join(f"{count} {state}" for state, count in totals.dropped.items())
         lines.append(
@@ -151,12 +183,33 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
         lines.append(f"No job was ever enqueued to: {', '.join(snapshot.unseen)}")
     if snapshot.workers is not None:
         lines += _worker_remarks(snapshot, snapshot.workers, program)
+    return lines + _cron_remarks(snapshot, program)
+
+
+def _who_moves_them(snapshot: Snapshot) -> str:
+    """Nobody need start a scheduler for the sake of jobs that wait for a time."""
+    by_workers = snapshot.scheduler_alive is False and any(worker.alive for worker in snapshot.workers or ())
+    return "; no scheduler is alive, workers queue them when they are due" if by_workers else ""
+
+
+def _cron_remarks(snapshot: Snapshot, program: str) -> list[str]:
+    if snapshot.cron is None:
+        return []
+    cron, lines = snapshot.cron, []
+    dead = sum(not one.alive for one in snapshot.schedulers or ())
+    if dead:
+        lines.append(f"{dead} dead schedulers: a live one does their work and removes them")
+    if cron.entries and not snapshot.scheduler_alive:
+        what = f"No scheduler is alive: {cron.entries} cron entries wait."
+        lines.append(click.style(f"{what} Start one: {program} scheduler", fg="yellow"))
+    if cron.errors:
+        lines.append(click.style(f"{cron.errors} cron entries in error; to see why: {program} cron list", fg="yellow"))
     return lines
 
 
 def _worker_remarks(snapshot: Snapshot, workers: tuple[WorkerInfo, ...], program: str) -> list[str]:
-    alive = [worker for worker in workers if worker.alive]
-    dead = len(workers) - len(alive)
+    alive = [worker for worker in workers if worker.alive and not worker.is_courier]
+    dead = sum(not worker.alive for worker in workers)
     lines = [f"{dead} dead: a live worker gives their jobs back and removes them"] if dead else []
     throttled = [f"{worker.name} ({worker.throttled})" for worker in alive if worker.throttled]
     if throttled:
@@ -166,7 +219,8 @@ def _worker_remarks(snapshot: Snapshot, workers: tuple[WorkerInfo, ...], program
             click.style(f"No live worker serves these. Start one: {program} worker {' '.join(snapshot.names)}", fg="yellow")
         )
     elif not alive:
-        what = "No worker is alive: nothing runs, and no scheduled job becomes due."
+        due = ", and no scheduled job becomes due" if snapshot.scheduler_alive is False else ""
+        what = f"No worker is alive: nothing runs{due}."
         lines.append(click.style(f"{what} Start one: {program} worker --customq all", fg="yellow"))
     else:
         waiting = [queue.name for queue in snapshot.queues or () if queue.count]
@@ -219,6 +273,8 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "dropped": totals.dropped,
         "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],
         "workers": None if snapshot.workers is None else [_worker(snapshot, worker) for worker in snapshot.workers],
+        "schedulers": None if snapshot.schedulers is None else [_scheduler(snapshot, one) for one in snapshot.schedulers],
+        "cron": None if snapshot.cron is None else asdict(snapshot.cron),
     }
 
 
@@ -257,6 +313,20 @@ def _worker(snapshot: Snapshot, worker: WorkerInfo) -> dict[str, Any]:
         "successful_jobs": worker.successful_jobs,
         "failed_jobs": worker.failed_jobs,
         "working_seconds": worker.working_seconds,
+    }
+
+
+def _scheduler(snapshot: Snapshot, one: SchedulerInfo) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "alive": one.alive,
+        "hostname": one.hostname,
+        "pid": one.pid,
+        "app": one.app,
+        "version": one.version,
+        "birth": _iso(one.birth),
+        "last_heartbeat": _iso(one.last_heartbeat),
+        "heartbeat_age": _age(snapshot.at, one.last_heartbeat),
     }
 
 

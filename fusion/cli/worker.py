@@ -14,6 +14,7 @@ import click
 from fusion import defaults
 from fusion.cli import names
 from fusion.cli.context import Cli, shared_options
+from fusion.cli.handing_on import as_typed, hand_on_url, program
 from fusion.cli.hints import command
 from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
 from fusion.exceptions import ConfigurationError
@@ -21,7 +22,7 @@ from fusion.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from fusion.settings import Settings
 
-_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 #: Flags that are settings of the same name.
@@ -32,6 +33,10 @@ _SETTINGS = (
 )
 
 
+#: Of the flags that a relay has too, those that are the worker's own.
+_NOT_FOR_RELAY = {"name", "pid", "embedded", "probe_port", "probe_host"}
+
+
 @dataclass(frozen=True)
 class Plan:
     """What the flags ask for."""
@@ -40,6 +45,7 @@ class Plan:
     queues: tuple[str, ...]
     burst: bool
     job_lines: bool
+    relay: bool
 
 
 _RUNNING = (
@@ -80,10 +86,11 @@ _RUNNING = (
     click.option("--max-age", metavar="SECONDS", help="End after so long; up to a tenth less, so that not all end at once."),
     click.option("--max-memory", metavar="MIB", help="End when it and its fork server, jobs apart, use more."),
     click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs."),
+    click.option("--no-relay", is_flag=True, help="Leave events and callbacks to others, even if nobody delivers them."),
     click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs."),
 )
 _LOGGING = (
-    click.option("--logging_level", "--logging-level", type=click.Choice(_LEVELS, case_sensitive=False), help="[default: INFO]"),
+    click.option("--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"),
     click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
     click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True),
     click.option("--log-json", is_flag=True, default=None, help="One JSON object per line."),
@@ -116,18 +123,27 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     plan = prepare(cli, embedded, **given)
     from fusion.process.worker import Worker
 
+    hand_on_url(cli.url)  # to its jobs as well: a task that enqueues means the same Redis
+    relay = _relay() if plan.relay else []
     with pid_file(pid):
-        code = Worker(plan.settings, plan.queues, burst=plan.burst, job_lines=plan.job_lines).run()
+        code = Worker(plan.settings, plan.queues, burst=plan.burst, job_lines=plan.job_lines, relay=relay).run()
     sys.exit(code)
+
+
+def _relay() -> list[str]:
+    """The command line of a relay with this worker's settings."""
+    context = click.get_current_context()
+    root = context.find_root()
+    relay = root.command.get_command(root, "relay") if isinstance(root.command, click.Group) else None
+    typed = as_typed(context, relay, _NOT_FOR_RELAY) if relay else []
+    return [*program(), "relay", *typed]
 
 
 def prepare(cli: Cli, embedded: bool, **given: Any) -> Plan:
     """Everything before a worker, or the supervisor of some, is made: flags checked, built-in Redis started, logging set up."""
-    level = _level(cli, given)
+    level = level_of(cli, given)
     if embedded:
-        if cli.url:
-            raise click.UsageError("--embedded and --url name two Redis; give one of them")
-        cli.url = _start_embedded(cli)
+        cli.url = start_embedded(cli)
     plan = plan_worker(cli, **given)
     set_up_logging(plan.settings, level, given["log_format"], given["date_format"])
     return plan
@@ -143,6 +159,7 @@ def plan_worker(
     serializer: str | None,
     results_ttl: str | None,
     disable_job_desc_logging: bool,
+    no_relay: bool,
     **given: Any,
 ) -> Plan:
     """Settings and queues, checked. Usage errors name the flag, configuration errors the module or variable."""
@@ -158,22 +175,25 @@ def plan_worker(
         if customq:
             raise click.UsageError("--customq names no queue; use --customq sms, or --customq all")
         typed = [defaults.QUEUE] if settings.origin_of("queues") == "default" else list(settings.queues)
-    return Plan(settings, names.expand_all(typed, settings.queues), burst, not disable_job_desc_logging)
+    return Plan(settings, names.expand_all(typed, settings.queues), burst, not disable_job_desc_logging, not no_relay)
 
 
-def _level(cli: Cli, given: dict[str, Any]) -> str | None:
+def level_of(cli: Cli, given: dict[str, Any]) -> str | None:
     level, quiet = given.pop("logging_level"), given.pop("quiet")
     if cli.verbose and quiet:
         raise click.UsageError("--verbose and --quiet exclude each other")
     return "DEBUG" if cli.verbose else "WARNING" if quiet else level
 
 
-def _start_embedded(cli: Cli) -> str:
+def start_embedded(cli: Cli) -> str:
+    """The url of the built-in Redis, started if need be."""
+    if cli.url:
+        raise click.UsageError("--embedded and --url name two Redis; give one of them")
     from fusion.store.embedded import EmbeddedRedis
 
     server = EmbeddedRedis(cli.load().home)
     url = server.start()
-    click.echo(f"Built-in Redis at {url}; it goes on when this worker ends (run_worker.py redis stop)", err=True)
+    click.echo(f"Built-in Redis at {url}; it goes on when this process ends (run_worker.py redis stop)", err=True)
     return url
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fusion import defaults
 from fusion.retry import DEFAULT, RETRY_LATER, Retry, bounded, retries_done
@@ -18,7 +18,8 @@ _ROOTS = ("builtins.Exception", "builtins.BaseException")
 class Decision:
     """A kind of commit (see `turn.lua`) with the hash fields that go with it. `delay` in seconds, `reason` one line for people.
 
-    `attempt`: for the job's history, what is known of an execution that did not finish.
+    `attempt`: for the job's history, what is known of an execution that did not finish. `shown`: what logs may say in place of `reason`,
+    if that is not all in Fusion's own words.
     """
 
     kind: str
@@ -26,6 +27,7 @@ class Decision:
     delay: float = 0.0
     fields: Mapping[str, bytes | str | int] = field(default_factory=dict)
     attempt: Mapping[str, int | bool] = field(default_factory=dict)
+    shown: str = ""
 
 
 def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decision:
@@ -48,7 +50,14 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
     wanted = outcome.get(b"retry")
     policy = Retry.from_json(wanted) if wanted else _policy(job)
     attempt = {"maxrss": int(peak)} if peak else {}
-    return _failed(job, fields, reason, classes, policy, asked, bool(wanted) or RETRY_LATER in classes, attempt)
+    decision = _failed(job, fields, reason, classes, policy, asked, bool(wanted) or RETRY_LATER in classes, attempt)
+    return replace(decision, shown=_shown(classes[0], outcome.get(b"error_frame", b"")))
+
+
+def _shown(error_class: str, frame: bytes) -> str:
+    """The error without its message, which may hold what the task was given."""
+    name = error_class.removeprefix("builtins.")
+    return f"{name} at {frame.decode('utf-8', 'replace')}" if frame else name
 
 
 def died(

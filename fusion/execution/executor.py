@@ -41,12 +41,13 @@ class Executor:
         self._json = JSONSerializer(may_import=self._may_import)
         self._found = False
 
-    def run(self, fields: Fields, send: Callable[[Fields], None]) -> Fields:
-        """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker."""
+    def run(self, fields: Fields, send: Callable[[Fields], None], offer: Callable[[Fields], bool] | None = None) -> Fields:
+        """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker; `offer` does so unless it had to wait,
+        and says whether it did."""
         started = monotonic()
         self._send = send
         self._found = False
-        job = context.CurrentJob(fields, self._save_meta)
+        job = context.CurrentJob(fields, self._save_meta, offer)
         context.set_current_job(job)
         try:
             limit = context.seconds(fields.get(b"timeout"))
@@ -60,6 +61,8 @@ class Executor:
         answer[b"elapsed"] = b"%.6f" % elapsed
         answer[b"maxrss"] = b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)
         self._add_meta(job, fields, answer)
+        if job.unsaid:
+            answer[b"unsaid"] = b"%d" % job.unsaid
         context.set_current_job(None)
         return answer
 

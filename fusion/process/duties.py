@@ -1,12 +1,16 @@
-"""What any worker does for the whole fleet beside its jobs: bury the dead, move what is due, sweep. No leader is needed for any of it."""
+"""What any worker or scheduler does for the whole fleet: bury the dead, move what is due, sweep. No leader is needed for any of it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
 
+from redis.exceptions import ResponseError
+
+from fusion.failpoints import failpoint
 from fusion.settings import Settings
 from fusion.store.broker import Broker
+from fusion.store.connections import classify, one_line
 
 #: Seconds between two looks for due jobs while the worker is busy; idle, `turn` tells it when the next one is due.
 _PROMOTE_INTERVAL = 1.0
@@ -17,12 +21,22 @@ _ROUNDS = 5
 class Duties:
     """Timers and the scripts behind them. Each `run` makes at most a handful of bounded calls."""
 
-    def __init__(self, settings: Settings, queues: Callable[[], Sequence[str]], log: logging.Logger) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        queues: Callable[[], Sequence[str]],
+        log: logging.Logger,
+        *,
+        promote_every: float = _PROMOTE_INTERVAL,
+        promote_batch: int = 100,
+    ) -> None:
         self._lease = settings.lease
         # a lease a test or a user made short must still be looked at several times in its length
         self._reap_every = min(settings.reap_interval, settings.lease / 4)
         self._clean_every = settings.maintenance_interval
+        self._promote_every, self._promote_batch = promote_every, promote_batch
         self._queues, self._log = queues, log
+        self._failing: dict[str, str] = {}
         self._reap_at = self._clean_at = self._promote_at = 0.0
 
     @property
@@ -34,23 +48,44 @@ class Duties:
         self._promote_at = min(self._promote_at, at)
 
     def run(self, broker: Broker, now: float) -> None:
+        """Do what is due. What fails for a key that is not what it should be is said once and tried again when it is due next."""
         if now >= self._reap_at:
             self._reap_at = now + self._reap_every
-            self._bury(broker)
+            self._do("recovering what the dead held", lambda: self._bury(broker))
         if now >= self._promote_at:
-            self._promote_at = now + _PROMOTE_INTERVAL
-            for _ in range(_ROUNDS):
-                _, next_in = broker.promote()
-                if next_in is None or next_in > 0:
-                    break
-            else:
-                self._promote_at = now
-            if next_in is not None:
-                self.due(now + next_in)
+            self._promote_at = now + self._promote_every
+            self._do("moving due jobs to their queues", lambda: self._promote(broker, now))
         if now >= self._clean_at:
             self._clean_at = now + self._clean_every
-            if any(not broker.clean() for _ in range(_ROUNDS)):
-                return
+            self._do("cleaning", lambda: self._clean(broker, now))
+
+    def _do(self, what: str, duty: Callable[[], None]) -> None:
+        try:
+            duty()
+        except ResponseError as error:
+            if classify(error) != "bug":
+                raise
+            if self._failing.get(what) != str(error):
+                self._failing[what] = str(error)
+                self._log.error("%s failed, and is tried again: %s", what, one_line(error))
+        else:
+            if self._failing.pop(what, None):
+                self._log.warning("%s works again", what)
+
+    def _promote(self, broker: Broker, now: float) -> None:
+        for _ in range(_ROUNDS):
+            failpoint("sched.before_batch")
+            _, next_in = broker.promote(self._promote_batch)
+            failpoint("sched.after_batch")
+            if next_in is None or next_in > 0:
+                break
+        else:
+            self._promote_at = now
+        if next_in is not None:
+            self.due(now + next_in)
+
+    def _clean(self, broker: Broker, now: float) -> None:
+        if all(broker.clean() for _ in range(_ROUNDS)):
             self._clean_at = now
 
     def _bury(self, broker: Broker) -> None:

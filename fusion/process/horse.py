@@ -32,6 +32,8 @@ EXIT_BAD_FRAME = 76
 EXIT_LIMIT = 2
 #: Descriptors below this are what tasks close in bulk (`os.closerange(3, 1024)`).
 SAFE_FD = 1024
+#: Seconds that a frame which may be dropped waits for another thread's.
+_OFFER_LIMIT = 0.02
 #: Bytes; a guard against garbage, the real limit is the worker's `max_payload`.
 _MAX_JOB_FRAME = 1 << 28
 
@@ -56,6 +58,7 @@ class Channel:
         self._inode = os.fstat(fd).st_ino
         self._owner = os.getpid()
         self._lock = _thread.allocate_lock()
+        self._rest = b""
 
     def receive(self) -> dict[bytes, bytes] | None:
         """The job; None at end of file, which means there will be none."""
@@ -75,11 +78,40 @@ class Channel:
         with self._lock, held():
             if os.getpid() != self._owner:
                 os._exit(0)  # a fork of the task came back from the task's code: only the horse itself answers
-            if os.fstat(self.fd).st_ino != self._inode:
-                raise OSError("the task closed Fusion's socket")
+            self._check()
+            frame, self._rest = self._rest + frame, b""
             sent = os.write(self.fd, frame)
             while sent < len(frame):
                 sent += os.write(self.fd, memoryview(frame)[sent:])
+
+    def offer(self, fields: dict[bytes, bytes]) -> bool:
+        """Send a frame if that needs no waiting: False if it was not sent. Raises OSError as `send` does."""
+        with held():
+            if os.getpid() != self._owner or not self._lock.acquire(timeout=_OFFER_LIMIT):
+                return False
+            try:
+                self._check()
+                return self._try(pack(fields))
+            finally:
+                self._lock.release()
+
+    def _try(self, frame: bytes) -> bool:
+        os.set_blocking(self.fd, False)
+        try:
+            if self._rest:
+                self._rest = self._rest[os.write(self.fd, self._rest) :]
+            if self._rest:
+                return False
+            self._rest = frame[os.write(self.fd, frame) :]  # what did not fit goes ahead of whatever comes next
+            return True
+        except BlockingIOError:
+            return False
+        finally:
+            os.set_blocking(self.fd, True)
+
+    def _check(self) -> None:
+        if os.fstat(self.fd).st_ino != self._inode:
+            raise OSError("the task closed Fusion's socket")
 
 
 def run_horse(fd: int, settings: HorseSettings) -> NoReturn:
@@ -110,7 +142,7 @@ def run_one(channel: Channel, executor: Executor) -> int:
     fields = channel.receive()
     if fields is None:
         return 0
-    answer = executor.run(fields, channel.send)
+    answer = executor.run(fields, channel.send, channel.offer)
     failpoint("horse.before_outcome")
     try:
         channel.send(answer)

@@ -14,10 +14,12 @@ _REPEAT = 60.0
 
 class Journal:
     """Lines about jobs, with the job in the record's attributes too (`job_id`, `queue`, ...). `job_lines=False` leaves out what goes
-    well, and descriptions."""
+    well, and descriptions. Of a task's error its class and place are told; with `messages` its message too, which may hold what the task
+    was given."""
 
-    def __init__(self, log: logging.Logger, job_lines: bool) -> None:
+    def __init__(self, log: logging.Logger, job_lines: bool, *, messages: bool = False) -> None:
         self._log = log
+        self._messages = messages
         self._describe = job_lines
         self._job_lines = job_lines and log.isEnabledFor(logging.INFO)
         self._bad: dict[str, float] = {}
@@ -26,27 +28,28 @@ class Journal:
     def started(self, claimed: Claimed) -> None:
         if self._job_lines:
             about = self._about(claimed)
-            self._log.info("%s: %s (%s)", claimed.queue, about.get("description", "?"), claimed.id, extra=about)
+            self._log.info("%s: %s (%s)", about["queue"], about.get("description", "?"), claimed.id, extra=about)
 
     def committed(self, claimed: Claimed, decision: Decision, answer: str) -> None:
-        about, reason = self._about(claimed), one_line(decision.reason)
+        about = self._about(claimed)
+        reason = one_line(decision.reason if self._messages or not decision.shown else decision.shown)
         if answer == "stale" or answer == "gone":
             why = "another execution has it" if answer == "stale" else "it is not in Redis any more"
             text = "%s: outcome %s of job %s not accepted: %s"
-            self._log.warning(text, claimed.queue, decision.kind, claimed.id, why, extra=about)
+            self._log.warning(text, about["queue"], decision.kind, claimed.id, why, extra=about)
         elif answer != "ok":
             text = "%s: outcome of job %s was refused, it will be recovered: %s"
-            self._log.error(text, claimed.queue, claimed.id, one_line(answer), extra=about)
+            self._log.error(text, about["queue"], claimed.id, one_line(answer), extra=about)
         elif decision.kind == "finished":
             if self._job_lines:
-                self._log.info("%s: Job OK (%s)", claimed.queue, claimed.id, extra=about)
+                self._log.info("%s: Job OK (%s)", about["queue"], claimed.id, extra=about)
         elif decision.kind == "retry":
             text = "%s: job %s failed, retry in %.0f s: %s"
-            self._log.warning(text, claimed.queue, claimed.id, decision.delay, reason, extra=about)
+            self._log.warning(text, about["queue"], claimed.id, decision.delay, reason, extra=about)
         elif decision.kind == "failed":
-            self._log.error("%s: job %s failed: %s", claimed.queue, claimed.id, reason, extra=about)
+            self._log.error("%s: job %s failed: %s", about["queue"], claimed.id, reason, extra=about)
         else:
-            self._log.warning("%s: job %s %s: %s", claimed.queue, claimed.id, decision.kind, reason, extra=about)
+            self._log.warning("%s: job %s %s: %s", about["queue"], claimed.id, decision.kind, reason, extra=about)
 
     def lost(self, claimed: Claimed) -> None:
         text = "job %s is no longer this worker's (its lease ran out); its process is killed"
@@ -56,7 +59,8 @@ class Journal:
         now = time.monotonic()
         if now - self._bad.get(queue, -_REPEAT) >= _REPEAT:
             self._bad[queue] = now
-            self._log.error("queue %s can't be served, the others go on: %s", queue, one_line(error), extra={"queue": queue})
+            name = one_line(queue, 200)  # of a wildcard: whatever somebody wrote into the list of queues
+            self._log.error("queue %s can't be served, the others go on: %s", name, one_line(error), extra={"queue": name})
 
     def suspended(self, now_suspended: bool) -> None:
         if now_suspended != self.is_suspended:
@@ -68,7 +72,7 @@ class Journal:
         done = claimed.fields.get(b"attempts", b"")
         about: dict[str, str | int] = {
             "job_id": claimed.id,
-            "queue": claimed.queue,
+            "queue": one_line(claimed.queue, 200),
             "attempt": (int(done) if done.isdigit() else 0) + 1,
         }
         if self._describe:
@@ -78,4 +82,5 @@ class Journal:
 
 def one_line(text: str, limit: int = 2000) -> str:
     """Without line ends and other control characters: this comes from outside."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:limit])
+    text = text[:limit]
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

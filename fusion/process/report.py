@@ -60,6 +60,10 @@ class Reporter:
         self._released_at = time.monotonic()
 
     @property
+    def supervised(self) -> bool:
+        return self._channel is not None
+
+    @property
     def released(self) -> bool:
         """Whether the supervisor wants a warm end, or is gone."""
         return self._released_at is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 
+from fusion.exceptions import ConfigurationError
 from fusion.store.keys import check_queue_name, is_pattern
 
 
@@ -20,6 +21,13 @@ class Roster:
     def queues(self) -> Sequence[str]:
         """Queue names, the one to look at first in front."""
         return self._queues
+
+    def check(self, wrong_types: Callable[[Sequence[str]], Sequence[str]]) -> None:
+        """ConfigurationError if a key of one of the queues holds something else."""
+        if wrong := wrong_types(self._queues):
+            raise ConfigurationError(
+                f"{wrong[0]}: another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
+            )
 
     def refresh(self, known: Callable[[], Sequence[str]]) -> bool:
         """Look for queues that match a wildcard; True if one is new. Costs nothing without wildcards."""

@@ -30,7 +30,7 @@ _FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
 class Run:
     """One job in one horse. `limit`: seconds until it is killed. `killed`: why the worker had it killed, empty if it did not.
 
-    `detail`: what is to be told of it.
+    `detail`: what is to be told of it. `said`: its lines that wait to be written; `unsaid`: those dropped, not yet told.
     """
 
     claimed: Claimed
@@ -40,6 +40,8 @@ class Run:
     killed: str = ""
     detail: str = ""
     kill_by: float = float("inf")
+    said: int = 0
+    unsaid: int = 0
 
 
 class Stable:
@@ -145,13 +147,15 @@ class Stable:
             self._loop.unwatch(run.horse.fileno())  # its death is learnt from EXIT, never from here
 
     def _hear(self, run: Run, frames: list[dict[bytes, bytes]]) -> None:
+        newest = max((at for at, frame in enumerate(frames) if frame.get(b"kind") != b"log"), default=-1)
         for at, frame in enumerate(frames):
             if run.horse.serial not in self.runs:
                 return  # nothing counts after an outcome
-            if frame.get(b"kind") == b"meta":
-                if at + 1 < len(frames):
+            kind = frame.get(b"kind")
+            if kind == b"meta":
+                if at < newest:
                     continue  # the next one has it too: a task that saves in a loop must not hold up the worker
-            else:
+            elif kind != b"log":
                 self._leave(run)
             self._on_frame(run, frame)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fusion.process.base import Loop
 from fusion.process.messages import ForkServerConfig, HorseExited
 from fusion.process.stable import Run, Stable, task_modules
-from fusion.settings import Settings
+from fusion.settings import Settings, mask_url
 from fusion.store.records import Claimed
 
 _CHECK_INTERVAL = 0.25
@@ -174,7 +174,8 @@ class Stables:
             return
         if stable.import_failed is not None:
             failed = stable.import_failed
-            self._log.error("task module %s can't be imported: %s\n%s", failed.module, failed.error, failed.traceback.rstrip())
+            error, trace = mask_url(failed.error), mask_url(failed.traceback.rstrip())
+            self._log.error("task module %s can't be imported: %s\n%s", failed.module, error, trace)
         else:
             importing = stable.server.importing
             self._log.error("the fork server ended%s", f" while it imported {importing}" if importing else "")

@@ -9,7 +9,7 @@ from fusion.execution.completion import Decision, decide, died
 
 _KINDS = (b"finished", b"failed", b"held")
 _LONGEST = 1e9
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError)
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError, RecursionError)
 
 
 def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decision:
@@ -26,7 +26,8 @@ def guarded(judge: Callable[[], Decision], exc_info: bytes = b"") -> Decision:
     except _UNREADABLE as error:
         why = f"corrupt: a field of the job can't be read: {type(error).__name__}: {error}"
         told = exc_info + b"\n" + why.encode("utf-8", "replace") if exc_info else why
-        return Decision("failed", why, fields={"exc_info": told, "reason": why})
+        shown = f"corrupt: a field of the job can't be read: {type(error).__name__}"
+        return Decision("failed", why, fields={"exc_info": told, "reason": why}, shown=shown)
 
 
 def elapsed(frame: Mapping[bytes, bytes]) -> float:
@@ -44,3 +45,9 @@ def time_limit(job: Mapping[bytes, bytes], grace: float) -> float:
     if not isfinite(value):
         raise ValueError(f"timeout {value} is no number of seconds")
     return value + grace if value > 0 else float("inf")
+
+
+def no_time_limit(error: ValueError) -> Decision:
+    """What becomes of a job whose timeout is none."""
+    why = f"corrupt: {error}"
+    return Decision("failed", why, fields={"exc_info": why, "reason": why}, shown="corrupt: its timeout is no number of seconds")

@@ -9,18 +9,19 @@ from collections.abc import Sequence
 
 from redis import Redis
 
-from fusion.exceptions import ConfigurationError
 from fusion.execution.completion import Decision
 from fusion.failpoints import failpoint
 from fusion.process import deaths, verdict
 from fusion.process.base import Loop
 from fusion.process.bells import Bells
 from fusion.process.commands import KILL_HORSE, QUIET, SHUTDOWN, UNQUIET, Commands
+from fusion.process.companion import Companion
 from fusion.process.duties import Duties
+from fusion.process.envelope import Envelopes
 from fusion.process.health import Health
 from fusion.process.intake import Intake
 from fusion.process.job_memory import JobMemory
-from fusion.process.journal import Journal
+from fusion.process.journal import Journal, one_line
 from fusion.process.ledger import Ledger
 from fusion.process.link import RedisAway, RedisLink
 from fusion.process.memory import MemoryThrottle
@@ -32,6 +33,7 @@ from fusion.process.roster import Roster
 from fusion.process.signals import Signals
 from fusion.process.stable import Run
 from fusion.process.stables import Stables
+from fusion.process.task_logs import TaskLogs
 from fusion.settings import Settings
 from fusion.store.broker import Broker
 from fusion.store.connections import check_server, connect, describe
@@ -61,12 +63,14 @@ class Worker:
         burst: bool = False,
         job_lines: bool = True,
         throttle: MemoryThrottle | None = None,
+        relay: Sequence[str] = (),
     ) -> None:
         self.settings = settings
         self.burst = burst
         self.roster = Roster(queues)
         self.loop, self.signals, self.link = Loop(), Signals(), RedisLink(log)
-        self.journal = Journal(log, job_lines)
+        self.journal = Journal(log, job_lines, messages=settings.log_errors == "full")
+        self.envelopes = Envelopes(settings, log)
         self.connection = connect(settings, role="worker")
         self.broker = Broker.of(self.connection, settings)
         log.addFilter(self._sign)
@@ -75,6 +79,8 @@ class Worker:
         )
         self.ledger = Ledger(self.broker, self.link, settings)
         self.duties = Duties(settings, lambda: self.roster.queues, log)
+        self.companion = Companion(settings, self.connection, self.loop, self.link, log, relay)
+        self.task_logs = TaskLogs(self.broker, self.link, lambda: self.name, log)
         self.stables = Stables(settings, self.loop, log, self._on_frame, self._on_death)
         self.retirement = Retirement(settings, self.stables, self.signals)
         self.reporter = self.retirement.reporter
@@ -111,11 +117,7 @@ class Worker:
         ConfigurationError if the server or the queues' keys can't be used; redis-py's errors if it can't be reached at the start.
         """
         check_server(self.connection, allow_eviction=self.settings.allow_eviction)
-        wrong = self.broker.wrong_types(self.roster.queues)
-        if wrong:
-            raise ConfigurationError(
-                f"{wrong[0]}: another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
-            )
+        self.roster.check(self.broker.wrong_types)
         self.roster.refresh(self.broker.known_queues)
         if self.settings.probe_port is not None:
             log.info("probes: %s/livez and /readyz", self.probes.open(self.settings.probe_host, self.settings.probe_port))
@@ -127,11 +129,13 @@ class Worker:
             names = ", ".join([*self.roster.queues, *self.roster.patterns])
             log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), names)
             log.info("Redis: %s", describe(self.connection))
+            self.envelopes.announce()
             while self._step():
                 pass
             return self._end()
         finally:
             self.stables.close()
+            self.companion.close()
             self.bells.close()
             self.probes.close()
             self.commands.close()
@@ -157,6 +161,7 @@ class Worker:
         if self.intake.look(now, self.registration):
             self._turn_wanted = True
         self.job_memory.look(now)
+        self.companion.tend(now)
         self.health.tick(now)
         self.probes.check(now)
         self.bells.check(now)
@@ -186,13 +191,15 @@ class Worker:
             self._tell(now)
         if now >= self.duties.next_at:
             self.link.attempt(lambda: self.duties.run(self.broker, now))
+        self.task_logs.flush(now)
 
     def _timeout(self) -> float:
         now = time.monotonic()
         if self._turn_wanted or not self.ledger.settled:
             redis_at = now
         else:
-            redis_at = min(self.registration.next_at, self.duties.next_at, self._look_at if self._free_slots() else float("inf"))
+            look_at = self._look_at if self._free_slots() else float("inf")
+            redis_at = min(self.registration.next_at, self.duties.next_at, self.task_logs.next_at, look_at)
         own_at = min(self.stables.next_at, self.intake.next_at, self.job_memory.next_at, self._give_up_at)
         return max(0.0, min(own_at, max(redis_at, self.link.retry_at)) - now)
 
@@ -241,13 +248,15 @@ class Worker:
         if not self._free_slots():
             self._finish(claimed, Decision("release", "no free process"), 0.0)
             return
+        if self.envelopes.keyring and (refused := self.envelopes.refuse(claimed)):
+            self._finish(claimed, refused, 0.0)
+            return
         if not claimed.fields.get(b"timeout"):  # RQ leaves it out for its default
             claimed.fields[b"timeout"] = b"%g" % self.settings.job_timeout
         try:
             limit = verdict.time_limit(claimed.fields, self.settings.timeout_grace)
         except ValueError as error:
-            reason = f"corrupt: {error}"
-            self._finish(claimed, Decision("failed", reason, fields={"exc_info": reason, "reason": reason}), 0.0)
+            self._finish(claimed, verdict.no_time_limit(error), 0.0)
             return
         self.journal.started(claimed)
         self.retirement.took()
@@ -268,6 +277,8 @@ class Worker:
     def _on_frame(self, run: Run, frame: dict[bytes, bytes]) -> None:
         if frame.get(b"kind") == b"meta":
             self._save_meta(run.claimed, frame.get(b"meta", b"{}"))
+            return
+        if self.task_logs.take(run, frame):
             return
         failpoint("outcome.received")
         self._finish(run.claimed, verdict.of_frame(run.claimed.fields, frame), verdict.elapsed(frame))
@@ -315,7 +326,7 @@ class Worker:
 
     def _on_command(self) -> None:
         for command in self.commands.receive():
-            log.info("command: %s", command)
+            log.info("command: %s", one_line(command, 100))
             if command in (QUIET, UNQUIET):
                 self._hush(command == QUIET)
             elif command == SHUTDOWN:
@@ -334,6 +345,7 @@ class Worker:
         if self.signals.reload:
             self.signals.reload = False
             log.info("reload: a new fork server takes the next jobs, running ones finish in the old")
+            self.envelopes.reload()
             self.stables.reload()
         if self.signals.quit or self.signals.stops > 1:
             if not self._cold:
@@ -375,6 +387,7 @@ class Worker:
         try:
             while not self.ledger.settled:
                 self._turn()
+            self.task_logs.flush_all()
             failpoint("shutdown.release")
             back = self.link.attempt(lambda: self.broker.deregister(self.name, self.registration.incarnation))
             if back:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
+
 from redis import Redis
 
 from fusion.settings import get_settings
 from fusion.store.broker import Broker
+from fusion.store.connections import get_current_connection
+from fusion.store.cron_broker import CronBroker
+from fusion.store.cron_inspector import CronInspector
+from fusion.store.event_admin import EventAdmin
+from fusion.store.event_inspector import EventInspector
 from fusion.store.inspector import Inspector
+from fusion.store.records import LogLine
 
 # Kept on the connection itself: a table of them, even with weak keys, would keep every connection alive, since a Broker holds its own.
 _BROKER = "_fusion_broker"
@@ -22,5 +30,26 @@ def broker_of(connection: Redis) -> Broker:
     return broker
 
 
+def log_event(line: LogLine) -> None:
+    """Write a line of a program that runs no job, through its current connection. Raises redis-py's errors, and NoRedisError."""
+    broker_of(get_current_connection()).log_event([line], secrets.token_hex(8))
+
+
+def cron_broker_of(connection: Redis) -> CronBroker:
+    return CronBroker.of(connection, get_settings())
+
+
+def cron_inspector_of(connection: Redis) -> CronInspector:
+    return CronInspector(connection, prefix=get_settings().prefix)
+
+
 def inspector_of(connection: Redis) -> Inspector:
     return Inspector(connection, prefix=get_settings().prefix)
+
+
+def event_inspector_of(connection: Redis) -> EventInspector:
+    return EventInspector(connection, prefix=get_settings().prefix)
+
+
+def event_admin_of(connection: Redis) -> EventAdmin:
+    return EventAdmin(connection, prefix=get_settings().prefix)

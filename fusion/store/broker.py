@@ -4,93 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any
-
-from redis import Redis
 
 from fusion import defaults
 from fusion.exceptions import DuplicateJob
-from fusion.settings import Settings
 from fusion.store import codec
-from fusion.store.keys import LIST_QUEUES, Keys, is_reserved
-from fusion.store.records import Claimed, Commit, NewJob, Turn
-from fusion.store.scripts import Constants, Script, load
+from fusion.store.host import ScriptHost, to_ms, to_texts
+from fusion.store.keys import CALLBACKS, LIST_QUEUES, is_reserved
+from fusion.store.records import Claimed, Commit, LogLine, NewJob, Turn
+from fusion.timeutil import EPOCH, from_iso
 
 
-def _ms(seconds: float) -> int:
-    return int(seconds * 1000)
-
-
-class Broker:
+class Broker(ScriptHost):
     """Job state in one Redis.
 
     Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and answers as the first
     time, because a client's timeout does not mean that the server did nothing. Raises redis-py's errors as they come; the callers know
     whether to wait, to retry or to tell a person.
     """
-
-    def __init__(
-        self,
-        connection: Redis,
-        *,
-        prefix: str = defaults.KEY_PREFIX,
-        events_cap: int = defaults.EVENTS_CAP,
-        result_ttl: float = defaults.RESULT_TTL,
-        failure_ttl: float = defaults.FAILURE_TTL,
-        max_lost: int = defaults.MAX_LOST,
-        hold_timeout: float = defaults.HOLD_TIMEOUT,
-        failed_max: int = defaults.FAILED_MAX,
-        finished_max: int = defaults.FINISHED_MAX,
-        canceled_max: int = defaults.CANCELED_MAX,
-        server_version: tuple[int, ...] | None = None,
-    ) -> None:
-        self.connection = connection
-        self.keys = Keys(prefix)
-        self._constants = Constants(
-            P=prefix,
-            CAP=str(events_cap),
-            MIN_TTL=defaults.MIN_TERMINAL_TTL,
-            RESULT_TTL=int(result_ttl),
-            FAILURE_TTL=int(failure_ttl),
-            CANCELED_TTL=defaults.CANCELED_TTL,
-            MAX_LOST=max_lost,
-            HOLD_MS=_ms(hold_timeout),
-            RUN_FIELDS=codec.RUN_FIELDS,
-            FAILED_MAX=failed_max,
-            FINISHED_MAX=finished_max,
-            CANCELED_MAX=canceled_max,
-        )
-        self.server_version = server_version
-        self._scripts: dict[str, Script] = {}
-
-    @classmethod
-    def of(cls, connection: Redis, settings: Settings) -> Broker:
-        """By the settings."""
-        return cls(
-            connection,
-            prefix=settings.prefix,
-            events_cap=settings.events_cap,
-            result_ttl=settings.result_ttl,
-            failure_ttl=settings.failure_ttl,
-            max_lost=settings.max_lost,
-            hold_timeout=settings.hold_timeout,
-            failed_max=settings.failed_max,
-            finished_max=settings.finished_max,
-            canceled_max=settings.canceled_max,
-        )
-
-    def _script(self, name: str) -> Script:
-        script = self._scripts.get(name)
-        if script is None:
-            version = self._server_version() if load(name).allow_oom else ()
-            script = self._scripts[name] = Script(name, self.connection, self._constants, version)
-        return script
-
-    def _server_version(self) -> tuple[int, ...]:
-        if self.server_version is None:
-            info: Any = self.connection.info("server")
-            self.server_version = tuple(int(part) for part in str(info["redis_version"]).split("."))
-        return self.server_version
 
     # -- producers
 
@@ -99,37 +31,52 @@ class Broker:
         rest: list[Any] = []
         for job in jobs:
             pairs = codec.to_pairs(job.fields)
-            ttl = "" if job.ttl is None else _ms(job.ttl)
-            rest += (job.id, job.priority, "front" if job.front else "back", ttl, len(pairs), *pairs)
+            ttl = "" if job.ttl is None else to_ms(job.ttl)
+            rest += (job.id, job.priority, _place(job), ttl, len(pairs), *pairs)
         args = {"queue": queue, "nonce": nonce, "n_jobs": len(jobs)}
         answer = self._script("enqueue")({"queues": self.keys.queues}, args, rest)
         if answer[0] != b"ok":
             raise DuplicateJob(codec.text(answer[1]), codec.text(answer[2]))
         return codec.text(answer[1])
 
+    @staticmethod
+    def waits(job: NewJob, accepted: str) -> bool:
+        """Whether a job that was accepted then, as `enqueue` answered, waits for its time: what the script decided, by the same clock."""
+        if job.due is None:
+            return job.delay is not None and to_ms(job.delay) > 0
+        moment = from_iso(accepted)
+        return moment is not None and _due_ms(job.due) > (moment - EPOCH) // timedelta(milliseconds=1)
+
     def cancel(self, job_id: str) -> str:
         """`canceled`, `pending` (it is running), `missing`, or the terminal status it already has."""
         return codec.text(self._script("cancel")({"job": self.keys.job(job_id)}, {"id": job_id}))
 
-    def requeue(self, job_ids: Sequence[str], nonce: str, *, keep_place: bool = False, quarantined: bool = True) -> list[str]:
+    def reschedule(self, job_id: str, due: float) -> str:
+        """Have a scheduled job wait for another time, in Unix seconds: `ok`, `missing`, or the status it has instead."""
+        return codec.text(self._script("reschedule")({"job": self.keys.job(job_id)}, {"id": job_id, "due_ms": round(due * 1000)}))
+
+    def requeue(
+        self, job_ids: Sequence[str], nonce: str, *, keep_place: bool = False, quarantined: bool = True, delay: float = 0
+    ) -> list[str]:
         """An answer per id: `ok`, `missing`, `corrupt`, `quarantined` (without leave to take those), `error: ...` (a broken key), or the
-        status that can't be requeued."""
+        status that can't be requeued. With a `delay` in seconds they are scheduled, and queued when it is over by the server's clock."""
         args = {
             "nonce": nonce,
             "keep_place": int(keep_place),
             "quarantined": int(quarantined),
             "retry_count": defaults.RETRY_COUNT_START,
+            "delay_ms": to_ms(delay),
             "n_jobs": len(job_ids),
         }
-        return _texts(self._script("requeue")({"queues": self.keys.queues}, args, job_ids))
+        return to_texts(self._script("requeue")({"queues": self.keys.queues}, args, job_ids))
 
     def quarantine(self, job_ids: Sequence[str], reason: str) -> list[str]:
         """Set failed jobs aside. An answer per id: `ok`, `missing`, `error: ...` (a broken key), or the status that is not failed."""
-        return _texts(self._script("quarantine")({}, {"reason": reason, "n_jobs": len(job_ids)}, job_ids))
+        return to_texts(self._script("quarantine")({}, {"reason": reason, "n_jobs": len(job_ids)}, job_ids))
 
     def delete(self, job_ids: Sequence[str]) -> list[str]:
         """An answer per id: `deleted`, `missing` or `started` (a running job is not deleted)."""
-        return _texts(self._script("delete")({}, {"n_jobs": len(job_ids)}, job_ids))
+        return to_texts(self._script("delete")({}, {"n_jobs": len(job_ids)}, job_ids))
 
     def empty(self, queue: str, limit: int = 500) -> tuple[int, bool]:
         """Forget up to `limit` waiting jobs: how many, and whether there are more."""
@@ -139,6 +86,35 @@ class Broker:
     def save_meta(self, job_id: str, meta: bytes | str, execution_id: str = "") -> str:
         """`ok`, `missing`, or `stale` when an execution is named that does not hold the job."""
         return codec.text(self._script("save_meta")({"job": self.keys.job(job_id)}, {"execution": execution_id, "meta": meta}))
+
+    def log_event(self, lines: Sequence[LogLine], nonce: str) -> int:
+        """Add lines to the event stream; how many."""
+        rest: list[Any] = []
+        for line in lines:
+            rest += (line.event, line.job_id, line.queue, line.log_tag, line.worker, to_ms(line.age), line.dropped, line.message)
+        return int(self._script("log_event")({"said": self.keys.said(nonce)}, {"n_lines": len(lines)}, rest))
+
+    # -- callbacks
+
+    def callbacks_wait(self) -> bool:
+        """Whether a delivery could be made now. O(1)."""
+        return bool(self.connection.exists(self.keys.queue(CALLBACKS)))
+
+    def endpoint_gone(self, url: str) -> bool:
+        """Note that this URL wants no more callbacks; False if that was known."""
+        args = {"digest": codec.digest(url), "keep": defaults.GONE_MAX}
+        return bool(self._script("endpoint_gone")({"gone": self.keys.callbacks_gone}, args))
+
+    def gone(self, urls: Sequence[str]) -> list[bool]:
+        """Of each URL whether it wants no more callbacks."""
+        if not urls:
+            return []
+        found: Any = self.connection.zmscore(self.keys.callbacks_gone, [codec.digest(url) for url in urls])
+        return [score is not None for score in found]
+
+    def readmit_endpoint(self, url: str) -> bool:
+        """Send it callbacks again; False if it never said that it wants none."""
+        return bool(self.connection.zrem(self.keys.callbacks_gone, codec.digest(url)))
 
     # -- workers
 
@@ -167,7 +143,7 @@ class Broker:
         args = {
             "name": name,
             "incarnation": incarnation,
-            "lease_ms": _ms(lease),
+            "lease_ms": to_ms(lease),
             "worker_ttl": int(worker_ttl),
             "n_pairs": len(pairs),
         }
@@ -200,14 +176,14 @@ class Broker:
             pairs = codec.to_pairs(c.fields)
             if c.attempt:
                 pairs += ("attempt", json.dumps(c.attempt))
-            rest += (c.kind, c.job_id, c.execution_id, int(c.elapsed * 1e6), int(c.age * 1e6), _ms(c.delay), c.reason)
+            rest += (c.kind, c.job_id, c.execution_id, int(c.elapsed * 1e6), int(c.age * 1e6), to_ms(c.delay), c.reason)
             rest += (len(pairs), *pairs)
             count += 1
         args = {
             "name": name,
             "incarnation": incarnation,
             "token": token,
-            "lease_ms": _ms(lease),
+            "lease_ms": to_ms(lease),
             "worker_ttl": int(worker_ttl),
             "n_outcomes": count,
             "n_queues": len(queues),
@@ -218,7 +194,7 @@ class Broker:
         status, answers, jobs, bad, again, next_ms = self._script("turn")(keys, args, rest)
         return Turn(
             codec.text(status),
-            _texts(answers),
+            to_texts(answers),
             [Claimed(codec.text(j[0]), codec.text(j[1]), codec.text(j[2]), codec.run_fields(j[3:])) for j in jobs],
             [(codec.text(queue), codec.text(error)) for queue, error in bad],
             bool(again),
@@ -234,20 +210,20 @@ class Broker:
         """
         args = {
             "incarnation": incarnation,
-            "lease_ms": _ms(lease),
+            "lease_ms": to_ms(lease),
             "worker_ttl": int(worker_ttl),
             "state": state,
             "n_jobs": len(held),
         }
         rest = [part for pair in held for part in pair]
-        registered, *answers = _texts(self._script("extend")({"worker": self.keys.worker(name)}, args, rest))
+        registered, *answers = to_texts(self._script("extend")({"worker": self.keys.worker(name)}, args, rest))
         return registered == "ok", answers
 
     # -- duties that any process of the fleet may do
 
     def reap(self, lease: float, interval: float, queues: Sequence[str] = (), limit: int = 100) -> tuple[int, bool]:
         """Give back jobs whose lease ran out: how many, and whether there are more. Does nothing for one lease after an outage."""
-        args = {"lease_ms": _ms(lease), "interval_ms": _ms(interval), "limit": limit, "n_queues": len(queues)}
+        args = {"lease_ms": to_ms(lease), "interval_ms": to_ms(interval), "limit": limit, "n_queues": len(queues)}
         recovered, again, _holding = self._script("reap")({"queues": self.keys.queues}, args, queues)
         return int(recovered), bool(again)
 
@@ -255,7 +231,7 @@ class Broker:
         self, lease: float, name: str = "", limit: int = 20, *, incarnation: str = "", reason: str = ""
     ) -> list[tuple[str, int]]:
         """Remove dead workers: (name, jobs given back). With `name`, that one at once, dead or not, unless its `incarnation` is another."""
-        args = {"name": name, "incarnation": incarnation, "reason": reason, "lease_ms": _ms(lease), "limit": limit}
+        args = {"name": name, "incarnation": incarnation, "reason": reason, "lease_ms": to_ms(lease), "limit": limit}
         flat = self._script("prune")({"workers": self.keys.workers}, args)
         return [(codec.text(flat[i]), int(flat[i + 1])) for i in range(0, len(flat), 2)]
 
@@ -293,5 +269,14 @@ class Broker:
         return int(self.connection.publish(self.keys.pubsub(worker), payload))
 
 
-def _texts(values: Iterable[bytes]) -> list[str]:
-    return [codec.text(value) for value in values]
+def _place(job: NewJob) -> str:
+    front = "f" if job.front else ""
+    if job.due is not None:
+        return f"@{_due_ms(job.due)}{front}"
+    if job.delay is not None:
+        return f"+{max(0, to_ms(job.delay))}{front}"
+    return "front" if job.front else "back"
+
+
+def _due_ms(due: float) -> int:
+    return max(0, round(due * 1000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,13 @@ RUN_FIELDS = (
     "on_success",
     "on_failure",
     "held_since",
+    # for the check of the signature alone
+    "success_task_handler",
+    "failed_task_handler",
+    "callback_url",
+    "on_lost",
+    "ttl",
+    "signature",
 )
 _RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS)
 
@@ -39,6 +47,11 @@ def to_pairs(fields: Mapping[str, Any]) -> list[Any]:
         if value is not None:
             flat += (name, value)
     return flat
+
+
+def digest(text: str) -> str:
+    """Stands for a text, such as a URL with a token in it, that is compared and never shown."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def text(value: bytes | str | None, default: str = "") -> str:

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from fusion import defaults
 from fusion.store import codec
-from fusion.store.keys import LIST_QUEUES, Keys, is_reserved
+from fusion.store.keys import CALLBACKS, LIST_QUEUES, Keys, is_reserved
 from fusion.timeutil import from_iso
 
 #: Scores of LOW, MODERATE, and HIGH with all above it.
@@ -69,6 +69,11 @@ class WorkerInfo:
     quiet: bool = False
     throttled: str = ""
 
+    @property
+    def is_courier(self) -> bool:
+        """Whether it delivers callbacks and runs no jobs."""
+        return self.queues == (CALLBACKS,)
+
 
 @dataclass(frozen=True, slots=True)
 class Totals:
@@ -79,6 +84,14 @@ class Totals:
     suspended: bool
     #: Ended jobs that were forgotten before their time because their set was over its cap, by state.
     dropped: dict[str, int] = field(default_factory=dict)
+
+
+#: 1 January 9999: a score may be anything an outsider wrote, also +inf.
+_LAST = 253_370_764_800
+
+
+def _moment(score: float) -> datetime:
+    return datetime.fromtimestamp(min(max(score, 0), _LAST), timezone.utc)
 
 
 class Inspector:
@@ -202,6 +215,23 @@ class Inspector:
             "scheduled": self.keys.scheduled,
         }[status]
         return self._page(key, offset, limit)
+
+    # -- the schedule: one for all queues
+
+    def scheduled_count(self) -> int:
+        return int(self.connection.zcard(self.keys.scheduled))
+
+    def scheduled(self, offset: int = 0, limit: int = 100) -> list[tuple[str, datetime]]:
+        """A page of ids with the times at which they are due, the soonest first. A negative limit means all."""
+        if limit == 0:
+            return []
+        found: Any = self.connection.zrange(self.keys.scheduled, offset, -1 if limit < 0 else offset + limit - 1, withscores=True)
+        return [(codec.text(job_id), _moment(score)) for job_id, score in found]
+
+    def due_at(self, job_id: str) -> datetime | None:
+        """When a scheduled job is due; None if it waits for no time."""
+        score: Any = self.connection.zscore(self.keys.scheduled, job_id)
+        return None if score is None else _moment(score)
 
     def failed_count(self) -> int:
         return int(self.connection.zcard(self.keys.failed))

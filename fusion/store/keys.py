@@ -9,9 +9,14 @@ from fusion import defaults
 from fusion.exceptions import InvalidName
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+_DELIVERY_ID = re.compile(r"cb-\d{16,}-\d+\Z", re.ASCII)
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _GLOB = re.compile(r"[*?\[]")
 
+#: Its doorbell wakes a scheduler; no queue can have this name.
+SCHEDULER_BELL = "_scheduler"
+#: Holds what has to be told to callbacks' URLs; the courier serves it, no worker does.
+CALLBACKS = "_callbacks"
 #: Served FIFO from a LIST that outsiders may RPUSH a job id to.
 LIST_QUEUES = frozenset({"scheduler"})
 
@@ -23,6 +28,19 @@ def check_job_id(job_id: object) -> str:
     return job_id
 
 
+def check_new_job_id(job_id: object) -> str:
+    """`check_job_id` for a job that is to be: callbacks' deliveries name themselves."""
+    name = check_job_id(job_id)
+    if is_delivery_id(name):
+        raise InvalidName(f"job id {name!r}: ids like that are those of callbacks; choose one that does not begin with 'cb-'")
+    return name
+
+
+def is_delivery_id(job_id: str) -> bool:
+    """Whether this is the id of a callback's delivery: of all ids only those can be told without a look at the record."""
+    return bool(_DELIVERY_ID.match(job_id))
+
+
 def check_queue_name(name: object) -> str:
     """Return `name`, or raise InvalidName. `failed` and names that start with `_` are Fusion's own."""
     if not isinstance(name, str) or not _QUEUE.match(name):
@@ -30,6 +48,16 @@ def check_queue_name(name: object) -> str:
     if is_reserved(name):
         raise InvalidName(f"queue name {name!r} is reserved; choose one that is not 'failed' and does not start with '_'")
     return name
+
+
+_ENTRY = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
+
+
+def check_entry_id(entry: object) -> str:
+    """Return `entry`, the id of a cron entry, or raise InvalidName. Shorter than a job's, since those of its jobs are made of it."""
+    if not isinstance(entry, str) or not _ENTRY.match(entry):
+        raise InvalidName(f"cron entry id {entry!r}: use 1 to 80 of the characters A-Z a-z 0-9 _ -")
+    return entry
 
 
 def is_reserved(name: str) -> bool:
@@ -111,6 +139,15 @@ class Keys:
     def seq_front(self) -> str:
         return f"{self.prefix}seq:front"
 
+    # -- callbacks
+    @property
+    def callbacks_gone(self) -> str:
+        return f"{self.prefix}callbacks:gone"
+
+    @property
+    def callbacks_dropped(self) -> str:
+        return f"{self.prefix}callbacks:dropped"
+
     # -- workers
     def worker(self, name: str) -> str:
         return f"{self.prefix}worker:{name}"
@@ -133,6 +170,32 @@ class Keys:
     def reap(self) -> str:
         return f"{self.prefix}reap"
 
+    # -- schedulers and cron
+    @property
+    def schedulers(self) -> str:
+        return f"{self.prefix}schedulers"
+
+    def scheduler(self, name: str) -> str:
+        return f"{self.prefix}scheduler:process:{name}"
+
+    def cron_entry(self, entry: str) -> str:
+        return f"{self.prefix}cron:entry:{entry}"
+
+    def cron_history(self, entry: str) -> str:
+        return f"{self.prefix}cron:history:{entry}"
+
+    @property
+    def cron_due(self) -> str:
+        return f"{self.prefix}cron:due"
+
+    @property
+    def cron_marks(self) -> str:
+        return f"{self.prefix}cron:marks"
+
+    @property
+    def cron_apps(self) -> str:
+        return f"{self.prefix}cron:apps"
+
     # -- events
     @property
     def events(self) -> str:
@@ -142,12 +205,31 @@ class Keys:
     def events_meta(self) -> str:
         return f"{self.prefix}events:meta"
 
+    def said(self, nonce: str) -> str:
+        return f"{self.prefix}events:said:{nonce}"
+
+    def parked(self, sink: str) -> str:
+        return f"{self.prefix}events:parked:{sink}"
+
+    def sink(self, name: str) -> str:
+        return f"{self.prefix}sink:{name}"
+
+    @property
+    def relays(self) -> str:
+        return f"{self.prefix}relays"
+
+    def relay(self, name: str) -> str:
+        return f"{self.prefix}relay:{name}"
+
     def name_of_queue(self, key: str) -> str:
         """`sms` for `rq:queue:sms`."""
         return key.removeprefix(f"{self.prefix}queue:")
 
     def name_of_wake(self, key: str) -> str:
         return key.removeprefix(f"{self.prefix}wake:").removesuffix(":high")
+
+    def name_of_scheduler(self, key: str) -> str:
+        return key.removeprefix(f"{self.prefix}scheduler:process:")
 
     def name_of_worker(self, key: str) -> str:
         return key.removeprefix(f"{self.prefix}worker:")

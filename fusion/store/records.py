@@ -9,18 +9,23 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job to accept. `ttl` in seconds: older than that at its claim, it expires instead of running."""
+    """A job to accept. `ttl` in seconds: older than that at its claim, it expires instead of running.
+
+    `due` in Unix seconds, or `delay` in seconds by the server's clock: it is queued then, and its ttl begins then.
+    """
 
     id: str
     priority: int
     fields: Mapping[str, Any]
     front: bool = False
     ttl: float | None = None
+    due: float | None = None
+    delay: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What became of one execution: finished, failed, retry, held, release or lost.
+    """What became of one execution: finished, failed, retry, held, later (put off, no attempt spent), release or lost.
 
     `elapsed` seconds from hand-out to outcome; `age` seconds since the outcome was known; `delay` seconds until a retry or another look.
     `attempt`: what is known of an execution that did not finish, for the job's history (`signal`, `exit_code`, `maxrss` in KiB, `oom`).
@@ -57,3 +62,48 @@ class Turn:
     bad: list[tuple[str, str]]
     again: bool
     next_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """What a task or another program says: the event `log`, or a status. `age` seconds since then; `dropped`: lines lost before it."""
+
+    event: str
+    message: str
+    job_id: str = ""
+    queue: str = ""
+    log_tag: str = ""
+    worker: str = ""
+    age: float = 0.0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """A cron entry as a scheduler reads it. `mark`: its last decided tick as stored, empty if that is lost; `rev` names this plan and spec."""
+
+    id: str
+    mark: str
+    plan: str
+    spec: str
+    rev: str
+
+
+@dataclass(frozen=True, slots=True)
+class CronLook:
+    """What is due. `now` in Unix seconds by the server's clock; `next_in`: seconds to the next look, None if nothing is planned."""
+
+    now: float
+    next_in: float | None
+    entries: list[StoredEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The ticks of one entry to decide together: `upto` the last of them, in Unix seconds, and `runs` those to enqueue, each with the
+    seconds by which it is put off. `next`: the first one after them. `missed`: how many are not made up."""
+
+    upto: int
+    runs: tuple[tuple[int, float], ...]
+    next: int | None
+    missed: int = 0

@@ -12,8 +12,11 @@ import pytest
 import redis
 
 from fusion import Queue
+from fusion.cron.scheduler import Scheduler
+from fusion.store.access import cron_broker_of
 from tests.cli.conftest import ROOT, Fail, Hands, Invoke, run_worker
 from tests.cli.terminal import terminal
+from tests.store.hands import wire
 
 TASK = "tasks.sms.sendSMS"
 
@@ -102,7 +105,8 @@ def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
     output = invoke("info", "--json").stdout
     document = json.loads(output)
     assert output.count("\n") == 1
-    assert set(document) == {"schema", "at", "suspended", "failed", "scheduled", "dropped", "queues", "workers"}
+    parts = {"queues", "workers", "schedulers", "cron"}
+    assert set(document) == {"schema", "at", "suspended", "failed", "scheduled", "dropped", *parts}
     assert (document["schema"], document["suspended"], document["failed"], document["scheduled"]) == (1, False, 2, 0)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["queues"][0]["oldest"])
     assert json.loads(invoke("info", "--json", "-W").stdout)["queues"] is None
@@ -126,6 +130,107 @@ def test_a_worker_whose_heart_stopped(invoke: Invoke, conn: redis.Redis, hands: 
     hands("sms").register()
     conn.hincrby("rq:worker:web1.4711", "beat_ms", -31_000)
     assert re.search(r"^web1\.4711 +dead ", invoke("info").stdout, re.MULTILINE)
+
+
+# -- schedulers and cron
+
+
+@pytest.fixture
+def alive(conn: redis.Redis) -> None:
+    fields = {"pid": 7, "hostname": "web1", "app": "shop", "version": "1.4"}
+    assert cron_broker_of(conn).scheduler_beat("web1.7", "incarnation", 30, 420, fields)
+
+
+def test_schedulers_are_shown(invoke: Invoke, conn: redis.Redis, alive: None) -> None:
+    said = invoke("info").stdout
+    assert re.search(
+        r"^SCHEDULER +STATE +PROCESS +APP +HEARTBEAT\nweb1\.7 +alive +7@web1 +shop 1\.4 +\d\.\d s ago$", said, re.MULTILINE
+    )
+    assert said.splitlines()[-2:] == ["0 workers, 0 queues", "0 queues, 0 jobs total"], "RQ's lines stay the last"
+    (one,) = json.loads(invoke("info", "--json").stdout)["schedulers"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", one.pop("birth"))
+    assert one.pop("last_heartbeat").endswith("Z")
+    assert 0 <= one.pop("heartbeat_age") < 30
+    assert one == {"name": "web1.7", "alive": True, "hostname": "web1", "pid": 7, "app": "shop", "version": "1.4"}
+
+
+def test_a_dead_scheduler_is_said_so(invoke: Invoke, conn: redis.Redis, alive: None) -> None:
+    conn.hincrby("rq:scheduler:process:web1.7", "beat_ms", -31_000)
+    said = invoke("info").stdout
+    assert re.search(r"^web1\.7 +dead ", said, re.MULTILINE)
+    assert "1 dead schedulers: a live one does their work and removes them" in said
+
+
+@pytest.mark.parametrize("flag", ["-W", "-Q", "--raw"])
+def test_only_queues_or_workers_means_no_schedulers(invoke: Invoke, conn: redis.Redis, alive: None, flag: str) -> None:
+    Scheduler(conn).every(60, TASK, id="e")
+    conn.hset("rq:cron:entry:e", "error", "x")
+    assert not re.search(r"scheduler|cron", invoke("info", flag).stdout, re.IGNORECASE)
+    if flag != "--raw":
+        document = json.loads(invoke("info", flag, "--json").stdout)
+        assert document["schedulers"] is document["cron"] is None
+
+
+def test_cron_entries_without_a_scheduler_are_a_warning(invoke: Invoke, conn: redis.Redis) -> None:
+    for name in ("a", "b", "c"):
+        Scheduler(conn).every(60, TASK, id=name)
+    Scheduler(conn).pause("c")
+    assert "No scheduler is alive: 3 cron entries wait. Start one: run_worker.py scheduler\n" in invoke("info").stdout
+    assert json.loads(invoke("info", "--json").stdout)["cron"] == {"entries": 3, "paused": 1, "errors": 0}
+    with terminal("info") as tty:
+        assert tty.end() == 0
+        assert "\x1b[33mNo scheduler is alive" in tty.drawn
+
+
+def test_cron_entries_with_a_scheduler_are_none(invoke: Invoke, conn: redis.Redis, alive: None) -> None:
+    Scheduler(conn).every(60, TASK, id="a")
+    assert "cron" not in invoke("info").stdout
+
+
+def test_cron_entries_in_error_are_counted(invoke: Invoke, conn: redis.Redis, alive: None) -> None:
+    Scheduler(conn).every(60, TASK, id="a")
+    Scheduler(conn).every(60, TASK, id="fine")
+    conn.hset("rq:cron:entry:a", "error", "can't be planned")
+    cron_broker_of(conn).cron_put("b", "", "", "", app="shop", version="1.4", error="'61' is no minute")
+    assert "2 cron entries in error; to see why: run_worker.py cron list\n" in invoke("info").stdout
+    assert json.loads(invoke("info", "--json").stdout)["cron"]["errors"] == 2
+
+
+def test_due_jobs_need_no_scheduler_but_somebody(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+    hands("sms").register()
+    conn.zadd("rq:scheduler:scheduled_jobs", {"later": 2e9})
+    by_workers = "1 scheduled, of all queues; no scheduler is alive, workers queue them when they are due\n"
+    assert by_workers in invoke("info").stdout
+    assert "1 scheduled, of all queues\n" in invoke("info", "-Q").stdout
+    conn.hincrby("rq:worker:web1.4711", "beat_ms", -31_000)
+    assert "1 scheduled, of all queues\n" in invoke("info").stdout
+    assert "nothing runs, and no scheduled job becomes due" in invoke("info").stdout
+
+
+def test_a_scheduler_moves_due_jobs_with_or_without_a_worker(
+    invoke: Invoke, conn: redis.Redis, alive: None, hands: Hands
+) -> None:
+    conn.zadd("rq:scheduler:scheduled_jobs", {"later": 2e9})
+    assert "No worker is alive: nothing runs. Start one: " in invoke("info").stdout
+    hands("sms").register()
+    assert "1 scheduled, of all queues\n" in invoke("info").stdout
+
+
+def test_more_queues_entries_and_schedulers_take_no_more_round_trips(invoke: Invoke, conn: redis.Redis, alive: None) -> None:
+    def round_trips() -> int:
+        with wire(conn) as sent:
+            invoke("info")
+        return len(sent)
+
+    Queue("sms", conn).enqueue(TASK)
+    Scheduler(conn).every(60, TASK, id="a")
+    few = round_trips()
+    assert few > 5
+    for n in range(20):
+        Queue(f"q{n}", conn).enqueue(TASK)
+        Scheduler(conn).every(60, TASK, id=f"e{n}")
+        assert cron_broker_of(conn).scheduler_beat(f"more.{n}", "incarnation", 30, 420, {"pid": n})
+    assert round_trips() == few
 
 
 def test_the_cost_does_not_grow_with_the_jobs(invoke: Invoke, conn: redis.Redis) -> None:

@@ -38,7 +38,8 @@ QUIET = Totals(failed=0, scheduled=0, suspended=False)
 
 def snapshot(*queues: QueueInfo, workers: tuple[WorkerInfo, ...] | None = (WORKER,), **others: Any) -> render.Snapshot:
     names = tuple(queue.name for queue in queues)
-    return render.Snapshot(**{"at": AT, "totals": QUIET, "names": names, "queues": queues, "workers": workers, **others})
+    given = {"at": AT, "totals": QUIET, "names": names, "queues": queues, "workers": workers}
+    return render.Snapshot(**{**given, "schedulers": (), "cron": render.CronTotals(), **others})
 
 
 def plain(*args: Any, **kwargs: Any) -> str:
@@ -100,7 +101,7 @@ def test_waiting_jobs_that_nobody_serves() -> None:
 def test_suspended_failed_scheduled_and_unseen() -> None:
     said = plain(snapshot(SMS, totals=Totals(7, 3, True), unseen=("smss",)))
     assert "7 failed, of all queues; to put them back: run_worker.py requeue --all\n" in said
-    assert "3 scheduled, of all queues\n" in said
+    assert "3 scheduled, of all queues; no scheduler is alive, workers queue them when they are due\n" in said
     assert "Suspended: no new job is started until run_worker.py resume\n" in said
     assert "No job was ever enqueued to: smss\n" in said
     for word in ("failed,", "scheduled,", "Suspended", "ever"):
@@ -136,6 +137,8 @@ def test_the_document() -> None:
         "failed": 1,
         "scheduled": 2,
         "dropped": {},
+        "schedulers": [],
+        "cron": {"entries": 0, "paused": 0, "errors": 0},
     }
     assert document["queues"][0] == {
         "name": "sms",

@@ -198,6 +198,13 @@ def test_result_is_looked_up_until_there_is_one(bench: Bench) -> None:
     assert sent == []
 
 
+def test_a_status_that_was_looked_up_alone_does_not_hide_the_result(bench: Bench) -> None:
+    job = bench.queue.enqueue(basic.noop)
+    bench.bring(job, "finished")
+    assert job.get_status() == "finished"
+    assert job.result == "done"
+
+
 # -- meta
 
 

@@ -16,8 +16,17 @@ DATA = b'["tasks.sms.sendSMS", null, [], {}]'
 LEASE = 30.0
 
 
-def new(job_id: str, priority: int = 1, *, front: bool = False, ttl: float | None = None, **fields: Any) -> NewJob:
-    return NewJob(job_id, priority, {"data": DATA, "result_ttl": 500, **fields}, front, ttl)
+def new(
+    job_id: str,
+    priority: int = 1,
+    *,
+    front: bool = False,
+    ttl: float | None = None,
+    due: float | None = None,
+    delay: float | None = None,
+    **fields: Any,
+) -> NewJob:
+    return NewJob(job_id, priority, {"data": DATA, "result_ttl": 500, **fields}, front, ttl, due, delay)
 
 
 def put(broker: Broker, queue: str, *ids: str, priority: int = 1, **more: Any) -> None:
@@ -114,17 +123,18 @@ def events_of(conn: redis.Redis, job_id: str | None = None) -> list[dict[str, st
 
 
 #: Fields that only say when somebody last looked.
-_CLOCKS = {b"beat_ms", b"last_heartbeat", b"last", b"hold"}
+_CLOCKS = {b"beat_ms", b"last_heartbeat", b"last", b"hold", b"declared_at", b"error_at", b"served_ms", b"cap_until"}
+_CLOCK_SCORES = ("rq:wip:", "rq:schedulers", "rq:relays", "rq:cron:due")
 
 
 def everything(conn: redis.Redis, *, clocks: bool = False) -> dict[str, Any]:
-    """All keys with their contents and whether they expire; leases and clock fields are left out unless `clocks`."""
+    """All keys with their contents and whether they expire; leases, looks and clock fields are left out unless `clocks`."""
     read = {
         b"string": conn.get,
         b"hash": lambda key: {k: v for k, v in conn.hgetall(key).items() if clocks or k not in _CLOCKS},
         b"set": conn.smembers,
         b"list": lambda key: conn.lrange(key, 0, -1),
-        b"zset": lambda key: conn.zrange(key, 0, -1, withscores=clocks or not key.startswith(b"rq:wip:")),
+        b"zset": lambda key: conn.zrange(key, 0, -1, withscores=clocks or not key.decode().startswith(_CLOCK_SCORES)),
         b"stream": conn.xrange,
     }
     return {key.decode(): (read[conn.type(key)](key), conn.ttl(key) >= 0) for key in sorted(conn.scan_iter())}

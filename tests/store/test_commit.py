@@ -74,7 +74,7 @@ def test_failed(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     )
     assert conn.zscore("rq:queue:failed", "a") == pytest.approx(now_ms(conn) / 1000 + 1000, abs=3)
     assert check_conservation(conn, ["a"]) == {"a": "failed"}
-    assert (events_of(conn, "a")[-1]["event"], events_of(conn, "a")[-1]["reason"]) == ("failed", "ValueError: no")
+    assert (events_of(conn, "a")[-1]["event"], events_of(conn, "a")[-1]["reason"]) == ("failed", "ValueError")
 
 
 def test_a_retry_keeps_the_place_and_counts_the_attempt(broker: Broker, conn: redis.Redis, hand: Hand) -> None:

@@ -13,8 +13,14 @@ from fusion import Queue
 from fusion.retry import Retry
 from fusion.store.broker import Broker
 from fusion.store.codec import RUN_FIELDS
+from fusion.store.cron_broker import CronBroker
+from fusion.store.event_broker import EventBroker
+from fusion.store.event_reader import EventReader
 from fusion.store.keys import Keys
-from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, put
+from fusion.store.records import LogLine
+from tests.events.hands import ack, reader
+from tests.store.cron_hands import Cron
+from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "keys.md").read_text()
 LUA = {
@@ -36,7 +42,7 @@ def _section(title: str) -> list[list[str]]:
 
 def _keys() -> dict[str, tuple[str, str, str]]:
     """Name in `Keys` -> (key, type, writers)."""
-    rows = [row for title in ("Jobs and queues", "Workers", "Events") for row in _section(title)]
+    rows = [row for title in ("Jobs and queues", "Workers", "Schedulers and cron", "Events") for row in _section(title)]
     return {row[2].strip("`"): (row[0].strip("`"), row[1], row[4]) for row in rows}
 
 
@@ -65,9 +71,10 @@ def test_every_key_of_the_scripts_is_documented() -> None:
 
 def test_the_writers_are_scripts() -> None:
     words = {word for _, _, writers in _keys().values() for word in re.findall(r"`([\w.]+)`", writers)}
-    words |= {word for row in _section("Fields of a job") for word in re.findall(r"`(\w+)`", row[2])}
-    assert {f"{word}.lua" for word in words if not word.startswith("Broker.")} <= set(LUA)
-    assert all(hasattr(Broker, word.removeprefix("Broker.")) for word in words)
+    for title in ("Fields of a job", "Fields of a cron entry"):
+        words |= {word for row in _section(title) for word in re.findall(r"`(\w+)`", row[2])}
+    assert {f"{word}.lua" for word in words if "." not in word} <= set(LUA)
+    assert all(any(hasattr(kind, word.rpartition(".")[2]) for kind in (Broker, CronBroker, EventBroker, EventReader)) for word in words)
 
 
 @pytest.fixture
@@ -84,7 +91,7 @@ def used(conn: redis.Redis) -> redis.Redis:
         "log_tag": "SMS_OTP",
     }
     handlers = {"on_success": "tasks.sms.sendSMS", "on_failure": "tasks.sms.sendSMS", "on_lost": "fail"}
-    urls = {"success_task_handler": "https://x/", "failed_task_handler": "https://x/"}
+    urls = {"success_task_handler": "https://x/", "failed_task_handler": "https://x/", "callback_url": "https://y/"}
     Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="full", **full, **handlers, **urls)
     put(broker, "q", "front", front=True)
     put(broker, "q", *(f"j{i}" for i in range(12)))
@@ -109,9 +116,42 @@ def used(conn: redis.Redis) -> redis.Redis:
     broker.promote()
     conn.hset("rq:job:" + conn.zrange("rq:canceled:q", 0, 0)[0].decode(), "ended_at", "2000")
     Broker(conn, canceled_max=1).clean()
+    broker.log_event([LogLine("log", "said", dropped=2)], "n")
     broker.suspend()
     broker.pause("q")
+    due = now_ms(conn) / 1000 + 60
+    broker.enqueue("q", [new("later", due=due, ttl=5), new("first", delay=60.0, front=True)], "n")
+    broker.reschedule("later", due + 60)
+    _schedule_all(conn)
+    _relay_all(conn)
     return conn
+
+
+def _relay_all(conn: redis.Redis) -> None:
+    """Everything that a relay does."""
+    found = reader(EventBroker(conn), "host.3", "file")
+    got = found.read(10, 0)
+    ack(found, got, {got[0].event.id: "why"})
+    conn.xtrim("rq:events", maxlen=20, approximate=False)
+    found.read(1, 0)
+    found.failing("503", 1, open_=False)
+
+
+def _schedule_all(conn: redis.Redis) -> None:
+    """Everything that a scheduler and the callers of cron do."""
+    cron = Cron(conn, overlap="skip")
+    broker = cron.broker
+    presence = {"pid": 1, "hostname": "h", "fusion": "1", "app": "a", "version": "2"}
+    broker.scheduler_beat("host.2", "i", LEASE, 420, presence)
+    broker.cron_put("declared", "p", "s", "r", app="a", version="2")
+    broker.cron_put("faulty", "", "", "", app="a", version="2", error="no such zone")
+    broker.cron_retire("a", "2", ["declared", "faulty"])
+    broker.cron_pause("declared")
+    cron.run()
+    cron.tick(cron.now - 120, missed=2)
+    conn.delete(f"rq:job:{conn.hget('rq:cron:entry:e', 'manual_job').decode()}")
+    cron.tick(cron.now - 60)
+    broker.cron_fault(cron.stored, "damaged")
 
 
 def test_every_key_in_use_is_documented_with_its_type(used: redis.Redis) -> None:
@@ -135,7 +175,8 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
         priority retryCount log_tag failed_task_handler success_task_handler meta worker_name attempts lost deliveries seq execution_id
         nonce serializer"""
     assert set(promised.split()) <= set(documented)
-    assert set(documented) - found <= {"serializer", "requeue_nonce", "expires_at", "cancel"}
+    assert "at_front" in found
+    assert set(documented) - found <= {"serializer", "signature", "requeue_nonce", "expires_at", "cancel"}
 
 
 def test_every_field_of_a_worker_and_of_an_event_is_documented(used: redis.Redis) -> None:
@@ -149,3 +190,24 @@ def test_every_field_of_a_worker_and_of_an_event_is_documented(used: redis.Redis
     assert {name.decode() for name in used.hkeys("rq:reap")} == set(re.findall(r"`(\w+)`", reap[3]))
     (meta,) = [row for row in _section("Events") if row[0] == "`rq:events:meta`"]
     assert {name.decode() for name in used.hkeys("rq:events:meta")} == set(re.findall(r"`(\w+)`", meta[3]))
+
+
+def test_every_field_of_a_cron_entry_and_of_a_scheduler_is_documented(used: redis.Redis) -> None:
+    documented = [row[0].strip("`") for row in _section("Fields of a cron entry")]
+    found = {name.decode() for key in used.scan_iter("rq:cron:entry:*") for name in used.hkeys(key)}
+    assert sorted(documented) == sorted(found)
+    documented = [row[0].strip("`") for row in _section("Fields of a scheduler")]
+    assert sorted(documented) == sorted(name.decode() for name in used.hkeys("rq:scheduler:process:host.2"))
+    (row,) = [row for row in _section("Schedulers and cron") if row[0] == "`rq:cron:history:<entry>`"]
+    outcomes = {line.split()[1].decode() for line in used.lrange("rq:cron:history:e", 0, -1)}
+    assert {"manual", "missed", "overlap", "enqueued"} == outcomes
+    assert outcomes | {"exists"} == set(re.findall(r"`(\w+)`", row[3]))
+
+
+def test_every_field_of_a_sink_and_of_a_relay_is_documented(used: redis.Redis) -> None:
+    for title, key in (("Fields of a sink", "rq:sink:file"), ("Fields of a relay", "rq:relay:host.3")):
+        documented = [row[0].strip("`") for row in _section(title)]
+        assert sorted(documented) == sorted(name.decode() for name in used.hkeys(key)), title
+    (row,) = [row for row in _section("Events") if row[0] == "`rq:events:parked:<sink>`"]
+    ((_, parked),) = used.xrange("rq:events:parked:file")
+    assert {name.decode() for name in parked} == set(re.findall(r"`(\w+)`", row[3]))

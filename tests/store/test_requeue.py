@@ -103,3 +103,40 @@ def test_its_time_to_start_begins_again(broker: Broker, conn: redis.Redis, hand:
     assert broker.requeue(["a"], "n") == ["ok"]
     assert 50_000 < int(fields_of(conn, "a")["expires_at"]) - now_ms(conn) <= 60_000
     assert drain(hand) == ["a"]
+
+
+def test_requeued_for_later(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    """It waits in the schedule and arrives when it is due, with the whole of its ttl."""
+    put(broker, "q", "a", "b", ttl=60)
+    conn.hset("rq:job:a", "ttl", "1.1")
+    _fail(hand, 2)
+    conn.delete("rq:wake:q", "rq:wake:_scheduler")
+    before = now_ms(conn)
+    assert broker.requeue(["a", "b"], "n", delay=90.0) == ["ok", "ok"]
+    assert check_conservation(conn, ["a", "b"]) == {"a": "scheduled", "b": "scheduled"}
+    due = conn.zscore("rq:scheduler:scheduled_jobs", "a")
+    assert due == pytest.approx(before / 1000 + 90, abs=2)
+    assert fields_of(conn, "a")["expires_at"] == str(round(due * 1000) + 1100)
+    assert (conn.exists("rq:wake:q"), conn.llen("rq:wake:_scheduler")) == (0, 1)
+    assert events_of(conn, "a")[-1]["event"] == "scheduled"
+    state = everything(conn)
+    assert broker.requeue(["a", "b"], "n", delay=90.0) == ["ok", "ok"]
+    assert everything(conn) == state
+    assert broker.reschedule("a", due + 60) == "ok"
+    assert fields_of(conn, "a")["expires_at"] == str(round((due + 60) * 1000) + 1100), "its time to start moves along"
+    put(broker, "q", "c")
+    conn.zadd("rq:scheduler:scheduled_jobs", {"b": 1, "a": 2})
+    assert broker.promote() == (2, None)
+    assert drain(hand, 1) == ["c", "b", "a"]
+    assert set(check_conservation(conn, ["a", "b"]).values()) == {"started"}
+
+
+def test_requeued_for_later_to_the_old_place(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    _fail(hand)
+    put(broker, "q", "b")
+    assert broker.requeue(["a"], "n", keep_place=True, delay=90.0) == ["ok"]
+    assert broker.reschedule("a", 1.0) == "ok"
+    broker.promote()
+    assert drain(hand, 1) == ["a", "b"]
+    assert check_conservation(conn, ["a"]) == {"a": "started"}

@@ -20,9 +20,9 @@ READY = re.compile(r"worker \d+ \(pid (\d+), \S+\) is ready")
 
 
 class Service:
-    """`run_worker.py start` in a session of its own, with a log file."""
+    """`run_worker.py start` in a session of its own, with a log file. Workers alone, unless a test is about the scheduler beside them."""
 
-    def __init__(self, redis_url: str, log: Path, *args: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, redis_url: str, log: Path, *args: str, env: dict[str, str] | None = None, scheduler: bool = False) -> None:
         self.log = log
         self.seen: set[psutil.Process] = set()
         settings = {
@@ -33,7 +33,7 @@ class Service:
         }
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "run_worker.py", "start", *args],
+                [sys.executable, "run_worker.py", "start", *([] if scheduler else ["--no-scheduler"]), *args],
                 cwd=ROOT,
                 env={**os.environ, **settings, **(env or {})},
                 stdin=subprocess.DEVNULL,
@@ -62,9 +62,15 @@ class Service:
 
     def workers(self) -> list[psutil.Process]:
         """Living workers, oldest first."""
+        return self._living("worker")
+
+    def schedulers(self) -> list[psutil.Process]:
+        return self._living("scheduler")
+
+    def _living(self, command: str) -> list[psutil.Process]:
         try:
             children = psutil.Process(self.pid).children()
-            found = [child for child in children if child.status() != psutil.STATUS_ZOMBIE and "worker" in child.cmdline()]
+            found = [child for child in children if child.status() != psutil.STATUS_ZOMBIE and command in child.cmdline()]
         except psutil.NoSuchProcess:
             return []
         self.seen |= set(found)
@@ -126,8 +132,8 @@ class Service:
 
     def stop(self) -> None:
         """For the end of a test, whatever it did."""
-        for worker in self.workers():
-            worker.send_signal(signal.SIGCONT)
+        for child in [*self.workers(), *self.schedulers()]:
+            child.send_signal(signal.SIGCONT)
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(signal.SIGQUIT)
@@ -145,9 +151,11 @@ class Services:
         self.redis_url, self._directory = redis_url, directory
         self._started: list[Service] = []
 
-    def start(self, workers: int, *args: str, ready: bool = True, env: dict[str, str] | None = None) -> Service:
+    def start(
+        self, workers: int, *args: str, ready: bool = True, env: dict[str, str] | None = None, scheduler: bool = False
+    ) -> Service:
         log = self._directory / f"service{len(self._started)}.log"
-        service = Service(self.redis_url, log, "-n", str(workers), *args, env=env)
+        service = Service(self.redis_url, log, "-n", str(workers), *args, env=env, scheduler=scheduler)
         self._started.append(service)
         return service.wait_ready(workers) if ready else service
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -79,6 +79,18 @@ def test_ttl_priority_front_and_id_go_beside_the_fields() -> None:
     assert (job.ttl, job.priority, job.front, job.id) == (120, 0, True, "my_id-1")
 
 
+def test_a_time_goes_beside_the_fields_too() -> None:
+    when = datetime(2026, 1, 31, 9, 30, tzinfo=timezone.utc)
+    job = made(enqueue_at=when, ttl=5, at_front=True)
+    assert (job.due, job.delay, job.ttl, job.front) == (when.timestamp(), None, 5, True)
+    job = made(enqueue_in="5m")
+    assert (job.due, job.delay) == (None, 300)
+    assert made().fields.keys() == job.fields.keys()
+    assert (made().due, made().delay) == (None, None)
+    with pytest.raises(ValueError, match="enqueue_at or enqueue_in, not both"):
+        made(enqueue_at=when, enqueue_in=0)
+
+
 def test_callbacks() -> None:
     fields = made(on_success=TASK, on_failure=Callback(TASK, timeout="2m")).fields
     assert json.loads(fields["on_success"]) == {"func": TASK, "timeout": 60.0}
@@ -104,6 +116,9 @@ def test_callbacks() -> None:
         ({"priority": True}, "priority"),
         ({"on_lost": "retry"}, "on_lost"),
         ({"retry": 3}, "Retry"),
+        ({"enqueue_in": -1}, "enqueue_in"),
+        ({"enqueue_in": "soon"}, "enqueue_in"),
+        ({"enqueue_at": datetime(2026, 1, 31)}, "enqueue_at"),  # noqa: DTZ001 - the point
     ],
 )
 def test_a_wrong_option_raises_at_the_call_and_is_named(wrong: dict[str, Any], said: str) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.timeutil import from_iso, now, parse_seconds, to_iso
+from fusion.timeutil import FURTHEST, from_iso, now, parse_moment, parse_seconds, to_delay, to_iso, to_unix
 
 UTC = timezone.utc
 
@@ -71,3 +73,115 @@ def test_durations(value: float | str | timedelta, expected: float) -> None:
 def test_what_is_no_duration(value: object) -> None:
     with pytest.raises(ValueError, match="is no duration"):
         parse_seconds(value)  # type: ignore[arg-type]
+
+
+# -- times that something is to be due
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        (datetime(2026, 1, 31, 9, 30, tzinfo=UTC), 1_769_851_800.0),
+        (datetime(2026, 1, 31, 10, 30, tzinfo=ZoneInfo("Europe/Berlin")), 1_769_851_800.0),
+        (datetime(2026, 7, 1, 2, 0, 0, 500_000, timezone(timedelta(hours=2))), 1_782_864_000.5),
+        (datetime(1950, 1, 1, tzinfo=UTC), 0.0),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=14))), 0.0),
+    ],
+)
+def test_a_time_in_unix_seconds(moment: datetime, expected: float) -> None:
+    assert to_unix(moment) == expected
+
+
+class Nowhere(tzinfo):
+    """A zone that does not know its offset: what has it is naive all the same."""
+
+    def utcoffset(self, moment: datetime | None) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("moment", "error", "said"),
+    [
+        (datetime(2026, 1, 31, 9), ValueError, "has no time zone; use datetime.now(timezone.utc) + "),  # noqa: DTZ001 - the point
+        (datetime(2026, 1, 31, 9, tzinfo=Nowhere()), ValueError, "has no time zone; use datetime.now(timezone.utc) + "),
+        (datetime.max.replace(tzinfo=UTC), ValueError, "(31 years) ahead; use a nearer time"),
+        (datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))), ValueError, "(31 years) ahead"),
+        (date(2026, 1, 31), TypeError, "datetime.date(2026, 1, 31) is no datetime; use datetime.now(timezone.utc) + "),
+        (1_769_851_800, TypeError, "1769851800 is no datetime; use datetime.now(timezone.utc) + "),
+        (float("nan"), TypeError, "nan is no datetime"),
+        ("2026-01-31T09:00Z", TypeError, "is no datetime"),
+        (timedelta(minutes=5), TypeError, "is no datetime"),
+        (None, TypeError, "None is no datetime"),
+    ],
+    ids=str,
+)
+def test_what_is_no_time_to_be_due(moment: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        to_unix(moment, "enqueue_at")
+    assert str(caught.value).startswith("enqueue_at: ")
+    assert said in str(caught.value)
+
+
+def test_the_furthest_time() -> None:
+    moment = datetime.now(UTC) + timedelta(seconds=FURTHEST - 60)
+    assert to_unix(moment) == moment.timestamp()
+    with pytest.raises(ValueError, match="over 1000000000 s"):
+        to_unix(moment + timedelta(seconds=120))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0, 0), ("5m", 300), (timedelta(milliseconds=1), 0.001), (FURTHEST, FURTHEST), ("0.5h", 1800)]
+)
+def test_a_delay(value: Any, expected: float) -> None:
+    assert to_delay(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (-1, "-1 must be from 0 to 1000000000 seconds (31 years)"),
+        ("-5m", "'-5m' must be from 0"),
+        (timedelta(days=-1), "must be from 0"),
+        (FURTHEST + 1, "must be from 0"),
+        (timedelta.max, "must be from 0"),
+        (float("nan"), "nan is no duration; use seconds, a timedelta"),
+        ("soon", "'soon' is no duration"),
+        (datetime(2026, 1, 31, tzinfo=UTC), "is no duration"),
+        (None, "None is no duration"),
+        (True, "True is no duration"),
+    ],
+    ids=str,
+)
+def test_what_is_no_delay(value: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=r"^enqueue_in: ") as caught:
+        to_delay(value, "enqueue_in")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2030-01-31T09:00+01:00", datetime(2030, 1, 31, 8, tzinfo=UTC)),
+        ("2030-01-31T08:00Z", datetime(2030, 1, 31, 8, tzinfo=UTC)),
+        ("2030-01-31 08:00:00.5+00:00", datetime(2030, 1, 31, 8, 0, 0, 500_000, UTC)),
+        ("20300131T080000Z", datetime(2030, 1, 31, 8, tzinfo=UTC)),
+    ],
+)
+def test_a_time_as_people_type_it(text: str, expected: datetime) -> None:
+    assert parse_moment(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2030-01-31T09:00", "has no time zone; add Z for UTC or an offset like +02:00: 2030-01-31T09:00:00Z"),
+        ("2030-01-31", "has no time zone; add Z for UTC or an offset like +02:00: 2030-01-31T00:00:00Z"),
+        ("tomorrow", "'tomorrow' is no time; use ISO 8601 with a zone, like 2030-01-31T09:00+01:00"),
+        ("2030-02-30T09:00Z", "is no time"),
+        ("", "'' is no time"),
+    ],
+)
+def test_what_is_no_such_time(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        parse_moment(text)
+    assert said in str(caught.value)

@@ -58,7 +58,7 @@ def test_one_object_per_line_with_the_job_in_it(workers: Workers, conn: redis.Re
         ("INFO", 2),
         ("ERROR", 2),
     ]
-    assert ours[-1]["message"].startswith(f"sms: job {bad.id} failed: ValueError: first")
+    assert ours[-1]["message"].startswith(f"sms: job {bad.id} failed: ValueError at tests.jobs.basic:boom:")
 
 
 def test_plain_lines_are_as_before(workers: Workers, conn: redis.Redis) -> None:

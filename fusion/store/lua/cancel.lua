@@ -1,11 +1,11 @@
 -- cancel: a waiting job will not run; a running one will not run again.
 -- KEYS: job
 -- ARGV: id
--- INCLUDE: keys time emit end_job
+-- INCLUDE: keys time score emit ring callbacks end_job
 -- FLAGS: allow-oom
 -- Returns: canceled | pending (it runs now and ends canceled unless this run finishes or fails) | missing | its terminal status
 -- Events: canceled
-local status, origin, log_tag = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag'))
+local status, origin, log_tag, hooks = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'hooks'))
 if not status then return 'missing' end
 if status == 'started' then
   redis.call('HSET', K_job, 'cancel', 1)
@@ -13,6 +13,7 @@ if status == 'started' then
 end
 if is_terminal(status) then return status end
 local queue = origin or ''
+if hooks then hooked[K_job] = true end
 cancel_job(A_id, K_job, queue, set_of(status, queue), log_tag, 'canceled')
 if is_list(queue) then redis.call('LREM', queue_key(queue), 0, A_id) end
 return 'canceled'

@@ -2,7 +2,7 @@
 -- KEYS: queues
 -- ARGV: limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time score
+-- INCLUDE: keys time score ring callbacks
 -- Returns: {removed, adopted, again}
 local left, removed, adopted = tonumber(A_limit), 0, 0
 
@@ -42,7 +42,10 @@ local function adopt(queue)
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', ready, class, class, 'LIMIT', 0, left)) do
       local seq = next_seq()
       redis.call('ZADD', ready, score_of(queue, class, seq), id)
-      if redis.pcall('HEXISTS', job_key(id), 'data') == 1 then redis.call('HSET', job_key(id), 'seq', seq, 'priority', class) end
+      if redis.pcall('HEXISTS', job_key(id), 'data') == 1 then
+        redis.call('HSET', job_key(id), 'seq', seq, 'priority', class)
+        mark_hooks(job_key(id))
+      end
       adopted, left = adopted + 1, left - 1
     end
   end

@@ -2,7 +2,7 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring end_job history settle
+-- INCLUDE: keys time score emit ring schedule callbacks end_job history settle
 -- Returns: jobs given back
 -- Events: released canceled
 if redis.call('HGET', K_worker, 'incarnation') ~= A_incarnation then return 0 end

@@ -2,7 +2,7 @@
 -- KEYS: queues
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring end_job history settle hold
+-- INCLUDE: keys time score emit ring schedule callbacks end_job history settle hold
 -- Rest: the caller's own queues (looked at even if they fell out of the set of queues)
 -- Returns: {recovered, again, holding}
 -- Events: abandoned failed canceled

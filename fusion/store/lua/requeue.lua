@@ -1,12 +1,16 @@
--- requeue: ended jobs start over in the queue they came from, at their old priority.
+-- requeue: ended jobs start over in the queue they came from, at their old priority; with a delay they wait in the schedule first.
 -- KEYS: queues
--- ARGV: nonce keep_place quarantined retry_count n_jobs
--- INCLUDE: keys time score emit ring each
+-- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
+-- INCLUDE: keys time score emit ring schedule each
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | quarantined (unless those were asked for) | error: why
 --   (a broken key; the others go on) | its status, which is none that can be requeued
--- Events: queued
+-- Events: queued scheduled
 -- Same nonce again is a resend and answers ok. It has a field of its own: the producer's nonce goes on telling a resent enqueue.
+-- A delayed one goes from its terminal set to the schedule in this one call: at no moment could it be claimed early. It gets its arrival
+-- number when it is due, as a job does that was enqueued for that time.
+local delay = tonumber(A_delay_ms)
+
 local function requeue(id)
   local key = job_key(id)
   local status, nonce, origin, original, priority, seq, data, log_tag, ttl, quarantined, times = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce',
@@ -22,21 +26,29 @@ local function requeue(id)
   if not data or not queue then return 'corrupt' end
 
   redis.call('SADD', K_queues, queue_key(queue))
-  if A_keep_place == '1' then
+  if delay > 0 then
+    schedule(id, (now_ms + delay) / 1000)
+    if A_keep_place ~= '1' then redis.call('HSET', key, 'seq', '') end
+  elseif A_keep_place == '1' then
     line_up_again(queue, id, key, priority, seq)
   else
     seq = next_seq()
     line_up(queue, id, priority, seq)
     redis.call('HSET', key, 'seq', seq)
   end
-  redis.call('HSET', key, 'status', 'queued', 'origin', queue, 'enqueued_at', now_iso, 'requeue_nonce', A_nonce,
+  redis.call('HSET', key, 'status', delay > 0 and 'scheduled' or 'queued', 'origin', queue, 'enqueued_at', now_iso, 'requeue_nonce', A_nonce,
     'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
-  redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined', 'cancel', 'held_since', 'execution_id', 'expires_at')
-  if tonumber(ttl) then redis.call('HSET', key, 'expires_at', now_ms + ttl * 1000) end
+  redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined', 'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front')
+  if tonumber(ttl) then redis.call('HSET', key, 'expires_at', math.floor(now_ms + delay + ttl * 1000)) end
   redis.call('PERSIST', key)
   redis.call('ZREM', set_of(status, origin or queue), id)
-  emit('queued', id, queue, log_tag, 'reason', 'requeued')
-  ring(queue)
+  if delay > 0 then
+    local due = now_ms + delay
+    emit('scheduled', id, queue, log_tag, 'reason', 'requeued', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
+  else
+    emit('queued', id, queue, log_tag, 'reason', 'requeued')
+    ring(queue)
+  end
   return 'ok'
 end
 

@@ -2,7 +2,7 @@
 -- KEYS: worker suspended
 -- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring end_job history settle commit claim
+-- INCLUDE: keys time score emit ring schedule callbacks end_job history settle commit claim
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues, a priority floor per free slot
 -- Returns: {status, answers, jobs, bad, again, next_ms}; status ok | suspended | unregistered | outdated;
 --   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to the next due job, -1 for none

@@ -15,6 +15,7 @@ local function take_over_one(queue, id)
   local seq = next_seq()
   redis.call('ZADD', ready, score_of(queue, 1, seq), id)
   redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
+  mark_hooks(key)
   redis.call('SADD', QUEUES, queue_key(queue))
 end
 
@@ -51,7 +52,7 @@ local function take(queue, head, exec)
   local id, ready = head.id, ready_key(queue)
   local key = job_key(id)
   local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', 'origin', 'log_tag',
-    RUN_FIELDS)
+    RUN_FIELDS, 'hooks')
   if not job or job.err then
     fail_corrupt(id, queue, ready, 'the queue names what is no job')
     return false
@@ -66,6 +67,7 @@ local function take(queue, head, exec)
     return false
   end
   if (tonumber(expires) or math.huge) <= now_ms then
+    if job[7 + N_RUN_FIELDS] then hooked[key] = true end
     end_job(id, key, queue, 'canceled', CANCELED_TTL, ready, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired')
     emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
     return false
@@ -78,6 +80,7 @@ local function take(queue, head, exec)
   if head.bare or not tonumber(seq) or origin ~= queue then -- an old producer's: it gets a place of its own, should it ever come back
     redis.call('HSET', key, 'seq', next_seq(), 'priority', head.class, 'origin', queue)
     redis.call('SADD', QUEUES, queue_key(queue))
+    mark_hooks(key)
     for i, name in ipairs({ RUN_FIELDS }) do
       if name == 'origin' then job[6 + i] = queue end
     end

@@ -1,3 +1,13 @@
+-- What events tell of an error: its class and place. Its text may hold whatever the task was given.
+local function error_of(reason, more)
+  local class, frame
+  for i = 1, #more, 2 do
+    if more[i] == 'error_class' then class = more[i + 1] elseif more[i] == 'error_frame' then frame = more[i + 1] end
+  end
+  class = class or string.match(reason, '^[%a_][%w_.]*') or ''
+  return frame and class .. ' at ' .. frame or class
+end
+
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it. Compare-and-set on
 -- (status, execution_id). Answers: ok | stale (another execution holds or held the job since) | gone (no such job); and whether it
 -- changed anything: an outcome that stands already is ok too. `more`: hash fields as the worker encoded them (result, exc_info, meta ...).
@@ -28,11 +38,12 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
   end
 
   local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
-  if since and now_ms - since < HOLD_MS then
-    redis.call('ZADD', SCHEDULED, (now_ms + delay) / 1000, id)
-    redis.call('HSET', key, 'status', 'scheduled', 'held_since', since, 'reason', reason, unpack(more))
+  if kind == 'later' or since and now_ms - since < HOLD_MS then
+    schedule(id, (now_ms + delay) / 1000)
+    redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
+    if since then redis.call('HSET', key, 'held_since', since) end
     redis.call('ZREM', wip, id)
-    emit('held', id, queue, job.log_tag, 'reason', reason)
+    emit('held', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more))
     return 'ok', true
   end
 
@@ -41,13 +52,15 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
   note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
   redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame') -- of an earlier run; this one may have no such thing
   if kind == 'retry' then
-    redis.call('ZADD', SCHEDULED, (now_ms + delay) / 1000, id)
+    schedule(id, (now_ms + delay) / 1000)
     redis.call('HSET', key, 'status', 'scheduled', 'attempts', attempts, 'lost', 0, 'started_at', started, 'ended_at', ended,
       'reason', reason, unpack(more))
     redis.call('ZREM', wip, id)
-    emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', reason, 'attempts', attempts, 'delay_ms', delay)
+    emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed,
+      'delay_ms', delay)
   else
-    fail_job(id, key, queue, wip, job.log_tag, job.failure_ttl, reason, 'attempts', attempts, 'lost', 0, 'started_at', started,
+    local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed }
+    fail_job(id, key, queue, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts, 'lost', 0, 'started_at', started,
       'ended_at', ended, unpack(more))
   end
   return 'ok', true

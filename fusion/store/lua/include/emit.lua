@@ -1,11 +1,14 @@
 -- The event of a transition, numbered within an epoch so that a reader can tell a gap. Never fails the transition it reports.
-local epoch, number, reserved = nil, 0, 0
+-- How many are kept: what this process was told, unless a relay with sinks has asked for more; whoever writes must not trim what they need.
+local epoch, cap, number, reserved = nil, CAP, 0, 0
 
 -- Numbers for exactly so many events to come, in one go.
 local function reserve(count)
   local meta = P .. 'events:meta'
   if not epoch then
-    epoch = redis.pcall('HGET', meta, 'epoch')
+    local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
+    epoch = found[1]
+    if (tonumber(found[2]) or 0) >= 1 and now_s < (tonumber(found[3]) or 0) then cap = found[2] end
     if type(epoch) ~= 'string' then
       epoch = string.format('%d%06d', now_s, now_us)
       redis.pcall('HSET', meta, 'epoch', epoch)
@@ -16,9 +19,10 @@ local function reserve(count)
 end
 
 local function emit(event, id, queue, log_tag, ...)
+  if queue == '_callbacks' then return end -- a delivery's own steps are none of a job
   if reserved == 0 then reserve(1) end
   if reserved == 0 then return end
   number, reserved = number + 1, reserved - 1
-  redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', CAP, '*',
+  redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
     'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', number, ...)
 end

@@ -13,6 +13,7 @@ local function end_job(id, key, queue, status, ttl, leave, ...)
   redis.call('HSET', key, 'status', status, ...)
   if seconds >= 0 then redis.call('EXPIRE', key, seconds + NET_SECONDS) else redis.call('PERSIST', key) end
   if leave then redis.call('ZREM', leave, id) end
+  if hooked[key] then tell_ended(id, key, queue, status) end
 end
 
 local function cancel_job(id, key, queue, leave, log_tag, why, ...)
@@ -20,9 +21,10 @@ local function cancel_job(id, key, queue, leave, log_tag, why, ...)
   emit('canceled', id, queue, log_tag, 'reason', why)
 end
 
-local function fail_job(id, key, queue, leave, log_tag, ttl, reason, ...)
+-- `told`: the fields of its event. `reason` goes into the hash alone, as it may be an error's text.
+local function fail_job(id, key, queue, leave, log_tag, ttl, reason, told, ...)
   end_job(id, key, queue, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
-  emit('failed', id, queue, log_tag, 'reason', reason)
+  emit('failed', id, queue, log_tag, unpack(told))
 end
 
 -- An index entry that leads to no job. What can't be a job's own record (no id, or its key holds something else) gets one made for it.
@@ -30,7 +32,7 @@ local function fail_corrupt(id, queue, leave, what)
   local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
   local kind = is_id(id) and redis.call('TYPE', job_key(id)).ok
   if kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
-  fail_job(record, job_key(record), queue, nil, '', nil, why, 'origin', queue, 'original_queue', queue, 'ended_at', now_iso,
+  fail_job(record, job_key(record), queue, nil, '', nil, why, { 'reason', why }, 'origin', queue, 'original_queue', queue, 'ended_at', now_iso,
     'exc_info', why, 'raw_id', raw)
   if leave then redis.call('ZREM', leave, id) end
 end

@@ -3,7 +3,8 @@
 -- The fields a transition needs; absent ones are false.
 local function read_job(key)
   local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl', 'failure_ttl', 'cancel',
-    'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason')
+    'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks')
+  if found[15] then hooked[key] = true end
   return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5], result_ttl = found[6],
     failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10], attempts = found[11], log_tag = found[12],
     worker_name = found[13], reason = found[14] }
@@ -21,10 +22,10 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   end
   if job.cancel then
     return cancel_job(id, key, queue, leave, job.log_tag, 'canceled while running; ' .. reason, unpack(more))
-  elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST) then
+  elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and job.on_lost ~= 'again') then
     local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'
       or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)')
-    fail_job(id, key, queue, leave, job.log_tag, job.failure_ttl, why, 'ended_at', now_iso,
+    fail_job(id, key, queue, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker', worker or '', 'lost', lost }, 'ended_at', now_iso,
       'exc_info', 'fusion.exceptions.JobLost: ' .. why, 'error_class', 'fusion.exceptions.JobLost', unpack(more))
     return redis.call('HDEL', key, 'error_bases', 'error_frame')
   end
@@ -35,7 +36,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   end
   local pause = lost and lost > 1 and 2 ^ math.min(lost - 2, 6) or 0
   if pause > 0 then
-    redis.call('ZADD', SCHEDULED, now_ms / 1000 + pause, id)
+    schedule(id, now_ms / 1000 + pause)
   else
     line_up_again(queue, id, key, job.priority, job.seq)
   end

@@ -1,0 +1,231 @@
+"""`callbacks`: what was and is to be told to URLs, and another try of what was not delivered."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from fusion.cli.context import Cli, prog, seconds, shared_options
+from fusion.cli.hints import Command
+from fusion.cli.render import table
+from fusion.timeutil import to_iso
+
+if TYPE_CHECKING:
+    from fusion.store.callback_inspector import CallbackInspector, DeliveryInfo
+
+SCHEMA = 1
+_Function = Callable[..., Any]
+_CHUNK = 100
+_COLOURS = {"waiting": None, "retrying": "yellow", "failed": "red", "delivered": "green"}
+
+
+class _Group(Command, click.Group):
+    """A command that has commands."""
+
+
+@click.group(cls=_Group, name="callbacks")
+def callbacks_group() -> None:
+    """Show what is told to URLs when jobs end; try again what was not delivered.
+
+    A delivery is tried for three days. Any relay makes them: every worker starts one when it is needed and there is none.
+    """
+
+
+def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
+    title = "Examples" if "\n" in example else "Example"
+    return callbacks_group.command(name, cls=Command, epilog=f"\b\n{title}:\n  {example}")
+
+
+def _inspector(cli: Cli) -> CallbackInspector:
+    from fusion.store.callback_inspector import CallbackInspector
+
+    return CallbackInspector(cli.connection, prefix=cli.settings.prefix)
+
+
+# -- list
+
+
+@_command("list", "run_worker.py callbacks list --status failed\n  run_worker.py callbacks list --json | jq .callbacks")
+@click.option(
+    "--status",
+    type=click.Choice(["waiting", "retrying", "failed", "delivered", "canceled", "all"]),
+    default="all",
+    show_default=True,
+    help="Only those.",
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
+    """Show deliveries: of which job, where to, how often tried, with what answer.
+
+    What comes next is first, of those that have ended the last. Of a URL only the host is shown: the rest may hold a token. Delivered ones
+    are kept for a day, failed ones for a week.
+    """
+    inspector = _inspector(cli)
+    at = cli.inspector.now()
+    found = list(islice(inspector.find(None if status == "all" else status), limit + 1))
+    shown, more = found[:limit], len(found) > limit
+    dropped, gone = inspector.dropped(), inspector.gone()
+    if as_json:
+        rows = [_document(one) for one in shown]
+        click.echo(
+            json.dumps({"schema": SCHEMA, "at": to_iso(at), "callbacks": rows, "more": more, "dropped": dropped, "gone": gone})
+        )
+        return
+    if shown:
+        click.echo(
+            "\n".join(
+                table(
+                    ("ID", "STATUS", "ACCEPTED", "TO", "JOB", "ENDED", "TRIES", "LAST ANSWER", "NEXT TRY"), _rows(shown, at), (6,)
+                )
+            )
+        )
+    else:
+        click.echo("No callbacks" if status == "all" else f"No callbacks are {status}")
+    for line in _remarks(shown, more, limit, dropped, gone):
+        click.echo(line)
+
+
+def _rows(found: Iterable[DeliveryInfo], at: datetime) -> list[list[str]]:
+    return [
+        [
+            one.id,
+            click.style(one.status, fg=_COLOURS.get(one.status)),
+            "-" if one.created_at is None else f"{seconds((at - one.created_at).total_seconds())} ago",
+            shown_url(one.url),
+            one.job_id or "-",
+            one.job_status or "-",
+            str(one.tries),
+            one.answer or "-",
+            "-" if one.next_at is None else f"in {seconds(left)}" if (left := (one.next_at - at).total_seconds()) > 0 else "due",
+        ]
+        for one in found
+    ]
+
+
+def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, gone: int) -> list[str]:
+    lines = []
+    if more:
+        lines.append(f"There are more: --limit {min(limit * 10, 10_000)}, or --status")
+    if any(one.status == "failed" for one in shown):
+        lines.append(f"To send failed ones again: {prog()} callbacks retry --all, or their ids")
+    if gone:
+        lines.append(
+            f"{gone} endpoints answered 410 and get none any more; to send to one again: {prog()} callbacks retry --to URL"
+        )
+    if dropped:
+        lines.append(click.style(f"{dropped} could not be accepted, as a key of the queue _callbacks is broken", fg="red"))
+    return lines
+
+
+def _document(one: DeliveryInfo) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "status": one.status,
+        "to": shown_url(one.url),
+        "job_id": one.job_id,
+        "queue": one.queue,
+        "job_status": one.job_status,
+        "tries": one.tries,
+        "answer": one.answer or None,
+        "created_at": _iso(one.created_at),
+        "ended_at": _iso(one.ended_at),
+        "next_at": _iso(one.next_at),
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else to_iso(moment)
+
+
+def shown_url(url: str) -> str:
+    """`https://host:port/***`: path and query may hold a token, and what can't be read is not shown at all."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "***"
+    if not parts.scheme or not host:
+        return "***" if url else "-"
+    host = f"[{host}]" if ":" in host else host
+    origin = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+    return f"{origin}/***" if parts.path.strip("/") or parts.query or parts.fragment else origin
+
+
+# -- retry
+
+
+@_command("retry", "run_worker.py callbacks retry --all\n  run_worker.py callbacks retry --to https://hooks.example.com/fusion")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option("--all", "everything", is_flag=True, help="All that have failed.")
+@click.option(
+    "--to", metavar="URL", help="All to this URL, or to that of the callback with this id; later ones too if it had answered 410."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
+@shared_options
+def retry_callbacks(cli: Cli, ids: tuple[str, ...], everything: bool, to: str | None, as_json: bool) -> None:
+    """Deliver again what has failed, under the same id.
+
+    One that waits for its next try is tried now. Exit code 1 if one could not be.
+    """
+    if bool(ids) + everything + (to is not None) != 1:
+        raise click.UsageError("give ids, --all or --to; one of them (`callbacks list` shows the ids)")
+    inspector = _inspector(cli)
+    if to is not None and (same := inspector.one(to)):
+        to = same.url
+    readmitted = to is not None and cli.broker.readmit_endpoint(to)
+    refused: dict[str, str] = {}
+    if ids:
+        chosen = _named(inspector, ids, refused)
+    elif everything:
+        chosen = list(inspector.find("failed"))
+    else:
+        chosen = [one for status in ("failed", "retrying") for one in inspector.find(status) if one.url == to]
+    count = _again(cli, chosen, refused)
+    if as_json:
+        click.echo(json.dumps({"schema": SCHEMA, "retried": count, "readmitted": readmitted, "refused": refused}))
+    else:
+        if readmitted:
+            click.echo("The endpoint had answered 410 and gets callbacks again")
+        click.echo(f"{count} callbacks are tried again" if count or refused or not readmitted else "None had failed")
+    for delivery, why in refused.items():
+        click.echo(f"Unable to retry {delivery}: {why}", err=True)
+    if refused:
+        sys.exit(1)
+
+
+def _named(inspector: CallbackInspector, ids: Iterable[str], refused: dict[str, str]) -> list[DeliveryInfo]:
+    chosen = []
+    for delivery in dict.fromkeys(ids):
+        found = inspector.one(delivery)
+        if found is not None and found.status != "delivered":
+            chosen.append(found)
+        else:
+            refused[delivery] = "no such callback" if found is None else "it was delivered"
+    return chosen
+
+
+def _again(cli: Cli, chosen: list[DeliveryInfo], refused: dict[str, str]) -> int:
+    """How many are tried again; why others are not goes to `refused`."""
+    from fusion.options import new_nonce
+
+    count, now = 0, cli.inspector.now().timestamp()
+    ended = [one.id for one in chosen if one.status in ("failed", "canceled")]
+    answers = {one.id: cli.broker.reschedule(one.id, now) for one in chosen if one.status in ("waiting", "retrying")}
+    for start in range(0, len(ended), _CHUNK):
+        part = ended[start : start + _CHUNK]
+        answers |= dict(zip(part, cli.broker.requeue(part, new_nonce()), strict=True))
+    for delivery, answer in answers.items():
+        if answer in ("ok", "queued", "started"):  # it is on its way
+            count += 1
+        else:
+            refused[delivery] = "no such callback" if answer == "missing" else f"it is {answer}"
+    return count

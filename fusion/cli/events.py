@@ -1,0 +1,190 @@
+"""`events stats | tail | replay | forget | setup`: how far the sinks are, and what happens right now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli.context import Cli, prog, shared_options
+from fusion.cli.hints import Command
+from fusion.exceptions import ConfigurationError
+from fusion.redaction import printable
+
+if TYPE_CHECKING:
+    from fusion.events.sink import Sink
+    from fusion.store.event_inspector import EventInspector, Parked
+
+_Function = Callable[..., Any]
+#: Parked events that are tried together.
+_PAGE = 100
+
+
+class _Group(Command, click.Group):
+    """A command that has commands."""
+
+
+@click.group(cls=_Group, name="events")
+def events_group() -> None:
+    """Show how far events got; look at them; deliver parked ones again.
+
+    `relay` delivers them; its help says how sinks are configured.
+    """
+
+
+def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
+    title = "Examples" if "\n" in example else "Example"
+    return events_group.command(name, cls=Command, epilog=f"\b\n{title}:\n  {example}")
+
+
+@_command("stats", "run_worker.py events stats\n  run_worker.py events stats --json | jq '.sinks[].behind'")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+def stats(cli: Cli, as_json: bool) -> None:
+    """Show how far each sink is.
+
+    BEHIND: events it is still to get, and how long ago the first of them happened. PARKED: events that it refused for good; `events
+    replay` delivers them again. DROPPED: events it will never get, since the stream was at its cap while it was behind.
+    """
+    from fusion.cli import events_render as render
+
+    inspector = _inspector(cli)
+    snapshot = render.Snapshot(
+        inspector.stream(), tuple(inspector.sinks()), tuple(inspector.relays()), cli.settings.sinks, cli.settings.events_cap
+    )
+    click.echo(json.dumps(render.document(snapshot)) if as_json else render.text(snapshot, prog()))
+
+
+@_command("tail", "run_worker.py events tail -n 50\n  run_worker.py events tail --follow --job 4f1c")
+@click.option("-n", "--lines", "count", type=click.IntRange(0), default=20, show_default=True, help="How many of the newest.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends.")
+@click.option("--job", "job_id", default="", metavar="ID", help="Only this job's.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line: the entry's id and its fields.")
+@shared_options
+def tail(cli: Cli, count: int, follow: bool, job_id: str, as_json: bool) -> None:
+    """Show the newest events of the stream.
+
+    What is shown is the stream itself: arguments and results are not in it. Sinks get their events all the same.
+    """
+    from fusion.cli import events_render as render
+
+    inspector = _inspector(cli)
+    show = render.raw_line if as_json else render.line
+    last = inspector.last_entry() if follow else ""
+    for entry in inspector.tail(count, job_id, upto=last or "+") if last or not follow else ():
+        click.echo(show(entry))
+    if follow:
+        try:
+            for entry in _blocking_inspector(cli).follow(last or "0-0", min(1.0, cli.settings.idle_wait), job_id):
+                click.echo(show(entry))
+        except KeyboardInterrupt:
+            pass
+
+
+@_command("replay", "run_worker.py events replay -c instance\n  run_worker.py events replay --sink elasticsearch --limit 100")
+@click.option("--sink", "name", metavar="NAME", help="Only what this sink refused.  [default: all that are configured]")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many, the oldest first.  [default: all]")
+@shared_options
+def replay(cli: Cli, name: str | None, limit: int | None) -> None:
+    """Deliver parked events again, from here.
+
+    With the same settings as the relay's. What the sink takes now is parked no longer; what it refuses again stays, with the reason.
+    """
+    from fusion.sinks.configured import sinks_of
+
+    sinks = {sink.name: sink for sink in sinks_of(cli.settings)}
+    if name is not None and name not in sinks:
+        raise click.UsageError(f"no sink {name!r} is configured; there is {', '.join(sinks)}")
+    for sink in [sinks[name]] if name else list(sinks.values()):
+        try:
+            _replay(cli, sink, limit)
+        finally:
+            sink.close()
+
+
+@_command("forget", "run_worker.py events forget elasticsearch")
+@click.argument("sink", metavar="SINK")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@shared_options
+def forget(cli: Cli, sink: str, yes: bool) -> None:
+    """Keep no more events for a sink.
+
+    For one that is no longer configured. What it has not got yet is lost to it, and so are its parked events and its figures. A relay that
+    still serves it begins with the oldest event in the stream.
+    """
+    from fusion.store.access import event_admin_of
+
+    known = _inspector(cli).sink_names()
+    if sink not in known:
+        there = f"there is {', '.join(known)}" if known else "there is none"
+        raise click.UsageError(f"no sink {sink!r} has ever been served; {there}")
+    if not yes:
+        click.confirm(f"Forget how far {sink} is, and what is parked for it?", abort=True)
+    event_admin_of(cli.connection).forget(sink)
+    click.echo(f"{sink} is forgotten")
+
+
+@_command("setup", "run_worker.py events setup -c instance")
+@shared_options
+def setup(cli: Cli) -> None:
+    """Prepare Elasticsearch: templates, lifecycle policy, index or data stream. May be repeated."""
+    from fusion.sinks.configured import elasticsearch_options
+
+    if not cli.settings.elasticsearch_url:
+        raise ConfigurationError(
+            "no Elasticsearch is configured; set FUSION_ELASTICSEARCH_URL, or ELASTICSEARCH_URL in the -c module"
+        )
+    options = elasticsearch_options(cli.settings)
+    from fusion.sinks.es_setup import setup
+
+    for line in setup(options):
+        click.echo(line)
+
+
+def _inspector(cli: Cli) -> EventInspector:
+    from fusion.store.access import event_inspector_of
+
+    return event_inspector_of(cli.connection)
+
+
+def _blocking_inspector(cli: Cli) -> EventInspector:
+    from fusion.store.access import event_inspector_of
+    from fusion.store.connections import connect
+
+    connection = connect(cli.settings, role="blocking")
+    click.get_current_context().call_on_close(connection.close)
+    return event_inspector_of(connection)
+
+
+def _replay(cli: Cli, sink: Sink, limit: int | None) -> None:
+    from fusion.store.access import event_admin_of
+
+    inspector, admin = _inspector(cli), event_admin_of(cli.connection)
+    delivered, refused, after = 0, list[str](), "0-0"
+    left = limit if limit is not None else inspector.parked_count(sink.name)
+    while left > 0 and (page := inspector.parked(sink.name, min(left, _PAGE), after)):
+        left, after = left - len(page), page[-1].entry
+        again = _write(sink, page)
+        admin.unpark(sink.name, [parked.entry for parked in page if parked.entry not in again])
+        delivered += len(page) - len(again)
+        refused += again.values()
+    click.echo(f"{sink.name}: {delivered} delivered" + (f", {len(refused)} refused again" if refused else ""))
+    for why in dict.fromkeys(refused):
+        click.echo(f"  {refused.count(why)} x {why}")
+
+
+def _write(sink: Sink, page: Sequence[Parked]) -> dict[str, str]:
+    """Entries that are refused again, and why. SinkUnavailable ends it all: what was delivered until then is no longer parked."""
+    from fusion.events.document import from_document
+
+    refused: dict[str, str] = {}
+    events = {}
+    for parked in page:
+        try:
+            events[parked.entry] = from_document(json.loads(parked.document))
+        except ValueError:
+            refused[parked.entry] = "it can't be read"
+    whys = {rejected.event.id: printable(rejected.why) for rejected in sink.write(list(events.values()))}
+    return refused | {entry: whys[event.id] for entry, event in events.items() if event.id in whys}

@@ -1,0 +1,170 @@
+"""What the `events` commands say, as text or JSON: pure functions of what was read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli.context import seconds
+from fusion.cli.render import table
+from fusion.events.wording import message_of
+from fusion.redaction import printable
+from fusion.timeutil import now, to_iso
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fusion.store.event_broker import Entry
+    from fusion.store.event_inspector import RelayInfo, SinkInfo, StreamInfo
+
+#: Seconds without a word of a relay after which a sink counts as unserved: two of the longest leases.
+_UNSERVED = 30.0
+_COLOURS = {"completed": "green", "failed": "red", "retry": "yellow", "abandoned": "yellow", "expired": "yellow"}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`configured`: the sinks in this command's own settings; `cap`: how many events they keep while there is no sink."""
+
+    stream: StreamInfo
+    sinks: tuple[SinkInfo, ...]
+    relays: tuple[RelayInfo, ...]
+    configured: tuple[str, ...]
+    cap: int
+
+
+def text(snapshot: Snapshot, program: str) -> str:
+    stream = snapshot.stream
+    cap = f"{stream.cap:,} at most" if stream.cap else f"{snapshot.cap:,} at most, no sink has asked for more"
+    since = f", the oldest {seconds((now() - stream.first).total_seconds())} old" if stream.first else ""
+    lines = [f"Stream: {stream.length:,} events{since}; {cap}"]
+    alive = [relay for relay in snapshot.relays if relay.alive]
+    for relay in alive:
+        busy = click.style(f"; waits for {relay.busy}", fg="yellow") if relay.busy else ""
+        lines.append(f"Relay {printable(relay.name)}: {', '.join(relay.sinks)}, alive {seconds(relay.silent)} ago{busy}")
+    if not alive:
+        lines.append("No relay runs" + (f"; start one: {program} relay" if snapshot.sinks or snapshot.configured else ""))
+    if snapshot.sinks:
+        head = ["SINK", "BEHIND", "OLDEST", "DELIVERED", "PARKED", "DROPPED", "STATE"]
+        lines += ["", *table(head, [_row(sink) for sink in snapshot.sinks], right=(1, 2, 3, 4, 5))]
+    else:
+        lines.append("No sink has been served yet")
+    missing = [name for name in snapshot.configured if name not in {sink.name for sink in snapshot.sinks}]
+    if missing and snapshot.sinks:
+        lines.append(f"Configured and not served yet: {', '.join(missing)}")
+    lines += [f"{sink.name}: {_trouble(sink)}" for sink in snapshot.sinks if sink.error]
+    if any(sink.parked for sink in snapshot.sinks):
+        lines.append(f"Parked events can be delivered again once the cause is mended: {program} events replay")
+    return "\n".join(lines)
+
+
+def _row(sink: SinkInfo) -> list[str]:
+    return [
+        printable(sink.name),
+        f"{sink.behind:,}",
+        seconds(sink.oldest) if sink.behind else "",
+        f"{sink.delivered:,}",
+        click.style(f"{sink.parked:,}", fg="yellow") if sink.parked else "0",
+        click.style(f"{sink.dropped:,}", fg="red") if sink.dropped else "0",
+        _state(sink),
+    ]
+
+
+def state_of(sink: SinkInfo) -> str:
+    """`delivering`, `failing`, `open` (the breaker is open) or `unserved` (no relay speaks for it)."""
+    if sink.served is None or sink.served > _UNSERVED:
+        return "unserved"
+    if sink.failing_since is not None:
+        return "open" if sink.breaker_open else "failing"
+    return "delivering"
+
+
+def _state(sink: SinkInfo) -> str:
+    state = state_of(sink)
+    if state == "unserved":
+        return click.style("no relay" + ("" if sink.served is None else f" for {seconds(sink.served)}"), fg="yellow")
+    if state == "delivering":
+        return click.style("ok", fg="green")
+    assert sink.failing_since is not None
+    breaker = ", breaker open" if state == "open" else ""
+    return click.style(f"failing for {seconds(_age(sink.failing_since))}{breaker}", fg="red")
+
+
+def _age(moment: datetime) -> float:
+    return (now() - moment).total_seconds()
+
+
+def _trouble(sink: SinkInfo) -> str:
+    when = f"{seconds(_age(sink.error_at))} ago" if sink.error_at else "once"
+    past = "" if sink.failing_since else ", works again"
+    times = f", {sink.failures} times in a row" if sink.failures > 1 else ""
+    return f"last error {when}{times}{past}: {printable(sink.error)}"
+
+
+def document(snapshot: Snapshot) -> dict[str, Any]:
+    stream = snapshot.stream
+    return {
+        "schema": 1,
+        "stream": {
+            "length": stream.length,
+            "cap": stream.cap or snapshot.cap,
+            "epoch": stream.epoch,
+            "last": stream.n,
+            "first_at": _iso(stream.first),
+        },
+        "sinks": [
+            {
+                "name": sink.name,
+                "state": state_of(sink),
+                "behind": sink.behind,
+                "oldest_seconds": round(sink.oldest, 3),
+                "delivered": sink.delivered,
+                "parked": sink.parked,
+                "dropped": sink.dropped,
+                "failing_since": _iso(sink.failing_since),
+                "failures": sink.failures,
+                "breaker_open": sink.breaker_open,
+                "last_error": sink.error or None,
+                "last_error_at": _iso(sink.error_at),
+                "last_event": sink.last_event or None,
+                "last_event_at": _iso(sink.last_event_at),
+                "served_seconds_ago": None if sink.served is None else round(sink.served, 3),
+            }
+            for sink in snapshot.sinks
+        ],
+        "relays": [
+            {
+                "name": relay.name,
+                "hostname": relay.hostname,
+                "pid": relay.pid,
+                "sinks": list(relay.sinks),
+                "busy": relay.busy or None,
+                "alive": relay.alive,
+                "heartbeat_age": round(relay.silent, 3),
+            }
+            for relay in snapshot.relays
+        ],
+        "configured": list(snapshot.configured),
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else to_iso(moment)
+
+
+def line(entry: Entry) -> str:
+    """`14:03:07.123 completed sms 4f1c: completed in 0.120 s`, one line whatever is in it."""
+    from fusion.store.event_inspector import moment_of
+
+    fields = {name: printable(value) for name, value in entry.fields.items()}
+    at = moment_of(entry.id).strftime("%H:%M:%S.%f")[:-3]
+    event = fields.get("event", "")
+    shown = click.style(f"{event:<10}", fg=_COLOURS.get(event))
+    return f"{at} {shown} {fields.get('queue', '')} {fields.get('job_id', '')}: {message_of(fields)}"
+
+
+def raw_line(entry: Entry) -> str:
+    return json.dumps({"entry": entry.id, **entry.fields}).replace("\x7f", "\\u007f")

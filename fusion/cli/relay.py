@@ -1,0 +1,66 @@
+"""`relay`: from flags to a running relay."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli.context import Cli, shared_options
+from fusion.cli.hints import command
+from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
+from fusion.cli.worker import LEVELS, level_of, pid_file, start_embedded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _common(function: Callable[..., Any]) -> Callable[..., Any]:
+    options = (
+        click.option("--probe-port", metavar="PORT", help="Answer /livez and /readyz there; 0 for any port."),
+        click.option("--probe-host", metavar="HOST", help="At which address.  [default: 127.0.0.1]"),
+        click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs."),
+        click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs."),
+        click.option(
+            "--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"
+        ),
+        click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
+        click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True),
+        click.option("--log-json", is_flag=True, default=None, help="One JSON object per line."),
+        click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@command(
+    example="run_worker.py relay -c instance\n  run_worker.py relay --events-file events.jsonl\n"
+    "  FUSION_ELASTICSEARCH_URL=https://localhost:9200 run_worker.py relay"
+)
+@click.option("--events-file", metavar="FILE", help="Append events to FILE, a JSON object per line.")
+@click.option("--events-log", is_flag=True, default=None, help="Write events to the log.")
+@click.option("-n", "--name", metavar="NAME", help="Its name.  [default: host.pid]")
+@click.option("--lease", metavar="SECONDS", help="Silent for so long, others deliver what it holds.  [default: 15]")
+@_common
+@shared_options
+def relay(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
+    """Bring the events of all jobs to Elasticsearch, a file or the log; deliver callbacks.
+
+    Any number may run at once, on any machine; they share the work. Nothing that happens here is felt by jobs. What a sink can't take now
+    is kept in Redis, up to a million events, and delivered when it can: at least once, with an id that tells a repetition. `events stats`
+    shows how far each sink is. INT or TERM ends it when what is being written is written.
+    """
+    level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
+    if embedded:
+        cli.url = start_embedded(cli)
+    settings = cli.load(**given)
+    set_up_logging(settings, level, log_format, date_format)
+    from fusion.courier import Courier
+    from fusion.relay.process import RelayProcess
+    from fusion.sinks.configured import sinks_of
+
+    with pid_file(pid):
+        code = RelayProcess(settings, sinks_of(settings) if settings.sinks else [], Courier(settings)).run()
+    sys.exit(code)

@@ -1,0 +1,204 @@
+"""`scheduled`, `cancel` and `reschedule`: what waits for a time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from fusion.cli.context import Cli, prog, seconds, shared_options
+from fusion.cli.hints import command
+from fusion.cli.render import table
+from fusion.exceptions import InvalidName
+from fusion.timeutil import parse_moment, parse_seconds, to_iso
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+SCHEMA = 1
+#: What a line of the list is made of.
+_FIELDS = ("status", "origin", "description", "deliveries", "retryCount", "started_at", "lost", "reason", "history")
+
+
+def moment_option(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Of an option whose value is a time with a zone."""
+    try:
+        return None if value is None else parse_moment(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def local(moment: datetime) -> str:
+    """By this machine's zone: `2030-01-31 09:00:00 +0100`."""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %z}"
+
+
+def due(moment: datetime, at: datetime) -> str:
+    """In a sentence: `due 2030-01-31 09:00:00 +0100 (in 5 min)`, or `due now`; `at` by the server's clock."""
+    return f"due {local(moment)} ({_until(moment, at)})" if moment > at else "due now"
+
+
+def _until(moment: datetime, at: datetime) -> str:
+    left = (moment - at).total_seconds()
+    return f"in {seconds(left)}" if left > 0 else "due"
+
+
+# -- scheduled
+
+
+@command(
+    example="run_worker.py scheduled\n  run_worker.py scheduled --limit 100 --offset 100\n  run_worker.py scheduled --json | jq .jobs"
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of the soonest.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
+    """Show the jobs that wait for a time, the soonest first.
+
+    Of all queues: those that were enqueued for later, that failed and will be tried again, and that were held back. `due` means that any
+    worker moves it to its queue now.
+    """
+    total, at = cli.inspector.scheduled_count(), cli.inspector.now()
+    found = cli.inspector.scheduled(offset, limit)
+    rows = [_row(row) for row in cli.inspector.table([job_id for job_id, _ in found], _FIELDS)]
+    lines = [(job_id, moment, row, _why(row)) for (job_id, moment), row in zip(found, rows, strict=True)]
+    if as_json:
+        jobs = [
+            {
+                "id": job_id,
+                "due_at": to_iso(moment),
+                "due_in": (moment - at).total_seconds(),
+                "queue": row["origin"] or None,
+                "description": row["description"] or None,
+                "why": why,
+            }
+            for job_id, moment, row, why in lines
+        ]
+        document = {"schema": SCHEMA, "at": to_iso(at), "total": total, "offset": offset, "limit": limit, "jobs": jobs}
+        click.echo(json.dumps(document))
+        return
+    if not total:
+        click.echo("No scheduled jobs")
+        return
+    if lines:
+        cells = [
+            (local(moment), _until(moment, at), job_id, row["origin"] or "-", row["description"] or "-", why)
+            for job_id, moment, row, why in lines
+        ]
+        click.echo("\n".join(table(("DUE", "", "ID", "QUEUE", "DESCRIPTION", "WHY"), cells)) + "\n")
+    last = offset + len(lines)
+    shown = f", shown: {offset + 1} to {last}" if lines else f", none from {offset} on"
+    click.echo(f"{total} scheduled, of all queues{shown}")
+    if last < total and lines:
+        again = f" --limit {limit}" if limit != 20 else ""
+        click.echo(f"More: {prog()} scheduled --offset {last}{again}")
+
+
+def _row(found: Mapping[str, bytes | None] | Exception) -> dict[str, str]:
+    if isinstance(found, Exception):
+        return {**dict.fromkeys(_FIELDS, ""), "status": "broken"}
+    return {name: "" if value is None else value.decode("utf-8", "replace") for name, value in found.items()}
+
+
+def _why(row: Mapping[str, str]) -> str:
+    from fusion import defaults
+    from fusion.attempts import parse_history
+    from fusion.store.codec import number
+    from fusion.timeutil import from_iso
+
+    if row["status"] != "scheduled":  # it is dropped or reported when it is due
+        return f"a stale entry: the job is {row['status']}" if row["status"] else "a stale entry: there is no such job"
+    if not row["deliveries"]:
+        return "enqueued for then"
+    # What became of its last run, if the history's last line is of that one; a hold leaves none.
+    history = parse_history(row["history"])
+    if not history or history[-1].start != from_iso(row["started_at"]):
+        return f"held back: {row['reason']}"
+    if history[-1].outcome == "lost":
+        return f"lost {row['lost']} times: {row['reason']}"
+    start = defaults.RETRY_COUNT_START
+    return f"retry {number(row['retryCount'], start) - start}: {row['reason']}"
+
+
+# -- cancel
+
+
+@command(example="run_worker.py cancel otp-4711 otp-4712")
+@click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
+@shared_options
+def cancel(cli: Cli, job_ids: tuple[str, ...], as_json: bool) -> None:
+    """Let jobs not run, or not run again.
+
+    One that waits, for its turn or for a time, is canceled. One that runs goes on and will not be tried again. Exit code 1 if one has ended
+    otherwise or does not exist.
+    """
+    from fusion.store.keys import check_job_id
+
+    canceled, pending, refused = 0, list[str](), dict[str, str]()
+    for job_id in dict.fromkeys(job_ids):
+        try:
+            answer = cli.broker.cancel(check_job_id(job_id))
+        except InvalidName as error:
+            refused[job_id] = f"no such job; {error}"
+            continue
+        if answer == "canceled":
+            canceled += 1
+        elif answer == "pending":
+            pending.append(job_id)
+        else:
+            refused[job_id] = "no such job" if answer == "missing" else f"it has ended ({answer})"
+    if as_json:
+        click.echo(json.dumps({"schema": SCHEMA, "canceled": canceled, "running": pending, "refused": refused}))
+    else:
+        for job_id in pending:
+            click.echo(f"{job_id} is running: it is canceled when this run ends, unless that finishes or fails")
+        click.echo(f"{canceled} jobs canceled")
+    for job_id, why in refused.items():
+        click.echo(f"Unable to cancel {job_id}: {why}", err=True)
+    if refused:
+        sys.exit(1)
+
+
+# -- reschedule
+
+
+def _moment_or_delay(ctx: click.Context, param: click.Parameter, value: str) -> datetime | timedelta | float:
+    try:
+        return parse_seconds(value.removeprefix("+"))
+    except ValueError:
+        pass
+    try:
+        return parse_moment(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, or a time from now like +5m, +2h, +1d") from None
+
+
+@command(example="run_worker.py reschedule otp-4711 +5m\n  run_worker.py reschedule otp-4711 2030-01-31T09:00+01:00")
+@click.argument("job_id")
+@click.argument("when", callback=_moment_or_delay)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with the new time.")
+@shared_options
+def reschedule(cli: Cli, job_id: str, when: datetime | float, as_json: bool) -> None:
+    """Have a scheduled job wait for another time.
+
+    WHEN is a time with its zone, or how long from now: +5m, +2h. One in the past is now. A job that waits for a retry can be rescheduled too.
+    """
+    from fusion.job import Job
+    from fusion.store.keys import check_job_id
+
+    try:
+        moment = Job(check_job_id(job_id), {}, cli.connection).reschedule(when)
+    except InvalidName:
+        raise
+    except ValueError as error:
+        raise click.UsageError(str(error).removeprefix("reschedule: ")) from None
+    if as_json:
+        click.echo(json.dumps({"schema": SCHEMA, "id": job_id, "due_at": to_iso(moment)}))
+    else:
+        click.echo(f"Rescheduled {job_id}: {due(moment, cli.inspector.now())}")

@@ -1,0 +1,220 @@
+"""`server`: the HTTP service, and `server token`, which makes a token for it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion import defaults
+from fusion.cli import names
+from fusion.cli.context import Cli, shared_options
+from fusion.cli.hints import Command
+from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
+from fusion.cli.worker import LEVELS, level_of, pid_file
+from fusion.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from fusion.web.auth import Authenticator
+    from fusion.web.waitress_server import WebServer
+
+
+class _Group(Command, click.Group):
+    """A command of its own that has commands."""
+
+
+@click.group(
+    cls=_Group,
+    invoke_without_command=True,
+    epilog="\b\nExamples:\n  run_worker.py server token web --scope operate --file tokens.txt\n"
+    "  run_worker.py server --tokens tokens.txt --host 0.0.0.0 --allowed-host fusion.example.com\n  run_worker.py server --no-auth",
+)
+@click.option("--host", metavar="HOST", help=f"Where to listen.  [default: {defaults.SERVER_HOST}]")
+@click.option("--port", metavar="PORT", help=f"0 for any free one.  [default: {defaults.SERVER_PORT}]")
+@click.option("--tokens", metavar="FILE", help="Who may ask what; `server token` writes it.")
+@click.option("--no-auth", is_flag=True, help="Anybody on this machine may do everything; only at a loopback address.")
+@click.option(
+    "--allowed-host",
+    multiple=True,
+    metavar="NAME",
+    help="Host names to answer besides this machine's own; .example.com with all below, '*' for any. Repeatable.",
+)
+@click.option(
+    "--tasks", multiple=True, metavar="MODULE", help="Also let callers enqueue functions of MODULE and below. Repeatable."
+)
+@click.option("--threads", metavar="N", help=f"Requests at a time.  [default: {defaults.SERVER_THREADS}]")
+@click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs.")
+@click.option("--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]")
+@click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True)
+@click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True)
+@click.option("--log-json", is_flag=True, default=None, help="One JSON object per line.")
+@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
+@shared_options
+def server(cli: Cli, **given: Any) -> None:
+    """Serve the HTTP API: enqueue, put back, look at jobs and queues.
+
+    Closed unless told otherwise: callers need a token. It speaks plain HTTP; put a proxy with TLS in front of it. INT or TERM ends it when
+    the requests under way are answered. The tokens file is read again when it changes.
+    """
+    if click.get_current_context().invoked_subcommand is None:
+        sys.exit(_serve(cli, **given))
+
+
+def _serve(
+    cli: Cli,
+    *,
+    host: str | None,
+    port: str | None,
+    tokens: str | None,
+    no_auth: bool,
+    allowed_host: tuple[str, ...],
+    tasks: tuple[str, ...],
+    threads: str | None,
+    pid: str | None,
+    **given: Any,
+) -> int:
+    level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
+    flags = {**given, "server_host": host, "server_port": port, "server_tokens_file": tokens, "server_threads": threads}
+    if allowed_host:
+        flags["server_allowed_hosts"] = names.split(allowed_host)
+    if tasks:
+        flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
+    settings = cli.load(**flags)
+    set_up_logging(settings, level, log_format, date_format)
+    host = settings.server_host
+    family, address = _resolve(host, settings.server_port)
+    authenticate = _authenticator(host, address[0], settings.server_tokens_file, no_auth)
+    try:
+        import waitress  # type: ignore[import-untyped]  # noqa: F401
+    except ModuleNotFoundError:
+        raise ConfigurationError("the HTTP service needs waitress; install it with: pip install 'fusion-queue[web]'") from None
+    from fusion.store.connections import connect
+
+    listener = _listen(family, address, host)
+    connection = connect(settings, role="worker")  # one bounded attempt: an outage is answered, not waited for
+    try:
+        with pid_file(pid):
+            allowed = settings.server_allowed_hosts or ()
+            return _make(connection, settings.tasks, authenticate, listener, settings.server_threads, host, allowed).run()
+    finally:
+        connection.close()
+
+
+def _make(
+    connection: Redis,
+    tasks: Sequence[str],
+    authenticate: Authenticator,
+    listener: socket.socket,
+    threads: int,
+    host: str,
+    allowed: Sequence[str],
+) -> WebServer:
+    import logging
+
+    from fusion.store.connections import url_of
+    from fusion.web.api import Api
+    from fusion.web.app import App
+    from fusion.web.hosts import LOOPBACK, Hosts
+    from fusion.web.waitress_server import WebServer
+
+    shown, port = listener.getsockname()[:2]
+    known = [*LOOPBACK, f"[{host}]" if ":" in host else host, *allowed]
+    api = Api(connection, tasks, lambda: made.stopping())
+    made = WebServer(App(api.routes(), authenticate, hosts=Hosts(known)), listener, threads=threads)
+    made.install_signals()
+    where = f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
+    logging.getLogger("fusion.web.audit").setLevel(logging.INFO)  # --quiet is about what happens, not about who did it
+    logging.getLogger("fusion.web").info("serving http://%s (pid %d); Redis: %s", where, os.getpid(), url_of(connection))
+    return made
+
+
+def _authenticator(host: str, address: str, tokens: str | None, no_auth: bool) -> Authenticator:
+    """Closed by default; a usage error names the way."""
+    from ipaddress import ip_address
+
+    from fusion.web.auth import Bearer, TokenFile
+    from fusion.web.auth import no_auth as anybody
+
+    make = "make one with `server token NAME --scope operate --file tokens.txt` and start with --tokens tokens.txt"
+    if no_auth and tokens:
+        raise click.UsageError("--no-auth and --tokens exclude each other; give one of them")
+    if no_auth:
+        if not ip_address(address.partition("%")[0]).is_loopback:
+            raise click.UsageError(f"--no-auth would let anybody who reaches {host} in; callers need a token: {make}")
+        return anybody
+    if not tokens:
+        near = ", or let anybody on this machine in with --no-auth" if ip_address(address.partition("%")[0]).is_loopback else ""
+        raise click.UsageError(f"nobody could ask anything without a token: {make}{near}")
+    found = TokenFile(os.path.expanduser(tokens))
+    if not len(found):
+        raise click.UsageError(f"--tokens {tokens!r} holds no token: {make}")
+    return Bearer(found)
+
+
+def _resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError):
+        raise click.UsageError(f"--host {host!r} is no address of this machine; use e.g. 127.0.0.1 or 0.0.0.0") from None
+    return family, (str(address[0]), port)
+
+
+def _listen(family: int, address: tuple[str, int], host: str) -> socket.socket:
+    try:
+        return socket.create_server(address, family=family, backlog=128)
+    except OSError as error:
+        raise ConfigurationError(
+            f"can't listen at {host} port {address[1]}: {error.strerror}; choose another --port, or 0 for any"
+        ) from None
+
+
+@server.command(cls=Command, epilog="\b\nExample:\n  run_worker.py server token billing --scope operate --file tokens.txt")
+@click.argument("name")
+@click.option(
+    "--scope",
+    multiple=True,
+    required=True,
+    type=click.Choice(["read", "operate", "admin"]),
+    help="read: look; operate: also enqueue and put back; admin: everything.",
+)
+@click.option("--file", "path", metavar="FILE", help="Append the line to FILE, instead of printing it.")
+def token(name: str, scope: tuple[str, ...], path: str | None) -> None:
+    """Make a token.
+
+    It is shown once, on stdout, and can't be found out again: what is stored is its hash.
+    """
+    from fusion.web.auth import TokenFile, new_token
+
+    try:
+        made, line = new_token(name, scope)
+    except ValueError:
+        raise click.UsageError(f"NAME {name[:80]!r}: use 1 to 64 of the characters A-Z a-z 0-9 _ . -") from None
+    if path is None:
+        click.echo("The token, shown this once; below it the line for the tokens file:", err=True)
+        click.echo(made)
+        click.echo(line)
+        return
+    path = os.path.expanduser(path)
+    known = TokenFile(path).names() if os.path.exists(path) else []
+    if name in known:
+        raise click.UsageError(f"{path} has a token of the name {name!r}; choose another name, or remove its line first")
+    _append(path, line)
+    click.echo(f"Stored in {path} as {name!r}. The token, shown this once:", err=True)
+    click.echo(made)
+
+
+def _append(path: str, line: str) -> None:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        with open(fd, "r+", encoding="utf-8") as file:
+            before = file.read()
+            file.write(("\n" if before and not before.endswith("\n") else "") + line + "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigurationError(f"--file {path!r} can't be written: {reason}; choose another file") from None

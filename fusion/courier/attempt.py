@@ -1,0 +1,84 @@
+"""One try of a delivery, and what it comes to."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from fusion import defaults
+from fusion.courier.parcel import Parcel
+from fusion.courier.secrets import Secrets
+from fusion.delivery.answers import Answer
+from fusion.delivery.errors import DeliveryFailed, DeliveryRefused
+from fusion.delivery.post import post
+from fusion.delivery.schedule import verdict
+from fusion.delivery.signing import sign
+from fusion.delivery.targets import Policy, Target
+from fusion.execution.completion import Decision
+from fusion.failpoints import failpoint
+
+log = logging.getLogger("fusion.courier")
+
+_Result = Answer | DeliveryFailed | DeliveryRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """`elapsed` in seconds. `gone`: the endpoint wants no more, of this or any other job."""
+
+    parcel: Parcel
+    target: Target
+    decision: Decision
+    elapsed: float
+    gone: bool = False
+
+
+def attempt(parcel: Parcel, target: Target, policy: Policy, secrets: Secrets) -> Tried:
+    """Blocks up to the policy's time. Never raises: what nobody foresaw is a failed try like any other."""
+    began = time.monotonic()
+    failpoint("callback.before_post")
+    result: _Result
+    try:
+        result = post(target, parcel.body, {}, policy, signature=_signature(parcel, target, secrets))
+    except (DeliveryFailed, DeliveryRefused) as error:
+        result = error
+    except Exception as error:
+        log.exception("callback %s to %s: not foreseen", parcel.id, target)
+        result = DeliveryFailed(f"not foreseen: {type(error).__name__}")
+    failpoint("callback.after_post")
+    return decided(parcel, target, result, time.monotonic() - began)
+
+
+def _signature(parcel: Parcel, target: Target, secrets: Secrets) -> dict[str, str]:
+    """Without a secret the id and the time alone: the receiver can at least tell what it has had already."""
+    found = secrets.of(target.host)
+    if found:
+        return sign(parcel.id, parcel.body, found)
+    return {"webhook-id": parcel.id, "webhook-timestamp": str(int(time.time()))}
+
+
+def decided(parcel: Parcel, target: Target, result: _Result, elapsed: float) -> Tried:
+    """What is committed. The answer's text is kept for people in the delivery's own record, and nowhere else."""
+    found = verdict(result, parcel.tries)
+    if found.outcome == "delivered":
+        assert isinstance(result, Answer)
+        return Tried(parcel, target, Decision("finished", fields={"result": str(result.status)}), elapsed)
+    reason, said = found.reason, found.reason
+    if isinstance(result, Answer):
+        reason = f"{target} answered: {found.reason}"
+        said = f"{reason}\n{result.excerpt}" if result.excerpt else reason
+    fields = failure(reason, result, target.host, said)
+    if found.outcome == "again":
+        fields["retryCount"] = defaults.RETRY_COUNT_START + parcel.tries
+        return Tried(parcel, target, Decision("retry", reason, found.delay, fields), elapsed)
+    gone = found.outcome == "gone"
+    return Tried(parcel, target, Decision("failed", reason, fields=fields), elapsed, gone)
+
+
+def failure(reason: str, error: object, host: str = "", said: str = "") -> dict[str, bytes | str | int]:
+    """Hash fields of a delivery that failed; the host stands where a job's own code would, so that failures are grouped by it."""
+    kind = type(error) if isinstance(error, Exception) else DeliveryFailed
+    fields: dict[str, bytes | str | int] = {"exc_info": said or reason, "reason": reason}
+    fields["error_class"] = f"{kind.__module__}.{kind.__qualname__}"
+    return {**fields, "error_frame": host} if host else fields

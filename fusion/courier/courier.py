@@ -1,0 +1,349 @@
+"""Claims deliveries, has threads make them, commits what became of them. Whatever an endpoint does, the job stays as it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from redis import Redis
+
+from fusion import defaults
+from fusion.courier.attempt import Tried, attempt, failure
+from fusion.courier.hosts import Hosts
+from fusion.courier.parcel import Parcel
+from fusion.courier.pool import Pool
+from fusion.courier.secrets import Secrets
+from fusion.delivery.errors import DeliveryRefused
+from fusion.delivery.targets import Policy, Target, parse_target
+from fusion.execution.completion import Decision
+from fusion.process.base import Loop
+from fusion.process.doorbell import Doorbell
+from fusion.process.duties import Duties
+from fusion.process.journal import Journal
+from fusion.process.ledger import Ledger
+from fusion.process.link import RedisAway, RedisLink
+from fusion.process.registration import Registration
+from fusion.process.roster import Roster
+from fusion.scheduler.calls import Refused
+from fusion.scheduler.calls import attempt as attempt_call
+from fusion.settings import Settings
+from fusion.store.broker import Broker
+from fusion.store.connections import connect
+from fusion.store.keys import CALLBACKS
+from fusion.store.records import Claimed
+
+log = logging.getLogger("fusion.courier")
+
+T = TypeVar("T")
+
+#: Seconds between two looks for due deliveries when nobody rang, and how many are moved at a time.
+_PROMOTE, _BATCH = 5.0, 200
+#: Turns in a row before anything else is looked at.
+_TURNS = 10
+#: Seconds that Redis gets at the end, beyond the deadline.
+_LAST_WORDS = 3.0
+#: Seconds until it goes on after an error that nobody foresaw.
+_PAUSE = 1.0
+
+
+class _Desk(Roster):
+    """The one queue that no worker may name."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self._queues = [CALLBACKS]
+
+
+class Courier:
+    """Delivers callbacks in a thread of its own, as the worker `<host>.<pid>.courier`.
+
+    - what it holds is leased, so it may be killed at any instant: another delivers that again, under the same id;
+    - a host gets two at a time, and one that is slow holds up no other;
+    - like every process of a fleet it moves what is due and gives back what dead workers held;
+    - while Redis is away, or does not let it work, it waits and goes on.
+    """
+
+    def __init__(self, settings: Settings, *, slots: int = defaults.CALLBACK_SLOTS) -> None:
+        """ConfigurationError if the policy or a secret can't be used."""
+        self._settings, self._slots = settings, slots
+        self._policy = Policy(
+            allow_http=settings.callback_allow_http,
+            ports=settings.callback_ports,
+            allowed_hosts=settings.callback_allowed_hosts or (),
+        )
+        self._secrets = Secrets(settings)
+        self._hosts = Hosts()
+        self._loop, self._link, self._journal = Loop(), RedisLink(log), Journal(log, True)
+        self._connection = connect(settings, role="worker")
+        self._broker = Broker.of(self._connection, settings)
+        name = f"{socket.gethostname()}.{os.getpid()}.courier"
+        self._registration = Registration(replace(settings, name=name), self._broker, _Desk(), self._link, lambda entry: None)
+        self._ledger = Ledger(self._broker, self._link, settings)
+        self._duties = Duties(settings, lambda: [CALLBACKS], log, promote_every=_PROMOTE, promote_batch=_BATCH)
+        self._bell = Doorbell(self._connect_blocking, self._broker.keys, settings.idle_wait)
+        self._ear, self._mouth = socket.socketpair()
+        self._ear.setblocking(False)
+        self._mouth.setblocking(False)
+        self._pool: Pool[Tried] = Pool("callback", slots, self._wake)
+        self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
+        #: Claimed, in this order: not sorted yet; waiting for their host; with a thread; tried, and Redis has to hear that the endpoint is gone.
+        self._taken: list[Parcel] = []
+        self._line: list[tuple[Parcel, Target]] = []
+        self._under_way: dict[str, Parcel] = {}
+        self._gone: list[Tried] = []
+        self._entered = self._wanted = False
+        self._look_at = 0.0
+        self._stop_by: float | None = None
+        self._said = ""
+
+    @property
+    def name(self) -> str:
+        """Under which Redis knows it."""
+        return self._registration.name
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ask_to_stop(self, timeout: float) -> None:
+        """Nothing is begun any more, what is under way may finish for `timeout` seconds, the rest goes back and is delivered by others."""
+        self._stop_by = time.monotonic() + timeout
+        self._wake()
+
+    def stop(self, timeout: float) -> bool:
+        """`ask_to_stop`, and wait until it has ended: at most a few seconds longer; False if it has not."""
+        self.ask_to_stop(timeout)
+        self._thread.join(timeout + _LAST_WORDS)
+        return not self._thread.is_alive()
+
+    # -- the loop
+
+    def _connect_blocking(self) -> Redis:
+        return connect(self._settings, role="blocking")
+
+    def _wake(self) -> None:
+        try:
+            self._mouth.send(b"!")
+        except OSError:
+            pass  # full: it wakes anyway; closed: it has ended
+
+    def _hear(self) -> None:
+        try:
+            while self._ear.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _run(self) -> None:
+        self._loop.watch(self._ear.fileno(), self._hear)
+        try:
+            while self._is_needed():
+                try:
+                    self._step()
+                except RedisAway:
+                    pass
+                except Exception:
+                    log.exception("the courier met an error that nobody foresaw, and goes on")
+                    self._link.retry_at = time.monotonic() + _PAUSE
+                self._loop.run_once(self._timeout())
+            self._leave()
+        finally:
+            self._pool.close()
+            self._bell.close()
+            self._loop.unwatch(self._ear.fileno())
+            self._connection.close()
+
+    def _is_needed(self) -> bool:
+        if self._stop_by is None:
+            return True
+        finished = not self._under_way and not self._gone and self._ledger.settled and not self._taken and not self._line
+        return not finished and time.monotonic() < self._stop_by
+
+    def _step(self) -> None:
+        now = time.monotonic()
+        self._collect()
+        self._bell.check(now)
+        if self._link.open(now):
+            self._talk(now)
+        if self._link.away_since is None and not self._wanted and self._free:
+            self._bell.arm([CALLBACKS])
+        self._loop.follow("doorbell", self._bell.fileno(), self._on_bell)
+
+    def _timeout(self) -> float:
+        now = time.monotonic()
+        if self._wanted or self._taken or self._gone or not self._ledger.settled or not self._entered:
+            redis_at = now
+        else:
+            redis_at = min(self._registration.next_at, self._duties.next_at, self._look_at if self._free else float("inf"))
+        stop_at = float("inf") if self._stop_by is None else self._stop_by
+        return max(0.0, min(max(redis_at, self._link.retry_at), stop_at) - now)
+
+    def _on_bell(self) -> None:
+        if self._bell.receive() is not False:
+            self._wanted = True
+
+    @property
+    def _free(self) -> int:
+        """How many deliveries it may claim."""
+        if self._stop_by is not None:
+            return 0
+        return self._slots - len(self._taken) - len(self._line) - len(self._under_way) - len(self._gone)
+
+    # -- with Redis; whatever raises RedisAway here is done again
+
+    def _talk(self, now: float) -> None:
+        if not self._entered:
+            self._registration.renew()
+            self._entered = True
+            log.info("courier %s delivers callbacks", self.name)
+        if now >= self._look_at and self._free:
+            self._look_at = now + self._settings.idle_wait
+            self._wanted = True
+        if now >= self._registration.next_at:
+            self._renew(now)
+        for _ in range(_TURNS):
+            self._tell_gone()
+            if not self._wanted and self._ledger.settled:
+                break
+            self._turn()
+            self._sort()
+            self._collect()
+        self._sort()
+        if now >= self._duties.next_at:
+            self._link.attempt(lambda: self._duties.run(self._broker, now))
+
+    def _turn(self) -> None:
+        slots = [0] * max(0, self._free)
+        self._wanted = False
+        answered = self._ledger.turn(self.name, self._registration.incarnation, [CALLBACKS], slots)
+        if answered is None:
+            return
+        turn, results = answered
+        if turn.status == "unregistered":
+            log.warning("this courier's registration is gone from Redis; registering again")
+            self._registration.renew()
+            return
+        for result, answer in zip(results, turn.answers, strict=False):
+            if result.decision.kind != "later" or answer != "ok":
+                self._journal.committed(result.claimed, result.decision, answer)
+        for queue, error in turn.bad:
+            self._journal.bad_queue(queue, error)
+        self._journal.suspended(turn.status == "suspended")
+        for claimed in turn.jobs:
+            self._open(claimed)
+        if turn.next_in is not None:
+            self._duties.due(time.monotonic() + turn.next_in)
+        self._wanted = turn.again
+
+    def _tell_gone(self) -> None:
+        """Before the delivery itself ends, so that nobody learns of it later than from that."""
+        while self._gone:
+            tried = self._gone[0]
+            self._ask(partial(self._broker.endpoint_gone, tried.parcel.url))
+            self._gone.pop(0)
+            self._ledger.add(tried.parcel.claimed, tried.decision, tried.elapsed)
+
+    def _ask(self, call: Callable[[], T]) -> T | None:
+        """About endpoints that are gone. None if the key of their list is broken: deliveries go on without it."""
+        try:
+            return attempt_call(self._link, call)
+        except Refused as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                log.error("the list of endpoints that want no more can't be used, callbacks go on without it: %s", error)
+            return None
+
+    def _renew(self, now: float) -> None:
+        parcels = (
+            *self._taken,
+            *(parcel for parcel, _ in self._line),
+            *self._under_way.values(),
+            *(t.parcel for t in self._gone),
+        )
+        held = [*(parcel.claimed for parcel in parcels), *self._ledger.held()]
+        self._registration.tell(now, [(claimed.id, claimed.execution_id) for claimed in held])
+
+    # -- deliveries on their way through
+
+    def _open(self, claimed: Claimed) -> None:
+        try:
+            self._taken.append(Parcel.of(claimed))
+        except ValueError as error:
+            self._refuse(claimed, f"corrupt: {error}", error)
+
+    def _sort(self) -> None:
+        """What was claimed goes into its host's line, is put off, or is refused; then the lines move on."""
+        if self._taken:
+            self._secrets.refresh()
+            gone = self._ask(lambda: self._broker.gone([parcel.url for parcel in self._taken]))
+            taken, self._taken = self._taken, []
+            for parcel, is_gone in zip(taken, gone or [False] * len(taken), strict=True):
+                self._place(parcel, is_gone)
+        self._move_on()
+
+    def _place(self, parcel: Parcel, is_gone: bool) -> None:
+        try:
+            target = parse_target(parcel.url, self._policy)
+        except DeliveryRefused as error:
+            return self._refuse(parcel.claimed, str(error), error)
+        if is_gone:
+            reason = (
+                f"{target} answered 410 before: this endpoint wants no more callbacks (`callbacks retry --to` sends to it again)"
+            )
+            return self._refuse(parcel.claimed, reason, DeliveryRefused(reason), target.host)
+        delay = self._hosts.wait(target.host, time.monotonic())
+        if delay:
+            self._ledger.add(parcel.claimed, Decision("later", f"{target} is busy with others", delay), 0.0)
+        else:
+            self._line.append((parcel, target))
+        return None
+
+    def _refuse(self, claimed: Claimed, reason: str, error: Exception, host: str = "") -> None:
+        self._ledger.add(claimed, Decision("failed", reason, fields=failure(reason, error, host)), 0.0)
+
+    def _move_on(self) -> None:
+        now = time.monotonic()
+        waiting, self._line = self._line, []
+        for parcel, target in waiting:
+            if self._stop_by is not None:
+                self._hosts.leave(target.host)
+                self._ledger.add(parcel.claimed, Decision("release", "the courier ends"), 0.0)
+            elif self._hosts.begin(target.host, now):
+                self._under_way[parcel.id] = parcel
+                self._pool.run(partial(attempt, parcel, target, self._policy, self._secrets))
+            else:
+                self._line.append((parcel, target))
+
+    def _collect(self) -> None:
+        """What the threads have finished."""
+        for tried in self._pool.results():
+            del self._under_way[tried.parcel.id]
+            self._hosts.done(tried.target.host, time.monotonic(), tried.elapsed)
+            if tried.gone:
+                self._gone.append(tried)
+            else:
+                self._ledger.add(tried.parcel.claimed, tried.decision, tried.elapsed)
+            self._wanted = True
+        self._move_on()
+
+    # -- the end
+
+    def _leave(self) -> None:
+        held: Sequence[Parcel] = [*self._taken, *self._under_way.values(), *(tried.parcel for tried in self._gone)]
+        if held:
+            log.warning("%d callback(s) under way were not waited for; they are delivered again", len(held))
+        try:
+            if self._entered:
+                self._link.attempt(lambda: self._broker.deregister(self.name, self._registration.incarnation))
+        except RedisAway:
+            log.warning("Redis could not be told; what is left is delivered by others after %.0f s", self._settings.lease)
+        log.info("courier %s ended", self.name)

@@ -1,0 +1,71 @@
+"""The secrets that sign callbacks, by host."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+
+from fusion import setting_values
+from fusion.delivery.signing import check_secret
+from fusion.exceptions import ConfigurationError
+from fusion.settings import Settings
+
+log = logging.getLogger("fusion.courier")
+
+#: All hosts that are not named.
+_OTHERS = "*"
+#: Hosts named in warnings.
+_WARNED = 100
+
+
+class Secrets:
+    """From the settings `callback_secrets` or `callback_secrets_file`. The file is read again when it has changed, so that a secret can be
+    replaced; one that can't be used then changes nothing. ConfigurationError at first if they can't be used."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._file = settings.callback_secrets_file
+        self._stamp = self._stamped()
+        self._by_host = self._read()
+        self._unsigned: set[str] = set()
+
+    def of(self, host: str) -> tuple[str, ...]:
+        """The secrets for a host, none if there are none; said once of each host."""
+        found = self._by_host.get(host) or self._by_host.get(_OTHERS, ())
+        if not found and host not in self._unsigned and len(self._unsigned) < _WARNED:
+            self._unsigned.add(host)
+            log.warning("callbacks to %s go out without a signature: callback_secrets has none for it", host)
+        return found
+
+    def refresh(self) -> None:
+        if self._file and (stamp := self._stamped()) != self._stamp:
+            self._stamp = stamp
+            try:
+                self._by_host = self._read()
+                self._unsigned.clear()
+                log.info("the secrets of callbacks were read again")
+            except ConfigurationError as error:
+                log.error("the secrets of callbacks stay as they were: %s", error)
+
+    def _read(self) -> Mapping[str, tuple[str, ...]]:
+        found = self._settings.callback_secrets or {}
+        if self._file:
+            try:
+                found = setting_values.callback_secrets(self._settings.secret("callback_secrets") or "")
+            except setting_values.Invalid as rule:
+                raise ConfigurationError(f"{self._file!r} (callback_secrets_file) is not valid: {rule}") from None
+        for host, secrets in found.items():
+            for secret in secrets:
+                try:
+                    check_secret(secret)
+                except ConfigurationError as error:
+                    raise ConfigurationError(f"callback_secrets, host {host}: {error}") from None
+        return found
+
+    def _stamped(self) -> tuple[int, ...]:
+        try:
+            found = os.stat(self._file or "")
+        except OSError:
+            return ()
+        return found.st_mtime_ns, found.st_ino, found.st_size

@@ -1,0 +1,76 @@
+"""What the code of an app declares: collected from its modules without any Redis, a mistake in one entry apart from the others."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+
+from fusion.cron.entry import Entry
+from fusion.cron.scheduler import Planner
+from fusion.importing import func_name_of
+from fusion.recurring import declared
+
+
+@dataclass
+class Declarations(Planner):
+    """Entries by id; `faults`: what is wrong with those that can't be taken; `broken`: modules that can't be loaded, and why; `traces`:
+    where in their code, empty if it never got that far."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    traces: dict[str, str] = field(default_factory=dict)
+
+    def put(self, entry_id: str, make: Callable[[], Entry]) -> None:
+        try:
+            entry = make()
+            if entry_id in self.entries or entry_id in self.faults:
+                raise ValueError("it is declared twice; give each an id= of its own")
+            self.entries[entry_id] = entry
+        except Exception as error:
+            self.entries.pop(entry_id, None)
+            self.faults[entry_id] = str(error) or repr(error)
+
+    def _name(self, func: str | Callable[..., object]) -> str:
+        try:
+            return func_name_of(func)
+        except (TypeError, ValueError):  # `put` hears of it again, and notes it
+            return str(getattr(func, "__qualname__", func)).replace("<", "").replace(">", "")
+
+
+def collect(modules: Sequence[str], task_modules: Sequence[str] = ()) -> Declarations:
+    """Import them and take what they declare: by `@recurring`, and `modules` also by a function `register(scheduler)`."""
+    found = Declarations()
+    for name in dict.fromkeys([*modules, *task_modules]):
+        try:
+            module = import_module(name)
+            register = getattr(module, "register", None) if name in modules else None
+            if callable(register):
+                register(found)
+        except BaseException as error:  # whatever a module does, sys.exit() included: the others are still wanted
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            found.broken[name] = f"{type(error).__name__}: {error}"
+            found.traces[name] = _trace(error)
+    for said in declared():
+        try:
+            if said.expr is not None:
+                found.cron(said.expr, said.func, **said.options)
+            else:
+                found.every(said.every, said.func, **said.options)
+        except Exception as error:  # of the call itself: an option that is none, a function without a name
+            name = str(said.options.get("id") or getattr(said.func, "__qualname__", said.func))
+            found.faults[name.replace(".", "-").strip("<>")] = str(error) or repr(error)
+    return found
+
+
+def _trace(error: BaseException) -> str:
+    """From the first line that is the module's own."""
+    trace = error.__traceback__
+    while trace is not None and (
+        trace.tb_frame.f_code.co_filename == __file__ or trace.tb_frame.f_globals["__name__"].startswith("importlib")
+    ):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace)).rstrip() if trace else ""

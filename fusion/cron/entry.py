@@ -1,0 +1,181 @@
+"""A cron entry: when (its plan), what (the job of each tick), and what becomes of ticks that can't run as planned."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fusion import defaults
+from fusion.cron.plan import Plan
+from fusion.importing import func_name_of
+from fusion.options import OPTION_NAMES, EnqueueOptions, build
+from fusion.settings import Settings
+from fusion.signing import SIGNATURE
+from fusion.store.keys import check_entry_id, check_queue_name
+from fusion.store.records import NewJob, Tick
+from fusion.store.score import check_priority
+from fusion.timeutil import FURTHEST, parse_seconds
+
+#: Of ticks that were missed together, how many `misfire="all"` makes up: the newest.
+MAKE_UP = 100
+#: With `misfire="skip"`, seconds that a tick may be late and still counts as on time.
+ON_TIME = 10.0
+_FORMAT = 1
+_MISFIRE = ("latest", "all", "skip")
+_OVERLAP = ("allow", "skip")
+_NOT_HERE = ("job_id", "at_front", "enqueue_at", "enqueue_in")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`job` is what each tick enqueues, its id apart. `misfire_grace` in seconds, None = any lateness; `jitter` in seconds."""
+
+    id: str
+    plan: Plan
+    func_name: str
+    queue: str
+    job: NewJob
+    misfire: str
+    misfire_grace: float | None
+    overlap: str
+    jitter: float
+
+    @classmethod
+    def make(
+        cls,
+        func: str | Callable[..., Any],
+        plan: Plan,
+        settings: Settings,
+        *,
+        id: str | None = None,
+        queue: str = defaults.QUEUE,
+        args: Iterable[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        misfire: str = "latest",
+        misfire_grace: float | str | None = None,
+        overlap: str = "allow",
+        jitter: float | str = 0,
+        **options: Any,
+    ) -> Entry:
+        """Check everything a tick will need, so that no tick fails for what could be said now. Raises ValueError or SerializationError."""
+        if misfire not in _MISFIRE:
+            raise ValueError(f"misfire={misfire!r}: use 'latest', 'all' or 'skip'")
+        if overlap not in _OVERLAP:
+            raise ValueError(f"overlap={overlap!r}: use 'allow' or 'skip'")
+        for name in options:
+            if name not in OPTION_NAMES or name in _NOT_HERE:
+                raise ValueError(f"{name}= is not an option of a cron entry; use one of {', '.join(sorted(_OPTIONS))}")
+        name = func_name_of(func)
+        # Stored entries are read by people and by schedulers of other versions: always JSON.
+        data = build(func, tuple(args), kwargs or {}, EnqueueOptions(**options), replace(settings, serializer="json"))
+        entry_id, queue = check_entry_id(default_id(name) if id is None else id), check_queue_name(queue)
+        job = data.new
+        if settings.keyring is not None:  # once for all its jobs: schedulers and scripts, which make them, need no key
+            signature = settings.keyring.sign_entry(entry_id, queue, job.priority, job.fields)
+            job = replace(job, fields={**job.fields, SIGNATURE: signature})
+        return cls(
+            entry_id,
+            plan,
+            name,
+            queue,
+            job,
+            misfire,
+            None if misfire_grace is None else _seconds("misfire_grace", misfire_grace),
+            overlap,
+            _seconds("jitter", jitter),
+        )
+
+    # -- as stored
+
+    def spec(self) -> str:
+        """All but the plan, canonical: the same entry is the same text."""
+        fields = {name: _plain(value) for name, value in self.job.fields.items() if value is not None}
+        spec = {
+            "format": _FORMAT,
+            "func": self.func_name,
+            "queue": self.queue,
+            "priority": self.job.priority,
+            "ttl": self.job.ttl,
+        }
+        spec |= {"fields": fields, "misfire": self.misfire, "misfire_grace": self.misfire_grace}
+        spec |= {"overlap": self.overlap, "jitter": self.jitter}
+        return json.dumps(spec, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, id: str, plan: str, spec: str) -> Entry:
+        """From what is stored. ValueError says why it can't be read."""
+        try:
+            found = json.loads(spec)
+            if found["format"] != _FORMAT:
+                raise ValueError(f"it has format {found['format']}; this scheduler reads {_FORMAT}: upgrade it")
+            fields = {str(name): _field(value) for name, value in found["fields"].items()}
+            job = NewJob("", check_priority(found["priority"]), fields, ttl=_optional(found["ttl"]))
+            policy = (found["misfire"], _optional(found["misfire_grace"]), found["overlap"], _number(found["jitter"]))
+            if policy[0] not in _MISFIRE or policy[2] not in _OVERLAP:
+                raise TypeError(f"no such policy: {policy}")
+            return cls(id, Plan.from_json(plan), str(found["func"]), check_queue_name(found["queue"]), job, *policy)
+        except (KeyError, TypeError, AttributeError, RecursionError, UnicodeEncodeError, json.JSONDecodeError) as error:
+            raise ValueError(f"what is stored of it is damaged ({error!r}); declare it again") from None
+
+    # -- what a scheduler does with it
+
+    def decide(self, mark: int | None, now: float) -> Tick:
+        """What becomes of the ticks after `mark` that are due at `now` (Unix seconds by the server's clock)."""
+        until = math.floor(now)
+        if mark is None:  # it was lost: go on from now, since nobody knows what ran
+            return Tick(until, (), self.plan.after(until))
+        ticks, count = self.plan.between(mark, until, MAKE_UP if self.misfire == "all" else 1)
+        grace = ON_TIME if self.misfire == "skip" and self.misfire_grace is None else self.misfire_grace
+        runs = tuple((tick, self._delay(tick)) for tick in ticks if grace is None or now - tick <= grace)
+        upto = ticks[-1] if ticks else mark
+        return Tick(upto, runs, self.plan.after(upto), count - len(runs))
+
+    def _delay(self, tick: int) -> float:
+        """By how much a tick is put off: by chance, but the same for every scheduler."""
+        return random.Random(f"{self.id} {tick}").uniform(0, self.jitter) if self.jitter else 0.0
+
+
+_OPTIONS = {*OPTION_NAMES, "id", "queue", "args", "kwargs", "misfire", "misfire_grace", "overlap", "jitter"} - {*_NOT_HERE}
+
+
+def revision(plan: str, spec: str) -> str:
+    """Names this plan and spec, so that whoever decides a tick knows that the entry is still the one it read."""
+    return hashlib.sha1(f"{plan}\n{spec}".encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+def default_id(func_name: str) -> str:
+    return func_name.replace(".", "-")
+
+
+def _seconds(name: str, value: float | str) -> float:
+    seconds = parse_seconds(value)
+    if not 0 <= seconds <= 1e9:
+        raise ValueError(f"{name}={value!r}: use a duration of 0 or more")
+    return seconds
+
+
+def _field(value: Any) -> str | int | float:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise TypeError(f"{value!r:.100} is no field of a job")
+    if isinstance(value, str):
+        value.encode()  # half a surrogate pair is no text that could be sent
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= FURTHEST:
+        raise TypeError(f"{value!r} is no duration")
+    return value
+
+
+def _optional(value: Any) -> float | None:
+    return None if value is None else _number(value)
+
+
+def _plain(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value

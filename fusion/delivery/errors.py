@@ -1,0 +1,21 @@
+"""How a delivery ends when there is no answer. No message holds a URL's path or query, or a header's value: they may be secrets."""
+
+from __future__ import annotations
+
+from fusion.exceptions import FusionError
+
+
+class DeliveryRefused(FusionError):
+    """Not sent, and never will be: the URL, an address of its host, a header or the body is not allowed. Trying again does not help."""
+
+
+class AddressRefused(DeliveryRefused):
+    """The address belongs to this machine, a private network or another place where no callback has any business."""
+
+
+class DeliveryFailed(FusionError):
+    """No answer this time; another try may get one. `retry_after` in seconds, None if the other side did not say."""
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after

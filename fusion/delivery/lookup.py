@@ -1,0 +1,64 @@
+"""Addresses of a host, within a time. One look-up per try, and what it gave is what is connected to: the name is never looked up again."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+from fusion.delivery.addresses import check_address
+from fusion.delivery.errors import DeliveryFailed
+from fusion.delivery.targets import Target, literal
+
+#: Gives the addresses of a host as texts, best first; raises OSError if there are none. May block.
+Resolver = Callable[[str], Sequence[str]]
+# getaddrinfo can't be told a time limit, and one of a dead name server takes half a minute. What waits there holds a thread.
+_threads = threading.BoundedSemaphore(32)
+
+
+def system_resolver(host: str) -> list[str]:
+    """As the machine is set up: hosts file, DNS. In the order of RFC 6724."""
+    # As bytes, as they were checked: a text would go through Python's IDNA codec, which changes names.
+    found = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
+    return [str(sockaddr[0]) for *_, sockaddr in found]
+
+
+def addresses(target: Target, timeout: float, resolve: Resolver = system_resolver) -> list[str]:
+    """Every address of the target's host, each one checked: AddressRefused if a single one is not allowed, DeliveryFailed if there is none."""
+    found = [target.host] if literal(target.host) else _look_up(target.host, timeout, resolve)
+    if not found:
+        raise DeliveryFailed(f"host {target.host} has no address")
+    if not target.trusted:
+        for address in found:
+            check_address(address)
+    return _mixed(list(dict.fromkeys(found)))
+
+
+def _look_up(host: str, timeout: float, resolve: Resolver) -> list[str]:
+    if not _threads.acquire(blocking=False):
+        raise DeliveryFailed(f"host {host} was not looked up: too many look-ups hang; the name server does not answer")
+    answer: queue.SimpleQueue[list[str] | OSError | UnicodeError] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            answer.put(list(resolve(host)))
+        except (OSError, UnicodeError) as error:
+            answer.put(error)
+        finally:
+            _threads.release()
+
+    threading.Thread(target=work, name=f"look up {host}", daemon=True).start()
+    try:
+        found = answer.get(timeout=timeout)
+    except queue.Empty:
+        raise DeliveryFailed(f"host {host} was not found within {timeout:.0f} s") from None
+    if isinstance(found, list):
+        return found
+    raise DeliveryFailed(f"host {host} was not found: {getattr(found, 'strerror', None) or type(found).__name__}")
+
+
+def _mixed(found: list[str]) -> list[str]:
+    """The first of either family in front, so that a broken IPv6 does not take all of the time."""
+    other = next((address for address in found if (":" in address) != (":" in found[0])), None)
+    return found if other is None else [found[0], other, *(address for address in found[1:] if address != other)]

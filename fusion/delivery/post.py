@@ -1,0 +1,115 @@
+"""The POST itself: one try, one look-up, one connection to a checked address, one deadline.
+
+On the standard library's sockets and its parser of answers, not on urllib3 or requests: their timeouts count between two bytes and not for
+the whole, they look up the name themselves when they connect, and following redirects, unpacking, proxies and .netrc would each have to be
+switched off and stay so in every later version. Here these things do not exist.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from http.client import HTTPException, HTTPResponse, LineTooLong, RemoteDisconnected
+
+from fusion.delivery.answers import Answer, excerpt, parse_retry_after
+from fusion.delivery.errors import DeliveryFailed, DeliveryRefused
+from fusion.delivery.headers import head
+from fusion.delivery.lookup import Resolver, addresses, system_resolver
+from fusion.delivery.targets import Policy, Target
+from fusion.delivery.wire import Deadline, Dial, Wire, dial, secure
+
+
+def post(
+    target: Target,
+    body: bytes,
+    headers: Mapping[str, str],
+    policy: Policy,
+    *,
+    signature: Mapping[str, str] | None = None,
+    resolve: Resolver = system_resolver,
+    connect: Dial = dial,
+) -> Answer:
+    """Send `body` as JSON once and return the answer, whatever its status; a redirect is an answer like any other and never followed.
+
+    `headers` are the callback's own, `signature` is what `sign()` returned. Once its headers are complete, an answer counts by its status:
+    the text is read only as far as the deadline and `policy.max_read` go. DeliveryRefused if it may not be sent, DeliveryFailed if there was
+    no answer in time.
+    """
+    if len(body) > policy.max_body:
+        raise DeliveryRefused(f"the callback's body has {len(body)} bytes; at most {policy.max_body} are sent")
+    request = head(target, len(body), headers, signature or {}) + body
+    deadline = Deadline(policy.total_timeout)
+    found = addresses(target, deadline.left(), resolve)
+    with _connection(target, found, policy, deadline, connect) as channel:
+        wire = Wire(channel, deadline, policy.max_read)
+        response = _exchange(wire, request, target, policy)
+        text = _text(response)
+    if response.getheader("Content-Encoding", "identity").strip().lower() != "identity":
+        text = b""  # packed although we asked for plain text; unpacking is where bombs go off
+    return Answer(
+        response.status,
+        parse_retry_after(response.getheader("Retry-After")),
+        excerpt(text, [*headers.values(), target.path]),
+    )
+
+
+def _connection(target: Target, found: Sequence[str], policy: Policy, deadline: Deadline, connect: Dial) -> socket.socket:
+    """To the first address that takes us. DeliveryFailed with the last one's reason if none does."""
+    failure: OSError = TimeoutError()
+    for address in found:
+        try:
+            both = Deadline(deadline.left(policy.connect_timeout))
+            channel = connect(address, target.port, both.left())
+            return secure(channel, target.host, both) if target.scheme == "https" else channel
+        except OSError as error:
+            failure = error
+    raise DeliveryFailed(f"no connection to {target}: {_why(failure, min(policy.connect_timeout, policy.total_timeout))}")
+
+
+def _exchange(wire: Wire, request: bytes, target: Target, policy: Policy) -> HTTPResponse:
+    """Send the request and read status and headers. DeliveryFailed unless they are complete in time and within the limit."""
+    try:
+        wire.send_all(request)
+        while True:
+            response = HTTPResponse(wire, method="POST")  # type: ignore[arg-type]
+            response.begin()
+            if not 101 < response.status < 200:
+                break
+    except OSError as error:
+        why = _why(error, policy.total_timeout)
+    except (HTTPException, ValueError) as error:
+        # Of these two the text is http.client's alone; of others it may be the receiver's.
+        kind = type(error)
+        why = str(error) if kind in (HTTPException, LineTooLong) else f"the answer is no HTTP ({kind.__name__})"
+    else:
+        # At the end of what it can read http.client takes half a head for a whole one.
+        why = "the answer ended within its headers" if wire.ended else ""
+    if wire.full:
+        why = f"the answer's headers are over {policy.max_read} bytes"
+    if why:
+        raise DeliveryFailed(f"no answer of {target}: {why}")
+    return response
+
+
+def _text(response: HTTPResponse) -> bytes:
+    """As much of the body as comes. That it is cut, reset or garbled changes nothing: the status is known."""
+    pieces = []
+    try:
+        while piece := response.read1(4096):
+            pieces.append(piece)
+    except (OSError, HTTPException, ValueError):
+        pass
+    return b"".join(pieces)
+
+
+def _why(error: OSError, timeout: float) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or type(error).__name__}"
+    if isinstance(error, TimeoutError):
+        return f"not within {timeout:g} s"
+    if isinstance(error, RemoteDisconnected):
+        return "the connection was closed without an answer"
+    return error.strerror or type(error).__name__

@@ -1,0 +1,52 @@
+"""When a callback is tried again, and when no more. Pure functions; no clock, no Redis."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from fusion import defaults
+from fusion.delivery.answers import MAX_RETRY_AFTER, Answer
+from fusion.delivery.errors import DeliveryFailed, DeliveryRefused
+
+#: Seconds before each try, the first one included: over three days (the example schedule of Standard Webhooks 1.0.0).
+DELAYS = (0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`delivered`; `again` after `delay` seconds; `gone`: the endpoint wants no more, of this or any other job; `given_up`.
+
+    `reason` tells people why it was not delivered.
+    """
+
+    outcome: Literal["delivered", "again", "gone", "given_up"]
+    delay: float = 0.0
+    reason: str = ""
+
+
+def verdict(
+    result: Answer | DeliveryFailed | DeliveryRefused, tries: int, uniform: Callable[[float, float], float] = random.uniform
+) -> Verdict:
+    """What follows from the result of the `tries`-th try (the first is 1).
+
+    2xx is delivered, 410 gone. A redirect and every other 4xx are tried again like a 500: whoever runs the endpoint may mend it within days.
+    A Retry-After is obeyed if it asks for more than the schedule, up to 24 h. Up to a quarter of jitter is added to either.
+    """
+    if isinstance(result, DeliveryRefused):
+        return Verdict("given_up", reason=str(result))
+    if isinstance(result, Answer):
+        if 200 <= result.status < 300:
+            return Verdict("delivered")
+        reason = f"status {result.status}{' (redirects are not followed)' if 300 <= result.status < 400 else ''}"
+        if result.status == 410:
+            return Verdict("gone", reason=reason)
+    else:
+        reason = str(result)
+    if tries >= len(DELAYS):
+        return Verdict("given_up", reason=f"{reason}; {tries} tries")
+    asked = min(result.retry_after or 0.0, MAX_RETRY_AFTER)
+    delay = max(float(DELAYS[max(0, tries)]), asked)
+    return Verdict("again", delay * uniform(1.0, 1.0 + defaults.RETRY_JITTER), reason)

@@ -1,0 +1,146 @@
+"""Where a callback goes: a URL, read once and strictly, and the policy it must fit."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
+
+from fusion.delivery.addresses import check_address
+from fusion.delivery.errors import DeliveryRefused
+from fusion.exceptions import ConfigurationError
+
+MAX_URL = 2048
+_PORTS = {"https": 443, "http": 80}
+_PRINTABLE = re.compile(r"[!-~]+")
+# Not urllib's: that drops tabs and line breaks, and lets through what servers and resolvers read differently.
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>[/?][^#]*)?(?:#.*)?",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+# Of a name whose last part is one of these the URL standard says that it is an IPv4 address or an error (url.spec.whatwg.org, "ends in a number").
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What callbacks may do. Times are seconds, sizes bytes; ConfigurationError if a value does not fit.
+
+    `allowed_hosts`: empty means any host, as long as all its addresses are public. Else only these: `hooks.example.com`, every host below
+    `*.example.com`, an address; what is named may be inside a private network, too. A lone `*` adds any other host with public addresses.
+    `connect_timeout` is for one address, TLS handshake included; `total_timeout` for all of a try, from looking up the name to the answer's end.
+    """
+
+    allow_http: bool = False
+    ports: tuple[int, ...] = (443, 80, 8443)
+    allowed_hosts: tuple[str, ...] = ()
+    connect_timeout: float = 5.0
+    total_timeout: float = 15.0
+    max_read: int = 64 * 1024
+    max_body: int = 20 * 1024
+
+    def __post_init__(self) -> None:
+        for name in ("connect_timeout", "total_timeout", "max_read", "max_body"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigurationError(f"callback policy: {name}={getattr(self, name)!r} must be over 0")
+        if any(not 0 < port < 65536 for port in self.ports):
+            raise ConfigurationError(f"callback policy: ports={self.ports!r} must be from 1 to 65535")
+        object.__setattr__(self, "allowed_hosts", tuple(_allowed(host) for host in self.allowed_hosts))
+
+    def names(self, host: str) -> bool:
+        """Whether the allow-list names this host itself, not just by `*`."""
+        return any(host == entry or (entry[:2] == "*." and host.endswith(entry[1:])) for entry in self.allowed_hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL taken apart. `host` is in lower case, and an address in its usual form. `trusted`: its addresses need no check."""
+
+    scheme: str
+    host: str
+    port: int
+    #: With the query. Not shown: receivers like to put tokens there.
+    path: str = field(repr=False)
+    trusted: bool = False
+
+    @property
+    def authority(self) -> str:
+        """As the Host header has it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}"
+
+
+def parse_target(url: object, policy: Policy) -> Target:
+    """The URL's parts; DeliveryRefused, which names the fix and never the URL, for whatever the policy does not allow.
+
+    A name is not looked up: its addresses are checked at each try. A host that is written as an address is checked here.
+    """
+    if not isinstance(url, str) or len(url) > MAX_URL:
+        raise DeliveryRefused(f"a callback's URL is a text of at most {MAX_URL} characters")
+    if not _PRINTABLE.fullmatch(url) or "\\" in url:
+        raise DeliveryRefused(
+            "a callback's URL has only printable ASCII, no space and no backslash: percent-encode what else is in it, "
+            "and write an international host name as xn--..."
+        )
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise DeliveryRefused(
+            "a callback's URL is like https://host[:port]/path, without user and password; send secrets in a header"
+        )
+    scheme = match["scheme"].lower()
+    if scheme == "http" and not policy.allow_http:
+        raise DeliveryRefused("a callback's URL begins with https://; plain http must be allowed by the settings")
+    port = int(match["port"] or _PORTS[scheme])
+    if port not in policy.ports:
+        raise DeliveryRefused(f"port {port} is none of the ports for callbacks: {', '.join(map(str, policy.ports))}")
+    host = _host(match["host"])
+    trusted = policy.names(host)
+    if policy.allowed_hosts and not trusted and "*" not in policy.allowed_hosts:
+        raise DeliveryRefused(f"host {host} is not in the allowed hosts")
+    if not trusted and literal(host):
+        check_address(host)
+    path = match["path"] or "/"
+    return Target(scheme, host, port, path if path[0] == "/" else f"/{path}", trusted)
+
+
+def literal(host: str) -> bool:
+    """Whether a host of a Target is an address and no name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _host(text: str) -> str:
+    """Lower case, without the root's dot; `127.1`, `0x7f.1`, `0177.0.0.1` and `2130706433` all as 127.0.0.1."""
+    host = text.lower().removesuffix(".")
+    if host.startswith("["):
+        try:
+            return str(IPv6Address(host[1:-1]))
+        except ValueError:
+            raise DeliveryRefused("what the URL has in [brackets] is no IPv6 address") from None
+    labels = host.split(".")
+    if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise DeliveryRefused("the URL's host is no host name: labels of letters, digits and hyphens, joined by dots")
+    if not _NUMBER.fullmatch(labels[-1]):
+        return host
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except OSError:
+        raise DeliveryRefused("the URL's host ends in a number but is no IPv4 address; write it as 192.0.2.1") from None
+
+
+def _allowed(entry: str) -> str:
+    star = "*." if entry.startswith("*.") else ""
+    rest = entry[len(star) :]
+    try:
+        # An IPv6 address may come without the brackets that a URL needs.
+        return entry if entry == "*" else star + _host(f"[{rest}]" if ":" in rest and rest[0] != "[" else rest)
+    except DeliveryRefused as error:
+        raise ConfigurationError(f"allowed host {entry!r}: {error}; use a host name, *.example.com, an address or *") from None

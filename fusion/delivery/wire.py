@@ -1,0 +1,114 @@
+"""A connection on which everything together has one deadline and one limit of bytes."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+#: Connects to one address and port within seconds; raises OSError. Never looks up a name.
+Dial = Callable[[str, int, float], socket.socket]
+
+
+class Deadline:
+    """A point in time some seconds away. A socket's own timeout starts anew with each byte; this does not."""
+
+    def __init__(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+
+    def left(self, most: float = float("inf")) -> float:
+        """Seconds until then, at most `most`; TimeoutError if there are none."""
+        left = self._at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time is up")
+        return min(left, most)
+
+
+class Wire(io.RawIOBase):
+    """Sends by, and reads until, the deadline; gives at most `limit` bytes in all. What http.client takes for a socket."""
+
+    def __init__(self, channel: socket.socket, deadline: Deadline, limit: int) -> None:
+        self._channel, self._deadline, self._left = channel, deadline, limit
+        self._reader = _Reader(self, 4096)
+        #: Whether a read came to the limit, or to the end of what the other side sent.
+        self.full = False
+        self.ended = False
+
+    def send_all(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            self._channel.settimeout(self._deadline.left())
+            rest = rest[self._channel.send(rest) :]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        room = memoryview(buffer)[: self._left]
+        if not room:
+            self.full = True
+            return 0
+        self._channel.settimeout(self._deadline.left())
+        count = self._channel.recv_into(room)
+        self._left -= count
+        self.ended = count == 0
+        return count
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """One for all the answers: what came along with a 103 belongs to the next."""
+        return self._reader
+
+
+class _Reader(io.BufferedReader):
+    def close(self) -> None:
+        """Left open: http.client closes it with each answer, a 103 too. The connection is the sender's to close."""
+
+    def flush(self) -> None:
+        """Nothing to do, and no error when an answer is forgotten after its connection."""
+
+
+def dial(address: str, port: int, timeout: float) -> socket.socket:
+    """A TCP connection to an address; OSError if there is none within `timeout` seconds."""
+    channel = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        channel.settimeout(timeout)
+        channel.connect((address, port))
+    except BaseException:
+        channel.close()
+        raise
+    return channel
+
+
+def secure(channel: socket.socket, host: str, deadline: Deadline) -> ssl.SSLSocket:
+    """TLS with a certificate that the system trusts for `host`; OSError if there is none by the deadline. Takes over the channel."""
+    try:
+        wrapped = _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")).wrap_socket(
+            channel, server_hostname=host, do_handshake_on_connect=False
+        )
+    except BaseException:
+        channel.close()
+        raise
+    try:
+        wrapped.settimeout(deadline.left())
+        wrapped.do_handshake()
+    except BaseException:
+        wrapped.close()
+        raise
+    return wrapped
+
+
+# Reading the system's certificates takes 20 ms. The two variables are how OpenSSL is told of another store, a company's own for example.
+@functools.lru_cache(maxsize=4)
+def _context(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context

@@ -1,0 +1,1 @@
+"""What happens to jobs, as a stream of events, and where it goes."""

@@ -1,0 +1,1 @@
+"""The process that brings events to their sinks."""

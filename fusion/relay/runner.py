@@ -1,0 +1,159 @@
+"""One sink's thread: reads events, has the sink write them, acknowledges. What ails one sink delays no other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from traceback import extract_tb
+from typing import TypeVar
+
+from redis.exceptions import RedisError
+
+from fusion.events.event import STATUSES
+from fusion.events.sink import Sink, SinkUnavailable
+from fusion.failpoints import failpoint
+from fusion.redaction import cut, printable
+from fusion.relay.pace import Pace
+from fusion.store.event_reader import Delivery, EventReader
+
+log = logging.getLogger("fusion.relay")
+
+T = TypeVar("T")
+
+#: Events that a sink gets at a time.
+BATCH = 500
+#: Seconds in which what comes is gathered, unless there is a full batch anyway: one write for many events.
+_GATHER = 0.2
+#: Characters of what a sink says.
+_LONGEST = 1000
+#: Seconds between two attempts at a Redis that does not answer.
+_AWAY_PAUSE = 0.5
+#: Seconds after the word to stop in which what is there already is still delivered.
+_FAREWELL = 2.0
+
+
+class SinkRunner(threading.Thread):
+    """Delivers each event at least once, in the order of the stream as far as this relay gets it.
+
+    - a batch that was read is written until the sink has taken it, however long that takes; Redis keeps it for this relay meanwhile;
+    - what the sink refuses for good is parked; so is one event that makes the sink raise an error of another kind again and again;
+    - told to stop, it delivers what there is as long as all goes well, for two seconds at most; what it holds then is another's.
+    """
+
+    def __init__(self, sink: Sink, reader: EventReader, block: float) -> None:
+        super().__init__(name=f"sink {sink.name}", daemon=True)
+        self.sink = sink
+        self._reader, self._block = reader, block
+        self._pace = Pace(BATCH)
+        self._told_to_stop = threading.Event()
+        self._stop_by = float("inf")
+        self._said = ""
+        #: Since when Redis did not answer; since when the sink has not: monotonic.
+        self.away_since: float | None = None
+        self.writing_since: float | None = None
+
+    def stop(self) -> None:
+        self._stop_by = time.monotonic() + _FAREWELL
+        self._told_to_stop.set()
+
+    def run(self) -> None:
+        while not self._ended():
+            try:
+                if not self._round():
+                    break
+            except Exception as error:  # of ours; the sink's are caught where they come from
+                log.error("sink %s: an error of the relay itself, it goes on: %s", self.sink.name, _named(error))
+                self._told_to_stop.wait(_AWAY_PAUSE)
+        self.sink.close()
+
+    def _ended(self) -> bool:
+        return self._told_to_stop.is_set() and (self._pace.failures > 0 or time.monotonic() > self._stop_by)
+
+    def _round(self) -> bool:
+        """False when told to stop and there is nothing left."""
+        stopping = self._told_to_stop.is_set()
+        deliveries = self._ask(lambda: self._reader.read(BATCH, 0.0 if stopping else self._block))
+        if deliveries:
+            self._deliver(deliveries)
+        if not deliveries and stopping:
+            return False
+        if len(deliveries or ()) < BATCH:
+            self._told_to_stop.wait(_GATHER)
+        return True
+
+    def _ask(self, call: Callable[[], T]) -> T | None:
+        """`call`, once Redis answers; None when told to stop before that."""
+        while True:
+            try:
+                answer = call()
+            except (RedisError, OSError):
+                self.away_since = self.away_since or time.monotonic()
+                if self._told_to_stop.wait(_AWAY_PAUSE):
+                    return None
+            else:
+                self.away_since = None
+                return answer
+
+    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        while deliveries:
+            some = deliveries[: self._pace.size]
+            refused, pause = self._write(some)
+            if refused is not None:
+                failpoint("relay.after_write")
+                if self._ask(lambda some=some, refused=refused: self._reader.ack(some, refused)) is None:  # type: ignore[misc]
+                    return
+                failpoint("relay.after_ack")
+                deliveries = deliveries[len(some) :]
+            elif self._told_to_stop.wait(pause):
+                return
+
+    def _write(self, some: Sequence[Delivery]) -> tuple[Mapping[str, str] | None, float]:
+        """What was refused for good, event id -> why; or None, and the seconds until the next try."""
+        failpoint("relay.before_write")
+        events = [event for _, event in some if self.sink.all_events or event.event in STATUSES]
+        self.writing_since = time.monotonic()
+        try:
+            rejected = self.sink.write(events) if events else ()
+            refused = {one.event.id: cut(printable(one.why), _LONGEST) for one in rejected}
+        except SinkUnavailable as error:
+            why = cut(printable(str(error)), _LONGEST)
+            return None, self._failed(len(some), why, error.retry_after, outage=True)
+        except Exception as error:
+            what = _named(error)
+            pause = self._failed(len(some), what, None, outage=False)
+            if not self._pace.hopeless:
+                return None, pause
+            self._pace.gave_up()
+            log.error("sink %s: event %s is parked, it can't be written: %s", self.sink.name, events[0].id, what)
+            return {events[0].id: what}, 0.0
+        finally:
+            self.writing_since = None
+        if self._pace.failures:
+            log.warning("sink %s works again after %d failure(s)", self.sink.name, self._pace.failures)
+        self._said = ""
+        self._pace.succeeded()
+        if refused:
+            why = next(iter(refused.values()))
+            log.error("sink %s refused %d event(s) for good, they are parked: %s", self.sink.name, len(refused), why)
+        return refused, 0.0
+
+    def _failed(self, sent: int, why: str, retry_after: float | None, *, outage: bool) -> float:
+        was_open = self._pace.open
+        pause = self._pace.failed(sent, retry_after, outage=outage)
+        if why != self._said or (self._pace.open and not was_open):
+            self._said = why
+            log.error("sink %s fails%s: %s", self.sink.name, ", the breaker is open" * self._pace.open, why)
+        try:
+            self._reader.failing(why, self._pace.failures, open_=self._pace.open)
+        except (RedisError, OSError):
+            pass  # only for people to see
+        return pause
+
+
+def _named(error: Exception) -> str:
+    """An error's class and place. Its text may hold what is to be kept secret."""
+    frames = extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "?"
+    return f"{type(error).__name__} at {where}"

@@ -1,0 +1,1 @@
+"""The process that makes due jobs and cron ticks happen."""

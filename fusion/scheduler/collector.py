@@ -1,0 +1,38 @@
+"""The process that loads an app's modules and says what they declare. One of its own, so that what those modules do at import (threads,
+memory, a crash, a hang) never reaches the scheduler, and a reload sees new code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from fusion.process.linux import set_parent_death_signal
+
+
+def main() -> None:
+    """Reads one JSON document from stdin, writes one in a line to the descriptor it names. Its stdout is its parent's stderr."""
+    set_parent_death_signal(signal.SIGKILL)  # a module that hangs must not outlive the scheduler
+    wanted: dict[str, Any] = json.load(sys.stdin)
+    if os.getppid() != wanted["parent"]:
+        return  # it died before that could be said
+    os.set_inheritable(wanted["answer_to"], False)
+    answer = os.fdopen(wanted["answer_to"], "w")
+    sys.path[:] = wanted["path"]
+
+    from fusion.cron.declared import collect
+    from fusion.cron.entry import revision
+    from fusion.settings import Settings, use_settings
+
+    use_settings(Settings(**wanted["settings"]))
+    found = collect(wanted["modules"], wanted["tasks"])
+    entries = []
+    for entry in found.entries.values():
+        plan, spec = entry.plan.to_json(), entry.spec()
+        entries.append({"entry": entry.id, "plan": plan, "spec": spec, "rev": revision(plan, spec)})
+    with answer:
+        # The line's end, not the file's, says that it is whole: a process that a module forked has the descriptor, too.
+        document = {"entries": entries, "faults": found.faults, "broken": found.broken, "traces": found.traces}
+        answer.write(json.dumps(document) + "\n")

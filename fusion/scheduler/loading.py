@@ -1,0 +1,109 @@
+"""Has modules loaded in a process of their own, and hears what they declare, without waiting for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fusion.process.base import Loop
+from fusion.settings import Settings
+from fusion.signing import read_keys
+
+#: Settings that the job of an entry is built by.
+_SETTINGS = ("job_timeout", "result_ttl", "max_payload")
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.scheduler.collector import main; main()"
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+class Loading:
+    """One run of the collector. `done` is called with what it found, or `failed` with why it found nothing."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        modules: Sequence[str],
+        tasks: Sequence[str],
+        loop: Loop,
+        done: Callable[[dict[str, Any]], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        """OSError if no process can be started; ConfigurationError if the keys can't be read that sign what is declared."""
+        keys = read_keys(settings) or None
+        self._loop, self._done, self._failed, self._limit = loop, done, failed, settings.import_timeout
+        self._text = b""
+        self._out, theirs = os.pipe()
+        try:
+            # A session of its own: ^C in a terminal is meant for the scheduler, and what modules start can be ended with it.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, _ROOT],
+                stdin=subprocess.PIPE,
+                stdout=2,
+                pass_fds=(theirs,),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(self._out)
+            raise
+        finally:
+            os.close(theirs)
+        wanted = {
+            "parent": os.getpid(),
+            "answer_to": theirs,
+            "path": sys.path,
+            "modules": list(modules),
+            "tasks": list(tasks),
+            # The keys by this pipe: what is in an argument or the environment shows in lists of processes.
+            "settings": {**{name: getattr(settings, name) for name in _SETTINGS}, "secret_keys": keys},
+        }
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(wanted).encode())
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass  # it is gone already; its empty answer says so
+        os.set_blocking(self._out, False)
+        loop.watch(self._out, self._read)
+        #: By the monotonic clock.
+        self.give_up_at = time.monotonic() + self._limit
+
+    def tend(self, now: float) -> None:
+        """Give up on modules that hang."""
+        if now >= self.give_up_at:
+            self.close()
+            self._failed(f"it took longer than {self._limit:g} s")
+
+    def close(self) -> None:
+        """End the process and what it started."""
+        if self.give_up_at == float("inf"):
+            return
+        self.give_up_at = float("inf")
+        self._loop.unwatch(self._out)
+        os.close(self._out)
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except OSError:
+            self._process.kill()  # it has not come as far as having a session
+        self._process.wait()
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._out, 65536)
+        except BlockingIOError:
+            return
+        self._text += data
+        if data and not self._text.endswith(b"\n"):
+            return
+        self.close()
+        try:
+            found = json.loads(self._text)
+        except ValueError:
+            self._failed(f"the process that did so died with status {self._process.returncode}")
+        else:
+            self._done(found)

@@ -1,0 +1,155 @@
+"""Cron ticks: reads what is due, decides, and has Redis enqueue it. Any number of these may run; the first to decide a tick wins."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import datetime, timezone
+
+from fusion.cron.entry import Entry
+from fusion.failpoints import failpoint
+from fusion.options import new_nonce
+from fusion.process.journal import one_line
+from fusion.process.link import RedisLink
+from fusion.scheduler.calls import Full, Refused, attempt
+from fusion.store.cron_broker import CronBroker
+from fusion.store.records import StoredEntry, Tick
+
+#: Seconds by which the server's clock may move against ours between two looks before it counts as set.
+_JUMP = 5.0
+#: Seconds after which it is looked even if nobody rang: a token may be lost with the scheduler that took it.
+_LONGEST = 5.0
+#: Seconds to the next look after one in which others were faster with every entry.
+_BEATEN = 0.1
+_LIMIT = 50
+#: Seconds between two attempts while Redis is full.
+_FULL = 2.0
+#: Entries whose parsed form is kept.
+_KNOWN = 2000
+
+
+class ClockGuard:
+    """Notices when the server's clock was set (or another server, with another clock, took over).
+
+    For `hold` seconds nothing is decided then: a clock that is soon set back has run no tick too early. (faults F66, F67.) A scheduler
+    that was started since knows nothing of it.
+    """
+
+    def __init__(self, hold: float, log: logging.Logger) -> None:
+        self._hold, self._log = hold, log
+        self._ahead: tuple[float, float] | None = None
+        self.until = 0.0
+
+    def holds(self, server: float, asked: float, answered: float) -> bool:
+        """Whether to wait, given the server's time and the monotonic times between which it said so.
+
+        However long this process stood still meanwhile: how far the server's clock is ahead lies between two bounds, and was set only if
+        the bounds of two looks can't both be true.
+        """
+        low, high = server - answered, server - asked
+        before_low, before_high = self._ahead or (low, high)
+        self._ahead = low, high
+        moved = max(low - before_high, 0.0) + min(high - before_low, 0.0)
+        if abs(moved) > _JUMP:
+            self.until = answered + self._hold
+            self._log.warning("the clock of Redis was set by %+.0f s: no cron tick is decided for %g s", moved, self._hold)
+            if moved < 0:
+                self._log.warning("until it shows again what it showed, cron entries wait; cron pause and cron resume end that")
+        return answered < self.until
+
+
+class Ticker:
+    def __init__(self, broker: CronBroker, link: RedisLink, hold: float, log: logging.Logger) -> None:
+        self._broker, self._link, self._log = broker, link, log
+        self._guard = ClockGuard(hold, log)
+        self._known: dict[str, tuple[str, Entry]] = {}
+        self.next_at = 0.0
+
+    def look(self) -> None:
+        """Decide what is due. RedisAway if Redis does not answer, Full if it takes no more: what was not decided is due again at the next
+        look. Refused if the index of entries can't be read."""
+        self.next_at = 0.0
+        asked = time.monotonic()
+        try:
+            found = attempt(self._link, lambda: self._broker.cron_due(_LIMIT))
+        except Refused:
+            self.next_at = asked + _LONGEST
+            raise
+        answered = time.monotonic()
+        if self._guard.holds(found.now, asked, answered):
+            self.next_at = min(self._guard.until, answered + _LONGEST)
+            return
+        try:
+            decided = [self._decide(stored, found.now) for stored in found.entries]
+        except Full:
+            self.next_at = time.monotonic() + _FULL
+            raise
+        if any(decided):
+            self.next_at = 0.0  # an entry may be due again already, and says itself when it is
+        elif decided:
+            self.next_at = time.monotonic() + _BEATEN
+        else:
+            self.next_at = answered + min(_LONGEST, _LONGEST if found.next_in is None else found.next_in)
+
+    def _decide(self, stored: StoredEntry, now: float) -> bool:
+        """False if there was nothing to decide any more."""
+        try:
+            entry = self._entry(stored)
+            tick = entry.decide(int(float(stored.mark)) if stored.mark else None, now)
+        except Exception as error:  # of one entry; the others go on
+            return self._put_off(stored, f"can't be planned: {error}")
+        failpoint("cron.before_enqueue")
+        try:
+            status, enqueued, skipped = attempt(self._link, lambda: self._tick(stored, entry, tick))
+        except Full:
+            raise
+        except Refused as error:
+            return self._put_off(stored, f"can't be enqueued: {error}")
+        failpoint("cron.after_enqueue")
+        if status == "ok":
+            self._report(entry, tick, enqueued, skipped)
+        elif status == "early" and tick.upto > now:
+            self._log.warning(
+                "cron entry %s has run up to %s and waits for that, the clock of Redis was set back; cron pause and cron resume end that",
+                entry.id,
+                _shown(tick.upto),
+            )
+        elif status.startswith("error"):
+            self._log.error("cron entry %s: %s; looked at again in half a minute", entry.id, status)
+        return status != "stale"
+
+    def _tick(self, stored: StoredEntry, entry: Entry, tick: Tick) -> tuple[str, int, int]:
+        return self._broker.cron_tick(stored, tick, entry.job, entry.queue, new_nonce(), overlap=entry.overlap)
+
+    def _put_off(self, stored: StoredEntry, why: str) -> bool:
+        try:
+            told = attempt(self._link, lambda: self._broker.cron_fault(stored, why[:1000]))
+        except Refused as error:
+            told, why = True, f"{why}, nor can it be put off: {error}"
+        if told:  # else another scheduler has said so, or it has changed meanwhile
+            again = "looked at again in half a minute" if stored.rev else "nothing is left of it, it has to be declared again"
+            self._log.error("cron entry %s %s; %s", stored.id, one_line(why), again)
+        return told
+
+    def _entry(self, stored: StoredEntry) -> Entry:
+        """Read once per revision: the plan keeps what parsing found."""
+        known = self._known.get(stored.id)
+        if known is None or known[0] != stored.rev:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            known = self._known[stored.id] = (stored.rev, Entry.of(stored.id, stored.plan, stored.spec))
+        return known[1]
+
+    def _report(self, entry: Entry, tick: Tick, enqueued: int, skipped: int) -> None:
+        if tick.missed:
+            until = f"before {_shown(tick.runs[0][0])}" if tick.runs else f"up to {_shown(tick.upto)}"
+            self._log.warning("cron entry %s: %d tick(s) %s missed", entry.id, tick.missed, until)
+        if enqueued:
+            up_to = "" if len(tick.runs) == 1 else "ticks up to "
+            self._log.info("cron entry %s: %d job(s) for %s%s", entry.id, enqueued, up_to, _shown(tick.upto))
+        if skipped:
+            self._log.info("cron entry %s: %d tick(s) skipped, a job of it has not ended", entry.id, skipped)
+
+
+def _shown(tick: int) -> str:
+    return datetime.fromtimestamp(tick, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,71 @@
+"""The settings of what surrounds the jobs: envelopes, callbacks, events, the HTTP service. Part of `fusion.settings.Settings`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fusion import defaults
+from fusion import setting_values as values
+from fusion.setting_values import setting as _setting
+
+
+@dataclass(frozen=True, repr=False)
+class ReportingSettings:
+    # -- signed jobs (docs/security.md)
+    #: `id:secret` each; the first signs what this process enqueues, all are good for checking. None = nothing is signed or checked.
+    secret_keys: tuple[str, ...] | None = _setting(None, values.secret_keys)
+    #: File that holds them, one per line (a mounted secret); read when a process starts, and by workers and schedulers at HUP.
+    secret_keys_file: str | None = _setting(None, values.path)
+    #: Whether workers that have keys refuse jobs without a signature. Off only while keys are being introduced.
+    require_signatures: bool = _setting(True, values.flag)
+
+    # -- callbacks (docs/callbacks.md)
+    #: Host -> its secrets (whsec_...), `*` for all others; several are all used, so that one can take over from another.
+    callback_secrets: Mapping[str, tuple[str, ...]] | None = _setting(None, values.callback_secrets)
+    callback_secrets_file: str | None = _setting(None, values.path)
+    callback_allowed_hosts: tuple[str, ...] | None = _setting(None, values.names)
+    callback_allow_http: bool = _setting(False, values.flag)
+    callback_ports: tuple[int, ...] = _setting(defaults.CALLBACK_PORTS, values.ports)
+
+    # -- events (docs/events.md)
+    #: Events kept while there is no sink, and while there is one that is behind.
+    events_cap: int = _setting(defaults.EVENTS_CAP, values.whole(1))
+    events_backlog: int = _setting(defaults.EVENTS_BACKLOG, values.whole(1))
+    #: What events tell of arguments and results: `masked`; `full`, which may be an OTP; or `off`.
+    events_payload: str = _setting("masked", values.choice("masked", "full", "off"))
+    #: Sinks, each on when its first setting is there. A file of JSON lines; of the old ones so many are kept:
+    events_file: str | None = _setting(None, values.path)
+    events_file_max_bytes: int = _setting(defaults.EVENTS_FILE_BYTES, values.size)
+    events_file_backups: int = _setting(defaults.EVENTS_FILE_BACKUPS, values.whole(0, 1000))
+    #: The log, logger `fusion.events`.
+    events_log: bool = _setting(False, values.flag)
+    #: Elasticsearch; what these mean is told at `fusion.sinks.es_options`, which also has the rules and defaults.
+    elasticsearch_url: tuple[str, ...] | None = _setting(None, values.names, env=("FUSION_ELASTICSEARCH_URLS",))
+    elasticsearch_index: str | None = _setting(None, values.text)
+    elasticsearch_data_stream: bool | None = _setting(None, values.flag)
+    elasticsearch_namespace: str | None = _setting(None, values.text)
+    elasticsearch_service: str | None = _setting(None, values.text)
+    elasticsearch_username: str | None = _setting(None, values.text)
+    elasticsearch_password: str | None = _setting(None, values.text)
+    elasticsearch_password_file: str | None = _setting(None, values.path)
+    elasticsearch_api_key: str | None = _setting(None, values.text)
+    elasticsearch_api_key_file: str | None = _setting(None, values.path)
+    elasticsearch_ca_certs: str | None = _setting(None, values.path)
+    elasticsearch_verify_certs: bool | None = _setting(None, values.flag)
+    elasticsearch_timeout: float | None = _setting(None, values.seconds(0.05))
+    elasticsearch_max_batch_bytes: int | None = _setting(None, values.size)
+    elasticsearch_max_document_bytes: int | None = _setting(None, values.size)
+    elasticsearch_shards: int | None = _setting(None, values.whole(1))
+    elasticsearch_replicas: int | None = _setting(None, values.whole(0))
+    elasticsearch_delete_after: int | None = _setting(None, values.whole(1))
+
+    # -- the HTTP service (docs/http.md)
+    server_host: str = _setting(defaults.SERVER_HOST, values.host)
+    server_port: int = _setting(defaults.SERVER_PORT, values.whole(0, 65535))
+    #: Who may ask what; None = nobody.
+    server_tokens_file: str | None = _setting(None, values.path)
+    #: Host names it answers to besides this machine's own.
+    server_allowed_hosts: tuple[str, ...] | None = _setting(None, values.names)
+    #: Requests it works on at a time.
+    server_threads: int = _setting(defaults.SERVER_THREADS, values.whole(1, 256))

@@ -1,0 +1,26 @@
+-- cron_run: a job of an entry now, by hand. Its ticks go on as planned.
+-- KEYS: entry
+-- ARGV: id rev nonce overlap queue priority ttl_ms n_pairs
+-- INCLUDE: keys cron_keys time score emit ring schedule accept entry
+-- Rest: pairs (the job's fields)
+-- Returns: {ok, job id} | {overlap, the job of it that has not ended} | {stale (it changed), ''} | {missing, ''}
+-- Events: queued
+local rev, nonce, last, by_hand = unpack(redis.call('HMGET', K_entry, 'rev', 'manual_nonce', 'last_job', 'manual_job'))
+if not rev then return { 'missing', '' } end
+if nonce == A_nonce then return { 'ok', by_hand } end
+if rev ~= A_rev then return { 'stale', '' } end
+if A_overlap == 'skip' then
+  for _, id in ipairs({ last or '', by_hand or '' }) do
+    if is_live(id) then return { 'overlap', id } end
+  end
+end
+local id
+repeat -- past the jobs of an entry of this id that was removed
+  id = 'cron-' .. A_id .. '-manual-' .. redis.call('HINCRBY', K_entry, 'manual', 1)
+until redis.call('EXISTS', job_key(id)) == 0
+redis.call('SADD', QUEUES, queue_key(A_queue))
+accept(A_queue, id, A_priority, nil, false, tonumber(A_ttl_ms), A_nonce, next_seq(), nil, REST, REST + A_n_pairs - 1)
+ring(A_queue, tonumber(A_priority))
+redis.call('HSET', K_entry, 'manual_nonce', A_nonce, 'manual_job', id)
+note_decision(A_id, now_s, 'manual', id)
+return { 'ok', id }

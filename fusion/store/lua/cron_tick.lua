@@ -1,0 +1,77 @@
+-- cron_tick: decide the ticks of an entry up to one of them: a job for each that is to run, and the mark moves past them all.
+-- KEYS: entry due marks
+-- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
+-- INCLUDE: keys cron_keys time score emit ring schedule accept entry
+-- Rest: pairs (the jobs' fields), then per tick: its Unix seconds, its name in the job's id, ms by which it is put off
+-- Returns: {ok | stale (others were faster, or the entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}
+-- Events: queued scheduled
+-- One job per (entry, tick): only who knows the mark moves it, and a job of that id is never made twice. A resend answers as the first time.
+-- What can't be enqueued (a broken queue key) leaves the mark where it is; the entry says why and is looked at again in half a minute.
+local rev, nonce, answer, paused, last, by_hand = unpack(redis.call('HMGET', K_entry, 'rev', 'nonce', 'answer', 'paused', 'last_job', 'manual_job'))
+if nonce == A_nonce then
+  local enqueued, skipped = string.match(answer, '(%d+) (%d+)')
+  return { 'ok', tonumber(enqueued), tonumber(skipped) }
+end
+if rev ~= A_rev or paused or (redis.call('ZSCORE', K_marks, A_id) or '') ~= A_mark then return { 'stale', 0, 0 } end
+if tonumber(A_upto) > now_s then
+  if (tonumber(A_mark) or 0) > now_s then redis.call('ZADD', K_due, A_mark, A_id) end -- there is nothing to decide before that
+  return { 'early', 0, 0 }
+end
+
+local first_pair, at = REST, REST + A_n_pairs
+local enqueued, skipped, missed, mark, queued, PUT_OFF = 0, 0, tonumber(A_missed), A_mark, false, 30
+
+-- A line for the history. What was missed is older than the ticks that run and comes first, together with the first of them.
+local function note(tick, outcome, what)
+  if missed > 0 then
+    note_decision(A_id, A_upto, 'missed', missed)
+    redis.pcall('HINCRBY', K_entry, 'missed', missed)
+    missed = 0
+  end
+  if tick then note_decision(A_id, tick, outcome, what) end
+end
+
+local function run(tick, name, delay)
+  local id = 'cron-' .. A_id .. '-' .. name
+  if redis.call('EXISTS', job_key(id)) == 1 then
+    note(tick, 'exists', id)
+  elseif A_overlap == 'skip' and (is_live(last) or is_live(by_hand)) then
+    note(tick, 'overlap', is_live(last) and last or by_hand)
+    skipped = skipped + 1
+  else
+    redis.call('SADD', QUEUES, queue_key(A_queue))
+    local due = tonumber(delay) > 0 and tick * 1000 + delay or nil
+    local later = accept(A_queue, id, A_priority, due, false, tonumber(A_ttl_ms), A_nonce, next_seq(), nil, first_pair, at - 1)
+    last, enqueued, queued = id, enqueued + 1, queued or not later
+    note(tick, 'enqueued', id)
+  end
+  mark = tick
+end
+
+local ok, problem = true, nil
+for i = 0, A_n_ticks - 1 do
+  local tick, name, delay = unpack(ARGV, at + 3 * i, at + 3 * i + 2)
+  ok, problem = pcall(run, tonumber(tick), name, delay)
+  if not ok then break end
+end
+-- The mark first: nothing that can fail stands between a job and the mark that says it was made.
+if ok then
+  mark = A_upto
+  redis.call('ZADD', K_marks, mark, A_id)
+  redis.call('ZADD', K_due, A_next == '' and '+inf' or A_next, A_id)
+  note()
+  redis.call('HSET', K_entry, 'next', A_next, 'nonce', A_nonce, 'answer', enqueued .. ' ' .. skipped)
+  redis.call('HDEL', K_entry, 'error', 'error_at')
+else
+  problem = error_text(problem)
+  if mark ~= A_mark then redis.call('ZADD', K_marks, mark, A_id) end
+  redis.call('ZADD', K_due, now_s + PUT_OFF, A_id)
+  redis.call('HSET', K_entry, 'error', problem, 'error_at', now_iso)
+end
+if enqueued > 0 then
+  redis.call('HSET', K_entry, 'last_job', last)
+  redis.pcall('HINCRBY', K_entry, 'enqueued', enqueued)
+end
+if skipped > 0 then redis.pcall('HINCRBY', K_entry, 'overlapped', skipped) end
+if queued then ring(A_queue, tonumber(A_priority)) end
+return { ok and 'ok' or 'error: ' .. problem, enqueued, skipped }

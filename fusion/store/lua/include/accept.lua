@@ -1,0 +1,41 @@
+-- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
+
+-- When a job is due (ms; nil: no time was given), and whether it goes to the front. `place`: back | front | `@ms` at that time |
+-- `+ms` so much later; an `f` behind it: to the front once it is due.
+local function due_of(place)
+  local sign, ms, front = string.match(place, '^([@+])(%d+)(f?)$')
+  if not sign then return nil, place == 'front' end
+  return sign == '+' and now_ms + ms or tonumber(ms), front == 'f'
+end
+
+-- `seq`: an arrival number kept for it; `ended`: the terminal set it stands in from a former life; `first` to `last`: its fields in ARGV.
+-- Returns whether it waits for a time; what is due already is queued.
+local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last)
+  local key, later = job_key(id), due and due > now_ms
+  -- index first: should the hash be refused, an entry without data is found and reported; data without an entry is not
+  if later then
+    schedule(id, due / 1000)
+    seq = ''
+  elseif front then
+    seq = -redis.call('INCR', P .. 'seq:front')
+    redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
+  else
+    line_up(queue, id, priority, seq)
+  end
+  redis.call('DEL', key)
+  redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'original_queue', queue, 'created_at', now_iso,
+    'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV, first, last))
+  if later and front then redis.call('HSET', key, 'at_front', 1) end
+  if ttl then redis.call('HSET', key, 'expires_at', (later and due or now_ms) + ttl) end
+  if ended then redis.call('ZREM', ended, id) end
+  local log_tag
+  for j = first, last, 2 do
+    if ARGV[j] == 'log_tag' then log_tag = ARGV[j + 1] end
+  end
+  if later then
+    emit('scheduled', id, queue, log_tag, 'priority', priority, 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
+  else
+    emit('queued', id, queue, log_tag, 'priority', priority)
+  end
+  return later
+end

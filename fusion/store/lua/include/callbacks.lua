@@ -1,0 +1,39 @@
+-- The outbox of callbacks. When a job ends, a delivery for each URL that is to hear of it becomes a job of its own in the queue `_callbacks`,
+-- in the same call: a crash can't come between. The courier serves that queue; whatever becomes of a delivery never changes the job.
+local hooked = {} -- keys of jobs read in this call that have URLs: no other job pays for this
+local DELIVERED_TTL, UNDELIVERED_TTL = 86400, 604800 -- seconds; less than failed jobs', so that in a full set deliveries give way to jobs
+
+-- What no Fusion producer wrote has no mark that it has URLs.
+local function mark_hooks(key)
+  local urls = redis.call('HMGET', key, 'success_task_handler', 'failed_task_handler', 'callback_url')
+  if urls[1] or urls[2] or urls[3] then redis.call('HSET', key, 'hooks', 1) end
+end
+
+-- The id is sent along and tells a receiver what it has had already. Number and time: after a loss of the last second a number may come again.
+local function accept_delivery(message)
+  local seq = next_seq()
+  local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
+  redis.call('SADD', QUEUES, queue_key('_callbacks'))
+  redis.call('ZADD', queue_key('_callbacks'), score_of('_callbacks', 1, seq), id)
+  redis.call('HSET', job_key(id), 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at', now_iso,
+    'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id, 'on_lost', 'again',
+    'result_ttl', DELIVERED_TTL, 'failure_ttl', UNDELIVERED_TTL,
+    'data', '["fusion.courier.deliver",null,[],' .. cjson.encode(message) .. ']')
+  ring('_callbacks', 1)
+end
+
+-- Accepts what is to be told of a job that has just ended. Never fails that end; what could not be accepted is counted.
+local function tell_ended(id, key, queue, status)
+  local success, failure, url, data, log_tag, attempts, ended_at, class, reason = unpack(redis.call('HMGET', key, 'success_task_handler',
+    'failed_task_handler', 'callback_url', 'data', 'log_tag', 'attempts', 'ended_at', 'error_class', 'reason'))
+  if status == 'canceled' and reason == 'expired' then status = reason end
+  local own = status == 'finished' and success or (status == 'failed' or status == 'expired') and failure
+  for i, target in ipairs({ own or '', url or '' }) do
+    if target ~= '' and (i == 1 or target ~= own) then
+      local ok = pcall(accept_delivery, { url = target, job_id = id, queue = queue, status = status, log_tag = log_tag or nil,
+        task = string.match(data or '', '^%["([%w_.]+)"'), attempts = tonumber(attempts) or 0, ended_at = ended_at or now_iso,
+        error = status == 'failed' and class or nil })
+      if not ok then redis.pcall('INCR', P .. 'callbacks:dropped') end
+    end
+  end
+end

@@ -1,0 +1,18 @@
+-- reschedule: a job that waits for a time waits for another.
+-- KEYS: job
+-- ARGV: id due_ms
+-- INCLUDE: keys time emit schedule
+-- FLAGS: allow-oom
+-- Returns: ok | missing | its status, which is not scheduled
+-- Events: scheduled
+-- The ttl of one that was enqueued or requeued for a time counts from that time, and moves along; that of a retry, or of one that was held
+-- back or lost, does not. Those have a reason.
+local status, queue, log_tag, ttl, reason = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'ttl', 'reason'))
+if not status then return 'missing' end
+if status ~= 'scheduled' then return status end
+local due = tonumber(A_due_ms)
+if tonumber(redis.call('ZSCORE', SCHEDULED, A_id)) == due / 1000 then return 'ok' end
+schedule(A_id, due / 1000)
+if tonumber(ttl) and not reason then redis.call('HSET', K_job, 'expires_at', math.floor(math.max(due, now_ms) + ttl * 1000)) end
+emit('scheduled', A_id, queue or '', log_tag, 'reason', 'rescheduled', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
+return 'ok'

@@ -1,0 +1,167 @@
+"""The JSON API: `/api/v1`, `/retryTask/` and the probes. Every change goes through the Broker, as everybody's does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from redis import Redis
+
+from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError
+from fusion.options import sealed
+from fusion.settings import get_settings
+from fusion.store.access import broker_of, inspector_of
+from fusion.store.keys import check_job_id
+from fusion.store.records import NewJob
+from fusion.timeutil import EPOCH, from_iso, to_iso
+from fusion.web import putback
+from fusion.web.calls import Call, read_call
+from fusion.web.exchange import HttpError, Request, Response
+from fusion.web.idempotency import Once, once
+from fusion.web.routing import Route
+from fusion.web.views import job_view, queue_view
+
+#: Queues of one page.
+_PAGE, _LARGEST_PAGE = 100, 1000
+
+
+class Api:
+    """`tasks`: modules whose functions callers may name. `stopping`: whether the process is about to end."""
+
+    def __init__(self, connection: Redis, tasks: Sequence[str], stopping: Callable[[], bool] = lambda: False) -> None:
+        self._connection, self._tasks, self._stopping = connection, tuple(tasks), stopping
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/healthz", self.health, None, "health"),
+            Route("GET", "/readyz", self.ready, None, "ready"),
+            Route("POST", "/retryTask/", self.retry_task, "operate", "retry_task"),
+            Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue"),
+            Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job"),
+            Route("GET", "/api/v1/queues", self.queues, "read", "queues"),
+            Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats"),
+        ]
+
+    # -- probes
+
+    def health(self, request: Request) -> Response:
+        """Whether this process and its Redis answer."""
+        inspector_of(self._connection).now()
+        return Response.json({"status": "ok"})
+
+    def ready(self, request: Request) -> Response:
+        """Whether requests should be sent here: as `health`, and not about to end."""
+        if self._stopping():
+            raise HttpError(503, "stopping", "this process is about to end; ask another")
+        return self.health(request)
+
+    # -- jobs
+
+    def enqueue(self, request: Request) -> Response:
+        body = request.json()
+        repeat = once(request, body)
+        call = read_call(body, self._tasks, job_id=repeat.job_id)
+        return self._accept(request, call, repeat, 201)
+
+    def retry_task(self, request: Request) -> Response:
+        """Put a job back by its id; or, for callers that only have the call, enqueue that anew. Both in two minutes."""
+        body = request.json()
+        repeat = once(request, body)
+        if "job_id" not in body:
+            return self._accept(
+                request, read_call(body, self._tasks, job_id=repeat.job_id, enqueue_in=putback.DELAY), repeat, 202
+            )
+        if extra := sorted(set(body) - {"job_id"}):
+            raise HttpError(
+                422, "invalid_value", f"{extra[0][:80]}: a job is put back as it is; send only job_id", field=extra[0][:80]
+            )
+        try:
+            job_id = request.target = check_job_id(body["job_id"])
+            putback.put_back(job_id, nonce=repeat.nonce, connection=self._connection)
+        except InvalidName as error:
+            raise HttpError(422, "invalid_value", str(error), field="job_id") from None
+        except NoSuchJobError as error:
+            raise HttpError(404, "no_such_job", str(error)) from None
+        except InvalidJobOperation as error:
+            raise HttpError(409, "wrong_state", str(error)) from None
+        document = {"job_id": job_id, "status": "scheduled", "delay": putback.DELAY}
+        return Response.json(document, 202, {"Location": f"{request.prefix}/api/v1/jobs/{job_id}"})
+
+    def _accept(self, request: Request, call: Call, repeat: Once, status: int) -> Response:
+        new = call.data.new
+        request.target = new.id
+        broker = broker_of(self._connection)
+        if repeat.job_id and not call.named:
+            self._check_same(new.id, repeat)
+        try:
+            accepted = broker.enqueue(call.queue, sealed(call.queue, [new], get_settings()), repeat.nonce)
+        except DuplicateJob as error:
+            code = "duplicate_job" if call.named or not repeat.job_id else "key_reused"
+            raise HttpError(409, code, str(error)) from None
+        document: dict[str, Any] = {
+            "job_id": new.id,
+            "status": "scheduled" if broker.waits(new, accepted) else "queued",
+            "queue": call.queue,
+            "priority": new.priority,
+            "created_at": accepted,
+        }
+        if document["status"] == "scheduled":
+            document["scheduled_at"] = _due(new, accepted)
+        return Response.json(document, status, {"Location": f"{request.prefix}/api/v1/jobs/{new.id}"})
+
+    def _check_same(self, job_id: str, repeat: Once) -> None:
+        """An id made of a key is that key's alone: an ended job of other content must not be written over."""
+        (nonce,) = inspector_of(self._connection).fields(job_id, "nonce")
+        if nonce is not None and nonce.decode("utf-8", "replace") != repeat.nonce:
+            raise HttpError(
+                409, "key_reused", "this Idempotency-Key came with another request before; use a new key for a new request"
+            )
+
+    def job(self, request: Request) -> Response:
+        include = {part for part in request.args().get("include", "").split(",") if part}
+        if unknown := sorted(include - {"result"}):
+            raise HttpError(
+                422, "invalid_value", f"include: {unknown[0][:80]!r} is not known; use include=result", field="include"
+            )
+        if include:
+            request.require("operate")
+        try:
+            job_id = check_job_id(request.params["id"])
+            return Response.json(job_view(self._connection, job_id, details=bool(include)))
+        except (InvalidName, NoSuchJobError) as error:
+            raise HttpError(404, "no_such_job", str(error)) from None
+
+    # -- queues
+
+    def queues(self, request: Request) -> Response:
+        inspector = inspector_of(self._connection)
+        args = request.args()
+        offset, limit = _whole(args, "offset", 0, 10**9), _whole(args, "limit", _PAGE, _LARGEST_PAGE)
+        names = inspector.queue_names()
+        page = names[offset : offset + limit]
+        moment = inspector.now()
+        shown = [queue_view(info, moment) for info in inspector.queues(page)]
+        return Response.json({"queues": shown, "total": len(names), "offset": offset})
+
+    def stats(self, request: Request) -> Response:
+        name = request.params["name"]
+        inspector = inspector_of(self._connection)
+        if name not in inspector.queue_names():
+            raise HttpError(
+                404, "no_such_queue", "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
+            )
+        (info,) = inspector.queues([name])
+        return Response.json(queue_view(info, inspector.now()))
+
+
+def _due(new: NewJob, accepted: str) -> str | None:
+    moment = from_iso(accepted) if new.due is None else EPOCH + timedelta(seconds=new.due)
+    return None if moment is None else to_iso(moment + timedelta(seconds=new.delay or 0))
+
+
+def _whole(args: dict[str, str], name: str, default: int, most: int) -> int:
+    raw = args.get(name, str(default))
+    if not (raw.isascii() and raw.isdigit() and len(raw) < 12 and int(raw) <= most):
+        raise HttpError(422, "invalid_value", f"{name}: use a whole number from 0 to {most}", field=name)
+    return int(raw)

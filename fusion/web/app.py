@@ -1,0 +1,171 @@
+"""The core: from a request to a response. It knows no server and no framework; `wsgi` and `asgi` bring the requests."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from redis.exceptions import RedisError
+
+from fusion.exceptions import NoRedisError, StoreUnavailable
+from fusion.store.failures import classify, one_line
+from fusion.timeutil import now, to_iso
+from fusion.web import wsgi
+from fusion.web.auth import Authenticator
+from fusion.web.exchange import MAX_BODY, HttpError, Request, Response, plain
+from fusion.web.hosts import Hosts
+from fusion.web.routing import Route, Router
+
+log = logging.getLogger("fusion.web")
+_access = logging.getLogger("fusion.web.access")
+_audit = logging.getLogger("fusion.web.audit")
+
+#: Seconds after which a client may try again when Redis can't be reached.
+RETRY_AFTER = 5
+#: Seconds between two log lines about an outage.
+_OUTAGE_LINE = 10.0
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One request that could change something and was allowed to: who asked for what, of what, and what the answer was."""
+
+    at: datetime
+    actor: str
+    client: str
+    action: str
+    target: str
+    status: int
+
+
+def log_audit(entry: AuditEntry) -> None:
+    """One line of the log `fusion.web.audit`."""
+    _audit.info(
+        "audit: %s actor=%s client=%s action=%s target=%s status=%d",
+        to_iso(entry.at),
+        entry.actor,
+        plain(entry.client),
+        entry.action,
+        plain(entry.target) or "-",
+        entry.status,
+    )
+
+
+class App:
+    """Answers the requests of a table of routes. A WSGI application as it is; `fusion.web.asgi.Asgi` makes it an ASGI one.
+
+    In order: route (404), Host (421), method (405), token (401, 403, 429), where a browser's request comes from (403), handler.
+    """
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        authenticate: Authenticator,
+        *,
+        hosts: Hosts | None = None,
+        max_body: int = MAX_BODY,
+        audit: Callable[[AuditEntry], None] = log_audit,
+    ) -> None:
+        self.router = Router(routes)
+        self.max_body = max_body
+        self._authenticate, self._hosts, self._audit = authenticate, hosts or Hosts(), audit
+        self._told = float("-inf")
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        return wsgi.serve(self, environ, start_response)
+
+    def handle(self, request: Request) -> Response:
+        """The answer, whatever happens. One access log line."""
+        began = time.perf_counter()
+        try:
+            response = self._route(request)
+        except Exception as error:
+            response = self._failed(error)
+        return self._finish(request, response, time.perf_counter() - began)
+
+    def refuse(self, error: HttpError, request: Request) -> Response:
+        """What a server says to a request that it could not even read."""
+        return self._finish(request, Response.of(error), 0.0)
+
+    def _route(self, request: Request) -> Response:
+        methods, request.params = self.router.find(request.path)
+        if not methods or any(route.scope for route in methods.values()):
+            self._hosts.check(request.header("host"))
+        route = self.router.choose(methods, request.method)
+        if route.scope is None:
+            return route.handler(request)
+        request.actor = self._authenticate(request)
+        request.require(route.scope)
+        return self._change(route, request) if route.changes else route.handler(request)
+
+    def _change(self, route: Route, request: Request) -> Response:
+        check_origin(request)
+        try:
+            response = route.handler(request)
+        except Exception as error:
+            response = self._failed(error)
+        actor = request.actor.name if request.actor else ""
+        self._audit(AuditEntry(now(), actor, request.client, route.action, request.target, response.status))
+        return response
+
+    def _failed(self, error: Exception) -> Response:
+        if isinstance(error, HttpError):
+            return Response.of(error)
+        if isinstance(error, (StoreUnavailable, NoRedisError)) or (isinstance(error, RedisError) and classify(error) != "bug"):
+            moment = time.monotonic()
+            if moment - self._told > _OUTAGE_LINE:
+                self._told = moment
+                log.warning("answering 503: %s", one_line(error))
+            told = HttpError(
+                503,
+                "redis_unavailable",
+                "Redis can't be reached or refuses; send the same request again a little later",
+                headers={"Retry-After": str(RETRY_AFTER)},
+            )
+            return Response.of(told)
+        number = secrets.token_hex(4)
+        # Neither the error's text nor any value: they may hold what a caller sent.
+        frames = traceback.extract_tb(error.__traceback__)
+        where = " <- ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames[-8:]))
+        log.error("incident %s: %s.%s at %s", number, type(error).__module__, type(error).__qualname__, where)
+        return Response.of(HttpError(500, "internal", f"something went wrong here; the log tells what under incident {number}"))
+
+    def _finish(self, request: Request, response: Response, took: float) -> Response:
+        response.headers = {**_HEADERS, **response.headers}
+        _access.info(
+            "%s %s %s %s %d %dB %.1fms",
+            plain(request.client) or "-",
+            request.actor.name if request.actor else "-",
+            plain(request.method, 20) or "-",
+            plain(quote(request.path)) or "-",
+            response.status,
+            len(response.body),
+            took * 1000,
+        )
+        return response
+
+
+def check_origin(request: Request) -> None:
+    """403 for a change that a page of another site asks a browser for. Programs send neither header."""
+    site, origin = request.header("sec-fetch-site"), request.header("origin")
+    foreign = site not in ("same-origin", "none") if site else bool(origin) and urlsplit(origin).netloc != request.header("host")
+    if foreign:
+        raise HttpError(
+            403, "cross_site", "a page of another site asked for this; changes are for programs and for this service's own pages"
+        )

@@ -1,0 +1,173 @@
+"""Bearer tokens. A file holds their names, scopes and hashes; who reads it learns no token.
+
+The hash is a bare SHA-256, since tokens are 256 random bits that nobody can guess; never write the hash of a chosen password there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from fusion.exceptions import ConfigurationError
+from fusion.web.exchange import Actor, HttpError, Request
+from fusion.web.limiter import FailureLimiter
+from fusion.web.routing import SCOPES
+
+log = logging.getLogger("fusion.web")
+
+_LINE = re.compile(r"(?P<name>[A-Za-z0-9_.-]{1,64}):(?P<scopes>[a-z]+(?:,[a-z]+)*):(?P<digest>[0-9a-f]{64})")
+_PREFIX = "fusion_"
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _with_weaker(scopes: Iterable[str]) -> frozenset[str]:
+    strongest = max(SCOPES.index(scope) for scope in scopes)
+    return frozenset(SCOPES[: strongest + 1])
+
+
+ANONYMOUS = Actor("anonymous", frozenset(SCOPES))
+
+
+def new_token(name: str, scopes: Iterable[str]) -> tuple[str, str]:
+    """A new token, and the line of the file that makes it known. ValueError for a name or scope that can't stand there."""
+    token = _PREFIX + secrets.token_urlsafe(32)
+    line = f"{name}:{','.join(dict.fromkeys(scopes))}:{_digest(token)}"
+    parse_line(line)
+    return token, line
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    actor: Actor
+    digest: str
+
+
+def parse_line(line: str) -> Token:
+    """One line `name:scope[,scope]:sha256hex`. ValueError says what is wrong, without the hash."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise ValueError("use name:scope[,scope]:sha256hex, as `run_worker.py server token NAME --scope read` prints it")
+    scopes = found["scopes"].split(",")
+    if unknown := [scope for scope in scopes if scope not in SCOPES]:
+        raise ValueError(f"scope {unknown[0]!r}: use {', '.join(SCOPES)}")
+    return Token(Actor(found["name"], _with_weaker(scopes)), found["digest"])
+
+
+def parse_tokens(text: str, where: str) -> list[Token]:
+    """All lines; empty ones and those that begin with # don't count. ConfigurationError names the line."""
+    tokens = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            tokens.append(parse_line(line.strip()))
+        except ValueError as error:
+            raise ConfigurationError(f"tokens file {where}, line {number}: {error}") from None
+    return tokens
+
+
+class TokenFile:
+    """The tokens of a file, read again whenever it was changed, so that revoking one needs no restart.
+
+    A change that can't be read is logged, and leaves those that were known. ConfigurationError if it can't be read at first.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._state = self._look()
+        self._tokens = self._read()
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def names(self) -> list[str]:
+        return [token.actor.name for token in self._current()]
+
+    def find(self, token: str) -> Actor | None:
+        """Whose token this is. All are compared, each in constant time: how long it takes tells nothing."""
+        digest, found = _digest(token), None
+        for known in self._current():
+            if hmac.compare_digest(known.digest, digest):
+                found = known.actor
+        return found
+
+    def _current(self) -> list[Token]:
+        state = self._look()
+        if state != self._state:
+            with self._lock:
+                self._state = state
+                try:
+                    self._tokens = self._read()
+                    log.info("tokens file read again: %d tokens", len(self._tokens))
+                except ConfigurationError as error:
+                    log.error("%s; the tokens known before stay valid", error)
+        return self._tokens
+
+    def _look(self) -> tuple[int, ...]:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return ()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> list[Token]:
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                return parse_tokens(file.read(), self.path)
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            raise ConfigurationError(
+                f"tokens file {self.path!r} can't be read: {reason}; make one with: run_worker.py server token NAME --scope read "
+                f"--file {self.path}"
+            ) from None
+
+
+class Authenticator(Protocol):
+    """Says who asks, or raises HttpError."""
+
+    def __call__(self, request: Request) -> Actor: ...
+
+
+class Bearer:
+    """`Authorization: Bearer TOKEN`. 401 for none or a wrong one, 429 for a client's eleventh wrong one within a minute.
+
+    A right token always passes: behind a proxy all clients are one, and nobody shall lock out the others.
+    """
+
+    def __init__(self, tokens: TokenFile, limiter: FailureLimiter | None = None) -> None:
+        self._tokens, self._limiter = tokens, limiter or FailureLimiter()
+
+    def __call__(self, request: Request) -> Actor:
+        scheme, _, token = request.header("authorization").partition(" ")
+        if not scheme:
+            raise _unauthorized("this needs a token; send Authorization: Bearer TOKEN", "")
+        actor = self._tokens.find(token.strip()) if scheme.lower() == "bearer" else None
+        if actor is not None:
+            return actor
+        if wait := self._limiter.failed(request.client):
+            raise HttpError(429, "too_many_failures", f"too many wrong tokens; wait {wait} s", headers={"Retry-After": str(wait)})
+        raise _unauthorized(
+            "this token is not known; send Authorization: Bearer TOKEN with one of the tokens file", "invalid_token"
+        )
+
+
+def _unauthorized(message: str, error: str) -> HttpError:
+    challenge = 'Bearer realm="fusion"' + (f', error="{error}"' if error else "")
+    return HttpError(401, "unauthorized", message, headers={"WWW-Authenticate": challenge})
+
+
+def no_auth(request: Request) -> Actor:
+    """For a service that only this machine can reach."""
+    return ANONYMOUS

@@ -1,0 +1,173 @@
+"""What comes in and what goes out: requests, responses, and errors that become one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+from fusion import defaults
+from fusion.exceptions import DeserializationError
+from fusion.serializers import JSONSerializer
+
+#: Bytes of a body. The largest payload with what JSON may add to it.
+MAX_BODY = 2 * defaults.MAX_PAYLOAD
+#: Characters of an error's message: it may quote what was sent.
+_LONGEST_MESSAGE = 500
+
+REASONS = {
+    200: "OK",
+    201: "Created",
+    202: "Accepted",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    409: "Conflict",
+    411: "Length Required",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    421: "Misdirected Request",
+    422: "Unprocessable Content",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+}
+
+
+class HttpError(Exception):
+    """Ends a request with this answer. `code` is for programs and stays, `message` is for people and names the fix."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, field: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.field, self.headers = status, code, field, dict(headers or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks, and what they may do. The name goes to the logs."""
+
+    name: str
+    scopes: frozenset[str]
+
+
+@dataclass(slots=True)
+class Request:
+    """`path` without the prefix under which the service is mounted; header names in lower case; `read(n)` gives up to n bytes of the body."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    query: str = ""
+    prefix: str = ""
+    client: str = ""
+    #: Bytes announced; None if the length is not known beforehand.
+    length: int | None = 0
+    read: Callable[[int], bytes] = lambda size: b""
+    max_body: int = MAX_BODY
+    params: dict[str, str] = field(default_factory=dict)
+    actor: Actor | None = None
+    #: What a change was about, for the audit: a job or a queue.
+    target: str = ""
+
+    def header(self, name: str) -> str:
+        return self.headers.get(name, "")
+
+    def args(self) -> dict[str, str]:
+        """The query, the last of each name."""
+        try:
+            found = parse_qs(self.query, keep_blank_values=True, max_num_fields=20)
+        except ValueError:
+            raise HttpError(400, "bad_query", "the query has too many fields; use 20 or fewer") from None
+        return {name: values[-1] for name, values in found.items()}
+
+    def require(self, scope: str) -> None:
+        """403 unless the actor has this scope."""
+        if self.actor is None or scope not in self.actor.scopes:
+            raise HttpError(
+                403,
+                "missing_scope",
+                f"this needs a token with the scope {scope}; make one with: run_worker.py server token NAME --scope {scope}",
+                headers={"WWW-Authenticate": f'Bearer realm="fusion", error="insufficient_scope", scope="{scope}"'},
+            )
+
+    def body(self) -> bytes:
+        """All of it; 413 if it is over `max_body`, however it was sent."""
+        if self.length is not None and self.length > self.max_body:
+            raise self._too_large()
+        raw = self.read(self.max_body + 1)
+        if len(raw) > self.max_body:
+            raise self._too_large()
+        if self.length is not None and len(raw) < self.length:
+            raise HttpError(400, "bad_request", "the body ended before its Content-Length; send it again")
+        return raw
+
+    def _too_large(self) -> HttpError:
+        return HttpError(
+            413, "body_too_large", f"the body is over {self.max_body} bytes; store big data elsewhere and send its key"
+        )
+
+    def json(self) -> dict[str, Any]:
+        """The body as one JSON object, read as strictly as job data: no NaN, no key twice, no deep nesting. Else 400, 413 or 415."""
+        kind = self.header("content-type").partition(";")[0].strip().lower()
+        if kind != "application/json":  # a browser's form can't say so: what needs no preflight changes nothing
+            raise HttpError(415, "not_json", "send Content-Type: application/json")
+        try:
+            found = JSONSerializer().parse(self.body())
+        except DeserializationError as error:
+            raise HttpError(400, "bad_json", f"the body is not JSON as it should be: {error}") from None
+        if not isinstance(found, dict):
+            raise HttpError(400, "bad_json", "the body is no JSON object; send {...}")
+        return found
+
+
+@dataclass(slots=True)
+class Response:
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def json(cls, document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+        body = json.dumps(document, allow_nan=False).encode() + b"\n"
+        return cls(status, body, {"Content-Type": "application/json", **(headers or {})})
+
+    @classmethod
+    def of(cls, error: HttpError) -> Response:
+        told = {"code": error.code, "message": str(error)[:_LONGEST_MESSAGE]}
+        if error.field:
+            told["field"] = error.field
+        return cls.json({"error": told}, error.status, error.headers)
+
+    @property
+    def status_line(self) -> str:
+        return f"{self.status} {REASONS.get(self.status, 'Status')}"
+
+    def header_list(self) -> list[tuple[str, str]]:
+        """For a gateway. ValueError for a name or value that would break out of its line."""
+        pairs = [*self.headers.items(), ("Content-Length", str(len(self.body)))]
+        for name, value in pairs:
+            if not _is_plain(name) or not _is_plain(value):
+                raise ValueError(f"header {name[:40]!a} holds what no header may hold")
+        return pairs
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """`text` for one line of a log: what is not printable ASCII escaped, cut at `limit`."""
+    shown = text[:limit].encode("unicode_escape").decode("ascii")
+    return shown[:limit] + ("..." if len(text) > limit or len(shown) > limit else "")
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

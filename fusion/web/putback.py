@@ -1,0 +1,35 @@
+"""An ended job goes back to its queue later: what `POST /retryTask/` and `wrappers.retry_task` do, in one script call."""
+
+from __future__ import annotations
+
+from redis import Redis
+
+from fusion.exceptions import InvalidJobOperation, NoSuchJobError
+from fusion.options import new_nonce
+from fusion.store.access import broker_of
+from fusion.store.connections import get_current_connection
+from fusion.store.keys import check_job_id
+from fusion.timeutil import to_delay
+
+#: Seconds until a task that was put back may run (SPEC F19).
+DELAY = 120.0
+
+
+def put_back(job_id: str, *, delay: float = DELAY, nonce: str = "", connection: Redis | None = None) -> None:
+    """Have a failed, canceled or stopped job start over in `delay` seconds, in the queue it came from and at its old priority.
+
+    It is scheduled at once and can't be claimed before; of two calls one does it, and the other is told that the job is `scheduled`.
+    The same `nonce` again is a repetition and no error, whatever became of the job since. NoSuchJobError if it is gone, InvalidJobOperation
+    for any other state, InvalidName for what is no job id, ValueError for a negative delay.
+    """
+    connection = connection if connection is not None else get_current_connection()
+    seconds = to_delay(delay, "delay")
+    (answer,) = broker_of(connection).requeue([check_job_id(job_id)], nonce or new_nonce(), delay=seconds)
+    if answer == "missing":
+        raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its time in the failed queue is over")
+    if answer == "corrupt":
+        raise InvalidJobOperation(f"job {job_id} has no data to run; delete it")
+    if answer.startswith("error: "):
+        raise InvalidJobOperation(f"job {job_id} can't be put back: {answer}")
+    if answer != "ok":
+        raise InvalidJobOperation(f"job {job_id} is {answer}; only failed, canceled or stopped jobs are put back")

@@ -1,0 +1,72 @@
+"""The table of routes: what is answered where, and who may ask."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fusion.web.exchange import HttpError, Request, Response, listed
+
+Handler = Callable[[Request], Response]
+
+#: From the weakest; each includes those before it.
+SCOPES = ("read", "operate", "admin")
+#: Methods that change nothing.
+SAFE = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`path` like `/api/v1/jobs/{id}`, a name in braces stands for one segment. `scope`: what a caller needs; None means that anybody may ask,
+    whatever the Host. `action` names it in the logs. A GET answers HEAD too."""
+
+    method: str
+    path: str
+    handler: Handler
+    scope: str | None
+    action: str
+
+    def __post_init__(self) -> None:
+        if self.scope is not None and self.scope not in SCOPES:
+            raise ValueError(f"route {self.path}: scope {self.scope!r}; use one of {', '.join(SCOPES)}, or None")
+        if self.scope is None and self.method not in SAFE:
+            raise ValueError(f"route {self.method} {self.path} changes something: give it a scope")
+
+    @property
+    def changes(self) -> bool:
+        return self.method not in SAFE
+
+
+class Router:
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._paths: dict[str, tuple[re.Pattern[str], dict[str, Route]]] = {}
+        for route in self.routes:
+            _, methods = self._paths.setdefault(route.path, (_pattern(route.path), {}))
+            if route.method in methods:
+                raise ValueError(f"two routes for {route.method} {route.path}")
+            methods[route.method] = route
+
+    def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
+        """The routes of a path by method, and what its braces stand for; nothing if there is none."""
+        for pattern, methods in self._paths.values():
+            if found := pattern.fullmatch(path):
+                return methods, found.groupdict()
+        return {}, {}
+
+    @staticmethod
+    def choose(methods: dict[str, Route], method: str) -> Route:
+        """404 or 405 if there is none."""
+        if not methods:
+            raise HttpError(404, "not_found", "there is nothing at this path; docs/http.md lists what there is")
+        route = methods.get("GET" if method == "HEAD" else method)
+        if route is None:
+            allowed = listed({*methods, *(["HEAD"] if "GET" in methods else [])})
+            raise HttpError(405, "method_not_allowed", f"this path answers {allowed}", headers={"Allow": allowed})
+        return route
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = re.split(r"\{(\w+)\}", path)
+    return re.compile("".join(f"(?P<{part}>[^/]+)" if n % 2 else re.escape(part) for n, part in enumerate(parts)))

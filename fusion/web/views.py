@@ -1,0 +1,87 @@
+"""What the API shows of jobs and queues. Never arguments: nobody who may only look learns what was sent to whom."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from redis import Redis
+
+from fusion.exceptions import NoSuchJobError
+from fusion.job import Job
+from fusion.store.access import inspector_of
+from fusion.store.codec import text
+from fusion.store.inspector import QueueInfo
+from fusion.timeutil import to_iso
+
+#: Bytes of a result or a reason that are shown.
+CUT = 4096
+
+# Neither `data` nor `result`, which may be large.
+_FIELDS = (
+    *("status", "origin", "original_queue", "priority", "log_tag", "created_at", "enqueued_at", "started_at", "ended_at"),
+    *("attempts", "lost", "deliveries", "retryCount", "worker_name", "reason", "error_class", "error_frame", "quarantined"),
+)
+_RESULT = "result"
+
+
+def job_view(connection: Redis, job_id: str, *, details: bool = False) -> dict[str, Any]:
+    """A job as it stands. `details`: also its result and its reason, which may quote what the task was given. NoSuchJobError if it is gone."""
+    inspector = inspector_of(connection)
+    names = (*_FIELDS, _RESULT) if details else _FIELDS
+    found = dict(zip(names, inspector.fields(job_id, *names), strict=True))
+    if found["status"] is None:
+        raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its result_ttl is over")
+    job = Job(job_id, {name: value for name, value in found.items() if value is not None}, connection)
+    status = text(found["status"])
+    view: dict[str, Any] = {
+        "id": job_id,
+        "status": status,
+        "queue": job.origin,
+        "original_queue": job.original_queue,
+        "priority": job.priority,
+        "log_tag": job.log_tag,
+        "created_at": _iso(job.created_at),
+        "enqueued_at": _iso(job.enqueued_at),
+        "scheduled_at": _iso(job.scheduled_at()) if status == "scheduled" else None,
+        "started_at": _iso(job.started_at),
+        "ended_at": _iso(job.ended_at),
+        "attempts": job.attempts,
+        "lost": job.lost,
+        "deliveries": job.deliveries,
+        "retry_count": job.retry_count,
+        "worker": job.worker_name,
+        "quarantined": bool(job.quarantined),
+        "error": {"class": job.error_class, "at": job.error_frame} if job.error_class else None,
+    }
+    if details:
+        view["reason"], view["result"] = _cut(found["reason"]), _cut(found[_RESULT])
+    return view
+
+
+def _cut(raw: bytes | None) -> dict[str, Any] | None:
+    """As text, since it may be cut anywhere, and may be a pickle."""
+    if raw is None:
+        return None
+    return {"text": raw[:CUT].decode("utf-8", "replace"), "bytes": len(raw), "cut": len(raw) > CUT}
+
+
+def queue_view(info: QueueInfo, now: datetime) -> dict[str, Any]:
+    """A queue in the names of SPEC A3, as far as there is something to count."""
+    return {
+        "name": info.name,
+        "queue_length": info.count,
+        "active_count": info.started,
+        "oldest_enqueued_at": _iso(info.oldest),
+        "by_priority": {"high": info.high, "moderate": info.moderate, "low": info.low},
+        "inbox": info.inbox,
+        "finished_count": info.finished,
+        "canceled_count": info.canceled,
+        "paused": info.paused,
+        "problem": info.error or None,
+        "last_updated": _iso(now),
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else to_iso(moment)

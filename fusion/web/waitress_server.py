@@ -1,0 +1,150 @@
+"""The core under waitress: one thread does all reading and writing, some others answer. Only `run_worker.py server` needs this module."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import time
+from types import FrameType
+from typing import Any
+
+from waitress import wasyncore  # type: ignore[import-untyped]
+from waitress.channel import HTTPChannel  # type: ignore[import-untyped]
+from waitress.server import create_server  # type: ignore[import-untyped]
+from waitress.task import ErrorTask  # type: ignore[import-untyped]
+
+from fusion.web.app import App
+from fusion.web.exchange import HttpError, Request
+
+log = logging.getLogger("fusion.web")
+
+#: Bytes of a request line with its headers.
+MAX_HEADERS = 16 * 1024
+#: Seconds from a request's first byte to its last, however slowly they drip.
+REQUEST_TIMEOUT = 30.0
+#: Seconds of silence after which a connection is closed.
+IDLE_TIMEOUT = 30
+#: Open connections, below the usual limit of 1,024 files; further ones wait in the kernel.
+CONNECTIONS = 500
+#: Seconds that requests get to end when the server is told to stop.
+GRACE = 10.0
+#: Bytes of a body above the core's limit that are still read, so that it is the core that refuses it.
+_MARGIN = 64 * 1024
+
+_REFUSALS = {
+    400: ("bad_request", "this is no HTTP request as it should be"),
+    413: ("body_too_large", "the body is too large; store big data elsewhere and send its key"),
+    431: ("headers_too_large", f"the request line and the headers are over {MAX_HEADERS} bytes; send fewer"),
+    501: ("not_implemented", "this transfer encoding is not known here; send the body with Content-Length or chunked"),
+}
+
+
+class _ErrorTask(ErrorTask):  # type: ignore[misc]
+    """What waitress refuses before the core sees it is answered, and logged, as the core would."""
+
+    def execute(self) -> None:
+        status = self.request.error.code
+        code, message = _REFUSALS.get(status, ("internal", "something went wrong here"))
+        request = Request("", "", {}, client=str(self.channel.addr[0]))
+        response = self.channel.server.fusion_app.refuse(HttpError(status, code, message), request)
+        self.status = response.status_line
+        self.response_headers.extend(pair for pair in response.header_list() if pair[0] != "Content-Length")
+        self.set_close_on_finish()
+        self.content_length = len(response.body)
+        self.write(response.body)
+
+
+class _Channel(HTTPChannel):  # type: ignore[misc]
+    """A connection whose requests must be complete in time. Waitress alone waits for ever for a client that sends a byte now and then."""
+
+    error_task_class = _ErrorTask
+    _until = 0.0
+
+    def received(self, data: bytes) -> bool:
+        before, moment = self.request, time.monotonic()
+        if before is not None and moment > self._until:
+            self.will_close = True
+            return False
+        taken = bool(super().received(data))
+        if self.request is not None and self.request is not before:
+            self._until = moment + self.server.request_timeout
+        return taken
+
+    @property
+    def at_rest(self) -> bool:
+        return not self.requests and self.request is None and not self.total_outbufs_len
+
+
+class WebServer:
+    """Serves on a listening socket until INT or TERM: requests under way are answered first; a second signal ends at once."""
+
+    def __init__(
+        self,
+        app: App,
+        listener: socket.socket,
+        *,
+        threads: int = 8,
+        request_timeout: float = REQUEST_TIMEOUT,
+        grace: float = GRACE,
+    ) -> None:
+        # Its warnings about queueing would be a line per request under load; other lines quote nothing of a request at these levels.
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        logging.getLogger("waitress").setLevel(logging.WARNING)
+        self._map: dict[int, Any] = {}
+        self._server = create_server(
+            app,
+            map=self._map,
+            sockets=[listener],
+            threads=threads,
+            ident=None,
+            connection_limit=CONNECTIONS,
+            channel_timeout=IDLE_TIMEOUT,
+            cleanup_interval=5,
+            max_request_header_size=MAX_HEADERS + 1,  # it refuses what is as large
+            max_request_body_size=app.max_body + _MARGIN,
+            asyncore_use_poll=True,
+        )
+        self._server.channel_class = _Channel
+        self._server.fusion_app, self._server.request_timeout = app, request_timeout
+        self._stops, self._grace, self._ended = 0, grace, False
+
+    def stopping(self) -> bool:
+        return self._stops > 0
+
+    def install_signals(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+        # Tokens are read again by themselves; a HUP meant for that must not end the process.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stops += 1
+        if not self._ended:
+            self._server.pull_trigger()
+
+    def run(self) -> int:
+        """0 once all is answered, 1 if requests were cut off."""
+        while not self._stops:
+            self._turn(1.0)
+        log.info("stopping: no new connections; requests under way are answered")
+        self._server.del_channel()
+        self._server.socket.close()
+        deadline = time.monotonic() + self._grace
+        while (left := self._busy()) and self._stops < 2 and time.monotonic() < deadline:
+            self._turn(0.1)
+        self._ended = True  # a signal that comes now finds no trigger any more
+        self._server.task_dispatcher.shutdown(timeout=0.5)
+        wasyncore.close_all(self._map)
+        log.info("ended%s", f"; {left} requests were cut off" if left else "")
+        return 1 if left else 0
+
+    def _turn(self, seconds: float) -> None:
+        wasyncore.loop(timeout=seconds, map=self._map, use_poll=True, count=1)
+
+    def _busy(self) -> int:
+        """Connections that still have something to say, after those at rest were closed."""
+        for channel in list(self._server.active_channels.values()):
+            if channel.at_rest:
+                channel.handle_close()
+        return len(self._server.active_channels)

@@ -1,0 +1,83 @@
+"""docs/events.md and what the scripts emit agree."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion.events.event import STATUSES
+from fusion.store.broker import Broker
+from fusion.store.records import LogLine
+from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, now_ms, put
+
+DOC = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text()
+ALWAYS = {"event", "job_id", "queue", "log_tag", "epoch", "n"}
+LUA = resources.files("fusion.store") / "lua"
+SOURCES = [path.read_text() for folder in (LUA, LUA / "include") for path in folder.iterdir() if path.name.endswith(".lua")]
+
+
+def _documented() -> dict[str, set[str]]:
+    """Event -> the fields it may have besides those of all."""
+    rows = [
+        line.strip("|").split("|")
+        for line in DOC.split("## The events")[1].split("\n## ")[0].splitlines()
+        if line.startswith("| `")
+    ]
+    without_values = {row[0].strip(" `"): re.sub(r"\([^)]*\)", "", row[2]) for row in rows}
+    return {event: set(re.findall(r"`(\w+)`", fields)) for event, fields in without_values.items()}
+
+
+def _emitted() -> dict[str, set[str]]:
+    """As the scripts have it."""
+    found: dict[str, set[str]] = {}
+    for source in SOURCES:
+        for event, rest in re.findall(r"\bemit\('(\w+)',(.*?)\)\n", source + "\n", re.DOTALL):
+            names = re.findall(r"'(\w+)', [^']", re.sub(r"\s+", " ", rest) + " ,")
+            found.setdefault(event, set()).update(names)
+        for told in re.findall(r"(?:told = |, )\{ ('reason'|'worker'.*?) \}|fail_job\(.*?\{(.*?)\}", source, re.DOTALL):
+            found.setdefault("failed", set()).update(re.findall(r"'(\w+)', [^']", " ".join(told) + " ,"))
+    return found
+
+
+def test_every_event_is_documented() -> None:
+    assert set(_emitted()) | {"log"} == set(_documented())
+    assert set(_documented()) >= STATUSES
+
+
+@pytest.mark.parametrize("event", sorted(_emitted()))
+def test_every_field_in_the_scripts_is_documented(event: str) -> None:
+    assert _emitted()[event] <= _documented()[event]
+
+
+def test_the_fields_that_are_there(conn: redis.Redis) -> None:
+    """Live: each event with all it may have, and nothing else."""
+    broker = Broker(conn)
+    put(broker, "q", *(f"j{n}" for n in range(12)), ttl=60)
+    hand = Hand(broker, "q")
+    kinds = ("finished", "failed", "retry", "held", "release", "lost")
+    for kind, claimed in zip(kinds, hand.claim(6), strict=True):
+        hand.tell(claimed, kind, reason="E: r", delay=5.0, fields={"error_class": "E"} if kind in ("failed", "retry") else {})
+    broker.promote()
+    conn.hset("rq:job:j11", "expires_at", 1)
+    held = hand.claim(12)
+    conn.hset(f"rq:job:{held[0].id}", "lost", 4)
+    may_reap(conn)
+    expire_lease(conn, "q", *(claimed.id for claimed in held))
+    broker.reap(LEASE, 0)
+    broker.cancel(held[1].id)
+    put(broker, "q", "later", due=now_ms(conn) / 1000 + 60)
+    broker.reschedule("later", now_ms(conn) / 1000 + 90)
+    broker.requeue(["j1"], "n")
+    broker.requeue([held[0].id], "m", delay=60)
+    broker.delete(["j0"])
+    broker.log_event([LogLine("log", "said", dropped=2), LogLine("completed", "said", dropped=1)], "n")
+    seen: dict[str, set[str]] = {}
+    for fields in events_of(conn):
+        assert set(fields) >= ALWAYS
+        event = "log" if "source" in fields else fields["event"]
+        seen.setdefault(event, set()).update(set(fields) - ALWAYS)
+    assert seen == _documented()

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion.store.broker import Broker
+from fusion.store.event_broker import EventBroker
+from fusion.store.event_inspector import EventInspector
+from fusion.store.server_binary import ServerBinary
+from tests.relay.harness import Relays
+from tests.worker.harness import PrivateRedis, Workers
+
+
+@pytest.fixture
+def relays(redis_url: str, tmp_path: Path) -> Iterator[Relays]:
+    """Relays on the test's Redis; all are ended with the test."""
+    found = Relays(redis_url, tmp_path)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
+    """Workers on the test's Redis; all are ended with the test."""
+    found = Workers(redis_url, tmp_path)
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def private_redis(server_binary: ServerBinary) -> Iterator[PrivateRedis]:
+    """A Redis that the test may pause and kill."""
+    home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
+    server = PrivateRedis(home, server_binary)
+    yield server
+    server.close()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def private_relays(private_redis: PrivateRedis, tmp_path: Path) -> Iterator[Relays]:
+    """Relays on `private_redis`, which is running again when they are ended."""
+    found = Relays(private_redis.url, tmp_path)
+    yield found
+    private_redis.revive()
+    found.stop()
+
+
+@pytest.fixture
+def broker(conn: redis.Redis) -> Broker:
+    return Broker(conn)
+
+
+@pytest.fixture
+def events(conn: redis.Redis) -> EventBroker:
+    return EventBroker(conn)
+
+
+@pytest.fixture
+def inspector(conn: redis.Redis) -> EventInspector:
+    return EventInspector(conn)

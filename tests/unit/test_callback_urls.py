@@ -1,0 +1,153 @@
+"""URLs of a job: where they come from, and what is refused before anything is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fusion.callbacks import hooks
+from fusion.exceptions import ConfigurationError
+from fusion.options import EnqueueOptions, build
+from fusion.settings import Settings
+
+URL = "https://hooks.example.com/fusion?token=S3CR3T"
+
+
+def built(*args: Any, allow_http: bool = False, payload: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    settings = Settings(callback_allow_http=allow_http)
+    fields = build(
+        "tasks.sms.sendSMS", args, {} if payload is None else {"payload": payload}, EnqueueOptions(**options), settings
+    )
+    return {name: fields.new.fields[name] for name in ("success_task_handler", "failed_task_handler", "callback_url", "hooks")}
+
+
+def test_without_urls_there_is_no_mark() -> None:
+    assert set(built().values()) == {None}
+    assert set(built(success_task_handler="", callback_url="").values()) == {None}
+
+
+@pytest.mark.parametrize("name", ["success_task_handler", "failed_task_handler", "callback_url"])
+def test_each_url_is_stored_as_it_is_with_the_mark(name: str) -> None:
+    found = built(**{name: URL})
+    assert {key: value for key, value in found.items() if value is not None} == {name: URL, "hooks": 1}
+
+
+@pytest.mark.parametrize("callback", [1, "1", True])
+def test_a_payload_may_ask_for_a_callback(callback: object) -> None:
+    payload = {"to": "+1", "callback": callback, "callback_url": URL}
+    assert built(payload)["callback_url"] == URL
+    assert built(payload=payload)["callback_url"] == URL
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"callback_url": URL},
+        {"callback": 0, "callback_url": URL},
+        {"callback": "yes", "callback_url": URL},
+        {"callback": [1], "callback_url": URL},
+        {"callback": 1},
+        {"callback": 1, "callback_url": None},
+        "callback",
+        ["callback", "callback_url"],
+        None,
+    ],
+)
+def test_a_payload_that_does_not_ask_for_one_gets_none(payload: Any) -> None:
+    assert built(payload)["hooks"] is None
+
+
+def test_the_option_comes_before_the_payload() -> None:
+    other = "https://other.example.com/"
+    assert built({"callback": 1, "callback_url": other}, callback_url=URL)["callback_url"] == URL
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h",
+        "HTTPS://H.example:8443",
+        "https://h.example?x=1",
+        "https://h.example/a/b;c=%20?d[]=e#f",
+        "https://[2606:4700::1111]:443/",
+        "https://xn--bcher-kva.example/",
+        "https://h.example/" + "a" * (2048 - 18),
+    ],
+)
+def test_urls(url: str) -> None:
+    assert built(callback_url=url)["callback_url"] == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://",
+        "https:///S3CR3T",
+        "hooks.example.com/S3CR3T",
+        "ftp://h.example/S3CR3T",
+        "javascript:S3CR3T",
+        "https://user:S3CR3T@h.example/",
+        "https://h.example\\@S3CR3T/",
+        "https://h.example/S3CR3T a",
+        "https://h.example/S3CR3T\r\nX: y",
+        "https://h.example/S3CR3T\n",
+        "https://bücher.example/S3CR3T",
+        "https://h.example/S3CR3T" + "a" * 2048,
+        7,
+        ["https://h.example/S3CR3T"],
+    ],
+)
+@pytest.mark.parametrize("by_payload", [False, True])
+def test_what_is_no_url_is_refused_and_not_shown(url: object, by_payload: bool) -> None:
+    with pytest.raises(ValueError, match="callback_url: use a URL like https://") as caught:
+        built({"callback": 1, "callback_url": url}) if by_payload else built(callback_url=url)
+    assert "S3CR3T" not in str(caught.value)
+
+
+def test_plain_http_is_for_those_who_allow_it() -> None:
+    with pytest.raises(ValueError, match="FUSION_CALLBACK_ALLOW_HTTP"):
+        built(failed_task_handler="http://h.example/")
+    assert built(failed_task_handler="http://h.example/", allow_http=True)["hooks"] == 1
+
+
+def test_hooks_of_plain_arguments() -> None:
+    assert hooks(None, None, None, (), {"payload": {"callback": 1, "callback_url": URL}}, False)["callback_url"] == URL
+    assert hooks(None, None, None, (1,), {"payload": {"callback": 1, "callback_url": URL}}, False)["callback_url"] is None
+
+
+# -- settings
+
+
+def test_secrets_by_host_or_for_all() -> None:
+    one, two = "whsec_" + "a" * 32, "whsec_" + "b" * 32
+    every = {"*": (one, two)}
+    for given in (f"{one},{two}", f"{one}\n{two}\n", [one, two], (one, two), {"*": [one, two]}):
+        assert Settings(callback_secrets=given).callback_secrets == every
+    found = Settings.load(env={"FUSION_CALLBACK_SECRETS": f'{{"Hooks.Example.com": "{one}"}}'})
+    assert found.callback_secrets == {"hooks.example.com": (one,)}
+
+
+@pytest.mark.parametrize("given", ["{", "", [], {}, {"h": []}, {"h": [1]}, {1: ["whsec_"]}, 7, '{"h": {"S3CR3T": 1}}'])
+def test_secrets_that_can_not_be_read_are_not_shown(given: object) -> None:
+    with pytest.raises(ConfigurationError, match="callback_secrets") as caught:
+        Settings(callback_secrets=given)  # type: ignore[arg-type]
+    assert "S3CR3T" not in str(caught.value)
+
+
+def test_secrets_are_masked_and_their_hosts_are_not() -> None:
+    settings = Settings.load(
+        env={"FUSION_CALLBACK_SECRETS": '{"h.example": "whsec_S3CR3T"}', "FUSION_CALLBACK_SECRETS_FILE": "/f"}
+    )
+    assert settings.masked()["callback_secrets"] == {"h.example": "***"}
+    assert settings.masked()["callback_secrets_file"] == "/f"
+    assert "S3CR3T" not in repr(settings)
+
+
+def test_ports() -> None:
+    assert Settings().callback_ports == (443, 80, 8443)
+    assert Settings(callback_ports="443, 9443").callback_ports == (443, 9443)  # type: ignore[arg-type]
+    assert Settings(callback_ports=9443).callback_ports == (9443,)  # type: ignore[arg-type]
+    for wrong in ("", "https", "0", [70000], []):
+        with pytest.raises(ConfigurationError, match="ports from 1 to 65535"):
+            Settings(callback_ports=wrong)  # type: ignore[arg-type]

@@ -1,0 +1,131 @@
+"""A real server process for a test, and a client that says exactly what it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+from fusion.web.auth import new_token
+from tests.support import eventually
+
+ROOT = Path(__file__).resolve().parents[2]
+SCOPES = ("read", "operate", "admin")
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """Of the error."""
+        return str(self.json["error"]["code"])
+
+
+@dataclass(frozen=True)
+class Tokens:
+    path: Path
+    by_scope: dict[str, str]
+
+    @classmethod
+    def write(cls, path: Path) -> Tokens:
+        made = {scope: new_token(f"{scope}er", [scope]) for scope in SCOPES}
+        path.write_text("# of the tests\n\n" + "".join(f"{line}\n" for _, line in made.values()))
+        return cls(path, {scope: token for scope, (token, _) in made.items()})
+
+
+class ServerProcess:
+    """`run_worker.py server` on a free port, with a log file."""
+
+    def __init__(self, redis_url: str, log: Path, *args: str, env: dict[str, str] | None = None) -> None:
+        self.log = log
+        settings = {"FUSION_REDIS_URL": redis_url, "FUSION_TASKS": "tests.jobs.basic,tasks", "PYTHONUNBUFFERED": "1"}
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "run_worker.py", "server", "--port", "0", *args],
+                cwd=ROOT,
+                env={**os.environ, **settings, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            eventually(lambda: "serving http" in self.output or self.process.poll() is not None, 15, why="the server serves")
+            assert self.process.poll() is None, self.output
+        except AssertionError:
+            self.stop()
+            raise
+        found = re.search(r"serving http://(\S+):(\d+)", self.output)
+        assert found is not None, self.output
+        self.host, self.port = found[1].strip("[]"), int(found[2])
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def connect(self, source: str = "127.0.0.1") -> HTTPConnection:
+        return HTTPConnection(self.host, self.port, timeout=20, source_address=(source, 0))
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str = "",
+        source: str = "127.0.0.1",
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        """One request on a connection of its own; a body that is no bytes goes as JSON."""
+        given = {"Authorization": f"Bearer {token}"} if token else {}
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        if body is not None:
+            given["Content-Type"] = "application/json"
+        connection = self.connect(source)
+        try:
+            connection.request(method, path, body, {**given, **(headers or {})})
+            return read(connection.getresponse())
+        finally:
+            connection.close()
+
+    def raw(self, text: bytes) -> bytes:
+        """All that comes back for these bytes until the server closes."""
+        with socket.create_connection((self.host, self.port), timeout=20) as sock:
+            sock.sendall(text)
+            parts = []
+            while part := sock.recv(65536):
+                parts.append(part)
+        return b"".join(parts)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(10)
+
+
+def read(response: HTTPResponse) -> Answer:
+    return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())

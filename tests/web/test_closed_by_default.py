@@ -1,0 +1,144 @@
+"""The server starts only where somebody said who may ask; and tokens are made."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fusion.web.auth import parse_tokens
+from tests.cli.conftest import run_worker
+from tests.web.conftest import Start
+from tests.web.harness import ROOT, ServerProcess, Tokens
+
+# -- closed by default
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "nobody could ask anything without a token"),
+        (("--host", "0.0.0.0"), "nobody could ask anything without a token"),
+        (("--host", "::"), "nobody could ask anything without a token"),
+        (("--host", "0.0.0.0", "--no-auth"), "--no-auth would let anybody who reaches 0.0.0.0 in"),
+        (("--host", "::", "--no-auth"), "--no-auth would let anybody who reaches :: in"),
+        (("--host", "", "--no-auth"), "(from flag --host) is not valid: use a text that is not empty"),
+        (("--tokens", "EMPTY"), "holds no token"),
+        (("--tokens", "GOOD", "--no-auth"), "exclude each other"),
+        (("--host", "no such host", "--no-auth"), "(from flag --host) is not valid: use a host's name"),
+        (("--host", "no-such-host.invalid", "--no-auth"), "is no address of this machine"),
+        (("--host", "192.0.2.1", "--no-auth"), "--no-auth would let anybody who reaches 192.0.2.1 in"),
+        (("--port", "65536", "--no-auth"), "65536"),
+        (("-q", "-v", "--no-auth"), "exclude each other"),
+    ],
+)
+def test_it_does_not_start_open(redis_url: str, tokens: Tokens, tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+    (tmp_path / "empty").write_text("# nobody\n")
+    names = {"EMPTY": str(tmp_path / "empty"), "GOOD": str(tokens.path)}
+    ended = run_worker("server", "--port", "0", *(names.get(arg, arg) for arg in args))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert said in ended.stderr
+    if "token" in said or "anybody" in said:
+        assert "server token NAME --scope operate --file" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "can't be read: No such file"),
+        ("a:read:xyz", "line 1: use name:scope"),
+        (f"# x\n\na b:read:{'0' * 64}", "line 3: use name:scope"),
+        (f"a:root:{'0' * 64}", "line 1: scope 'root': use read, operate, admin"),
+        (f"a::{'0' * 64}", "line 1"),
+        (f"a:read:{'0' * 63}", "line 1"),
+    ],
+)
+def test_a_tokens_file_that_is_none(redis_url: str, tmp_path: Path, text: str | None, said: str) -> None:
+    path = tmp_path / "tokens"
+    if text is not None:
+        path.write_text(text)
+    ended = run_worker("server", "--port", "0", "--tokens", str(path))
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert said in ended.stderr
+    assert "0" * 60 not in ended.stderr, "no hash is shown"
+
+
+def test_no_auth_on_this_machine(start: Start, redis_url: str) -> None:
+    server = start(redis_url, "--no-auth")
+    assert server.host == "127.0.0.1"
+    assert server.ask("GET", "/api/v1/queues").status == 200
+    assert server.ask("POST", "/api/v1/jobs", {"func": "tests.jobs.basic.noop"}).status == 201
+    assert server.ask("GET", "/api/v1/queues", headers={"Host": "evil.example"}).status == 421
+
+
+def test_a_public_address_with_tokens(start: Start, redis_url: str, tokens: Tokens) -> None:
+    server = start(redis_url, env={"FUSION_SERVER_HOST": "0.0.0.0", "FUSION_SERVER_TOKENS_FILE": str(tokens.path)})
+    assert "serving http://0.0.0.0:" in server.output
+    server.host = "127.0.0.1"
+    assert server.ask("GET", "/api/v1/queues", token=tokens.by_scope["read"]).status == 200
+    assert server.ask("GET", "/api/v1/queues").status == 401
+
+
+def test_a_port_that_is_taken(redis_url: str, service: ServerProcess) -> None:
+    ended = run_worker("server", "--no-auth", "--port", str(service.port))
+    assert ended.returncode == 1
+    assert "can't listen at 127.0.0.1 port" in ended.stderr
+    assert "choose another --port" in ended.stderr
+
+
+def test_without_waitress_it_says_what_to_install(redis_url: str) -> None:
+    code = "import sys; sys.modules['waitress'] = None; sys.argv = ['run_worker.py', 'server', '--no-auth']; import run_worker"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "Error: the HTTP service needs waitress; install it with: pip install 'fusion-queue[web]'\n"
+
+
+# -- tokens are made
+
+
+def test_a_token_is_shown_once_and_kept_as_its_hash(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    shown = [
+        run_worker("server", "token", name, "--scope", "read", "--scope", "operate", "--file", str(path)) for name in ("a", "b")
+    ]
+    first, second = (one.stdout.strip() for one in shown)
+    assert first != second
+    assert len(first) >= 43
+    stored = path.read_text()
+    assert first not in stored
+    assert path.stat().st_mode & 0o777 == 0o600
+    known = parse_tokens(stored, "")
+    assert [(token.actor.name, sorted(token.actor.scopes)) for token in known] == [
+        ("a", ["operate", "read"]),
+        ("b", ["operate", "read"]),
+    ]
+    again = run_worker("server", "token", "a", "--scope", "read", "--file", str(path))
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "choose another name" in again.stderr
+    assert path.read_text() == stored
+
+
+def test_a_token_and_its_line_are_printed() -> None:
+    made = run_worker("server", "token", "web-1", "--scope", "admin")
+    token, line = made.stdout.splitlines()
+    assert parse_tokens(line, "")[0].actor.scopes == {"read", "operate", "admin"}
+    assert token not in line
+
+
+def test_a_line_is_added_to_a_file_without_a_last_newline(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("# ours")
+    assert run_worker("server", "token", "a", "--scope", "read", "--file", str(path)).returncode == 0
+    assert len(parse_tokens(path.read_text(), "")) == 1
+
+
+@pytest.mark.parametrize(
+    "args", [("a b", "--scope", "read"), ("a:b", "--scope", "read"), ("a\nb", "--scope", "read"), ("a",), ("a", "--scope", "x")]
+)
+def test_what_makes_no_token(tmp_path: Path, args: tuple[str, ...]) -> None:
+    ended = run_worker("server", "token", *args, "--file", str(tmp_path / "tokens"))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert not (tmp_path / "tokens").exists()

@@ -1,0 +1,188 @@
+"""`GET` of jobs and queues: what is shown, and what never is."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+import pytest
+import redis
+
+from fusion import Job, Queue
+from fusion.store.broker import Broker
+from fusion.web.views import CUT
+from tests.store.hands import Hand, put
+from tests.web.conftest import Fail
+from tests.web.harness import Answer, ServerProcess, Tokens
+
+ECHO = "tests.jobs.basic.echo"
+CANARY = f"S3CR3T-{secrets.token_hex(8)}"
+
+
+def _get(service: ServerProcess, tokens: Tokens, path: str, scope: str = "read") -> Answer:
+    return service.ask("GET", path, token=tokens.by_scope[scope])
+
+
+def _finish(conn: redis.Redis, job_id: str, result: str | bytes) -> None:
+    Queue("sms", conn).enqueue(ECHO, CANARY, job_id=job_id, log_tag="SMS_OTP", description=f"echo({CANARY})", meta={"k": CANARY})
+    hand = Hand(Broker(conn), "sms", name=job_id)
+    hand.tell(hand.take(), fields={"result": result})
+
+
+def test_a_finished_job(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    _finish(conn, "a", json.dumps(CANARY))
+    answer = _get(service, tokens, "/api/v1/jobs/a")
+    job = Job.fetch("a", conn)
+    expected = {
+        "id": "a", "status": "finished", "queue": "sms", "original_queue": "sms", "priority": 1, "log_tag": "SMS_OTP", "attempts": 0,
+        "lost": 0, "deliveries": 1, "retry_count": 7, "worker": "a", "quarantined": False, "error": None, "scheduled_at": None,
+    }  # fmt: skip
+    shown = answer.json
+    assert {name: shown[name] for name in expected} == expected
+    for name in ("created_at", "enqueued_at", "started_at", "ended_at"):
+        assert shown[name] == conn.hget("rq:job:a", name).decode()
+    assert set(shown) == {*expected, "created_at", "enqueued_at", "started_at", "ended_at"}
+    assert job.result == CANARY
+    assert CANARY.encode() not in answer.body
+
+
+def test_a_failed_job_shows_class_and_place_and_not_what_it_said(service: ServerProcess, tokens: Tokens, fail: Fail) -> None:
+    fail("a", args=(CANARY,), reason=f"ValueError: {CANARY}")
+    answer = _get(service, tokens, "/api/v1/jobs/a", "admin")
+    assert answer.json["error"] == {"class": "builtins.ValueError", "at": "tests.jobs.basic:boom:49"}
+    assert (answer.json["status"], answer.json["attempts"]) == ("failed", 1)
+    assert CANARY.encode() not in answer.body
+    said = _get(service, tokens, "/api/v1/jobs/a?include=result", "operate").json
+    assert said["reason"] == {"text": f"ValueError: {CANARY}", "bytes": 12 + len(CANARY), "cut": False}
+    assert said["result"] is None
+
+
+@pytest.mark.parametrize("size", [CUT - 1, CUT, CUT + 1, 100_000])
+def test_a_result_is_shown_to_operators_and_cut(service: ServerProcess, tokens: Tokens, conn: redis.Redis, size: int) -> None:
+    raw = json.dumps("x" * (size - 2))
+    _finish(conn, "a", raw)
+    refused = _get(service, tokens, "/api/v1/jobs/a?include=result", "read")
+    assert (refused.status, refused.code) == (403, "missing_scope")
+    shown = _get(service, tokens, "/api/v1/jobs/a?include=result", "operate").json["result"]
+    assert shown == {"text": raw[:CUT], "bytes": size, "cut": size > CUT}
+
+
+HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=1>', "{{7*7}}", "\u2028\u202e", "\x1b[2J", "x" * 1_000_000]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_job_data_stays_data(service: ServerProcess, tokens: Tokens, conn: redis.Redis, text: str) -> None:
+    """S12."""
+    _finish(conn, "a", text.encode())
+    for name in ("log_tag", "worker_name", "error_class", "error_frame", "reason", "origin", "original_queue"):
+        conn.hset("rq:job:a", name, text)
+    answer = _get(service, tokens, "/api/v1/jobs/a?include=result", "operate")
+    assert (answer.status, answer.json["log_tag"]) == (200, text)
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.body.isascii()
+
+
+def test_a_record_of_garbage_is_shown_and_a_pickle_is_not_loaded(
+    service: ServerProcess, tokens: Tokens, conn: redis.Redis, tmp_path: Any
+) -> None:
+    touched = tmp_path / "touched"
+    bomb = b"cposix\nsystem\n(S'touch " + str(touched).encode() + b"'\ntR."
+    garbage = dict.fromkeys(["priority", "attempts", "created_at", "started_at", "retryCount", "meta", "history"], b"\xff\xfe")
+    conn.hset("rq:job:a", mapping={**garbage, "status": b"\xff", "serializer": "pickle", "data": bomb, "result": bomb})
+    answer = _get(service, tokens, "/api/v1/jobs/a?include=result", "operate")
+    assert answer.status == 200
+    assert answer.json["created_at"] is None
+    assert not touched.exists()
+
+
+@pytest.mark.parametrize("path", ["nobody", "a%20b", "a%0d%0aX-Injected:%20b", "%00", "%ff", "a:b", "x" * 129])
+def test_what_is_no_job(service: ServerProcess, tokens: Tokens, path: str) -> None:
+    answer = _get(service, tokens, f"/api/v1/jobs/{path}")
+    assert (answer.status, answer.code) == (404, "no_such_job")
+    assert "x-injected" not in answer.headers
+
+
+@pytest.mark.parametrize("query", ["include=args", "include=result,data", "include=%0d%0a"])
+def test_nothing_else_can_be_included(service: ServerProcess, tokens: Tokens, conn: redis.Redis, query: str) -> None:
+    _finish(conn, "a", "1")
+    answer = _get(service, tokens, f"/api/v1/jobs/a?{query}", "admin")
+    assert (answer.status, answer.json["error"]["field"]) == (422, "include")
+    assert CANARY.encode() not in answer.body
+
+
+def test_a_query_of_too_many_fields(service: ServerProcess, tokens: Tokens) -> None:
+    assert _get(service, tokens, "/api/v1/queues?" + "a=1&" * 19 + "b=1").status == 200
+    assert _get(service, tokens, "/api/v1/queues?" + "a=1&" * 20 + "b=1").code == "bad_query"
+
+
+# -- queues
+
+
+def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    broker = Broker(conn)
+    for priority, count in ((0, 3), (1, 2), (2, 1), (7, 1)):
+        put(broker, "sms", *(f"p{priority}-{n}" for n in range(count)), priority=priority)
+    Hand(broker, "sms").claim(1)
+    broker.cancel("p0-2")
+    broker.pause("sms")
+    shown = _get(service, tokens, "/api/v1/queues/sms/stats").json
+    updated = shown.pop("last_updated")
+    assert shown == {
+        "name": "sms",
+        "queue_length": 5,
+        "active_count": 1,
+        "oldest_enqueued_at": conn.hget("rq:job:p0-0", "enqueued_at").decode(),
+        "by_priority": {"high": 1, "moderate": 2, "low": 2},
+        "inbox": 0,
+        "finished_count": 0,
+        "canceled_count": 1,
+        "paused": True,
+        "problem": None,
+    }
+    assert updated > shown["oldest_enqueued_at"]
+
+
+def test_queues_come_by_page(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    for number in range(5):
+        put(Broker(conn), f"q{number}", f"j{number}")
+    every = _get(service, tokens, "/api/v1/queues").json
+    assert ([queue["name"] for queue in every["queues"]], every["total"], every["offset"]) == ([f"q{n}" for n in range(5)], 5, 0)
+    page = _get(service, tokens, "/api/v1/queues?offset=1&limit=2").json
+    assert ([queue["name"] for queue in page["queues"]], page["total"], page["offset"]) == (["q1", "q2"], 5, 1)
+    assert _get(service, tokens, "/api/v1/queues?offset=9").json["queues"] == []
+    assert every["queues"][0] == {
+        **_get(service, tokens, "/api/v1/queues/q0/stats").json,
+        "last_updated": every["queues"][0]["last_updated"],
+    }
+
+
+@pytest.mark.parametrize(("query", "status"), [("limit=999", 200), ("limit=1000", 200), ("limit=1001", 422), ("limit=0", 200)])
+def test_the_limit_of_a_page(service: ServerProcess, tokens: Tokens, query: str, status: int) -> None:
+    assert _get(service, tokens, f"/api/v1/queues?{query}").status == status
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=-1", "limit=x", "offset=-1", "offset=1e3", "limit=", "offset=\u0661", "offset=" + "9" * 30]
+)
+def test_what_is_no_page(service: ServerProcess, tokens: Tokens, query: str) -> None:
+    answer = _get(service, tokens, "/api/v1/queues?" + query.replace("\u0661", "%D9%A1"))
+    assert (answer.status, answer.json["error"]["field"]) == (422, query.partition("=")[0])
+
+
+@pytest.mark.parametrize("name", ["nothing", "failed", "_x", "a%0d%0ab", "%00", "a%20b"])
+def test_what_is_no_queue(service: ServerProcess, tokens: Tokens, conn: redis.Redis, name: str) -> None:
+    put(Broker(conn), "sms", "j")
+    answer = _get(service, tokens, f"/api/v1/queues/{name}/stats")
+    assert (answer.status, answer.code) == (404, "no_such_queue")
+
+
+def test_a_broken_queue_hides_no_other(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    put(Broker(conn), "good", "a")
+    put(Broker(conn), "broken", "b")
+    conn.set("rq:queue:broken", "a text")
+    shown = {queue["name"]: queue for queue in _get(service, tokens, "/api/v1/queues").json["queues"]}
+    assert shown["good"]["queue_length"] == 1
+    assert "WRONGTYPE" in shown["broken"]["problem"]

@@ -1,0 +1,11 @@
+"""What the service's own code says about its work, in the same stream of events as the steps of its jobs.
+
+from wrappers.log import Log
+Log.log("provider answered", provider="twilio", status="accepted")
+"""
+
+from __future__ import annotations
+
+from fusion.log import Log
+
+__all__ = ["Log"]
