@@ -2,8 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak lint type bench clean venv-demo venv-dev
 
-# Worker processes of the test run. Each has a Redis and job processes of its own: on two cores, 4 were slower than 2.
-N ?= 2
+# Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
+N ?= 4
 # What `make test` runs and with which extra flags: make test TESTS=tests/store ARGS="-x -k claim"
 TESTS ?= tests
 ARGS ?=
@@ -20,7 +20,7 @@ demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run
 	@$(BIN)/python run_worker.py demo
 
 test: venv-dev ## all tests, against a real Redis of their own (TESTS=, ARGS=, N= narrow it)
-	@$(BIN)/python -m pytest -q -n $(N) $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal $(TESTS) $(ARGS)
 
 .PHONY: test-es
 test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_URL

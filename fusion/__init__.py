@@ -22,15 +22,19 @@ _HOME = {
     "Job": "job",
     "JobStatus": "status",
     "JobTimeoutException": "exceptions",
+    "Log": "log",
     "PriorityQueue": "queue",
     "Queue": "queue",
     "Retry": "retry",
     "RetryLater": "retry",
+    "Scheduler": "cron.scheduler",
+    "Secret": "redaction",
     "ScheduledJobRegistry": "scheduled",
     "get_current_connection": "store.connections",
     "get_current_job": "context",
     "pop_connection": "store.connections",
     "push_connection": "store.connections",
+    "recurring": "recurrence",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
@@ -52,12 +56,16 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from fusion.callbacks import Callback as Callback
     from fusion.context import get_current_job as get_current_job
+    from fusion.cron.scheduler import Scheduler as Scheduler
     from fusion.exceptions import JobTimeoutException as JobTimeoutException
     from fusion.failed_queue import FailedQueue as FailedQueue
     from fusion.failures import FailedFilter as FailedFilter
     from fusion.job import Job as Job
+    from fusion.log import Log as Log
     from fusion.queue import PriorityQueue as PriorityQueue
     from fusion.queue import Queue as Queue
+    from fusion.recurrence import recurring as recurring
+    from fusion.redaction import Secret as Secret
     from fusion.retry import Retry as Retry
     from fusion.retry import RetryLater as RetryLater
     from fusion.scheduled import ScheduledJobRegistry as ScheduledJobRegistry

@@ -10,7 +10,7 @@ from importlib import import_module
 from fusion.cron.entry import Entry
 from fusion.cron.scheduler import Planner
 from fusion.importing import func_name_of
-from fusion.recurring import declared
+from fusion.recurrence import declared
 
 
 @dataclass

@@ -166,7 +166,7 @@ def modules(tmp_path: Path) -> Path:
     (tmp_path / "good.py").write_text(GOOD)
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
-    (tmp_path / "jobs.py").write_text("from fusion.recurring import recurring\n\n@recurring(every=60)\ndef sweep(): pass\n")
+    (tmp_path / "jobs.py").write_text("from fusion.recurrence import recurring\n\n@recurring(every=60)\ndef sweep(): pass\n")
     (tmp_path / "conf.py").write_text("SCHEDULE = ('good',)\nTASKS = ('jobs',)\n")
     return tmp_path
 

@@ -74,7 +74,9 @@ def test_the_writers_are_scripts() -> None:
     for title in ("Fields of a job", "Fields of a cron entry"):
         words |= {word for row in _section(title) for word in re.findall(r"`(\w+)`", row[2])}
     assert {f"{word}.lua" for word in words if "." not in word} <= set(LUA)
-    assert all(any(hasattr(kind, word.rpartition(".")[2]) for kind in (Broker, CronBroker, EventBroker, EventReader)) for word in words)
+    assert all(
+        any(hasattr(kind, word.rpartition(".")[2]) for kind in (Broker, CronBroker, EventBroker, EventReader)) for word in words
+    )
 
 
 @pytest.fixture

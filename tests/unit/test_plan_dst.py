@@ -318,12 +318,12 @@ MISSED_BY_CRONSIM = {
 
 @pytest.mark.parametrize("zone", [BERLIN, NEW_YORK, LORD_HOWE, "Asia/Kolkata"])
 @pytest.mark.parametrize("expr", FIXED + WILDCARD)
-def test_two_years_of_ticks_are_cronsims_but_for_what_it_misses(zone: str, expr: str) -> None:
-    low, high = unix("2025-01-01"), unix("2027-01-01")
+def test_a_year_of_ticks_is_cronsims_but_for_what_it_misses(zone: str, expr: str) -> None:
+    low, high = unix("2026-01-01"), unix("2027-01-01")
     theirs = []
     for tick in CronSim(expr, (EPOCH + timedelta(seconds=low)).astimezone(ZoneInfo(zone))):
         if tick.timestamp() > high:
             break
         theirs.append(int(tick.timestamp()))
     missed = [int(datetime.fromisoformat(text).timestamp()) for text in MISSED_BY_CRONSIM.get((zone, expr), [])]
-    assert list(walk(Plan.cron(expr, zone), low, high)) == sorted(theirs + missed)
+    assert list(walk(Plan.cron(expr, zone), low, high)) == sorted(theirs + [tick for tick in missed if tick > low])

@@ -142,12 +142,19 @@ def lines(path: Path) -> Iterator[str]:
 
 
 class PrivateRedis:
-    """A server with an AOF that one test has to itself."""
+    """A server with an AOF that one test has to itself, and that loses nothing when it is killed: with `everysec` Redis answers before it
+    has written what an fsync under way on a slow disk holds up."""
 
     def __init__(self, home: str, binary: ServerBinary) -> None:
         self._server = EmbeddedRedis(home, persistent=True, server=binary)
-        self.url = self._server.start()
+        self._start()
         self.conn = connect(self.url)
+
+    def _start(self) -> None:
+        self.url = self._server.start()
+        conn = connect(self.url)
+        conn.config_set("appendfsync", "always")
+        conn.close()
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -169,7 +176,7 @@ class PrivateRedis:
         """Running, whatever the test did."""
         if self.process.poll() is None:
             self.resume()
-        self._server.start()
+        self._start()
 
     def close(self) -> None:
         self.conn.close()

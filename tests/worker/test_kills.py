@@ -167,6 +167,8 @@ _WORKER_POINTS = [
     "outcome.received=kill",
     "outcome.received=kill@2",
     "beat.before=kill",
+    "sched.before_batch=kill",
+    "sched.after_batch=kill",
     "shutdown.drain=kill",
     "shutdown.release=kill",
 ]
