@@ -80,7 +80,7 @@ class Courier:
         )
         self._secrets = Secrets(settings)
         self._hosts = Hosts()
-        self._loop, self._link, self._journal = Loop(), RedisLink(log), Journal(log, True)
+        self._loop, self._link, self._journal = Loop(), RedisLink(log, "deliveries under way go on"), Journal(log, True)
         self._connection = connect(settings, role="worker")
         self._broker = Broker.of(self._connection, settings)
         name = f"{socket.gethostname()}.{os.getpid()}.courier"

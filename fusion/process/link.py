@@ -29,8 +29,9 @@ class RedisLink:
     - an error of rights or set-up, or one nobody foresaw, is an outage too: jobs are under way, and somebody may mend it.
     """
 
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
+    def __init__(self, log: logging.Logger, meanwhile: str = "jobs under way go on") -> None:
+        """`meanwhile`: what goes on without Redis, for the log."""
+        self._log, self._meanwhile = log, meanwhile
         self._pause = _FIRST_PAUSE
         self._away_since: float | None = None
         self._kind = ""
@@ -62,7 +63,7 @@ class RedisLink:
         kind = classify(error)
         if self._away_since is None:
             self._away_since = now
-            self._log.error("Redis is away, jobs under way go on: %s", one_line(error))
+            self._log.error("Redis is away, %s: %s", self._meanwhile, one_line(error))
         elif kind not in ("transient", self._kind):
             self._log.error("still so, and a person is needed: %s", one_line(error))
         self._kind = kind

@@ -62,7 +62,7 @@ class RelayProcess:
 
     def __init__(self, settings: Settings, sinks: Sequence[Sink], courier: Service | None = None) -> None:
         self._settings = settings
-        self._loop, self._signals, self._link = Loop(), Signals(), RedisLink(log)
+        self._loop, self._signals, self._link = Loop(), Signals(), RedisLink(log, "events wait in it")
         self._connection = connect(settings, role="worker")
         self._broker = EventBroker.of(self._connection, settings)
         self._presence = Presence(settings, self._broker, self._link, [sink.name for sink in sinks])

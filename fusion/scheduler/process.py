@@ -50,7 +50,7 @@ class SchedulerProcess:
 
     def __init__(self, settings: Settings, modules: Sequence[str], tasks: Sequence[str]) -> None:
         self._settings = settings
-        self._loop, self._signals, self._link = Loop(), Signals(), RedisLink(log)
+        self._loop, self._signals, self._link = Loop(), Signals(), RedisLink(log, "what is due waits")
         self._connection = connect(settings, role="worker")
         self._broker, cron = Broker.of(self._connection, settings), CronBroker.of(self._connection, settings)
         self._presence = Presence(settings, cron, self._link)
