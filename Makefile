@@ -43,6 +43,7 @@ type: venv-dev ## mypy --strict
 
 bench: venv-dev ## Fusion beside its peers, figures and ratios
 	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.schedule
 
 clean: ## remove .venv, caches and build products
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -18,6 +18,7 @@ from fusion.store.connections import connect
 from fusion.store.embedded import EmbeddedRedis
 from fusion.store.server_binary import ServerBinary, find_server
 from tests.support import eventually
+from tests.worker.harness import PrivateRedis
 
 _GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier"}
 
@@ -88,6 +89,16 @@ def conn(redis_url: str) -> Iterator[redis.Redis]:
     client = connect(redis_url)
     yield client
     client.close()
+
+
+@pytest.fixture
+def private_redis(server_binary: ServerBinary) -> Iterator[PrivateRedis]:
+    """A Redis that the test may pause and kill."""
+    home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
+    server = PrivateRedis(home, server_binary)
+    yield server
+    server.close()
+    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import redis
 from fusion.store.broker import Broker
 from fusion.store.event_broker import EventBroker
 from fusion.store.event_inspector import EventInspector
-from fusion.store.server_binary import ServerBinary
 from tests.relay.harness import Relays
 from tests.worker.harness import PrivateRedis, Workers
 
@@ -30,16 +27,6 @@ def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
     found = Workers(redis_url, tmp_path)
     yield found
     found.stop()
-
-
-@pytest.fixture
-def private_redis(server_binary: ServerBinary) -> Iterator[PrivateRedis]:
-    """A Redis that the test may pause and kill."""
-    home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
-    server = PrivateRedis(home, server_binary)
-    yield server
-    server.close()
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +7,6 @@ import pytest
 import redis
 
 from fusion.cron.scheduler import Scheduler
-from fusion.store.server_binary import ServerBinary
 from tests.scheduler.harness import Schedulers
 from tests.worker.harness import PrivateRedis, Workers
 
@@ -33,16 +30,6 @@ def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
     found = Workers(redis_url, tmp_path)
     yield found
     found.stop()
-
-
-@pytest.fixture
-def private_redis(server_binary: ServerBinary) -> Iterator[PrivateRedis]:
-    """A Redis that the test may pause and kill."""
-    home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
-    server = PrivateRedis(home, server_binary)
-    yield server
-    server.close()
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

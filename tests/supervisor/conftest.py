@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +8,9 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
-from fusion.store.server_binary import ServerBinary
 from tests.supervisor.harness import GATED, Service, Services
 from tests.support import eventually
-from tests.worker.harness import PrivateRedis, runs_of
+from tests.worker.harness import runs_of
 
 
 @pytest.fixture
@@ -21,16 +18,6 @@ def services(redis_url: str, tmp_path: Path) -> Iterator[Services]:
     found = Services(redis_url, tmp_path)
     yield found
     found.stop()
-
-
-@pytest.fixture
-def private_redis(server_binary: ServerBinary) -> Iterator[PrivateRedis]:
-    """A Redis that the test may pause."""
-    home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
-    server = PrivateRedis(home, server_binary)
-    yield server
-    server.close()
-    shutil.rmtree(home, ignore_errors=True)
 
 
 class Gate:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,10 +10,8 @@ import redis
 from fusion import Queue
 from fusion.store.broker import Broker
 from fusion.store.embedded import EmbeddedRedis
-from fusion.store.server_binary import ServerBinary
 from tests.store.hands import Hand
 from tests.web.harness import ServerProcess, Tokens
-from tests.worker.harness import PrivateRedis
 
 Start = Callable[..., ServerProcess]
 Fail = Callable[..., str]
@@ -52,16 +48,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield begin
     for server in started:
         server.stop()
-
-
-@pytest.fixture
-def private_redis(server_binary: ServerBinary) -> Iterator[PrivateRedis]:
-    """A Redis that the test may pause and kill."""
-    home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
-    server = PrivateRedis(home, server_binary)
-    yield server
-    server.close()
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fusion.store.server_binary import ServerBinary
 from tests.worker.harness import PrivateRedis, Workers
 
 
@@ -17,16 +14,6 @@ def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
     found = Workers(redis_url, tmp_path)
     yield found
     found.stop()
-
-
-@pytest.fixture
-def private_redis(server_binary: ServerBinary) -> Iterator[PrivateRedis]:
-    """A Redis that the test may pause and kill."""
-    home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
-    server = PrivateRedis(home, server_binary)
-    yield server
-    server.close()
-    shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture
