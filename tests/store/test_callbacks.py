@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.exceptions import InvalidName
+from fusion.exceptions import BadSignature, InvalidName
 from fusion.store.broker import Broker
 from fusion.store.keys import CALLBACKS, is_delivery_id
 from tests.faults.conservation import check_conservation
@@ -70,6 +70,13 @@ def test_failure_is_told_to_its_handler_and_to_the_callback_url(conn: redis.Redi
     hand.tell(start(), "failed", reason="builtins.ValueError: S3CR3T", fields={"error_class": "builtins.ValueError"})
     assert told(conn) == [(BAD, "failed"), (ANY, "failed")]
     assert [said["error"] for said in deliveries(conn).values()] == ["builtins.ValueError"] * 2
+
+
+def test_nobody_is_told_of_a_job_whose_signature_is_not_good(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:
+    """Whoever wrote it wrote its URLs, too."""
+    hand.tell(start(), "failed", reason="unsigned", fields={"error_class": f"{BadSignature.__module__}.BadSignature"})
+    assert status_of(conn, "j") == "failed"
+    assert told(conn) == []
 
 
 def test_an_expired_job_is_told_as_a_failure(conn: redis.Redis, hand: Hand) -> None:
