@@ -196,7 +196,7 @@ def _weigh(process: psutil.Process) -> tuple[int, int, int]:
 
 
 def _settled(worker: WorkerProcess, conn: redis.Redis, queue: Queue) -> bool:
-    spares = [process for process in worker.horses() if process.status() != psutil.STATUS_ZOMBIE]
+    spares = [horse for horse in worker.horses() if alive(horse.pid)]
     return queue.is_empty() and not conn.exists("rq:wip:f") and len(spares) == 2
 
 
