@@ -51,12 +51,13 @@ def keys(monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Iterator[Keys]:
 
 
 def with_keys(path: Path, *given: str, **more: str) -> dict[str, str]:
-    """The environment of a worker whose keys are in a file. The witness module is not preloaded: only a job would import it."""
+    """The environment of a worker whose keys are in a file. The witness module is allowed and not named, so that no process loads it ahead:
+    only a job would import it."""
     path.write_text("\n".join(given))
     return {
         "FUSION_SECRET_KEYS": "",
         "FUSION_SECRET_KEYS_FILE": str(path),
-        "FUSION_TASKS": "tests.jobs.basic,tests.jobs.gated,os",
+        "FUSION_TASKS": "tests.jobs,os",
         "FUSION_PRELOAD": "off",
         "GATED_WITNESS": str(path.with_name("imported")),
         **more,
