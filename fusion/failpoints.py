@@ -1,8 +1,9 @@
 """Named places where a test may strike. A no-op unless FUSION_FAILPOINTS is set.
 
-`FUSION_FAILPOINTS="claim.after_reply=kill@3;commit.before=sleep:2"`: the third time the process gets there it SIGKILLs itself.
-Actions: kill, stop (SIGSTOP), exit:<code>, raise:<OSError|MemoryError|...>, sleep:<seconds>, and wait:<path> (touch <path>, then wait
-until it is removed).
+`FUSION_FAILPOINTS="claim.after_reply=kill@3;turn.before=sleep:2"`: the third time the process gets there it SIGKILLs itself. Every call of
+a script is such a place twice: `<script>.before`, and `<script>.after`, when the answer is here.
+Actions: kill, stop (SIGSTOP), exit:<code>, raise:<OSError|MemoryError|...>, sleep:<seconds>, and wait:<path>: once there is a directory for
+<path>, the first process of all to get there writes its pid to <path> and waits until that is removed; `<path>.met` lets all others pass.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class _Armed:
             return
         self._hits[name] = self._hits.get(name, 0) + 1
         action, nth = planned
-        if self._hits[name] == nth:
+        if self._hits[name] == nth or (self._hits[name] > nth and action.startswith("wait:")):
             _strike(action)
 
 
@@ -53,8 +54,12 @@ def _strike(action: str) -> None:
     elif verb == "sleep":
         time.sleep(float(value))
     elif verb == "wait":
-        with open(value, "w"):
-            pass
+        try:
+            with open(f"{value}.met", "x") as file:
+                file.write(str(os.getpid()))
+        except (FileExistsError, FileNotFoundError):
+            return
+        os.link(f"{value}.met", value)  # there only with its pid in it
         while os.path.exists(value):
             time.sleep(0.005)
     else:

@@ -22,6 +22,7 @@ from tests.support import eventually
 from tests.worker.harness import PrivateRedis, Workers
 
 Start = Callable[..., Receiver]
+PLACES = ("callback.before_post", "callback.after_post")
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_every_end_is_told_under_one_id_over_twenty_kills(world: World, receiver
     world.check(jobs)
 
 
-@pytest.mark.parametrize("place", ["callback.before_post", "callback.after_post"])
+@pytest.mark.parametrize("place", PLACES)
 def test_a_courier_killed_around_the_post_leads_to_another_under_the_same_id(world: World, receiver: Start, place: str) -> None:
     endpoint = Endpoint()
     server = receiver(endpoint)

@@ -1,12 +1,21 @@
-"""The checker of invariant I1: every accepted job is in exactly one state's set, and its hash agrees."""
+"""The checker of what must hold whatever died: nothing lost, nothing twice, nothing stuck, nothing left over.
+
+It reads Redis and the witness files that tasks write, so that what Redis says of runs is held against what happened.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import redis
 
 from fusion.store.keys import LIST_QUEUES, Keys
+
+TERMINAL = {"finished", "failed", "canceled", "stopped"}
+#: What an execution leads to, by its event.
+_SETTLED = ("completed", "retry", "abandoned", "released", "held")
 
 
 def memberships(conn: redis.Redis, keys: Keys | None = None) -> dict[str, list[str]]:
@@ -42,5 +51,133 @@ def check_conservation(conn: redis.Redis, accepted: Iterable[str], keys: Keys | 
         if status is None or found.get(job_id) != [status]:
             wrong.append(f"{job_id}: hash says {status}, sets say {found.get(job_id)}")
         states[job_id] = status or "?"
-    assert not wrong, f"{len(wrong)} job(s) not in exactly one state:\n" + "\n".join(wrong[:20])
+    _refuse("not in exactly one state", wrong)
     return states
+
+
+def check_ended(
+    conn: redis.Redis, accepted: Iterable[str], runs: Mapping[str, int] | None = None, keys: Keys | None = None
+) -> dict[str, str]:
+    """Assert of jobs that had their time: conservation, and each has ended, with a reason if it failed; with `runs` (what a witness
+    saw of each) also that what finished has run, and that nothing ran more often than its failures and losses explain. Returns
+    id -> status."""
+    keys = keys or Keys()
+    states = check_conservation(conn, accepted, keys)
+    told = _told(conn, keys)
+    wrong = []
+    for job_id, status in states.items():
+        events = told.get(job_id, Counter())
+        if status not in TERMINAL:
+            wrong.append(f"{job_id} is stuck: {status}, after {dict(events)}")
+        if status == "failed" and not (conn.hget(keys.job(job_id), "exc_info") or conn.hget(keys.job(job_id), "reason")):
+            wrong.append(f"{job_id} failed for no reason")
+        ends = sum(events[event] for event in ("completed", "failed", "canceled", "expired"))
+        if ends > 1 + events["requeued"]:
+            wrong.append(f"{job_id} ended {ends} times: {dict(events)}")
+        settled = sum(events[event] for event in _SETTLED)
+        if settled > events["processing"]:
+            wrong.append(f"{job_id}: {settled} outcomes of {events['processing']} executions: {dict(events)}")
+        if runs is None:
+            continue
+        bound = 1 + sum(events[event] for event in ("retry", "abandoned", "released", "requeued"))
+        if runs.get(job_id, 0) > bound:
+            wrong.append(f"{job_id} ran {runs[job_id]} times, {bound} are explained: {dict(events)}")
+        if status == "finished" and not runs.get(job_id):
+            wrong.append(f"{job_id} finished and never ran")
+    _refuse("not as they should be", wrong)
+    return states
+
+
+def runs_seen(*paths: Path, word: str = "") -> Counter[str]:
+    """Runs of each job in witness files (`<word> <job id> <pid>` a line, as `tests.jobs.basic.witness` writes them)."""
+    found: Counter[str] = Counter()
+    for path in paths:
+        for line in path.read_text().splitlines() if path.exists() else ():
+            said, job_id, _ = line.split()
+            found[job_id] += word in ("", said)
+    return found
+
+
+def dead_entries(conn: redis.Redis, keys: Keys | None = None) -> list[str]:
+    """Workers that stand in the list and give no sign of life, or have no entry of their own."""
+    keys = keys or Keys()
+    found = []
+    for raw in conn.smembers(keys.workers):
+        seconds, micros = conn.time()
+        beat, lease = conn.hmget(raw, "beat_ms", "lease_ms")
+        if beat is None or seconds * 1000 + micros // 1000 - int(beat) > int(lease or 0):
+            found.append(raw.decode())
+    return sorted(found)
+
+
+def leftovers(conn: redis.Redis, keys: Keys | None = None) -> list[str]:
+    """Keys that nobody needs any more, or that nobody knows, each with why. Doorbells may have a token."""
+    keys = keys or Keys()
+    known = {getattr(keys, name) for name, value in vars(Keys).items() if isinstance(value, property)}
+    known |= {key.decode() for key in conn.smembers(keys.queues)}
+    known |= {key.decode() for key in conn.smembers(keys.workers)}
+    in_sets = memberships(conn, keys)
+    return [
+        f"{key}: {why}"
+        for key in sorted(raw.decode() for raw in conn.scan_iter(f"{keys.prefix}*"))
+        if key not in known and (why := _why_left(conn, keys, key, in_sets))
+    ]
+
+
+def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, list[str]]) -> str:
+    kind, _, name = key.removeprefix(keys.prefix).partition(":")
+    if kind == "job":
+        return "" if name in in_sets else "a record in no set"
+    if kind == "wip":
+        stale = [raw.decode() for raw in conn.zrange(key, 0, -1) if conn.hget(keys.job(raw.decode()), "status") != b"started"]
+        return f"leases of {stale}" if stale else ""
+    if kind == "worker":
+        return _why_held(conn, keys, key, name)
+    if kind == "wake":
+        return "more than one token" if conn.llen(key) > 1 else ""
+    if key.startswith(keys.said("")):
+        return "" if conn.ttl(key) >= 0 else "no end"
+    if key.startswith(keys.scheduler("")):
+        return "" if conn.zscore(keys.schedulers, keys.name_of_scheduler(key)) is not None else "not in the list"
+    if kind == "relay":
+        return "" if conn.zscore(keys.relays, name) is not None else "not in the list"
+    return (
+        "" if kind in ("fifo", "finished", "canceled", "stopped", "deferred", "paused", "cron", "sink", "events") else "unknown"
+    )
+
+
+def _why_held(conn: redis.Redis, keys: Keys, key: str, name: str) -> str:
+    """Of a worker's entry that is not in the list, or of the index of what a worker holds."""
+    if not name.endswith(":jobs"):
+        return "a worker that is not in the list"
+    for job_id, execution in conn.hgetall(key).items():
+        if conn.hmget(keys.job(job_id.decode()), "status", "execution_id") != [b"started", execution]:
+            return f"names {job_id.decode()}, which it does not run"
+    return "" if conn.sismember(keys.workers, key.removesuffix(":jobs")) else "of a worker that is not in the list"
+
+
+def _told(conn: redis.Redis, keys: Keys) -> dict[str, Counter[str]]:
+    """How often each job had each event; `requeued` for those that a person put back."""
+    found: dict[str, Counter[str]] = {}
+    written, count = int(conn.hget(keys.events_meta, "n") or 0), 0
+    for event, job_id, fields in _events(conn, keys):
+        count += 1
+        if b"source" in fields:  # what a task says of itself
+            continue
+        of_job = found.setdefault(job_id, Counter())
+        of_job[event] += 1
+        of_job["requeued"] += fields.get(b"reason") == b"requeued"
+    assert count >= written, f"{count} of {written} events are left: check sooner, or keep more of them (events_cap)"
+    return found
+
+
+def _events(conn: redis.Redis, keys: Keys) -> Iterator[tuple[str, str, dict[bytes, bytes]]]:
+    last = "-"
+    while rows := conn.xrange(keys.events, last, count=1000):
+        for entry, fields in rows:
+            yield fields[b"event"].decode(), fields[b"job_id"].decode(), fields
+            last = f"({entry.decode()}"
+
+
+def _refuse(what: str, wrong: list[str]) -> None:
+    assert not wrong, f"{len(wrong)} job(s) {what}:\n" + "\n".join(wrong[:20])

@@ -18,7 +18,7 @@ from tests.support import eventually
 
 SOAK = bool(os.environ.get("FUSION_TEST_SOAK"))
 KILLS, JOBS = (50, 17_000) if SOAK else (6, 1_500)
-PLACES = ("relay.before_write", "relay.after_write", "relay.after_ack")
+PLACES = ("relay.before_write", "relay.after_write", "events_ack.after")
 LIMIT = 900 if SOAK else 60
 
 

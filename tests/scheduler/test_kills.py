@@ -28,7 +28,7 @@ from tests.store.hands import new
 from tests.support import eventually
 
 
-@pytest.mark.parametrize(("place", "done"), [("cron.before_enqueue", 1), ("cron.after_enqueue", 2)])
+@pytest.mark.parametrize(("place", "done"), [("cron_tick.before", 1), ("cron_tick.after", 2)])
 def test_one_killed_beside_a_ticks_enqueueing_leaves_it_enqueued_once(
     schedulers: Schedulers, cron: Scheduler, conn: redis.Redis, place: str, done: int
 ) -> None:
@@ -43,7 +43,7 @@ def test_one_killed_beside_a_ticks_enqueueing_leaves_it_enqueued_once(
         assert entry_of(conn, entry).enqueued == 3
 
 
-@pytest.mark.parametrize(("place", "moved"), [("sched.before_batch", 200), ("sched.after_batch", 400)])
+@pytest.mark.parametrize(("place", "moved"), [("promote.before", 200), ("promote.after", 400)])
 def test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once(
     schedulers: Schedulers, conn: redis.Redis, place: str, moved: int
 ) -> None:
@@ -64,7 +64,7 @@ def test_one_that_stood_still_beyond_its_lease_does_nothing_twice_and_goes_on(
 ) -> None:
     ticks = due_since(cron, conn, "e")
     # it stops with what is to be enqueued in its hands
-    stopped = schedulers.start("--lease", "1", "--name", "stopped", env={"FUSION_FAILPOINTS": "cron.before_enqueue=stop"})
+    stopped = schedulers.start("--lease", "1", "--name", "stopped", env={"FUSION_FAILPOINTS": "cron_tick.before=stop"})
     eventually(lambda: not schedulers_of(conn)["stopped"].alive, why="its lease runs out")
     assert ticks_of(conn, "e") == []
     other = schedulers.start("--lease", "1", "--name", "other")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import redis
 
@@ -16,7 +14,7 @@ from fusion import Queue
 from fusion.job import Job
 from tests.faults.conservation import check_conservation
 from tests.support import eventually
-from tests.worker.harness import ROOT, WorkerProcess, Workers, alive, field, runs_of, status_of, wait_may_recover
+from tests.worker.harness import Workers, alive, field, runs_of, status_of, wait_may_recover
 
 LEASE = 1.0
 #: The worker looks for expired leases four times in a lease; the rest is for a busy machine.
@@ -148,108 +146,3 @@ def test_a_resumed_worker_kills_the_job_that_another_has(workers: Workers, gated
     eventually(lambda: not alive(first), why="the horse of the lost job is killed")
     gated.finish()
     assert len(gated.runs()) == 2
-
-
-# -- the crash matrix
-
-_WORKER_POINTS = [
-    "register.birth=kill",
-    "fork.ask=kill",
-    "fork.ask=kill@3",
-    "turn.before=kill",
-    "turn.before=kill@3",
-    "turn.after_reply=kill",
-    "turn.after_reply=kill@3",
-    "claim.after_reply=kill",
-    "claim.after_reply=kill@2",
-    "handout.after=kill",
-    "handout.after=kill@3",
-    "outcome.received=kill",
-    "outcome.received=kill@2",
-    "beat.before=kill",
-    "sched.before_batch=kill",
-    "sched.after_batch=kill",
-    "shutdown.drain=kill",
-    "shutdown.release=kill",
-]
-_HORSE_POINTS_BEFORE = ["horse.start", "horse.before_task"]
-_HORSE_POINTS_AFTER = ["horse.after_task", "horse.before_outcome"]
-_MATRIX = {"FUSION_LEASE": "0.6", "FUSION_MAX_LOST": "1000"}
-
-
-def _three_jobs(conn: redis.Redis, seen: Path) -> list[str]:
-    queue = Queue("k", conn)
-    return [queue.enqueue("tests.jobs.basic.sleep", 0.1, str(seen), "x").id for _ in range(3)]
-
-
-def _healthy_worker_finishes(workers: Workers, conn: redis.Redis, jobs: list[str], seen: Path, runs: int = 2) -> None:
-    workers.start("k", ready=False, env=_MATRIX)
-    eventually(lambda: all(status_of(conn, job) == "finished" for job in jobs), 20, why="the healthy worker finishes everything")
-    counted = [len(runs_of(seen, "begin-x", job)) for job in jobs]
-    assert all(1 <= count <= runs for count in counted), counted
-    assert set(check_conservation(conn, jobs).values()) == {"finished"}
-    eventually(lambda: len(conn.smembers("rq:workers")) == 1, why="the dead worker leaves the list")
-    assert not conn.exists("rq:wip:k")
-
-
-@pytest.mark.parametrize("point", _WORKER_POINTS)
-def test_a_worker_killed_at(point: str, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    jobs = _three_jobs(conn, seen)
-    dying = workers.start("k", ready=False, env={**_MATRIX, "FUSION_FAILPOINTS": point})
-    if point.startswith("shutdown"):
-        eventually(lambda: runs_of(seen, "begin-x"), why="a job has begun")
-        dying.signal(signal.SIGQUIT if "release" in point else signal.SIGTERM)
-    assert dying.wait() == -signal.SIGKILL, dying.output
-    _healthy_worker_finishes(workers, conn, jobs, seen)
-
-
-def test_a_fork_server_killed_at_a_fork_is_replaced(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    jobs = _three_jobs(conn, seen)
-    # Each of its fork servers dies at its third fork: every job costs one.
-    worker = workers.start("k", ready=False, env={**_MATRIX, "FUSION_FAILPOINTS": "fork.before=kill@3"})
-    eventually(lambda: "the fork server ended" in worker.output, why="a fork server was killed")
-    worker.signal(signal.SIGQUIT)
-    worker.wait()
-    _healthy_worker_finishes(workers, conn, jobs, seen, runs=20)
-
-
-@pytest.mark.parametrize("point", _HORSE_POINTS_BEFORE)
-def test_horses_killed_before_the_task(point: str, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    jobs = _three_jobs(conn, seen)
-    worker = workers.start("k", ready=False, env={**_MATRIX, "FUSION_FAILPOINTS": f"{point}=kill"})
-    words = "died before it had a job" if point == "horse.start" else "SIGKILL, not by Fusion"
-    eventually(lambda: words in worker.output, why=words)
-    worker.signal(signal.SIGQUIT)
-    worker.wait()
-    assert not runs_of(seen, "begin-x")
-    _healthy_worker_finishes(workers, conn, jobs, seen, runs=1)
-
-
-@pytest.mark.parametrize("point", _HORSE_POINTS_AFTER)
-def test_a_horse_killed_between_task_and_outcome(point: str, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    seen, here = tmp_path / "seen", tmp_path / "here"
-    jobs = _three_jobs(conn, seen)
-    worker = workers.start("k", ready=False, env={**_MATRIX, "FUSION_FAILPOINTS": f"{point}=wait:{here}"})
-    eventually(here.exists, why=f"the horse is at {point}")
-    (pid,) = runs_of(seen, "end-x")
-    os.kill(pid, signal.SIGKILL)
-    eventually(lambda: any(field(conn, job, "lost") == "1" for job in jobs), why="the job is lost")
-    _end_at_once(worker)
-    here.unlink(missing_ok=True)
-    _healthy_worker_finishes(workers, conn, jobs, seen, runs=3)
-
-
-def _end_at_once(worker: WorkerProcess) -> None:
-    tree = worker.tree()
-    worker.signal(signal.SIGQUIT)
-    assert worker.wait() == 1
-    psutil.wait_procs(tree, 5)
-
-
-def test_every_failpoint_is_struck() -> None:
-    struck = {point.partition("=")[0] for point in _WORKER_POINTS} | {*_HORSE_POINTS_BEFORE, *_HORSE_POINTS_AFTER, "fork.before"}
-    sources = [*(ROOT / "fusion/process").glob("*.py"), *(ROOT / "fusion/execution").glob("*.py")]
-    assert {name for file in sources for name in re.findall(r'failpoint\("([a-z_.]+)"\)', file.read_text())} == struck

@@ -1,0 +1,38 @@
+"""Jobs of the crash matrix: each notes its runs, as `ran <job id> <pid>`."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from fusion import get_current_job
+from fusion.log import Log
+from tests.jobs.basic import witness
+
+
+def gated(seen: str, gate: str) -> None:
+    """Runs while the file at `gate` is there."""
+    witness(seen, "ran")
+    while os.path.exists(gate):
+        time.sleep(0.005)
+
+
+def fails_once(seen: str) -> None:
+    witness(seen, "ran")
+    current = get_current_job()
+    assert current is not None
+    with open(seen) as file:
+        if sum(line.split()[1] == current.id for line in file) == 1:
+            raise ConnectionError("refused, the first time")
+
+
+def speaks(seen: str, gate: str) -> None:
+    """Tells the worker something while it runs, and runs while the file at `gate` is there."""
+    witness(seen, "ran")
+    current = get_current_job()
+    assert current is not None
+    current.meta["stage"] = "under way"
+    current.save_meta()
+    Log.log("under way")
+    while os.path.exists(gate):
+        time.sleep(0.005)
