@@ -32,6 +32,8 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
     By its heartbeat in Redis: for a readiness or start-up probe. As a liveness probe it would have workers restarted whenever Redis is
     away; use /livez of --probe-port there. Exit code 0: alive; 3: not; 1: that can't be told, Redis does not answer.
     """
+    from fusion.store.server import read_server
+
     host = socket.gethostname()
     workers = [
         worker
@@ -40,18 +42,41 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
     ]
     wrong = {worker.name: f"silent for {seconds(worker.silent)}" for worker in workers if worker.silent > max_age}
     healthy = len(wrong) < len(workers)
+    unsaved = read_server(cli.connection).unsaved
     if workers:
         reasons = [] if healthy else [f"{worker}: {why}, more than {max_age:g} s" for worker, why in wrong.items()]
     else:
-        reasons = [f"no worker {name} is registered" if name else f"no worker of this host ({host}) is registered"]
+        reasons = [
+            f"no worker {name} is registered" if name else f"no worker of this host ({host}) is registered",
+            *_too_old(cli),
+        ]
     if as_json:
-        document = {"status": "ok" if healthy else "error", "reasons": reasons, "workers": [_worker(w, max_age) for w in workers]}
+        document = {
+            "status": "ok" if healthy else "error",
+            "reasons": reasons,
+            "workers": [_worker(w, max_age) for w in workers],
+            "unsaved": unsaved,
+        }
         click.echo(json.dumps(document))
     elif healthy:
         click.echo("\n".join(f"{worker.name}: alive, {worker.state}" for worker in workers if worker.name not in wrong))
     else:
         click.echo("\n".join(reasons), err=True)
+    if unsaved:
+        click.echo("Redis can't save its data and may refuse to write: look at its log and at the room on its disk", err=True)
     sys.exit(0 if healthy else UNHEALTHY)
+
+
+def _too_old(cli: Cli) -> list[str]:
+    """A worker that is too old for the data lives and enters no list."""
+    from fusion.exceptions import SchemaMismatch
+    from fusion.store.access import schema_broker_of
+
+    try:
+        schema_broker_of(cli.connection).stored().check_reader()
+    except SchemaMismatch as error:
+        return [str(error)]
+    return []
 
 
 def _worker(worker: WorkerInfo, max_age: float) -> dict[str, object]:

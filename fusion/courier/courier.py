@@ -219,7 +219,7 @@ class Courier:
             self._collect()
         self._sort()
         if now >= self._duties.next_at:
-            self._link.attempt(lambda: self._duties.run(self._broker, now))
+            self._link.attempt(lambda: self._duties.run(self._broker, now), look=True)
 
     def _turn(self) -> None:
         slots = [0] * max(0, self._free)

@@ -70,6 +70,6 @@ class Bells:
             self._wake()
         if not fits and isinstance(rang, str) and self._link.open(time.monotonic()):
             try:
-                self._link.attempt(lambda: self._broker.ring(rang))  # for a worker that has a free slot
+                self._link.attempt(lambda: self._broker.ring(rang), look=True)  # for a worker that has a free slot
             except RedisAway:
                 pass

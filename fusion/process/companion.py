@@ -54,7 +54,7 @@ class Companion:
         elif now >= self._look_at and self._link.open(now):
             self._look_at = now + _LOOK * random.uniform(0.8, 1.0)
             try:
-                why = self._link.attempt(self._missing)
+                why = self._link.attempt(self._missing, look=True)
             except RedisAway:
                 return
             if why:

@@ -19,17 +19,17 @@ from urllib.parse import urlsplit
 import redis
 from redis import exceptions as errors
 from redis.backoff import FullJitterBackoff
-from redis.connection import Connection as TCPConnection
 from redis.connection import SSLConnection, UnixDomainSocketConnection, parse_url
 from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from fusion.exceptions import ConfigurationError, NoRedisError
 from fusion.settings import Settings, get_settings, mask_url
-from fusion.store import embedded
+from fusion.store import doubt, embedded
 from fusion.store.failures import classify, one_line
 from fusion.store.sentinel import is_sentinel_url, sentinel_pool, sentinel_url
 from fusion.store.server import ServerInfo, check_server, read_server
+from fusion.store.sockets import NamedConnection, NamedSSLConnection, UnixConnection
 
 __all__ = [
     "Connection",
@@ -78,12 +78,13 @@ class BoundedRetry(Retry):
         if self._inside:
             return do()
         self._inside = True
-        failures = 0
+        failures, doubtful = 0, False
         try:
             while True:
                 try:
                     return do()
                 except (errors.RedisError, OSError) as error:
+                    doubtful = doubt.note(error, doubtful)
                     # A full server does not empty within a second: the caller hears of it at once.
                     if classify(error) != "transient" or isinstance(error, errors.OutOfMemoryError):
                         raise
@@ -94,12 +95,6 @@ class BoundedRetry(Retry):
                     time.sleep(self._backoff.compute(failures))
         finally:
             self._inside = False
-
-
-class _UnixConnection(UnixDomainSocketConnection):
-    # redis-py reports metrics with these when a connection fails, and has them for TCP only.
-    host = "localhost"
-    port = 0
 
 
 class _PasswordFile(CredentialProvider):
@@ -117,6 +112,9 @@ class _PasswordFile(CredentialProvider):
             raise errors.AuthenticationError(str(error)) from error
         return (self._username, password) if self._username else (password,)
 
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        return self.get_credentials()
+
 
 def connect(target: str | Settings | None = None, role: Role = "producer", settings: Settings | None = None) -> redis.Redis:
     """A client for one Redis; nothing is sent yet. `target` is a url, or settings that name a Redis (None: the current ones).
@@ -132,11 +130,12 @@ def connect(target: str | Settings | None = None, role: Role = "producer", setti
             sentinel_pool(url, described, {**options, "redis_connect_func": _greet, **_tls(settings)}, _login(settings))
         )
     given = _parse(url)
-    kind = given.pop("connection_class", TCPConnection)
+    kind = given.pop("connection_class", NamedConnection)
     if kind is SSLConnection:
+        kind = NamedSSLConnection
         options |= {"redis_connect_func": _greet, **_tls(settings)}
     if kind is UnixDomainSocketConnection:
-        kind = _UnixConnection
+        kind = UnixConnection
         del options["socket_keepalive"], options["socket_keepalive_options"]
     if "password" not in given and url != embedded.url_of(settings.home):
         options |= _login(settings, given.pop("username", None))
@@ -170,7 +169,7 @@ def url_of(conn: redis.Redis) -> str:
         return f"redis+sentinel://{service}/{options.get('db') or 0}"
     if "path" in options:
         return f"unix://{options['path']}" + (f"?db={options['db']}" if options.get("db") else "")
-    scheme = "rediss" if issubclass(pool.connection_class, SSLConnection) else "redis"
+    scheme = "rediss" if "SSL" in pool.connection_class.__name__ else "redis"  # of either kind of client
     host = str(options.get("host", "localhost"))
     shown = f"[{host}]" if ":" in host else host
     return f"{scheme}://{shown}:{options.get('port', 6379)}/{options.get('db') or 0}"

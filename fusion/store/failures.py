@@ -79,6 +79,7 @@ def one_line(error: BaseException, where: str | None = None) -> str:
     """One line for a person: what happened to which Redis (`where`: its url) and what to do. No passwords, no line breaks."""
     text = " ".join(mask_url(str(error)).split()).rstrip(".") or type(error).__name__
     text = re.sub(r",? with args beginning with:.*", "", text)  # what was sent: the server quotes it
+    text = re.sub(r"\.? script: [0-9a-f]{40}, on @\S+$", "", text)
     text = re.sub(r"^Error \S+ (?:connecting to|while \w+ \w+) \S+\. ", "", text)
     if isinstance(error, (ConfigurationError, StoreUnavailable)):
         return text

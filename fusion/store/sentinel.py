@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
+from redis.connection import SSLConnection
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from fusion.exceptions import ConfigurationError
 from fusion.settings import mask_url
+from fusion.store.sockets import NamedConnection, NamedMasterConnection, NamedMasterSSLConnection, NamedSSLConnection
 
 _URL = re.compile(
     r"redis(?P<tls>s?)\+sentinel://(?:(?P<login>[^/]*)@)?(?P<hosts>[^/@]+)(?:/(?P<master>[^/?]+))?(?:/(?P<db>\d+))?/?\Z"
@@ -48,8 +50,12 @@ def sentinel_pool(
         options["socket_timeout"] = float(described["SOCKET_TIMEOUT"])
     if not described.get("SSL"):
         options = {name: value for name, value in options.items() if not name.startswith(("ssl_", "redis_connect_func"))}
-    options |= {"db": described.get("DB") or 0, "ssl": bool(described.get("SSL"))}
+    kind = NamedMasterSSLConnection if described.get("SSL") else NamedMasterConnection
+    options |= {"db": described.get("DB") or 0, "connection_class": kind}
     manager = Sentinel(_instances(described), sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
+    for client in manager.sentinels:
+        pool = client.connection_pool
+        pool.connection_class = NamedSSLConnection if issubclass(pool.connection_class, SSLConnection) else NamedConnection
     return SentinelConnectionPool(_master(described), manager, **options)  # type: ignore[no-untyped-call]
 
 

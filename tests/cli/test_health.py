@@ -38,9 +38,11 @@ def test_as_json(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
     here(hands, conn, "web1.1")
     document = json.loads(invoke("health", "--json").stdout)
     assert document["workers"][0].pop("heartbeat_age") < 10
-    assert document == {"status": "ok", "reasons": [], "workers": [{"name": "web1.1", "alive": True, "state": "started"}]}
+    workers = [{"name": "web1.1", "alive": True, "state": "started"}]
+    assert document == {"status": "ok", "reasons": [], "workers": workers, "unsaved": False}
     result = invoke("health", "--json", "--worker", "nobody", code=3)
-    assert json.loads(result.stdout) == {"status": "error", "reasons": ["no worker nobody is registered"], "workers": []}
+    reasons = ["no worker nobody is registered"]
+    assert json.loads(result.stdout) == {"status": "error", "reasons": reasons, "workers": [], "unsaved": False}
 
 
 def test_quiet_needs_a_name_or_all(invoke: Invoke, conn: redis.Redis) -> None:

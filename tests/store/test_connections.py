@@ -18,6 +18,7 @@ from fusion.store.connections import (
     connect,
     one_line,
 )
+from tests import guarded
 from tests.store.servers import ScriptedServer, SpawnedServer, free_port
 from tests.support import eventually
 
@@ -114,7 +115,7 @@ def test_a_half_open_connection_ends_within_the_socket_timeout() -> None:
 
 
 def test_a_killed_connection_is_made_anew(conn: redis.Redis, redis_url: str) -> None:
-    worker = connect(redis_url, "worker")
+    worker = connect(guarded.as_admin(redis_url), "worker")
     number = worker.client_id()
     conn.client_kill_filter(_id=str(number))
     assert worker.ping()
@@ -122,7 +123,7 @@ def test_a_killed_connection_is_made_anew(conn: redis.Redis, redis_url: str) -> 
 
 
 def test_a_forked_child_uses_its_own_socket(redis_url: str) -> None:
-    conn = connect(redis_url)
+    conn = connect(guarded.as_admin(redis_url))
     number = conn.client_id()
     pid = os.fork()
     if pid == 0:
@@ -240,6 +241,10 @@ def test_too_many_clients_are_waited_for(spawn: Spawn) -> None:
     [
         ("LOADING Redis is loading the dataset in memory", "transient"),
         ("MISCONF Redis is configured to save RDB snapshots", "transient"),
+        ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", "transient"),
+        ("READONLY You can't write against a read only replica.", "transient"),
+        ("OOM command not allowed when used memory > 'maxmemory'.", "transient"),
+        ("NOMASTERLINK Can't SYNC while not connected with my master", "transient"),
         ("NOREPLICAS Not enough good replicas to write.", "transient"),
         ("CLUSTERDOWN The cluster is down", "transient"),
         ("TRYAGAIN Multiple keys request during rehashing of slot", "transient"),
@@ -247,6 +252,10 @@ def test_too_many_clients_are_waited_for(spawn: Spawn) -> None:
         ("UNBLOCKED force unblock from blocking operation", "transient"),
         ("ERR max number of clients reached", "transient"),
         ("MOVED 3999 127.0.0.1:6381", "configuration"),
+        ("NOAUTH Authentication required.", "configuration"),
+        ("WRONGPASS invalid username-password pair or user is disabled.", "configuration"),
+        ("NOPERM this user has no permissions to run the 'evalsha' command", "configuration"),
+        ("NOPERM No permissions to access a key", "configuration"),
         ("CROSSSLOT Keys in request don't hash to the same slot", "configuration"),
         ("DENIED Redis is running in protected mode", "configuration"),
         ("ERR unknown command 'EVALSHA', with args beginning with:", "configuration"),

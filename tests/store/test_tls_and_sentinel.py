@@ -13,6 +13,7 @@ from fusion.store.connections import classify, connect, one_line
 from fusion.store.embedded import EmbeddedRedis
 from fusion.store.resp import NonBlockingReader
 from fusion.store.server_binary import ServerBinary
+from tests import guarded
 from tests.store.servers import SpawnedServer, TLSFront, closing_all, free_port
 from tests.store.test_resp import replies
 from tests.support import eventually
@@ -44,7 +45,7 @@ def front(authority: trustme.CA, redis_url: str, redis_server: EmbeddedRedis) ->
 
 
 def settings_for(front: TLSFront, host: str = "localhost", **others: object) -> Settings:
-    return Settings(redis_url=f"rediss://{host}:{front.port}/0", **others)  # type: ignore[arg-type]
+    return Settings(redis_url=guarded.as_user(f"rediss://{host}:{front.port}/0"), **others)  # type: ignore[arg-type]
 
 
 def failure(conn: redis.Redis) -> Exception:
@@ -55,8 +56,8 @@ def failure(conn: redis.Redis) -> Exception:
 
 def test_tls_with_our_authority(front: TLSFront, ca_file: str) -> None:
     conn = connect(settings_for(front, redis_ssl_ca_certs=ca_file))
-    assert conn.set("a", b"x" * 200_000)
-    assert conn.get("a") == b"x" * 200_000
+    assert conn.set("rq:a", b"x" * 200_000)
+    assert conn.get("rq:a") == b"x" * 200_000
 
 
 def test_an_unknown_authority_is_refused_at_once(front: TLSFront) -> None:
@@ -74,7 +75,7 @@ def test_another_host_name_is_refused_unless_told_otherwise(front: TLSFront, ca_
 
 
 def test_authority_in_the_url(front: TLSFront, ca_file: str) -> None:
-    assert connect(f"rediss://localhost:{front.port}/0?ssl_ca_certs={ca_file}").ping()
+    assert connect(guarded.as_user(f"rediss://localhost:{front.port}/0?ssl_ca_certs={ca_file}")).ping()
 
 
 def test_missing_certificate_file_is_named() -> None:
@@ -94,14 +95,15 @@ def test_tls_to_a_server_without_it_ends_in_time_and_says_so(spawn: Spawn) -> No
 def test_a_non_blocking_reader_over_tls_drains_what_was_read_ahead(front: TLSFront, ca_file: str) -> None:
     """A selector never wakes for bytes that OpenSSL holds already; hundreds of replies in one record are the way to get some."""
     client = connect(settings_for(front, redis_ssl_ca_certs=ca_file), "worker")
+    client.set("rq:long", "x" * 100)
     reader = NonBlockingReader.of(client)
     try:
         for _ in range(2000):
-            reader.send("ECHO", "x" * 100)
+            reader.send("GET", "rq:long")
         assert replies(reader, 2000) == [b"x" * 100] * 2000
-        reader.send("BLPOP", "bell", 5)
-        connect(settings_for(front, redis_ssl_ca_certs=ca_file)).rpush("bell", "1")
-        assert replies(reader, 1) == [[b"bell", b"1"]]
+        reader.send("BLPOP", "rq:wake:bell", 5)
+        connect(settings_for(front, redis_ssl_ca_certs=ca_file)).rpush("rq:wake:bell", "1")
+        assert replies(reader, 1) == [[b"rq:wake:bell", b"1"]]
     finally:
         reader.close()
 

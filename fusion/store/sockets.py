@@ -1,0 +1,64 @@
+"""redis-py's connections, with two things more: finding the server takes no longer than connecting may, and a large request has longer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
+
+from fusion.store.lookup import addresses
+
+#: Bytes per second that a line should take at least, and the most seconds that a request has more for its size.
+_SLOWEST = 256 * 1024
+_LONGEST = 6.0
+
+
+class _Sized(AbstractConnection):
+    """`socket_timeout` counts from when a request could be on the other side. One that needs longer on its way would be sent again and
+    again, and its answer never heard: the results of several jobs over a slow line."""
+
+    _prolonged = False
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        more = sum(map(len, [command] if isinstance(command, str) else command)) / _SLOWEST
+        sock: Any = self._sock
+        if (more > 0.25 or self._prolonged) and sock is not None and self.socket_timeout is not None:
+            self._prolonged = more > 0.25
+            sock.settimeout(self.socket_timeout + min(more, _LONGEST))
+        super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
+
+
+class UnixConnection(_Sized, UnixDomainSocketConnection):
+    # redis-py reports metrics with these when a connection fails, and has them for TCP only.
+    host = "localhost"
+    port = 0
+
+
+class NamedConnection(_Sized, Connection):
+    """TCP to a host that may be a name; `socket_connect_timeout` bounds its look-up too."""
+
+    def _connect(self) -> Any:
+        name, refused = self.host, None
+        for address in addresses(name, self.socket_connect_timeout):
+            self.host = address  # for redis-py's own look-up, which has nothing to ask anybody then
+            try:
+                return super()._connect()  # type: ignore[no-untyped-call]
+            except OSError as error:
+                refused = error
+            finally:
+                self.host = name
+        raise refused or OSError("the host has no address")
+
+
+# In these the order of bases puts the look-up below TLS, which goes by the name.
+class NamedSSLConnection(SSLConnection, NamedConnection):
+    pass
+
+
+class NamedMasterConnection(SentinelManagedConnection, NamedConnection):
+    pass
+
+
+class NamedMasterSSLConnection(SentinelManagedSSLConnection, NamedConnection):
+    pass

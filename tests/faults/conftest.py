@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests import guarded
+from tests.faults.proxy import FaultProxy
+from tests.relay.conftest import relays as relays
+from tests.scheduler.conftest import cron as cron
+from tests.scheduler.conftest import schedulers as schedulers
+from tests.scheduler.harness import Schedulers
+from tests.web.conftest import _service as _service
+from tests.web.conftest import service as service
+from tests.web.conftest import start as start
+from tests.web.conftest import tokens as tokens
+from tests.worker.conftest import workers as workers
+from tests.worker.harness import PrivateRedis, Workers
+from tests.worker.test_redis_trouble import Jobs
+
+
+@pytest.fixture
+def admin(redis_url: str) -> Iterator[redis.Redis]:
+    """A client of the test alone, on an empty Redis: it may flush everything and keep keys of its own."""
+    client = guarded.admin_client(redis_url)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def proxy(redis_url: str, conn: redis.Redis) -> Iterator[FaultProxy]:
+    """The way to the test's Redis for those whose network fails; `conn` has its own."""
+    found = FaultProxy(redis_url, conn)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def jobs(conn: redis.Redis, tmp_path: Path) -> Jobs:
+    """On the test's Redis, past `proxy`."""
+    return Jobs(conn, tmp_path)
+
+
+@pytest.fixture
+def fleet(proxy: FaultProxy, tmp_path: Path) -> Iterator[Workers]:
+    """Workers behind `proxy`, which passes everything again when they are ended."""
+    found = Workers(proxy.url, tmp_path)
+    yield found
+    proxy.lift()
+    found.stop()
+
+
+@pytest.fixture
+def private_workers(private_redis: PrivateRedis, tmp_path: Path) -> Iterator[Workers]:
+    """Workers on `private_redis`, which is running again when they are ended."""
+    found = Workers(private_redis.url, tmp_path)
+    yield found
+    private_redis.revive()
+    found.stop()
+
+
+@pytest.fixture
+def private_schedulers(private_redis: PrivateRedis, tmp_path: Path) -> Iterator[Schedulers]:
+    found = Schedulers(private_redis.url, tmp_path)
+    yield found
+    private_redis.revive()
+    found.stop()
