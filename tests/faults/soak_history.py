@@ -1,0 +1,218 @@
+"""Every write that ever reached Redis, read from its AOF: the one record of a run that no code of Fusion has written.
+
+Replayed command by command, so that what must hold is checked after each transaction of the run, not only at its end:
+
+- a job is in exactly one state's set, and its hash says the same;
+- it goes from state to state only as `docs/lifecycle.md` has it: claimed when it waited, ended by whoever holds it, once;
+- an execution is held by one job at a time, and its outcome is taken only while the job is its own: the tasks' results and errors name theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_JOB = re.compile(rb"rq:job:([A-Za-z0-9_-]+)\Z")
+_SETS = re.compile(rb"rq:(?:(wip|finished|canceled|stopped|deferred):.+|(scheduler:scheduled_jobs)|queue:(failed)|(queue):.+)\Z")
+_STATUS = {"wip": "started", "scheduler:scheduled_jobs": "scheduled", "queue": "queued"}
+_RUN = re.compile(r"run=([^\s'\"\\]+)")
+#: From -> to; started comes only by a claim, which brings an execution.
+_LEGAL = {
+    "": {"queued", "scheduled"},
+    "scheduled": {"queued"},
+    "queued": {"started"},
+    "started": {"finished", "failed", "scheduled", "queued"},
+}
+_HARMLESS = {b"PEXPIREAT", b"PEXPIRE", b"EXPIRE", b"PERSIST", b"HINCRBY", b"HSETNX", b"HDEL"}
+
+
+def commands(path: Path) -> Iterator[list[bytes]]:
+    """The commands of an AOF, as far as they are whole."""
+    data, at = path.read_bytes(), 0
+    if data.startswith(b"REDIS"):
+        raise ValueError(f"{path} begins with a dump: it has been rewritten, so it is no history")
+    while at < len(data):
+        end = data.find(b"\r\n", at)
+        if data[at : at + 1] == b"#":  # a note of the time
+            at = end + 2
+            continue
+        if end < 0:
+            return
+        count, at, found = int(data[at + 1 : end]), end + 2, []
+        for _ in range(count):
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                return
+            start = end + 2
+            at = start + int(data[at + 1 : end]) + 2
+            found.append(data[start : at - 2])
+        if at > len(data):
+            return
+        yield found
+
+
+def transactions(path: Path) -> Iterator[list[list[bytes]]]:
+    """What was done as one: a script's writes."""
+    open_one: list[list[bytes]] | None = None
+    for command in commands(path):
+        verb = command[0].upper()
+        if verb == b"MULTI":
+            open_one = []
+        elif verb == b"EXEC":
+            if open_one:
+                yield open_one
+            open_one = None
+        elif open_one is not None:
+            open_one.append(command)
+        else:
+            yield [command]
+
+
+@dataclass
+class Life:
+    """A job, as far as the file has been read. `ends`: (execution, how it ended) of all claims, in order."""
+
+    status: str = ""
+    holder: str = ""
+    reason: str = ""
+    places: set[str] = field(default_factory=set)
+    ends: list[tuple[str, str]] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+
+    def count(self, *outcomes: str) -> int:
+        return sum(outcome in outcomes for _, outcome in self.ends)
+
+
+@dataclass(frozen=True)
+class Event:
+    number: int
+    event: str
+    job_id: str
+    worker: str
+    at: float
+
+
+class History:
+    """`wrong`: what was against the rules, with the job's id in front."""
+
+    def __init__(self, path: Path) -> None:
+        self.jobs: dict[str, Life] = {}
+        self.events: list[Event] = []
+        self.wrong: list[str] = []
+        self.transactions = self.claims = self.reclaims = 0
+        self._claimed: dict[str, str] = {}
+        for transaction in transactions(path):
+            self.transactions += 1
+            self._settle({job_id for command in transaction for job_id in self._take(command)})
+
+    def _take(self, command: list[bytes]) -> Iterable[str]:
+        """Follow one command; the jobs it was about."""
+        verb, key = command[0].upper(), command[1] if len(command) > 1 else b""
+        if verb == b"XADD" and key == b"rq:events":
+            self._note_event(command)
+        elif verb in (b"DEL", b"UNLINK"):
+            return [self._forget(match[1].decode()) for one in command[1:] if (match := _JOB.match(one))]
+        elif match := _JOB.match(key):
+            return self._write(verb, match[1].decode(), command[2:])
+        elif match := _SETS.match(key):
+            name = next(filter(None, match.groups())).decode()
+            return self._move(verb, _STATUS.get(name, name), command[2:])
+        return ()
+
+    def _write(self, verb: bytes, job_id: str, rest: list[bytes]) -> list[str]:
+        life = self.jobs.setdefault(job_id, Life())
+        if verb in (b"HSET", b"HMSET"):
+            fields = {rest[i]: rest[i + 1].decode("utf-8", "replace") for i in range(0, len(rest), 2)}
+            life.reason = fields.get(b"reason", life.reason)
+            if b"status" in fields:
+                self._step(job_id, life, fields)
+        elif verb not in _HARMLESS:
+            self.wrong.append(f"{job_id}: unknown write {verb!r}")
+        return [job_id]
+
+    def _move(self, verb: bytes, status: str, rest: list[bytes]) -> list[str]:
+        if verb == b"ZADD":
+            ids = [member.decode() for member in rest[1::2]]
+            for job_id in ids:
+                self.jobs.setdefault(job_id, Life()).places.add(status)
+        elif verb == b"ZREM":
+            ids = [member.decode() for member in rest]
+            for job_id in ids:
+                self.jobs.setdefault(job_id, Life()).places.discard(status)
+        else:
+            raise ValueError(f"{verb!r} on the set of {status} jobs: this reader does not know it")
+        return ids
+
+    def _forget(self, job_id: str) -> str:
+        self.wrong.append(f"{job_id}: deleted")
+        return job_id
+
+    # -- the rules
+
+    def _step(self, job_id: str, life: Life, fields: dict[bytes, str]) -> None:
+        was, status = life.status, fields[b"status"]
+        execution = fields.get(b"execution_id", "")
+        life.steps.append(f"{was or '-'} -> {status} {execution} {fields.get(b'reason', '')}".rstrip())
+        if status not in _LEGAL.get(was, ()):
+            self.wrong.append(f"{job_id}: went from {was or 'nowhere'} to {status}")
+        if was == "started":
+            life.ends.append((life.holder, _outcome(status, fields)))
+            self._check_author(job_id, life.holder, fields)
+        if status == "started":
+            self.claims += 1
+            self._check_claim(job_id, execution)
+        life.status, life.holder = status, execution if status == "started" else life.holder
+
+    def _check_claim(self, job_id: str, execution: str) -> None:
+        """A worker that never got the answer to a claim and was given up meanwhile asks again under the same token: what it gets then has
+        the execution of what it lost. That no execution is run twice is told by the witnesses."""
+        before = self._claimed.get(execution)
+        if before is not None:
+            self.reclaims += 1
+        if not execution or (before is not None and (execution, "lost") not in self.jobs[before].ends):
+            self.wrong.append(f"{job_id}: claimed as {execution or 'no execution'}, which {before} is or was")
+        self._claimed[execution] = job_id
+
+    def _check_author(self, job_id: str, holder: str, fields: dict[bytes, str]) -> None:
+        """Whose outcome this is, by the task's own words."""
+        said = _RUN.search(fields.get(b"reason", ""))
+        author = json.loads(fields[b"result"]) if b"result" in fields else said[1] if said else holder
+        if author != holder:
+            self.wrong.append(f"{job_id}: {holder} held it when an outcome of {author} was taken")
+
+    def _settle(self, touched: set[str]) -> None:
+        for job_id in touched:
+            life = self.jobs[job_id]
+            if life.places != {life.status}:
+                self.wrong.append(
+                    f"{job_id}: after transaction {self.transactions} its hash says {life.status or 'nothing'}, "
+                    f"and it is in {sorted(life.places) or 'no set'}"
+                )
+
+    def _note_event(self, command: list[bytes]) -> None:
+        at = next(i for i, part in enumerate(command) if part == b"event")
+        fields = dict(zip(command[at::2], (part.decode("utf-8", "replace") for part in command[at + 1 :: 2]), strict=False))
+        self.events.append(
+            Event(
+                int(fields[b"n"]), fields[b"event"], fields[b"job_id"], fields.get(b"worker", ""), int(command[at - 1].split(b"-")[0]) / 1000
+            )
+        )  # fmt: skip
+
+
+def _outcome(status: str, fields: dict[bytes, str]) -> str:
+    """finished; or what the last line of the history that is written with it says: failed, retry, lost, released."""
+    if status == "finished":
+        return status
+    lines = fields.get(b"history", "").splitlines()
+    return str(json.loads(lines[-1])["outcome"]) if lines else "held"
+
+
+def aof_of(home: Path) -> Path:
+    """The file that is appended to: of one part or of several."""
+    found = [*home.glob("appendonlydir/*.incr.aof"), *home.glob("appendonly.aof")]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} AOFs in {home}: it has been rewritten, so there is no whole history")
+    return found[0]

@@ -1,0 +1,80 @@
+"""Tasks of the soak. Each run tells of itself in a file by one O_APPEND write: a witness that Redis has no part in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from fusion import get_current_job
+
+#: The environment's name for the witness file.
+WITNESS = "SOAK_WITNESS"
+
+
+def note(what: str) -> str:
+    """`what job execution pid time`; returns the execution."""
+    current = get_current_job()
+    assert current is not None
+    line = f"{what} {current.id} {current.execution_id} {os.getpid()} {time.time():.6f}\n"
+    fd = os.open(os.environ[WITNESS], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(fd, line.encode())
+    os.close(fd)
+    return current.execution_id
+
+
+def effect(seconds: float) -> str:
+    """Returns its execution: the result tells who committed."""
+    note("begin")
+    time.sleep(seconds)
+    return note("end")
+
+
+def refuse() -> None:
+    raise ValueError(f"no run={note('begin')}")
+
+
+def flaky(failures: int) -> str:
+    execution = note("begin")
+    current = get_current_job()
+    assert current is not None
+    if current.attempts < failures:
+        raise ConnectionError(f"not yet run={execution}")
+    return note("end")
+
+
+def hang() -> None:
+    note("begin")
+    time.sleep(3600)
+
+
+def cling() -> None:
+    """Ends at nothing but SIGKILL."""
+    note("begin")
+    while True:
+        try:
+            time.sleep(3600)
+        except BaseException:
+            pass
+
+
+def leave(code: int) -> None:
+    note("begin")
+    os._exit(code)
+
+
+def crash(number: int) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    note("begin")
+    os.kill(os.getpid(), number)
+    time.sleep(60)
+
+
+def tick() -> str:
+    note("begin")
+    return note("end")
+
+
+SIGKILL, SIGSEGV = int(signal.SIGKILL), int(signal.SIGSEGV)

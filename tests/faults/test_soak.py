@@ -1,0 +1,31 @@
+"""The chaos soak as a test: short here, in full by `make soak`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.worker.harness import ROOT
+
+SOAK = bool(os.environ.get("FUSION_TEST_SOAK"))
+SEEDS = os.environ.get("SEEDS", "1 2 3").split() if SOAK else ["4"]
+#: Jobs, SIGKILLs; seconds until nobody waits any longer.
+JOBS, KILLS, LIMIT = (int(os.environ.get("SOAK_JOBS") or 10_000), 210, 1800) if SOAK else (400, 14, 400)
+#: For every worker, like "--horses 2".
+WORKER_ARGS = os.environ.get("SOAK_WORKER_ARGS", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are only found on Linux")
+@pytest.mark.timeout(LIMIT + 30)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_is_killed_no_accepted_job_is_lost_stuck_or_ended_by_one_that_did_not_hold_it(seed: str) -> None:
+    command = [sys.executable, "-m", "tests.faults.soak", "--seed", seed, "--jobs", str(JOBS), "--kills", str(KILLS)]
+    ran = subprocess.run(
+        [*command, f"--worker-args={WORKER_ARGS}"], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    print(ran.stdout)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "lost: 0\n" in ran.stdout
