@@ -1,20 +1,22 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint type bench clean venv-demo venv-dev
+.PHONY: help demo test test-acl test-es crash soak lint type bench bench-smoke clean venv-demo venv-dev venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
 # What `make test` runs and with which extra flags: make test TESTS=tests/store ARGS="-x -k claim"
 TESTS ?= tests
 ARGS ?=
-# Seconds that `make soak` takes.
+# Of `make soak`: seeds and jobs of the chaos, flags for its workers (SOAK_WORKER_ARGS="--horses 2"), ticks of one second.
+SEEDS ?= 1 2 3
+SOAK_JOBS ?= 10000
 TICKS ?= 300
 
 export PYTHON
 BIN := .venv/bin
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run
 	@$(BIN)/python run_worker.py demo
@@ -22,11 +24,17 @@ demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run
 test: venv-dev ## all tests, against a real Redis of their own (TESTS=, ARGS=, N= narrow it)
 	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal $(TESTS) $(ARGS)
 
-.PHONY: test-es
+test-acl: venv-dev ## the same as a Redis user with the least rights (docs/operations.md), nobody else being let in
+	@FUSION_TEST_ACL=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal $(TESTS) $(ARGS)
+
 test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_URL
 	@$(BIN)/python -m pytest -q tests/es $(ARGS)
 
-soak: venv-dev ## five minutes of one tick a second while schedulers are killed: 300 jobs (TICKS= for more); relays killed 50 times
+crash: venv-dev ## every way to strike at every place where a worker, fork server or job process may be (some minutes)
+	@FUSION_TEST_CRASH=full $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/test_crash_worker.py $(ARGS)
+
+soak: venv-dev ## about half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=), power cuts, leaks, killed schedulers (TICKS=) and relays
+	@FUSION_TEST_SOAK=1 SEEDS="$(SEEDS)" SOAK_JOBS=$(SOAK_JOBS) SOAK_WORKER_ARGS="$(SOAK_WORKER_ARGS)" $(BIN)/python -m pytest -q -s tests/faults/test_soak.py tests/faults/test_power_loss.py tests/faults/test_leak.py $(ARGS)
 	@FUSION_SOAK_TICKS=$(TICKS) $(BIN)/python -m pytest -q -s tests/scheduler/test_chaos.py $(ARGS)
 	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -s tests/relay/test_kills.py $(ARGS)
 
@@ -41,9 +49,13 @@ lint: venv-dev ## style, formatting, import layers, file sizes
 type: venv-dev ## mypy --strict
 	@$(BIN)/mypy
 
-bench: venv-dev ## Fusion beside its peers, figures and ratios
-	@$(BIN)/python -m benchmarks
+bench: venv-bench ## Fusion beside its peers: table and plots into benchmarks/results (half an hour; ARGS="--rounds 1 --no-curves")
+	@$(BIN)/python -m benchmarks $(ARGS)
+	@$(BIN)/python -m benchmarks.figures
 	@$(BIN)/python -m benchmarks.schedule
+
+bench-smoke: venv-bench ## whether every contender still runs; measures nothing
+	@$(BIN)/python -m benchmarks --smoke
 
 clean: ## remove .venv, caches and build products
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -54,3 +66,6 @@ venv-demo:
 
 venv-dev:
 	@sh tools/venv.sh dev
+
+venv-bench:
+	@sh tools/venv.sh bench

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # typing costs every job's process 0.6 MB
 __version__ = "0.1.0"
 
 _HOME = {
+    "AsyncQueue": "async_queue",
     "Callback": "callbacks",
     "Connection": "store.connections",
     "FailedFilter": "failures",
@@ -23,6 +24,7 @@ _HOME = {
     "JobStatus": "status",
     "JobTimeoutException": "exceptions",
     "Log": "log",
+    "NotReplicated": "exceptions",
     "PriorityQueue": "queue",
     "Queue": "queue",
     "Retry": "retry",
@@ -30,6 +32,8 @@ _HOME = {
     "Scheduler": "cron.scheduler",
     "Secret": "redaction",
     "ScheduledJobRegistry": "scheduled",
+    "StoreFull": "exceptions",
+    "StoreUnavailable": "exceptions",
     "get_current_connection": "store.connections",
     "get_current_job": "context",
     "pop_connection": "store.connections",
@@ -54,10 +58,14 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from fusion.async_queue import AsyncQueue as AsyncQueue
     from fusion.callbacks import Callback as Callback
     from fusion.context import get_current_job as get_current_job
     from fusion.cron.scheduler import Scheduler as Scheduler
     from fusion.exceptions import JobTimeoutException as JobTimeoutException
+    from fusion.exceptions import NotReplicated as NotReplicated
+    from fusion.exceptions import StoreFull as StoreFull
+    from fusion.exceptions import StoreUnavailable as StoreUnavailable
     from fusion.failed_queue import FailedQueue as FailedQueue
     from fusion.failures import FailedFilter as FailedFilter
     from fusion.job import Job as Job

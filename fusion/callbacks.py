@@ -37,23 +37,16 @@ def as_callback(value: Callback | str | Callable[..., Any] | None) -> str | None
     return (value if isinstance(value, Callback) else Callback(value)).to_json()
 
 
-def hooks(
-    success: str | None, failure: str | None, url: str | None, args: Sequence[Any], kwargs: Mapping[str, Any], allow_http: bool
-) -> dict[str, str | int | None]:
-    """The stored form of a job's URLs, with the mark that there are any. A payload may name one, too; `url` comes before that.
-
-    ValueError for what is no URL that could be called.
-    """
-    urls = {
-        "success_task_handler": check_url("success_task_handler", success, allow_http),
-        "failed_task_handler": check_url("failed_task_handler", failure, allow_http),
-        "callback_url": check_url("callback_url", url or payload_url(args, kwargs), allow_http),
-    }
-    return {**urls, "hooks": 1 if any(urls.values()) else None}
+def hooks(success: str | None, failure: str | None, url: str | None, allow_http: bool) -> dict[str, str | int]:
+    """The stored form of a job's URLs, with the mark that there are any. ValueError for what is no URL that could be called."""
+    given = {"success_task_handler": success, "failed_task_handler": failure, "callback_url": url}
+    urls = {name: checked for name, value in given.items() if (checked := check_url(name, value, allow_http))}
+    return {**urls, "hooks": 1} if urls else {}
 
 
 def payload_url(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`callback_url` of a payload with `callback: 1`: the first argument, or the one called `payload`; None if there is no such thing."""
+    """`callback_url` of a payload with `callback: 1`: the first argument, or the one called `payload`; None if there is no such thing.
+    What `callback_url=` says comes before that."""
     payload = args[0] if args else kwargs.get("payload")
     if not isinstance(payload, Mapping) or payload.get("callback") not in (1, "1"):  # True equals 1
         return None

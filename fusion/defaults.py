@@ -102,8 +102,10 @@ GONE_MAX = 10_000
 
 #: Seconds one attempt at Redis may take in a worker.
 SOCKET_TIMEOUT = 2.0
-#: Jobs sent to Redis in one call of `enqueue_many`.
-ENQUEUE_CHUNK = 500
+#: Jobs, and bytes of them, sent to Redis in one call of `enqueue_many`.
+ENQUEUE_CHUNK, ENQUEUE_CHUNK_BYTES = 500, 1024 * 1024
+#: Replicas that must have what is enqueued with durability="replicated", and seconds until they do.
+REPLICAS, REPLICAS_TIMEOUT = 1, 1.0
 
 #: Where the HTTP service listens, and how many requests it works on at a time.
 SERVER_HOST, SERVER_PORT, SERVER_THREADS = "127.0.0.1", 8080, 8

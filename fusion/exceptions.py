@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing costs every job's process 0.6 MB
+    from collections.abc import Callable
+    from typing import Any
+
 
 class FusionError(Exception):
     """Base of everything Fusion raises on purpose."""
@@ -16,7 +21,61 @@ class NoRedisError(ConfigurationError):
 
 
 class StoreUnavailable(FusionError):
-    """Redis can't be reached just now; the same call is safe to repeat."""
+    """Redis can't be reached, or can't do this just now. Waiting helps. The error of redis-py is the `__cause__`.
+
+    Of an enqueue: whether its jobs were accepted is not known, unless `nothing_written` says that they were not, since a call that got no
+    answer may have been executed. Either way `repeat()` is safe. `job_ids` are the ids that the jobs have, if they were accepted, and will
+    have once they are; of `enqueue_many` those of the chunk under way: all before it were accepted, none after it was sent.
+    """
+
+    nothing_written = False
+    job_ids: tuple[str, ...] = ()
+    _again: Callable[[], Any] | None = None
+
+    @property
+    def job_id(self) -> str:
+        """The first of `job_ids`; empty if this was no enqueue."""
+        return self.job_ids[0] if self.job_ids else ""
+
+    def repeat(self) -> Any:
+        """Make the same call again and return what it would have: jobs that were accepted after all are not accepted twice, not even
+        if they have ended. Goes on where the call stopped, as often as need be; of an AsyncQueue, to be awaited.
+
+        RuntimeError if there is nothing that must be kept for a repetition, or it did not come along to another process: then the same
+        call with the same job_id, or with the same data of `prepare_data`, is the way.
+        """
+        if self._again is None:
+            raise RuntimeError("nothing is kept for a repetition of this call; make the call itself again")
+        return self._again()
+
+    def repeat_with(self, call: Callable[[], Any]) -> None:
+        """Have `repeat()` run this: for whoever makes one call of several, each safe to make again."""
+        self._again = call
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # what repeats holds a connection, which no other process can use
+        return type(self), self.args, {name: value for name, value in vars(self).items() if name != "_again"}
+
+
+class StoreFull(StoreUnavailable):
+    """Redis has reached its `maxmemory` and refused. Make room there, or wait for the workers to."""
+
+
+class NotReplicated(StoreUnavailable):
+    """Too few replicas acknowledged an enqueue with durability="replicated" in time. The jobs are on the primary and will run, unless it is
+    lost before its replicas have caught up. `repeat()` waits again."""
+
+    #: How many replicas acknowledged.
+    acknowledged = 0
+
+
+class SchemaMismatch(FusionError):
+    """The data in Redis are of a newer layout than this process knows, which is `needed`. Nothing was written; upgrade Fusion here."""
+
+    def __init__(self, message: str, *, version: int = 0, needed: int = 0) -> None:
+        super().__init__(message)
+        self.version = version
+        self.needed = needed
 
 
 class NoSuchJobError(FusionError):

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from fusion.exceptions import FusionError
-from fusion.serializers import get_serializer, split_call
-from fusion.settings import get_settings
+from fusion.serializers import JSONSerializer, PickleSerializer, split_call
 from fusion.store.codec import number, text
 from fusion.store.inspector import Inspector
 from fusion.store.keys import is_reserved
@@ -116,8 +115,10 @@ def _function(row: Mapping[str, bytes | None]) -> str:
     if data is None:
         return ""
     try:
-        serializer = get_serializer(text(row.get("serializer"), "json"), allow_pickle=get_settings().allow_pickle)
-        return split_call(serializer, data)[0]
+        if text(row.get("serializer"), "json") == "pickle":
+            # Never loaded, whatever is allowed: a job may be here because its signature was refused.
+            return PickleSerializer().first_text(data)
+        return split_call(JSONSerializer(), data)[0]
     except FusionError:
         return ""
 

@@ -10,15 +10,17 @@ from typing import Any
 from redis import Redis
 
 from fusion.attempts import Attempt, parse_history
-from fusion.exceptions import InvalidJobOperation, NoSuchJobError
+from fusion.exceptions import BadSignature, DeserializationError, InvalidJobOperation, NoSuchJobError
 from fusion.options import new_nonce, to_json
 from fusion.retry import Retry
 from fusion.serializers import JSONSerializer, get_serializer, loads_call
 from fusion.settings import get_settings
-from fusion.status import TERMINAL, JobStatus
+from fusion.signing import as_claimed
+from fusion.status import TERMINAL, JobStatus, why_not
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.codec import number, text
 from fusion.store.connections import get_current_connection
+from fusion.store.typed import repeatable
 from fusion.timeutil import from_iso, to_delay, to_unix
 
 
@@ -34,6 +36,13 @@ class Job:
         self._fields = dict(fields)
         self._meta: dict[str, Any] | None = None
         self._outdated = False  # a newer status is known than the other fields tell of
+
+    @classmethod
+    def of(cls, id: str, fields: dict[str, Any], connection: Redis) -> Job:
+        """What `Job(...)` is, for many: `fields` are kept as they are."""
+        job = cls.__new__(cls)
+        job.id, job.connection, job._fields, job._meta, job._outdated = id, connection, fields, None, False
+        return job
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.description!r} {self._text('status')}>"
@@ -86,10 +95,15 @@ class Job:
     @property
     def _call(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         serializer = get_serializer(self._text("serializer", "json"), allow_pickle=get_settings().allow_pickle)
+        keyring = get_settings().keyring if serializer.name == "pickle" else None
+        if keyring and (flaw := keyring.flaw(self.id, self.origin, as_claimed(self._fields))):
+            raise BadSignature(f"job {self.id}: its arguments are a pickle, and are not loaded: {flaw}")
         return loads_call(serializer, self._fields["data"])
 
     @property
     def func_name(self) -> str:
+        """As `args` and `kwargs` it raises DeserializationError if the data is none, ConfigurationError for a pickle while that is off,
+        and, with keys, BadSignature for a pickle that was not signed by one of them."""
         return self._call[0]
 
     @property
@@ -159,7 +173,10 @@ class Job:
     @property
     def retry(self) -> Retry | None:
         raw = self._text("retry")
-        return Retry.from_json(raw) if raw else None
+        try:
+            return Retry.from_json(raw) if raw else None
+        except (ValueError, TypeError, RecursionError) as error:
+            raise DeserializationError(f"job {self.id}: its retry policy is none: {error}") from None
 
     @property
     def created_at(self) -> datetime | None:
@@ -245,14 +262,20 @@ class Job:
 
     @property
     def result(self) -> Any:
-        """What the task returned; None while it has not finished, or if it returned None or the result was dropped."""
+        """What the task returned; None while it has not finished, or if it returned None or the result was dropped. A pickle is loaded
+        only if that is allowed and there are no keys: BadSignature, since results are not signed."""
         if self._outdated or self._fields.get("status") not in (b"finished", "finished"):
             self.refresh()
         raw = self._fields.get("result")
         if raw is None:
             return None
-        name = self._text("serializer", "json")
-        return get_serializer(name, allow_pickle=get_settings().allow_pickle).loads(raw)
+        serializer = get_serializer(self._text("serializer", "json"), allow_pickle=get_settings().allow_pickle)
+        if serializer.name == "pickle" and get_settings().keyring:
+            raise BadSignature(
+                f"job {self.id}: its result is a pickle, which no signature covers, so it is not loaded while there are secret_keys; "
+                "let the task store what it returns elsewhere, or use JSON"
+            )
+        return serializer.loads(raw)
 
     def return_value(self) -> Any:
         """RQ's newer name of `result`."""
@@ -313,7 +336,7 @@ class Job:
         if answer == "missing":
             raise NoSuchJobError(f"no job {self.id!r}")
         if answer not in ("canceled", "pending"):
-            raise InvalidJobOperation(f"job {self.id} has ended ({answer}); there is nothing to cancel")
+            raise InvalidJobOperation(f"job {self.id} can't be canceled: {why_not(answer)}")
         self._fields["status"] = "canceled" if answer == "canceled" else "started"
         return answer
 
@@ -345,7 +368,11 @@ class Job:
 
         InvalidJobOperation unless it failed, was canceled or stopped; NoSuchJobError if it is gone.
         """
-        (answer,) = broker_of(self.connection).requeue([self.id], new_nonce(), keep_place=keep_place)
+        nonce = new_nonce()
+        repeatable(lambda: self._requeue(nonce, keep_place))
+
+    def _requeue(self, nonce: str, keep_place: bool) -> None:
+        (answer,) = broker_of(self.connection).requeue([self.id], nonce, keep_place=keep_place)
         if answer == "missing":
             raise NoSuchJobError(f"no job {self.id!r}")
         if answer.startswith("error: "):
@@ -358,5 +385,8 @@ class Job:
 
     def delete(self) -> None:
         """Forget the job. InvalidJobOperation while it runs; a job that is gone already is no error."""
-        if broker_of(self.connection).delete([self.id]) == ["started"]:
+        (answer,) = broker_of(self.connection).delete([self.id])
+        if answer == "started":
             raise InvalidJobOperation(f"job {self.id} is running; cancel() it, and delete it when its run has ended")
+        if answer not in ("deleted", "missing"):
+            raise InvalidJobOperation(f"job {self.id} can't be deleted: {why_not(answer)}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import secrets
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from os import urandom
 from typing import Any
 
 from fusion import defaults
-from fusion.callbacks import Callback, as_callback, hooks
+from fusion.callbacks import Callback, as_callback, hooks, payload_url
 from fusion.exceptions import PayloadTooLarge, SerializationError
 from fusion.importing import func_name_of
 from fusion.retry import Retry
@@ -25,16 +25,18 @@ from fusion.timeutil import FURTHEST, parse_seconds, to_delay, to_unix
 
 _Func = str | Callable[..., Any]
 #: RQ's options that Fusion does not have yet; passed on as arguments of the task they would do harm silently.
-_NOT_YET = ("depends_on", "repeat", "group_id", "on_stopped", "unique", "pipeline")
+_NOT_YET = frozenset({"depends_on", "repeat", "group_id", "on_stopped", "unique", "pipeline"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Neither this nor JobData is frozen: made for every job, each would take three times as long.
+@dataclass(slots=True, kw_only=True)
 class EnqueueOptions:
     """Times in seconds (or "5m", or a timedelta). `ttl`: a job not started by then expires. `on_lost="fail"`: fail instead of running
     again when the worker is lost. `log_tag` like `SMS_OTP` names task and type in the event log. `success_task_handler`,
     `failed_task_handler`, `callback_url` (for either end; also read from a payload): URLs to tell of the job's end, docs/callbacks.md.
     `enqueue_at`, an aware datetime, or `enqueue_in`, by the server's clock: it waits until then, and its `ttl` begins then; a time in
-    the past is now."""
+    the past is now. Of the call, not of the job: `durability="replicated"` waits until so many `replicas` have it, for at most
+    `replicas_timeout`; `"primary"` waits for none (docs/producers.md)."""
 
     priority: int | None = None
     job_timeout: float | str | None = None
@@ -55,6 +57,9 @@ class EnqueueOptions:
     on_lost: str | None = None
     enqueue_at: datetime | None = None
     enqueue_in: float | str | timedelta | None = None
+    durability: str | None = None
+    replicas: int | None = None
+    replicas_timeout: float | str | None = None
 
     def over(self, base: EnqueueOptions) -> EnqueueOptions:
         """These options, with `base` where they say nothing."""
@@ -64,19 +69,29 @@ class EnqueueOptions:
 
 
 OPTION_NAMES = tuple(item.name for item in fields(EnqueueOptions))
+_NAMES = frozenset(OPTION_NAMES)
+#: None given: of all enqueues the most frequent.
+NONE = EnqueueOptions()
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[EnqueueOptions, dict[str, Any]]:
     """Part the keywords of `enqueue(func, *args, **kwargs)` into Fusion's options and the task's own arguments."""
+    if not kwargs:
+        return NONE, kwargs
+    if not _NOT_YET.isdisjoint(kwargs):
+        _refuse(kwargs)
+    options = {name: kwargs.pop(name) for name in _NAMES & kwargs.keys()}
+    if "timeout" in kwargs and "job_timeout" not in options and kwargs["timeout"] is None:
+        kwargs.pop("timeout")
+    return EnqueueOptions(**options) if options else NONE, kwargs
+
+
+def _refuse(kwargs: Mapping[str, Any]) -> None:
     for name in _NOT_YET:
         if kwargs.get(name) is not None:
             raise ValueError(
                 f"{name}= is not supported by this version; to pass it to the task use enqueue_call(func, kwargs={{...}})"
             )
-    options = {name: kwargs.pop(name) for name in OPTION_NAMES if name in kwargs}
-    if "timeout" in kwargs and "job_timeout" not in options and kwargs["timeout"] is None:
-        kwargs.pop("timeout")
-    return EnqueueOptions(**options), kwargs
 
 
 def new_nonce() -> str:
@@ -84,55 +99,95 @@ def new_nonce() -> str:
     return secrets.token_hex(6)
 
 
-@dataclass(frozen=True, slots=True)
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+def _identity() -> tuple[str, str]:
+    """A random UUID and a nonce."""
+    digits = urandom(22).hex()
+    rest = f"4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:32]}"
+    return f"{digits[:8]}-{digits[8:12]}-{rest}", digits[32:]
+
+
+@dataclass(slots=True)
 class JobData:
-    """A job as prepared by `Queue.prepare_data`, ready for `enqueue_many`."""
+    """A job as prepared by `Queue.prepare_data`, ready for `enqueue_many`. It can be kept and sent to another process; however often it is
+    enqueued, it is one job."""
 
     func_name: str
     new: NewJob
+    #: Bytes that it takes on its way, about.
+    size: int = 0
 
 
 def build(func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, settings: Settings) -> JobData:
     """Check and encode everything, before anything is written. Raises ValueError, SerializationError or PayloadTooLarge; TypeError for
     an `enqueue_at` that is no datetime."""
     name = func_name_of(func)
-    serializer = get_serializer(settings.serializer, allow_pickle=True)
+    serializer = _JSON if settings.serializer == "json" else get_serializer(settings.serializer, allow_pickle=True)
     data = dumps_call(serializer, name, args, dict(kwargs), max_payload=settings.max_payload)
+    stored: dict[str, Any] = {
+        "data": data,
+        "description": name,
+        "timeout": _number(settings.job_timeout),
+        "result_ttl": settings.result_ttl,
+        "retryCount": defaults.RETRY_COUNT_START,
+    }
+    if serializer is not _JSON:
+        stored["serializer"] = serializer.name
+    url = options.callback_url or payload_url(args, kwargs)
+    ends = options.success_task_handler, options.failed_task_handler
+    if url is not None or ends != (None, None):
+        stored |= hooks(*ends, url, settings.callback_allow_http)
+    if options is NONE:
+        job_id, nonce = _identity()
+        return JobData(name, NewJob(job_id, 1, stored, nonce=nonce), len(data) + _OVERHEAD)
+    ttl = _add(stored, options)
+    size = _check_options(name, stored, settings.max_payload)
+    priority = check_priority(1 if options.priority is None else options.priority)
+    job_id, nonce = _identity()
+    if options.job_id is not None:
+        job_id = check_new_job_id(options.job_id)
+    due, delay = _time(options)
+    return JobData(name, NewJob(job_id, priority, stored, options.at_front, ttl, due, delay, nonce), len(data) + size + _OVERHEAD)
+
+
+_JSON = get_serializer("json", allow_pickle=False)
+#: Bytes of a job besides its data and texts.
+_OVERHEAD = 300
+
+
+def _add(stored: dict[str, Any], options: EnqueueOptions) -> float | None:
+    """What is given, checked, as it will be stored. Returns the ttl in seconds."""
     if options.on_lost not in (None, "requeue", "fail"):
         raise ValueError(f"on_lost={options.on_lost!r}: use 'requeue' or 'fail'")
     if options.retry is not None and not isinstance(options.retry, Retry):
         raise ValueError(f"retry={options.retry!r}: use Retry(max=...)")
-    stored: dict[str, Any] = {
-        "data": data,
-        "serializer": None if serializer.name == "json" else serializer.name,
-        "description": options.description or name,
-        "timeout": _number(_seconds("job_timeout", options.job_timeout, settings.job_timeout, endless=True)),
-        "result_ttl": _whole("result_ttl", options.result_ttl, settings.result_ttl),
-        "failure_ttl": None if options.failure_ttl is None else _whole("failure_ttl", options.failure_ttl, 0),
-        "retryCount": defaults.RETRY_COUNT_START,
-        "retry": options.retry and options.retry.to_json(),
-        "log_tag": options.log_tag,
-        "on_success": as_callback(options.on_success),
-        "on_failure": as_callback(options.on_failure),
-        "meta": to_json("meta", options.meta) if options.meta else None,
-        **hooks(
-            options.success_task_handler,
-            options.failed_task_handler,
-            options.callback_url,
-            args,
-            kwargs,
-            settings.callback_allow_http,
-        ),
-        "on_lost": options.on_lost if options.on_lost == "fail" else None,
-    }
-    ttl = None if options.ttl is None else _seconds("ttl", options.ttl, 0)
-    if ttl is not None:
-        stored["ttl"] = _number(ttl)
-    _check_options(name, stored, settings.max_payload)
-    priority = check_priority(1 if options.priority is None else options.priority)
-    job_id = check_new_job_id(options.job_id) if options.job_id is not None else str(uuid.uuid4())
-    due, delay = _time(options)
-    return JobData(name, NewJob(job_id, priority, stored, options.at_front, ttl, due, delay))
+    if options.description:
+        stored["description"] = options.description
+    if options.job_timeout is not None:
+        stored["timeout"] = _number(seconds("job_timeout", options.job_timeout, endless=True))
+    if options.result_ttl is not None:
+        stored["result_ttl"] = _whole("result_ttl", options.result_ttl)
+    if options.failure_ttl is not None:
+        stored["failure_ttl"] = _whole("failure_ttl", options.failure_ttl)
+    if options.retry is not None:
+        stored["retry"] = options.retry.to_json()
+    if options.log_tag is not None:
+        stored["log_tag"] = options.log_tag
+    if options.on_success is not None:
+        stored["on_success"] = as_callback(options.on_success)
+    if options.on_failure is not None:
+        stored["on_failure"] = as_callback(options.on_failure)
+    if options.meta:
+        stored["meta"] = to_json("meta", options.meta)
+    if options.on_lost == "fail":
+        stored["on_lost"] = "fail"
+    if options.ttl is None:
+        return None
+    ttl = seconds("ttl", options.ttl)
+    stored["ttl"] = _number(ttl)
+    return ttl
 
 
 def sealed(queue: str, jobs: Iterable[NewJob], settings: Settings) -> list[NewJob]:
@@ -143,14 +198,16 @@ def sealed(queue: str, jobs: Iterable[NewJob], settings: Settings) -> list[NewJo
     return [replace(job, fields={**job.fields, SIGNATURE: keyring.sign(job.id, queue, job.priority, job.fields)}) for job in jobs]
 
 
-def _check_options(name: str, stored: Mapping[str, Any], limit: int) -> None:
-    """What is stored besides the arguments counts too: `meta`, `description`, callbacks, a long list of retry intervals."""
+def _check_options(name: str, stored: Mapping[str, Any], limit: int) -> int:
+    """What is stored besides the arguments counts too: `meta`, `description`, callbacks, a long list of retry intervals. Its size."""
     texts = [value for value in stored.values() if isinstance(value, str)]
-    if sum(map(len, texts)) * 4 > limit and (size := sum(len(text.encode()) for text in texts)) > limit:
+    size = sum(map(len, texts))
+    if size * 4 > limit and (size := sum(len(text.encode()) for text in texts)) > limit:
         raise PayloadTooLarge(
             f"the options of {name} (meta, description, retry ...) take {size} bytes; the limit is {limit} (max_payload, "
             "FUSION_MAX_PAYLOAD). Store big data elsewhere and keep its key"
         )
+    return size
 
 
 def _time(options: EnqueueOptions) -> tuple[float | None, float | None]:
@@ -160,19 +217,18 @@ def _time(options: EnqueueOptions) -> tuple[float | None, float | None]:
     return due, None if options.enqueue_in is None else to_delay(options.enqueue_in, "enqueue_in")
 
 
-def _seconds(name: str, value: Any, default: float, *, endless: bool = False) -> float:
-    if value is None:
-        return default
-    seconds = _parsed(name, value)
-    if endless and seconds == -1:
+def seconds(name: str, value: Any, *, endless: bool = False) -> float:
+    """A duration over 0, or with `endless` -1. ValueError with `name` in front."""
+    found = _parsed(name, value)
+    if endless and found == -1:
         return -1
-    if seconds <= 0 or seconds > FURTHEST:
+    if found <= 0 or found > FURTHEST:
         raise ValueError(f"{name}={value!r}: use a duration over 0" + (", or -1 for no limit" if endless else ""))
-    return seconds
+    return found
 
 
-def _whole(name: str, value: Any, default: float) -> int:
-    seconds = default if value is None else _parsed(name, value)
+def _whole(name: str, value: Any) -> int:
+    seconds = _parsed(name, value)
     if seconds != -1 and not 0 <= seconds <= FURTHEST:
         raise ValueError(f"{name}={value!r}: use seconds from 0, or -1 to keep it for ever")
     return math.ceil(seconds)  # half a second is not none at all

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from redis import Redis
 
-from fusion import defaults
+from fusion import defaults, producing
+from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
-from fusion.options import EnqueueOptions, JobData, build, new_nonce, sealed, split_options
+from fusion.options import EnqueueOptions, JobData
+from fusion.producing import Batch, timed
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.connections import get_current_connection
 from fusion.store.keys import check_queue_name
+from fusion.store.records import Replicas
+from fusion.store.typed import fusion_errors
 
 
 class PriorityQueue:
@@ -22,6 +28,7 @@ class PriorityQueue:
 
     Making one costs nothing and talks to nobody. Every `enqueue` is one round trip; when it has returned, the job is Redis's. It raises,
     with nothing written: ValueError for a bad option, SerializationError for an argument that is no JSON, PayloadTooLarge, DuplicateJob.
+    StoreUnavailable while Redis can't be reached: then whether the job was accepted is not known, and the error's `repeat()` is safe.
     """
 
     PRIORITY_HIGH = 2
@@ -59,12 +66,7 @@ class PriorityQueue:
         Keywords that `EnqueueOptions` names are options (priority, job_timeout, result_ttl, ttl, job_id, retry, log_tag ...), all others
         are the task's. `args=` and `kwargs=` give the task's arguments apart, as in RQ.
         """
-        options, rest = split_options(kwargs)
-        if "args" in rest or "kwargs" in rest:
-            if args:
-                raise ValueError("give the task's arguments either directly or by args= and kwargs=, not both")
-            args, rest = tuple(rest.pop("args", None) or ()), {**(rest.pop("kwargs", None) or {}), **rest}
-        return self._accept([self._build(f, args, rest, options)])[0]
+        return self._one(*producing.called(f, args, kwargs, self._default_timeout))
 
     def enqueue_at(self, when: datetime, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """`enqueue` for a time: an aware datetime. It waits in the schedule, which is one for all queues, until it is due by the server's
@@ -72,12 +74,12 @@ class PriorityQueue:
 
         TypeError for what is no datetime; ValueError for a naive one and for one over 1e9 s (31 years) ahead.
         """
-        return self.enqueue(f, *args, **_timed("enqueue_at", when, kwargs))
+        return self.enqueue(f, *args, **timed("enqueue_at", when, kwargs))
 
     def enqueue_in(self, delta: timedelta | float | str, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """`enqueue_at` so much later than now by the server's clock: a timedelta, seconds, or a text like "5m". ValueError for anything
         else, and for a negative one."""
-        return self.enqueue(f, *args, **_timed("enqueue_in", delta, kwargs))
+        return self.enqueue(f, *args, **timed("enqueue_in", delta, kwargs))
 
     def enqueue_call(
         self,
@@ -89,8 +91,7 @@ class PriorityQueue:
         **options: Any,
     ) -> Job:
         """`enqueue` with the task's arguments apart from the options, so that no name can be mistaken."""
-        known = EnqueueOptions(job_timeout=options.pop("job_timeout", timeout), **options)
-        return self._accept([self._build(func, tuple(args or ()), kwargs or {}, known)])[0]
+        return self._one(*producing.called_apart(func, args, kwargs, timeout, options, self._default_timeout))
 
     @staticmethod
     def prepare_data(
@@ -101,44 +102,74 @@ class PriorityQueue:
         timeout: float | str | None = None,
         **options: Any,
     ) -> JobData:
-        """A job for `enqueue_many`, checked and encoded. `enqueue_in` counts from the moment at which that sends it."""
-        known = EnqueueOptions(job_timeout=options.pop("job_timeout", timeout), **options)
-        return build(func, tuple(args or ()), kwargs or {}, known, get_settings())
+        """A job for `enqueue_many`, checked and encoded. It is one job, however often it is enqueued. `enqueue_in` counts from the moment
+        at which it first is."""
+        return producing.prepared(func, args, kwargs, timeout, options)
 
-    def enqueue_many(self, job_datas: Iterable[JobData]) -> list[Job]:
-        """Accept many jobs, one round trip per 500.
+    def enqueue_many(
+        self,
+        job_datas: Iterable[JobData],
+        *,
+        durability: str | None = None,
+        replicas: int | None = None,
+        replicas_timeout: float | str | None = None,
+    ) -> list[Job]:
+        """Accept many jobs, one round trip per chunk: 500 of them or 1 MiB, a larger one alone.
 
-        DuplicateJob if an id is taken or comes twice: then nothing of its 500 was written, and the 500s before it were.
+        If it raises, the chunks before were accepted. DuplicateJob if another call's job has one of the ids and lives: then nothing of its
+        chunk was written. With the same data again, after whatever error, what was accepted already is not accepted twice.
         """
-        jobs: list[Job] = []
-        batch: list[JobData] = []
-        for data in job_datas:
-            batch.append(data)
-            if len(batch) == defaults.ENQUEUE_CHUNK:
-                jobs += self._accept(batch)
-                batch = []
-        return jobs + self._accept(batch) if batch else jobs
+        options = EnqueueOptions(durability=durability, replicas=replicas, replicas_timeout=replicas_timeout)
+        return self._all([], producing.chunks(self.name, job_datas, producing.replicas_of(options, get_settings())))
 
-    def _build(
-        self, func: str | Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions
-    ) -> JobData:
-        if options.job_timeout is None and self._default_timeout is not None:
-            options = options.over(EnqueueOptions(job_timeout=self._default_timeout))
-        return build(func, args, kwargs, options, get_settings())
+    def _one(self, data: JobData, replicas: Replicas | None) -> Job:
+        return self._accept_one(Batch.of(self.name, [data], replicas))
 
-    def _accept(self, batch: list[JobData]) -> list[Job]:
-        new = sealed(self.name, [data.new for data in batch], get_settings())
-        if len({job.id for job in new}) < len(new):
-            raise ValueError("the same job_id twice in one enqueue_many; ids are unique")
+    def _accept_one(self, batch: Batch) -> Job:
+        try:
+            return self._accept(batch)[0]
+        except StoreUnavailable as error:
+            batch.failed(error, lambda: self._accept_one(batch))
+            raise
+
+    def _all(self, done: list[Job], batches: Iterable[Batch]) -> list[Job]:
+        left = iter(batches)
+        batch = next(left, None)
+        while batch is not None:
+            hear, following = self._send(batch), None
+            try:
+                try:
+                    following = next(left, None)  # made ready while Redis is busy with this one
+                finally:
+                    done += hear()
+            except StoreUnavailable as error:
+                rest = [batch] if following is None else [batch, following]
+                batch.failed(error, partial(self._go_on, done, rest, left))
+                raise
+            batch = following
+        return done
+
+    def _go_on(self, done: list[Job], rest: list[Batch], left: Iterator[Batch]) -> list[Job]:
+        return self._all([*done], chain(rest, left))
+
+    def _send(self, batch: Batch) -> Callable[[], list[Job]]:
+        """What hears whether they are accepted."""
+        if batch.replicas is not None:
+            return lambda: self._accept(batch)
         connection = self.connection
-        broker = broker_of(connection)
-        accepted = broker.enqueue(self.name, new, new_nonce())
-        common = {"origin": self.name, "original_queue": self.name, "created_at": accepted, "enqueued_at": accepted}
-        jobs = []
-        for job in new:
-            status = "scheduled" if broker.waits(job, accepted) else "queued"
-            jobs.append(Job(job.id, {**job.fields, **common, "status": status, "priority": job.priority}, connection))
-        return jobs
+        hear = broker_of(connection).begin_enqueue(batch.queue, batch.jobs)
+
+        def accepted() -> list[Job]:
+            with fusion_errors(connection):
+                at = hear()
+            return batch.accepted(at, connection)
+
+        return accepted
+
+    def _accept(self, batch: Batch) -> list[Job]:
+        connection = self.connection
+        at = broker_of(connection).enqueue(batch.queue, batch.jobs, replicas=batch.replicas)
+        return batch.accepted(at, connection)
 
     # -- looking
 
@@ -188,14 +219,6 @@ class PriorityQueue:
         while again:
             deleted, again = broker_of(self.connection).empty(self.name)
             yield deleted
-
-
-def _timed(name: str, time: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    if time is None:
-        raise TypeError(f"{name}(): None is no time; to run it at once use enqueue()")
-    if "enqueue_at" in kwargs or "enqueue_in" in kwargs:
-        raise ValueError(f"{name}() has its time already, as its first argument; remove enqueue_at= and enqueue_in=")
-    return {**kwargs, name: time}
 
 
 Queue = PriorityQueue

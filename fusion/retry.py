@@ -112,7 +112,12 @@ class Retry:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Retry:
-        return cls(**json.loads(text))
+        """Read the stored form. What a newer version added to it is left out. ValueError or TypeError for what is none."""
+        found = json.loads(text)
+        known = {name: found[name] for name in _STORED if name in found}
+        if known.get("place") not in ("keep", "back"):
+            known.pop("place", None)
+        return cls(**known)
 
     def delay(self, retries_done: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
         """Seconds before the next attempt, the `retries_done + 1`-th retry."""
@@ -129,5 +134,7 @@ def _backoff(base: float, retries_done: int, uniform: Callable[[float, float], f
     return min(defaults.RETRY_CAP, base * 2.0 ** min(retries_done, 32)) * uniform(1.0, 1.0 + defaults.RETRY_JITTER)
 
 
+#: Names in the stored form of a policy.
+_STORED = ("max", "interval", "backoff", "on", "place")
 #: For jobs that name no policy: three retries of what a network does to one.
 DEFAULT = Retry(defaults.RETRY_COUNT_END - defaults.RETRY_COUNT_START, backoff=defaults.RETRY_BASE, on=RETRYABLE)

@@ -182,6 +182,16 @@ class PickleSerializer(Serializer):
         except Exception as error:
             raise DeserializationError(f"not a pickle this process can load: {type(error).__name__}: {error}") from None
 
+    def first_text(self, raw: bytes) -> str:
+        """The first text in a pickle: of a call its function's name. Nothing is loaded. Raises DeserializationError."""
+        import pickletools
+
+        try:
+            texts = (given for _, given, _ in pickletools.genops(self._inflate(raw)) if type(given) is str)
+            return next(texts, "")
+        except ValueError as error:
+            raise DeserializationError(f"not a pickle: {error}") from None
+
     def _inflate(self, raw: bytes) -> bytes:
         import zlib
 

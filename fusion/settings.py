@@ -148,6 +148,10 @@ class Settings(ReportingSettings):
     failed_max: int = _setting(defaults.FAILED_MAX, values.whole(1))
     finished_max: int = _setting(defaults.FINISHED_MAX, values.whole(1))
     canceled_max: int = _setting(defaults.CANCELED_MAX, values.whole(1))
+    #: What an enqueue waits for: `primary`, nothing more; or `replicated`, that so many replicas have it too.
+    durability: str = _setting("primary", values.choice("primary", "replicated"))
+    replicas: int = _setting(defaults.REPLICAS, values.whole(1))
+    replicas_timeout: float = _setting(defaults.REPLICAS_TIMEOUT, values.seconds(0.001))
     max_payload: int = _setting(defaults.MAX_PAYLOAD, values.size)
     max_result: int = _setting(defaults.MAX_RESULT, values.size)
     serializer: str = _setting("json", values.choice("json", "pickle"))

@@ -135,6 +135,12 @@ def envelope(kind: bytes, name: str, queue: str, priority: bytes | None, values:
     return b"".join([b"-," if part is None else b"%d:%b," % (len(part), part) for part in parts])
 
 
+def as_claimed(fields: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """What `Keyring.flaw` looks at, of fields as a producer has them."""
+    stored = {name.encode(): _stored(fields.get(name)) for name in (*COVERED, SIGNATURE, "priority")}
+    return {name: value for name, value in stored.items() if value is not None}
+
+
 def _stored(value: Any) -> bytes | None:
     """As Redis will hold it."""
     if value is None or isinstance(value, bytes):

@@ -6,6 +6,8 @@ from enum import Enum
 
 
 class JobStatus(str, Enum):
+    """In which state a job is. One that only a newer version of Fusion knows is itself too, under that name, and none of those named here."""
+
     QUEUED = "queued"
     STARTED = "started"
     FINISHED = "finished"
@@ -16,12 +18,31 @@ class JobStatus(str, Enum):
     STOPPED = "stopped"
     BLOCKED = "blocked"
 
+    @classmethod
+    def _missing_(cls, value: object) -> JobStatus | None:
+        if not isinstance(value, str) or not value:
+            return None
+        found = str.__new__(cls, value)
+        found._name_, found._value_ = value.upper(), value
+        return found
+
     def __str__(self) -> str:
         return self.value
 
     @property
     def is_terminal(self) -> bool:
         return self in TERMINAL
+
+
+def why_not(status: str) -> str:
+    """Why a job of this status can't be changed as one that waits could be."""
+    if status == JobStatus.STARTED:
+        return "it is running"
+    return (
+        f"it has ended ({status})"
+        if JobStatus(status) in TERMINAL
+        else f"it is {status}, which only a newer version of Fusion knows"
+    )
 
 
 TERMINAL = frozenset({JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED, JobStatus.STOPPED})

@@ -14,13 +14,13 @@ import pytest
 import redis
 
 from fusion.settings import use_settings
-from fusion.store.connections import connect
 from fusion.store.embedded import EmbeddedRedis
 from fusion.store.server_binary import ServerBinary, find_server
+from tests import guarded
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis
 
-_GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier"}
+_GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade"}
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def server_binary() -> ServerBinary:
 def redis_server(server_binary: ServerBinary) -> Iterator[EmbeddedRedis]:
     # Not pytest's tmp_path: its names are too long for a unix socket.
     home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
-    server = EmbeddedRedis(home, persistent=False, server=server_binary)
+    server = guarded.RedisOfTests(home, persistent=False, server=server_binary)
     try:
         server.start()
         yield server
@@ -67,7 +67,7 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
 @pytest.fixture
 def redis_url(redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch) -> str:
     """An empty Redis; also what FUSION_REDIS_URL says, so that processes of the test find it."""
-    client = redis.Redis.from_url(redis_server.url)
+    client = guarded.admin_client(redis_server.url)
     try:
         pid = client.info("server")["process_id"]
         process = redis_server.process
@@ -76,6 +76,7 @@ def redis_url(redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch) -> s
         client.config_resetstat()
         client.flushall()
         client.script_flush()
+        guarded.reset_user(client)
     finally:
         client.close()
     monkeypatch.setenv("FUSION_REDIS_URL", redis_server.url)
@@ -86,7 +87,7 @@ def redis_url(redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch) -> s
 @pytest.fixture
 def conn(redis_url: str) -> Iterator[redis.Redis]:
     """A client as producers have it, on an empty Redis. Replies are bytes."""
-    client = connect(redis_url)
+    client = guarded.client(redis_url)
     yield client
     client.close()
 

@@ -7,16 +7,19 @@ enqueue_email({"to": "anna@example.com", "subject": "Tomorrow", "text": "..."}, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from fusion import PriorityQueue
+from fusion import PriorityQueue, StoreUnavailable
 
 if TYPE_CHECKING:
     from redis import Redis
 
     from fusion.job import Job
+    from fusion.options import JobData
 
 HIGH, MODERATE, LOW = PriorityQueue.PRIORITY_HIGH, PriorityQueue.PRIORITY_MODERATE, PriorityQueue.PRIORITY_LOW
 
@@ -24,6 +27,8 @@ HIGH, MODERATE, LOW = PriorityQueue.PRIORITY_HIGH, PriorityQueue.PRIORITY_MODERA
 OTP_TTL = 300
 #: Prepared jobs of one queue that are sent to Redis together.
 _CHUNK = 500
+#: Options that are none of a job.
+_OF_THE_CALL = ("durability", "replicas", "replicas_timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +108,38 @@ def enqueue_bulk(
     """Enqueue many (task type, payload), 500 of a queue in one round trip; the order inside each queue is kept.
 
     `options` go for all of them, also `enqueue_at=` or `enqueue_in=` for later. Not one transaction: if it raises, the chunks before it
-    are enqueued.
+    are enqueued; the `repeat()` of a StoreUnavailable goes on from there.
     """
-    jobs: list[Job] = []
-    waiting: dict[str, list[Any]] = {}
+    wish: dict[str, Any] = {name: options.pop(name) for name in _OF_THE_CALL if name in options}
+    return _send([], _chunks(messages, options), connection, wish)
+
+
+def _chunks(messages: Iterable[tuple[str, Mapping[str, Any]]], options: dict[str, Any]) -> Iterator[tuple[str, list[JobData]]]:
+    waiting: dict[str, list[JobData]] = {}
     for name, payload in messages:
         known = task_type_of(name)
         chunk = waiting.setdefault(known.queue, [])
         chunk.append(PriorityQueue.prepare_data(known.function, (dict(payload),), **known.options(options)))
         if len(chunk) == _CHUNK:
-            jobs += PriorityQueue(known.queue, connection).enqueue_many(waiting.pop(known.queue))
-    for queue, chunk in waiting.items():
-        jobs += PriorityQueue(queue, connection).enqueue_many(chunk)
-    return jobs
+            yield known.queue, waiting.pop(known.queue)
+    yield from waiting.items()
+
+
+def _send(
+    done: list[Job], chunks: Iterable[tuple[str, list[JobData]]], connection: Redis | None, wish: dict[str, Any]
+) -> list[Job]:
+    left = iter(chunks)
+    for queue, chunk in left:
+        try:
+            done += PriorityQueue(queue, connection).enqueue_many(chunk, **wish)
+        except StoreUnavailable as error:
+            error.repeat_with(partial(_go_on, done, (queue, chunk), left, connection, wish))
+            raise
+    return done
+
+
+def _go_on(done: list[Job], chunk: tuple[str, list[JobData]], left: Iterator[Any], *others: Any) -> list[Job]:
+    return _send([*done], chain([chunk], left), *others)
 
 
 def _enqueue(queue: str, payload: Mapping[str, Any], name: str, options: dict[str, Any]) -> Job:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli.context import seconds
-from fusion.cli.render import table
+from fusion.cli.render import shown, table
 from fusion.cron.entry import Entry
 from fusion.timeutil import to_iso
 
@@ -122,7 +122,7 @@ def _remarks(views: Iterable[View], program: str) -> list[str]:
             fix = f"to go on now: {program} cron pause {info.id}; {program} cron resume {info.id}"
             lines.append(f"{info.id}: the clock was set back: waits until {until}; {fix}")
         lines += [click.style(f"{info.id}: {problem}", fg="red") for problem in view.problems]
-    return ["", *lines] if lines else []
+    return ["", *map(shown, lines)] if lines else []
 
 
 def newest(info: EntryInfo, jobs: Mapping[str, LastJob]) -> LastJob | None:

@@ -122,6 +122,7 @@ def forget(cli: Cli, sink: str, yes: bool) -> None:
         raise click.UsageError(f"no sink {sink!r} has ever been served; {there}")
     if not yes:
         click.confirm(f"Forget how far {sink} is, and what is parked for it?", abort=True)
+    cli.broker.check_writer()
     event_admin_of(cli.connection).forget(sink)
     click.echo(f"{sink} is forgotten")
 
@@ -161,6 +162,7 @@ def _blocking_inspector(cli: Cli) -> EventInspector:
 def _replay(cli: Cli, sink: Sink, limit: int | None) -> None:
     from fusion.store.access import event_admin_of
 
+    cli.broker.check_writer()
     inspector, admin = _inspector(cli), event_admin_of(cli.connection)
     delivered, refused, after = 0, list[str](), "0-0"
     left = limit if limit is not None else inspector.parked_count(sink.name)

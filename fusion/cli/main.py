@@ -35,6 +35,7 @@ COMMANDS = {
     "quiet": ("fusion.cli.control:quiet", "Let workers finish what they run and take no more jobs."),
     "unquiet": ("fusion.cli.control:unquiet", "Let quiet workers take jobs again."),
     "health": ("fusion.cli.health:health", "Check that a worker is alive."),
+    "schema": ("fusion.cli.schema:schema", "Show which layout the data in Redis have, or move it to this program's."),
     "cron": ("fusion.cli.cron:cron_group", "Show recurring jobs; run, pause, resume or remove them."),
     "events": ("fusion.cli.events:events_group", "Show how far events got; look at them; deliver parked ones again."),
     "callbacks": (

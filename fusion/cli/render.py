@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli.context import seconds
+from fusion.redaction import printable
 from fusion.timeutil import to_iso
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: An en dash: what RQ prints for a queue without workers.
 _NONE = "\u2013"
+_ANY = 1_000_000
+#: As `click.style` sets and resets them.
+_COLOUR = re.compile(r"(\x1b\[(?:[0-2]|[39][0-7])m)")
 _STATE_COLOURS = {"busy": "red", "idle": "green", "alive": "green", "dead": "red"}
 _STATE_COLOURS |= dict.fromkeys(("suspended", "quiet", "throttled"), "yellow")
 
@@ -74,9 +79,17 @@ def _age(at: datetime, moment: datetime | None) -> float | None:
     return None if moment is None else max(0.0, (at - moment).total_seconds())
 
 
+def shown(text: str, limit: int = 1000) -> str:
+    """In one line, and without anything that steers a terminal but colours: most texts were written by others. Cut to about `limit`."""
+    if text.isprintable() and len(text) <= limit:
+        return text
+    parts = _COLOUR.split(text)
+    return "".join(part if i % 2 else printable(part[:limit]) for i, part in enumerate(parts))
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
     """Columns as wide as they must be; those numbered in `right` are aligned there. Widths don't count colours."""
-    lines = [list(header), *map(list, rows)]
+    lines = [list(header), *([shown(text) for text in row] for row in rows)]
     widths = [max(len(click.unstyle(line[i])) for line in lines) for i in range(len(header))]
     to_the_right = set(right)
 
@@ -100,7 +113,7 @@ def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = "run_work
     blocks.append(_schedulers(snapshot))
     blocks.append(_remarks(snapshot, program))
     blocks.append(_summary(snapshot))
-    return "\n\n".join("\n".join(block) for block in blocks if block)
+    return "\n\n".join("\n".join(shown(line, _ANY) for line in block) for block in blocks if block)
 
 
 def _queues(snapshot: Snapshot) -> list[str]:
@@ -252,13 +265,13 @@ def raw(snapshot: Snapshot, *, by_queue: bool = False) -> str:
         failed = snapshot.totals.failed
         lines.append(f"queue failed {failed}, 0 executing, 0 finished, {failed} failed")
     if by_queue:
-        return "\n".join(lines + _workers_by_queue(snapshot))
+        return "\n".join(shown(line, _ANY) for line in lines + _workers_by_queue(snapshot))
     for worker in snapshot.workers or ():
         # RQ names the worker's address here; Redis does not know ours.
         where = f"{worker.name} ({worker.hostname} unknown {worker.pid})"
         counts = f"jobs: {worker.successful_jobs} finished, {worker.failed_jobs} failed"
         lines.append(f"worker {where} {state_of(worker)} {', '.join(worker.queues)}. {counts}")
-    return "\n".join(lines)
+    return "\n".join(shown(line, _ANY) for line in lines)
 
 
 def document(snapshot: Snapshot) -> dict[str, Any]:

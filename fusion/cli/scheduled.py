@@ -14,6 +14,7 @@ from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
 from fusion.cli.render import table
 from fusion.exceptions import InvalidName
+from fusion.status import why_not
 from fusion.timeutil import parse_moment, parse_seconds, to_iso
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], as_json: bool) -> None:
         elif answer == "pending":
             pending.append(job_id)
         else:
-            refused[job_id] = "no such job" if answer == "missing" else f"it has ended ({answer})"
+            refused[job_id] = "no such job" if answer == "missing" else why_not(answer)
     if as_json:
         click.echo(json.dumps({"schema": SCHEMA, "canceled": canceled, "running": pending, "refused": refused}))
     else:

@@ -28,7 +28,7 @@ ON_TIME = 10.0
 _FORMAT = 1
 _MISFIRE = ("latest", "all", "skip")
 _OVERLAP = ("allow", "skip")
-_NOT_HERE = ("job_id", "at_front", "enqueue_at", "enqueue_in")
+_NOT_HERE = ("job_id", "at_front", "enqueue_at", "enqueue_in", "durability", "replicas", "replicas_timeout")
 
 
 @dataclass(frozen=True, slots=True)

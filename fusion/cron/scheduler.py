@@ -19,6 +19,7 @@ from fusion.settings import get_settings
 from fusion.store.access import cron_broker_of, cron_inspector_of
 from fusion.store.connections import get_current_connection
 from fusion.store.cron_inspector import Decision, EntryInfo
+from fusion.store.typed import repeatable
 
 _Func = str | Callable[..., Any]
 
@@ -166,7 +167,11 @@ class Scheduler(Planner):
 
         InvalidJobOperation if it must not overlap and a job of it has not ended, unless `force`; NoSuchEntryError.
         """
-        broker, nonce = cron_broker_of(self.connection), new_nonce()
+        nonce = new_nonce()
+        return repeatable(lambda: self._run(entry_id, nonce, force))
+
+    def _run(self, entry_id: str, nonce: str, force: bool) -> Job:
+        broker = cron_broker_of(self.connection)
         while True:
             info = self.get(entry_id)
             if not info.rev:

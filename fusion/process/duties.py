@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 from redis.exceptions import ResponseError
 
-from fusion.failpoints import failpoint
 from fusion.settings import Settings
 from fusion.store.broker import Broker
 from fusion.store.connections import classify, one_line
@@ -74,9 +73,7 @@ class Duties:
 
     def _promote(self, broker: Broker, now: float) -> None:
         for _ in range(_ROUNDS):
-            failpoint("sched.before_batch")
             _, next_in = broker.promote(self._promote_batch)
-            failpoint("sched.after_batch")
             if next_in is None or next_in > 0:
                 break
         else:

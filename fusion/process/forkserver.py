@@ -203,6 +203,7 @@ class ForkServer:
             return
         if pid == 0:
             run_horse(fd, self._settings)
+        failpoint("fork.after")
         try:
             os.setpgid(pid, pid)
         except OSError:  # the child did it first, or is gone already

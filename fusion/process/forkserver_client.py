@@ -133,7 +133,7 @@ class Horse:
             if spec:
                 try:
                     self._callbacks.append(float(json.loads(spec).get("timeout") or CALLBACK_TIMEOUT))
-                except (ValueError, AttributeError, TypeError, RecursionError):
+                except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
                     continue
 
     def _grant_callback(self, frame: Mapping[bytes, bytes]) -> None:

@@ -57,8 +57,7 @@ class Health:
         reasons = []
         if self._stopping():
             reasons.append("stopping")
-        if self._link.away_since is not None:
-            reasons.append(f"Redis is away for {time.monotonic() - self._link.away_since:.0f} s")
+        reasons += self._link.trouble
         if self._stables.server_pid is None:
             reasons.append("no fork server is ready")
         if self._intake.throttled:

@@ -148,6 +148,7 @@ def run_one(channel: Channel, executor: Executor) -> int:
         channel.send(answer)
     except OSError:
         return EXIT_NO_CHANNEL
+    failpoint("horse.after_outcome")
     return 0
 
 

@@ -73,7 +73,7 @@ class Journal:
         about: dict[str, str | int] = {
             "job_id": claimed.id,
             "queue": one_line(claimed.queue, 200),
-            "attempt": (int(done) if done.isdigit() else 0) + 1,
+            "attempt": (int(done) if done.isdigit() and len(done) < 10 else 0) + 1,
         }
         if self._describe:
             about["description"] = one_line(claimed.fields.get(b"description", b"?").decode("utf-8", "replace"), 200)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusion.execution.completion import Decision
-from fusion.failpoints import failpoint
 from fusion.process.link import RedisLink
 from fusion.settings import Settings
 from fusion.store.broker import Broker
@@ -77,9 +76,7 @@ class Ledger:
             self._open = _OpenTurn(self._token, self._results, list(queues), slots)
             self._results = []
         sent = self._open
-        failpoint("turn.before")
         turn = self._link.attempt(lambda: self._send(sent, name, incarnation))
-        failpoint("turn.after_reply")
         if turn.status != "unregistered":
             self._open = None
         return turn, sent.results

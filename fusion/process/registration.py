@@ -8,7 +8,6 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
-from fusion.failpoints import failpoint
 from fusion.process.link import RedisLink
 from fusion.process.roster import Roster
 from fusion.settings import Settings
@@ -47,9 +46,16 @@ class Registration:
             self._notes[field] = value
             self._noted = True
 
-    def enter(self) -> None:
-        """Register for the first time; redis-py's errors come as they are."""
-        self._register(lambda call: call())
+    def enter(self, *, patient: bool = True) -> None:
+        """Register for the first time; redis-py's errors come as they are. Data that this process is too old for are waited for, or raise
+        SchemaMismatch if it is not `patient`."""
+        self._link.begin(lambda: self._register(lambda call: call()), patient=patient)
+
+    def leave(self) -> int:
+        """Take the entry back; how many jobs that were still held were given back. RedisAway if Redis does not answer."""
+        if self._link.outdated:
+            return 0
+        return self._link.attempt(lambda: self._broker.deregister(self.name, self.incarnation))
 
     def renew(self) -> None:
         """Register again. RedisAway if Redis does not answer."""
@@ -61,7 +67,6 @@ class Registration:
             self.renew()
         if now < self._beat_at:
             return []
-        failpoint("beat.before")
         registered, answers = self._link.attempt(
             lambda: self._broker.extend(
                 self.name,
@@ -97,4 +102,3 @@ class Registration:
         self._noted = False
         # After notes the beat stays due when it was: leases are only renewed by it.
         self._beat_at = min(self._beat_at, time.monotonic() + self._every)
-        failpoint("register.birth")

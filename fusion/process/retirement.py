@@ -44,11 +44,12 @@ class Retirement:
         limit = self._settings.max_jobs
         return free if limit is None else max(0, min(free, limit - self._jobs))
 
-    def heed(self, now: float, *, settled: bool, stopping: bool) -> str:
-        """Tell the supervisor how it goes; why to end now, empty if there is no reason. `settled`: Redis knows everything."""
+    def heed(self, now: float, *, settled: bool, stopping: bool, outdated: bool = False) -> str:
+        """Tell the supervisor how it goes; why to end now, empty if there is no reason. `settled`: Redis knows everything;
+        `outdated`: the worker is too old for the data."""
         busy = self._stables.busy
-        state = "stopping" if stopping else "busy" if busy else "idle"
-        self.reporter.beat(now, state, ready=self._stables.server_pid is not None)
+        state = "stopping" if stopping else "busy" if busy else "outdated" if outdated else "idle"
+        self.reporter.beat(now, state, ready=self._stables.server_pid is not None and not outdated)
         if self.reporter.impatient(now):
             self._signals.quit = self._signals.noted = True
         if self.reporter.released:

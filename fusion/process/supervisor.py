@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from fusion.failpoints import failpoint
 from fusion.process.base import Loop
 from fusion.process.child import Child, Kind, cause_of, named
 from fusion.process.graves import Graves
@@ -161,6 +162,7 @@ class Supervisor:
             again = self._put_off(post, time.monotonic())
             log.error("%s can't be started: %s%s", post.label, error.strerror, again)
             return
+        failpoint("supervisor.birth")
         post.child = child
         self._loop.watch(child.fileno(), lambda: self._hear(child))
 

@@ -125,7 +125,7 @@ class Worker:
         self.loop.watch(self.signals.fileno(), self._on_signal)
         self.reporter.watch(self.loop)
         try:
-            self.registration.enter()
+            self.registration.enter(patient=not self.burst)
             names = ", ".join([*self.roster.queues, *self.roster.patterns])
             log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), names)
             log.info("Redis: %s", describe(self.connection))
@@ -156,7 +156,7 @@ class Worker:
         if self.stables.tend(now):
             self._turn_wanted = True
         settled = self.ledger.settled and self.link.away_since is None
-        if why := self.retirement.heed(now, settled=settled, stopping=self._stopping):
+        if why := self.retirement.heed(now, settled=settled, stopping=self._stopping, outdated=self.link.outdated):
             self._stop(why)
         if self.intake.look(now, self.registration):
             self._turn_wanted = True
@@ -178,19 +178,20 @@ class Worker:
         return True
 
     def _talk(self, now: float) -> None:
-        """Everything that is due with Redis, the turn first."""
+        """Everything that is due with Redis; leases first, since a turn with large results may not get through for long."""
+        if now >= self.registration.next_at:
+            self._tell(now)
         if now >= self._look_at and self._free_slots():
             self._look_at = now + self.settings.idle_wait
-            self.link.attempt(lambda: self.roster.refresh(self.broker.known_queues))
+            if self.roster.patterns:  # else it asks nobody, and would prove nothing
+                self.link.attempt(lambda: self.roster.refresh(self.broker.known_queues), look=True)
             self._turn_wanted = True
         for _ in range(_TURNS):
             if not self._turn_wanted and self.ledger.settled:
                 break
             self._turn()
-        if now >= self.registration.next_at:
-            self._tell(now)
         if now >= self.duties.next_at:
-            self.link.attempt(lambda: self.duties.run(self.broker, now))
+            self.link.attempt(lambda: self.duties.run(self.broker, now), look=True)
         self.task_logs.flush(now)
 
     def _timeout(self) -> float:
@@ -388,8 +389,7 @@ class Worker:
             while not self.ledger.settled:
                 self._turn()
             self.task_logs.flush_all()
-            failpoint("shutdown.release")
-            back = self.link.attempt(lambda: self.broker.deregister(self.name, self.registration.incarnation))
+            back = self.registration.leave()
             if back:
                 log.warning("%d job(s) went back to their place, their attempt unspent", back)
         except RedisAway:

@@ -31,8 +31,8 @@ class Presence:
         self.next_at = 0.0
 
     def enter(self) -> None:
-        """Enter the list; redis-py's errors come as they are."""
-        self._beat("", lambda call: call())
+        """Enter the list; redis-py's errors come as they are. A relay that is too old for the data goes on asking."""
+        self._link.begin(lambda: self._beat("", lambda call: call()))
 
     def beat(self, busy: str) -> None:
         """Say that it lives, and which sinks have not answered for a while. RedisAway if Redis does not answer."""
@@ -40,7 +40,8 @@ class Presence:
 
     def leave(self) -> None:
         """Take the entry back: others get at once what this relay holds. RedisAway if Redis does not answer."""
-        self._link.attempt(lambda: self._broker.relay_leave(self.name, self._incarnation))
+        if not self._link.outdated:
+            self._link.attempt(lambda: self._broker.relay_leave(self.name, self._incarnation))
 
     def _beat(self, busy: str, call: Callable[[Callable[[], bool]], bool]) -> None:
         fields, n = {**self._fields, "busy": busy}, 0

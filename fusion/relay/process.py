@@ -121,7 +121,8 @@ class RelayProcess:
                 self._talk(now)
             except RedisAway:
                 pass
-        self._reporter.beat(now, "away" if self._link.away_since else "busy" if self._busy(now) else "idle", ready=True)
+        state = "away" if self._link.away_since else "busy" if self._busy(now) else "idle"
+        self._reporter.beat(now, state, ready=not self._link.outdated)
         self._loop.run_once(self._timeout())
         return True
 
@@ -176,6 +177,4 @@ class RelayProcess:
         return Report([], {"relay": self._presence.name, "pid": os.getpid()})
 
     def _report_ready(self) -> Report:
-        away = self._link.away_since
-        reasons = [] if away is None else [f"Redis is away for {time.monotonic() - away:.0f} s"]
-        return Report(reasons, {**self._report_live().facts, "busy": self._busy(time.monotonic())})
+        return Report(self._link.trouble, {**self._report_live().facts, "busy": self._busy(time.monotonic())})

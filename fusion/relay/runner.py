@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from fusion.events.event import STATUSES
 from fusion.events.sink import Sink, SinkUnavailable
+from fusion.exceptions import SchemaMismatch
 from fusion.failpoints import failpoint
 from fusion.redaction import cut, printable
 from fusion.relay.pace import Pace
@@ -88,7 +89,7 @@ class SinkRunner(threading.Thread):
         while True:
             try:
                 answer = call()
-            except (RedisError, OSError):
+            except (RedisError, OSError, SchemaMismatch):
                 self.away_since = self.away_since or time.monotonic()
                 if self._told_to_stop.wait(_AWAY_PAUSE):
                     return None
@@ -104,7 +105,6 @@ class SinkRunner(threading.Thread):
                 failpoint("relay.after_write")
                 if self._ask(lambda some=some, refused=refused: self._reader.ack(some, refused)) is None:  # type: ignore[misc]
                     return
-                failpoint("relay.after_ack")
                 deliveries = deliveries[len(some) :]
             elif self._told_to_stop.wait(pause):
                 return

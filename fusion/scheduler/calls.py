@@ -21,7 +21,7 @@ class Full(Refused):
     """Redis takes nothing new until there is room again."""
 
 
-def attempt(link: RedisLink, call: Callable[[], T]) -> T:
+def attempt(link: RedisLink, call: Callable[[], T], *, look: bool = False) -> T:
     """`link.attempt`. RedisAway if Redis can't be reached, or nothing can be done with it; Refused or Full if it is this call alone."""
 
     def guarded() -> T | Refused:
@@ -35,7 +35,7 @@ def attempt(link: RedisLink, call: Callable[[], T]) -> T:
                 raise
             return Refused(text)
 
-    answer = link.attempt(guarded)
+    answer = link.attempt(guarded, look=look)
     if isinstance(answer, Refused):
         raise answer
     return answer

@@ -32,8 +32,8 @@ class Presence:
         self.next_at = 0.0
 
     def enter(self) -> None:
-        """Enter the list; redis-py's errors come as they are."""
-        self._beat(lambda call: call())
+        """Enter the list; redis-py's errors come as they are. A scheduler that is too old for the data goes on asking."""
+        self._link.begin(lambda: self._beat(lambda call: call()))
 
     def beat(self) -> None:
         """Say that it lives. RedisAway if Redis does not answer, Refused if the list is none."""
@@ -41,7 +41,8 @@ class Presence:
 
     def leave(self) -> None:
         """Take the entry back. RedisAway if Redis does not answer; it is then taken for dead after its lease."""
-        attempt(self._link, lambda: self._broker.scheduler_leave(self.name, self._incarnation))
+        if not self._link.outdated:
+            attempt(self._link, lambda: self._broker.scheduler_leave(self.name, self._incarnation))
 
     def _beat(self, call: Callable[[Callable[[], bool]], bool]) -> None:
         lease, ttl, n = self._settings.lease, self._settings.worker_ttl, 0

@@ -107,7 +107,9 @@ class SchedulerProcess:
                 pass
             if away and self._link.away_since is None:
                 self._declaring.repeat(min(_SETTLED, self._settings.lease))
-        self._reporter.beat(now, "away" if self._link.away_since else "idle", ready=self._declaring.done)
+        self._reporter.beat(
+            now, "away" if self._link.away_since else "idle", ready=self._declaring.done and not self._link.outdated
+        )
         if self._link.away_since is None:
             self._bell.arm([SCHEDULER_BELL])
         self._loop.follow("doorbell", self._bell.fileno(), self._on_bell)
@@ -119,7 +121,7 @@ class SchedulerProcess:
         if now >= self._presence.next_at:
             self._guarded("schedulers", self._presence.beat)
         if now >= self._duties.next_at:
-            self._link.attempt(lambda: self._duties.run(self._broker, now))
+            self._link.attempt(lambda: self._duties.run(self._broker, now), look=True)
         if now >= self._ticker.next_at:
             self._guarded("cron entries", self._ticker.look)
         if now >= self._declaring.next_at:
@@ -161,9 +163,7 @@ class SchedulerProcess:
         return Report([], {"scheduler": self._presence.name, "pid": os.getpid()})
 
     def _report_ready(self) -> Report:
-        reasons = []
-        if self._link.away_since is not None:
-            reasons.append(f"Redis is away for {time.monotonic() - self._link.away_since:.0f} s")
+        reasons = [*self._link.trouble]
         if not self._declaring.done:
             reasons.append("what code declares is being read")
         return Report(reasons, self._report_live().facts)

@@ -7,7 +7,6 @@ import time
 from datetime import datetime, timezone
 
 from fusion.cron.entry import Entry
-from fusion.failpoints import failpoint
 from fusion.options import new_nonce
 from fusion.process.journal import one_line
 from fusion.process.link import RedisLink
@@ -71,7 +70,7 @@ class Ticker:
         self.next_at = 0.0
         asked = time.monotonic()
         try:
-            found = attempt(self._link, lambda: self._broker.cron_due(_LIMIT))
+            found = attempt(self._link, lambda: self._broker.cron_due(_LIMIT), look=True)
         except Refused:
             self.next_at = asked + _LONGEST
             raise
@@ -98,14 +97,12 @@ class Ticker:
             tick = entry.decide(int(float(stored.mark)) if stored.mark else None, now)
         except Exception as error:  # of one entry; the others go on
             return self._put_off(stored, f"can't be planned: {error}")
-        failpoint("cron.before_enqueue")
         try:
             status, enqueued, skipped = attempt(self._link, lambda: self._tick(stored, entry, tick))
         except Full:
             raise
         except Refused as error:
             return self._put_off(stored, f"can't be enqueued: {error}")
-        failpoint("cron.after_enqueue")
         if status == "ok":
             self._report(entry, tick, enqueued, skipped)
         elif status == "early" and tick.upto > now:

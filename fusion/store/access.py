@@ -1,4 +1,4 @@
-"""The Broker and the Inspector of a connection, made once each."""
+"""The Broker and the Inspector of a connection, as programs use them: with Fusion's errors (`fusion.store.typed`)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from fusion.store.event_admin import EventAdmin
 from fusion.store.event_inspector import EventInspector
 from fusion.store.inspector import Inspector
 from fusion.store.records import LogLine
+from fusion.store.schema_broker import SchemaBroker
+from fusion.store.typed import typed
 
 # Kept on the connection itself: a table of them, even with weak keys, would keep every connection alive, since a Broker holds its own.
 _BROKER = "_fusion_broker"
@@ -25,31 +27,35 @@ def broker_of(connection: Redis) -> Broker:
     kept: tuple[object, Broker] | None = vars(connection).get(_BROKER)
     if kept is not None and kept[0] is settings:
         return kept[1]
-    broker = Broker.of(connection, settings)
+    broker = typed(Broker.of(connection, settings), connection)
     vars(connection)[_BROKER] = (settings, broker)
     return broker
 
 
 def log_event(line: LogLine) -> None:
-    """Write a line of a program that runs no job, through its current connection. Raises redis-py's errors, and NoRedisError."""
+    """Write a line of a program that runs no job, through its current connection. Raises StoreUnavailable and ConfigurationError."""
     broker_of(get_current_connection()).log_event([line], secrets.token_hex(8))
 
 
 def cron_broker_of(connection: Redis) -> CronBroker:
-    return CronBroker.of(connection, get_settings())
+    return typed(CronBroker.of(connection, get_settings()), connection)
 
 
 def cron_inspector_of(connection: Redis) -> CronInspector:
-    return CronInspector(connection, prefix=get_settings().prefix)
+    return typed(CronInspector(connection, prefix=get_settings().prefix), connection)
 
 
 def inspector_of(connection: Redis) -> Inspector:
-    return Inspector(connection, prefix=get_settings().prefix)
+    return typed(Inspector(connection, prefix=get_settings().prefix), connection)
 
 
 def event_inspector_of(connection: Redis) -> EventInspector:
-    return EventInspector(connection, prefix=get_settings().prefix)
+    return typed(EventInspector(connection, prefix=get_settings().prefix), connection)
+
+
+def schema_broker_of(connection: Redis) -> SchemaBroker:
+    return typed(SchemaBroker.of(connection, get_settings()), connection)
 
 
 def event_admin_of(connection: Redis) -> EventAdmin:
-    return EventAdmin(connection, prefix=get_settings().prefix)
+    return typed(EventAdmin(connection, prefix=get_settings().prefix), connection)

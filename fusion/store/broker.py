@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from fusion import defaults
-from fusion.exceptions import DuplicateJob
-from fusion.store import codec
+from fusion.store import accepting, ahead, codec
 from fusion.store.host import ScriptHost, to_ms, to_texts
 from fusion.store.keys import CALLBACKS, LIST_QUEUES, is_reserved
-from fusion.store.records import Claimed, Commit, LogLine, NewJob, Turn
-from fusion.timeutil import EPOCH, from_iso
+from fusion.store.records import Claimed, Commit, LogLine, NewJob, Replicas, Turn
+from fusion.store.replication import Replication
 
 
 class Broker(ScriptHost):
@@ -26,29 +24,29 @@ class Broker(ScriptHost):
 
     # -- producers
 
-    def enqueue(self, queue: str, jobs: Sequence[NewJob], nonce: str) -> str:
-        """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids."""
-        rest: list[Any] = []
-        for job in jobs:
-            pairs = codec.to_pairs(job.fields)
-            ttl = "" if job.ttl is None else to_ms(job.ttl)
-            rest += (job.id, job.priority, _place(job), ttl, len(pairs), *pairs)
-        args = {"queue": queue, "nonce": nonce, "n_jobs": len(jobs)}
-        answer = self._script("enqueue")({"queues": self.keys.queues}, args, rest)
-        if answer[0] != b"ok":
-            raise DuplicateJob(codec.text(answer[1]), codec.text(answer[2]))
-        return codec.text(answer[1])
+    def enqueue(self, queue: str, jobs: Sequence[NewJob], nonce: str = "", replicas: Replicas | None = None) -> str:
+        """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids.
+        `nonce`, if given, stands for the jobs' own. With `replicas`, NotReplicated if too few have them in time."""
+        script, keys = self._script("enqueue"), {"queues": self.keys.queues}
+        args, rest = accepting.arguments(queue, jobs, nonce)
+        if replicas is None:
+            return accepting.accepted(script(keys, args, rest))
+        replication = Replication(jobs, replicas, self.connection)
+        while True:
+            at = accepting.accepted(script(keys, args, rest, replication.send))
+            if replication.done():
+                return at
 
-    @staticmethod
-    def waits(job: NewJob, accepted: str) -> bool:
-        """Whether a job that was accepted then, as `enqueue` answered, waits for its time: what the script decided, by the same clock."""
-        if job.due is None:
-            return job.delay is not None and to_ms(job.delay) > 0
-        moment = from_iso(accepted)
-        return moment is not None and _due_ms(job.due) > (moment - EPOCH) // timedelta(milliseconds=1)
+    def begin_enqueue(self, queue: str, jobs: Sequence[NewJob]) -> Callable[[], str]:
+        """`enqueue` in two steps: the jobs are on their way, and what is returned hears the answer. Raises nothing itself."""
+        args, rest = accepting.arguments(queue, jobs, "")
+        hear = ahead.begin(self._script("enqueue"), self.connection, {"queues": self.keys.queues}, args, rest)
+        return lambda: accepting.accepted(hear())
+
+    waits = staticmethod(accepting.waits)
 
     def cancel(self, job_id: str) -> str:
-        """`canceled`, `pending` (it is running), `missing`, or the terminal status it already has."""
+        """`canceled`, `pending` (it is running), `missing`, the terminal status it already has, or one that only a newer version knows."""
         return codec.text(self._script("cancel")({"job": self.keys.job(job_id)}, {"id": job_id}))
 
     def reschedule(self, job_id: str, due: float) -> str:
@@ -75,7 +73,7 @@ class Broker(ScriptHost):
         return to_texts(self._script("quarantine")({}, {"reason": reason, "n_jobs": len(job_ids)}, job_ids))
 
     def delete(self, job_ids: Sequence[str]) -> list[str]:
-        """An answer per id: `deleted`, `missing` or `started` (a running job is not deleted)."""
+        """An answer per id: `deleted`, `missing`, `started` (a running job is not deleted), or a status that only a newer version knows."""
         return to_texts(self._script("delete")({}, {"n_jobs": len(job_ids)}, job_ids))
 
     def empty(self, queue: str, limit: int = 500) -> tuple[int, bool]:
@@ -114,6 +112,7 @@ class Broker(ScriptHost):
 
     def readmit_endpoint(self, url: str) -> bool:
         """Send it callbacks again; False if it never said that it wants none."""
+        self.check_writer()
         return bool(self.connection.zrem(self.keys.callbacks_gone, codec.digest(url)))
 
     # -- workers
@@ -246,10 +245,12 @@ class Broker(ScriptHost):
 
     def suspend(self, seconds: int | None = None) -> None:
         """No worker claims a job from the moment this returns, for `seconds` or until resume."""
+        self.check_writer()
         self.connection.set(self.keys.suspended, 1, ex=seconds)
 
     def pause(self, queue: str, seconds: int | None = None) -> None:
         """No worker claims a job of this queue from the moment this returns, for `seconds` or until `unpause`."""
+        self.check_writer()
         self.connection.set(self.keys.paused(queue), 1, ex=seconds)
 
     def unpause(self, queue: str) -> bool:
@@ -267,16 +268,3 @@ class Broker(ScriptHost):
     def command(self, worker: str, payload: str) -> int:
         """Send a command to a worker; the number of workers that heard it."""
         return int(self.connection.publish(self.keys.pubsub(worker), payload))
-
-
-def _place(job: NewJob) -> str:
-    front = "f" if job.front else ""
-    if job.due is not None:
-        return f"@{_due_ms(job.due)}{front}"
-    if job.delay is not None:
-        return f"+{max(0, to_ms(job.delay))}{front}"
-    return "front" if job.front else "back"
-
-
-def _due_ms(due: float) -> int:
-    return max(0, round(due * 1000))

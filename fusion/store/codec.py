@@ -32,6 +32,8 @@ RUN_FIELDS = (
     "ttl",
     "signature",
 )
+#: Longest whole number that is one, its sign included: a clock in microseconds has 16.
+_DIGITS = 20
 _RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS)
 
 
@@ -61,8 +63,9 @@ def text(value: bytes | str | None, default: str = "") -> str:
 
 
 def number(value: bytes | str | None, default: int = 0) -> int:
-    """A whole number from a hash; garbage counts as absent, since old producers wrote what they liked."""
+    """A whole number from a hash; garbage counts as absent, since old producers wrote what they liked, and so does what no counter and no
+    clock reaches: it would be no float either."""
     try:
-        return int(value) if value is not None else default
+        return int(value) if value is not None and len(value) <= _DIGITS else default
     except ValueError:
         return default

@@ -115,9 +115,10 @@ class EventInspector:
             return []
 
     def _sink(self, group: dict[str, Any]) -> SinkInfo:
-        """All of one sink in one transaction, so that the figures fit each other."""
+        """All of one sink in one batch, so that the figures fit each other: a few hundred bytes arrive, and are executed, together. Not in a
+        transaction: it would be the one thing for which an ACL user needed MULTI."""
         name = codec.text(group["name"])
-        pipe = self.connection.pipeline()
+        pipe = self.connection.pipeline(transaction=False)
         pipe.time()
         pipe.hgetall(self.keys.sink(name))
         pipe.xlen(self.keys.parked(name))

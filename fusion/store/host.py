@@ -11,6 +11,7 @@ from fusion import defaults
 from fusion.settings import Settings
 from fusion.store import codec
 from fusion.store.keys import Keys
+from fusion.store.schema import Schema
 from fusion.store.scripts import Constants, Script, load
 
 
@@ -74,6 +75,11 @@ class ScriptHost:
             finished_max=settings.finished_max,
             canceled_max=settings.canceled_max,
         )
+
+    def check_writer(self) -> None:
+        """For changes that are no script. SchemaMismatch if this process is too old for the data."""
+        found: Any = self.connection.hgetall(self.keys.schema)
+        Schema.of(found).check_writer()
 
     def _script(self, name: str) -> Script:
         script = self._scripts.get(name)

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from fusion import defaults
 from fusion.store import codec
-from fusion.store.keys import CALLBACKS, LIST_QUEUES, Keys, is_reserved
+from fusion.store.keys import CALLBACKS, LIST_QUEUES, MAX_NAME, Keys, is_reserved
 from fusion.timeutil import from_iso
 
 #: Scores of LOW, MODERATE, and HIGH with all above it.
@@ -265,7 +265,8 @@ class Inspector:
         return WorkerInfo(
             name=self.keys.name_of_worker(key),
             state=row.get("state", "?"),
-            queues=tuple(filter(None, row.get("queues", "").split(","))),
+            # Anything longer is no name, and as a wildcard it could take hours.
+            queues=tuple(name for name in row.get("queues", "").split(",") if 0 < len(name) <= MAX_NAME),
             current_job=row.get("current_job", ""),
             hostname=row.get("hostname", ""),
             pid=codec.number(row.get("pid")),

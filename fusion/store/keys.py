@@ -10,6 +10,8 @@ from fusion.exceptions import InvalidName
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _DELIVERY_ID = re.compile(r"cb-\d{16,}-\d+\Z", re.ASCII)
+#: Characters of a queue's name, or of a wildcard.
+MAX_NAME = 128
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _GLOB = re.compile(r"[*?\[]")
 
@@ -138,6 +140,10 @@ class Keys:
     @property
     def seq_front(self) -> str:
         return f"{self.prefix}seq:front"
+
+    @property
+    def schema(self) -> str:
+        return f"{self.prefix}schema"
 
     # -- callbacks
     @property

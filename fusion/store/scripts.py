@@ -17,9 +17,11 @@ from importlib import resources
 from typing import Any
 
 from redis import Redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
-from fusion import defaults
+from fusion import __version__, defaults
+from fusion.failpoints import failpoint
+from fusion.store import schema
 
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
@@ -43,6 +45,9 @@ class Constants:
     FAILED_MAX: int = defaults.FAILED_MAX
     FINISHED_MAX: int = defaults.FINISHED_MAX
     CANCELED_MAX: int = defaults.CANCELED_MAX
+    SCHEMA: int = schema.VERSION
+    FIRST_SCHEMA: int = schema.FIRST
+    FUSION: str = __version__
 
     def literals(self) -> dict[str, str]:
         named = {item.name: _literal(getattr(self, item.name)) for item in fields(self)}
@@ -103,19 +108,31 @@ class Script:
 
     def __init__(self, name: str, connection: Redis, constants: Constants, server: tuple[int, ...]) -> None:
         source = load(name)
-        self._text = source.text(constants, server)
-        self._sha = hashlib.sha1(self._text.encode()).hexdigest()  # noqa: S324 - the server's own naming of scripts
+        self.text = source.text(constants, server)
+        self.sha = hashlib.sha1(self.text.encode()).hexdigest()  # noqa: S324 - the server's own naming of scripts
         self._keys, self._args = source.keys, source.args
+        self._before, self._after = f"{name}.before", f"{name}.after"
         self._send: Callable[..., Any] = connection.execute_command
 
-    def __call__(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> Any:
-        command = (
-            len(self._keys),
-            *(keys[name] for name in self._keys),
-            *(args[name] for name in self._args),
-            *rest,
-        )
+    def __call__(
+        self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = (), send: Callable[..., Any] | None = None
+    ) -> Any:
+        """`send`: what takes the command in place of the connection."""
+        command = self.command(keys, args, rest)
+        send = send or self._send
+        failpoint(self._before)
         try:
-            return self._send("EVALSHA", self._sha, *command)
-        except NoScriptError:
-            return self._send("EVAL", self._text, *command)
+            try:
+                answer = send("EVALSHA", self.sha, *command)
+            except NoScriptError:
+                answer = send("EVAL", self.text, *command)
+        except ResponseError as error:
+            if str(error).startswith(schema.REFUSAL):
+                raise schema.mismatch(str(error)) from None
+            raise
+        failpoint(self._after)
+        return answer
+
+    def command(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """What follows the script, or its name, in the command."""
+        return (len(self._keys), *(keys[name] for name in self._keys), *(args[name] for name in self._args), *rest)

@@ -9,7 +9,8 @@ from typing import Any
 from redis import Redis
 
 from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError
-from fusion.options import sealed
+from fusion.options import NONE, sealed
+from fusion.producing import replicas_of
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.keys import check_job_id
@@ -51,9 +52,10 @@ class Api:
         return Response.json({"status": "ok"})
 
     def ready(self, request: Request) -> Response:
-        """Whether requests should be sent here: as `health`, and not about to end."""
+        """Whether requests should be sent here: as `health`, neither about to end nor too old for the data."""
         if self._stopping():
             raise HttpError(503, "stopping", "this process is about to end; ask another")
+        broker_of(self._connection).check_writer()
         return self.health(request)
 
     # -- jobs
@@ -95,7 +97,8 @@ class Api:
         if repeat.job_id and not call.named:
             self._check_same(new.id, repeat)
         try:
-            accepted = broker.enqueue(call.queue, sealed(call.queue, [new], get_settings()), repeat.nonce)
+            replicas = replicas_of(NONE, get_settings())
+            accepted = broker.enqueue(call.queue, sealed(call.queue, [new], get_settings()), repeat.nonce, replicas)
         except DuplicateJob as error:
             code = "duplicate_job" if call.named or not repeat.job_id else "key_reused"
             raise HttpError(409, code, str(error)) from None

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from redis.exceptions import RedisError
 
-from fusion.exceptions import NoRedisError, StoreUnavailable
+from fusion.exceptions import ConfigurationError, NoRedisError, SchemaMismatch, StoreUnavailable
 from fusion.store.failures import classify, one_line
 from fusion.timeutil import now, to_iso
 from fusion.web import wsgi
@@ -127,11 +127,12 @@ class App:
     def _failed(self, error: Exception) -> Response:
         if isinstance(error, HttpError):
             return Response.of(error)
-        if isinstance(error, (StoreUnavailable, NoRedisError)) or (isinstance(error, RedisError) and classify(error) != "bug"):
-            moment = time.monotonic()
-            if moment - self._told > _OUTAGE_LINE:
-                self._told = moment
-                log.warning("answering 503: %s", one_line(error))
+        if isinstance(error, SchemaMismatch):
+            self._tell(error)
+            return Response.of(HttpError(503, "outdated", str(error)))
+        cause = error.__cause__ if isinstance(error, ConfigurationError) else error  # what refused a login, say
+        if isinstance(error, (StoreUnavailable, NoRedisError)) or (isinstance(cause, RedisError) and classify(cause) != "bug"):
+            self._tell(error)
             told = HttpError(
                 503,
                 "redis_unavailable",
@@ -145,6 +146,12 @@ class App:
         where = " <- ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames[-8:]))
         log.error("incident %s: %s.%s at %s", number, type(error).__module__, type(error).__qualname__, where)
         return Response.of(HttpError(500, "internal", f"something went wrong here; the log tells what under incident {number}"))
+
+    def _tell(self, error: Exception) -> None:
+        moment = time.monotonic()
+        if moment - self._told > _OUTAGE_LINE:
+            self._told = moment
+            log.warning("answering 503: %s", one_line(error))
 
     def _finish(self, request: Request, response: Response, took: float) -> Response:
         response.headers = {**_HEADERS, **response.headers}

@@ -9,6 +9,7 @@ from fusion.options import new_nonce
 from fusion.store.access import broker_of
 from fusion.store.connections import get_current_connection
 from fusion.store.keys import check_job_id
+from fusion.store.typed import repeatable
 from fusion.timeutil import to_delay
 
 #: Seconds until a task that was put back may run (SPEC F19).
@@ -23,8 +24,13 @@ def put_back(job_id: str, *, delay: float = DELAY, nonce: str = "", connection: 
     for any other state, InvalidName for what is no job id, ValueError for a negative delay.
     """
     connection = connection if connection is not None else get_current_connection()
-    seconds = to_delay(delay, "delay")
-    (answer,) = broker_of(connection).requeue([check_job_id(job_id)], nonce or new_nonce(), delay=seconds)
+    seconds, nonce = to_delay(delay, "delay"), nonce or new_nonce()
+    check_job_id(job_id)
+    repeatable(lambda: _put_back(connection, job_id, nonce, seconds))
+
+
+def _put_back(connection: Redis, job_id: str, nonce: str, seconds: float) -> None:
+    (answer,) = broker_of(connection).requeue([job_id], nonce, delay=seconds)
     if answer == "missing":
         raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its time in the failed queue is over")
     if answer == "corrupt":

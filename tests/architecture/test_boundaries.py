@@ -27,7 +27,7 @@ COMMANDS = frozenset(
 #: Below these names lies what may change without notice; the surrounding service keeps out.
 INTERNAL = ("fusion.cli", "fusion.execution", "fusion.process", "fusion.scheduler", "fusion.store")
 #: What others may import of redis-py: the type of a connection that is handed through, and the errors to catch.
-HANDED_THROUGH = {("redis", "Redis")}
+HANDED_THROUGH = {("redis", "Redis"), ("redis.asyncio", "Redis")}
 #: The one place outside the store that knows the prefix: its default.
 KNOWS_THE_PREFIX = Path("fusion/defaults.py")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests import guarded
 from tests.cli.conftest import Invoke, run_worker
 
 EACH = [
@@ -81,18 +82,21 @@ def test_a_wrong_variable_is_no_usage_error(invoke: Invoke, monkeypatch: pytest.
 
 
 def test_the_config_module_is_found_by_path(invoke: Invoke, redis_url: str, conn: redis.Redis, tmp_path: Path) -> None:
+    guarded.allow_prefix(conn, "other:")
     (tmp_path / "other_fleet.py").write_text(f"REDIS_URL = {redis_url!r}\nPREFIX = 'other:'\n")
     ended = run_worker("suspend", "-c", "other_fleet", "-P", str(tmp_path), FUSION_REDIS_URL="")
     assert ended.returncode == 0, ended.stderr
     assert conn.keys("*") == [b"other:suspended"]
 
 
-def test_the_current_directory_is_on_the_path(redis_url: str, tmp_path: Path) -> None:
+def test_the_current_directory_is_on_the_path(conn: redis.Redis, tmp_path: Path) -> None:
+    guarded.allow_prefix(conn, "here:")
     (tmp_path / "here_only.py").write_text("PREFIX = 'here:'\n")
     assert run_worker("resume", "-c", "here_only", cwd=tmp_path).returncode == 0
 
 
 def test_the_prefix_flag(invoke: Invoke, conn: redis.Redis) -> None:
+    guarded.allow_prefix(conn, "x:")
     invoke("suspend", "--prefix", "x:")
     assert conn.keys("*") == [b"x:suspended"]
     assert "flag --prefix" in invoke("suspend", "--prefix", "a b", code=2).stderr

@@ -11,6 +11,7 @@ import redis
 
 from fusion.store.broker import Broker
 from fusion.store.event_inspector import EventInspector, RelayInfo
+from tests import guarded
 from tests.relay.harness import Relays, ids_in, is_delivered
 from tests.store.hands import put
 from tests.support import eventually
@@ -130,6 +131,7 @@ def test_none_if_not_wanted_and_none_without_a_sink(
 
 
 def test_it_has_the_workers_own_settings(workers: Workers, conn: redis.Redis, tmp_path: Path, env: dict[str, str]) -> None:
+    guarded.allow_prefix(conn, "app:")
     (tmp_path / "sinks_of_mine.py").write_text(f"EVENTS_FILE = {str(tmp_path / 'mine.jsonl')!r}\nLEASE = 1\n")
     worker = workers.start("-c", "sinks_of_mine", "-P", str(tmp_path), "--prefix", "app:", env={})
     inspector = EventInspector(conn, prefix="app:")

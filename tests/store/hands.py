@@ -142,14 +142,15 @@ def everything(conn: redis.Redis, *, clocks: bool = False) -> dict[str, Any]:
 
 @contextmanager
 def wire(conn: redis.Redis) -> Iterator[list[str]]:
-    """The commands that this client sends meanwhile, by name."""
+    """The commands that this client sends meanwhile, by name; a login is none."""
     kind = conn.connection_pool.connection_class
     original, sent = kind.send_packed_command, list[str]()
 
     def send(self: Any, packed: Any, check_health: bool = True) -> Any:
         parts = [packed] if isinstance(packed, (bytes, str)) else packed
         raw = b"".join(part if isinstance(part, bytes) else part.encode() for part in parts)
-        sent.append(raw.split(b"\r\n")[2].decode())
+        if (name := raw.split(b"\r\n")[2].decode()) != "AUTH":
+            sent.append(name)
         return original(self, packed, check_health)
 
     kind.send_packed_command = send

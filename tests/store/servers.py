@@ -28,17 +28,27 @@ class SpawnedServer:
         self.socket = str(self.home / "s")
         unix = ["--unixsocket", self.socket] if socket_option else []
         port = [] if "--port" in args or not socket_option else ["--port", "0"]
+        self._command = [binary, *args, *port, *unix, "--dir", str(self.home)]
+        self._start()
+        if socket_option:
+            self._await()
+
+    def restart(self) -> None:
+        """Killed, and started anew on the same files."""
+        self.process.kill()
+        self.process.wait()
+        Path(self.socket).unlink()
+        self._start()
+        self._await()
+
+    def _start(self) -> None:
         self.process = subprocess.Popen(
-            [binary, *args, *port, *unix, "--dir", str(self.home)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=self.home,
-            preexec_fn=_death_pact(),
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.home, preexec_fn=_death_pact()
         )
-        if not socket_option:
-            return
+
+    def _await(self) -> None:
         try:
-            eventually(self._listens, why=f"{args} listens")
+            eventually(self._listens, why=f"{self._command} listens")
         except AssertionError:
             self.close()
             raise

@@ -14,6 +14,7 @@ from fusion.store.broker import Broker
 from fusion.store.connections import connect
 from fusion.store.inspector import Inspector, Totals
 from fusion.timeutil import from_iso
+from tests import guarded
 from tests.store.hands import DATA, Hand, everything, fields_of, ids, now_ms, put, wire
 
 
@@ -164,6 +165,7 @@ def test_a_connection_keeps_its_broker_and_takes_it_along(
     assert broker_of(conn) is broker_of(conn)
     assert inspector_of(conn).keys.prefix == "rq:"
     monkeypatch.setenv("FUSION_PREFIX", "other:")
+    guarded.allow_prefix(conn, "other:")
     use_settings(None)
     assert broker_of(conn).keys.prefix == inspector_of(conn).keys.prefix == "other:"
     client = connect(redis_url)

@@ -18,6 +18,7 @@ from fusion.store.event_broker import EventBroker
 from fusion.store.event_reader import EventReader
 from fusion.store.keys import Keys
 from fusion.store.records import LogLine
+from fusion.store.schema_broker import SchemaBroker
 from tests.events.hands import ack, reader
 from tests.store.cron_hands import Cron
 from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
@@ -42,7 +43,7 @@ def _section(title: str) -> list[list[str]]:
 
 def _keys() -> dict[str, tuple[str, str, str]]:
     """Name in `Keys` -> (key, type, writers)."""
-    rows = [row for title in ("Jobs and queues", "Workers", "Schedulers and cron", "Events") for row in _section(title)]
+    rows = [row for title in ("Jobs and queues", "Schema", "Workers", "Schedulers and cron", "Events") for row in _section(title)]
     return {row[2].strip("`"): (row[0].strip("`"), row[1], row[4]) for row in rows}
 
 
@@ -75,7 +76,8 @@ def test_the_writers_are_scripts() -> None:
         words |= {word for row in _section(title) for word in re.findall(r"`(\w+)`", row[2])}
     assert {f"{word}.lua" for word in words if "." not in word} <= set(LUA)
     assert all(
-        any(hasattr(kind, word.rpartition(".")[2]) for kind in (Broker, CronBroker, EventBroker, EventReader)) for word in words
+        any(hasattr(kind, word.rpartition(".")[2]) for kind in (Broker, CronBroker, EventBroker, EventReader, SchemaBroker))
+        for word in words
     )
 
 

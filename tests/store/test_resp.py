@@ -13,6 +13,7 @@ from redis import exceptions as errors
 from fusion.store.connections import classify, connect
 from fusion.store.resp import NonBlockingReader
 from tests.store.servers import ScriptedServer
+from tests.support import eventually
 
 Scripted = Callable[[Callable[[int], bytes | None]], ScriptedServer]
 
@@ -90,27 +91,30 @@ def test_error_replies_are_in_the_list(reader: NonBlockingReader) -> None:
 
 def test_a_large_command_goes_out_in_parts(reader: NonBlockingReader, conn: redis.Redis) -> None:
     value = b"x" * 30_000_000
-    reader.send("SET", "big", value)
+    reader.send("SET", "rq:big", value)
     waits = reader.wants_write
     assert waits, "nothing here shows partial writes if the socket takes 30 MB at once"
     assert replies(reader, 1) == [b"OK"]
     assert not reader.wants_write
-    assert conn.strlen("big") == len(value)
+    assert conn.strlen("rq:big") == len(value)
 
 
 def test_a_chatty_channel_does_not_hold_the_loop(reader: NonBlockingReader, conn: redis.Redis) -> None:
-    conn.set("big", b"x" * 5_000_000)
+    conn.set("rq:big", b"x" * 5_000_000)
     for _ in range(4):
-        reader.send("GET", "big")
+        reader.send("GET", "rq:big")
     assert [len(reply) for reply in replies(reader, 4)] == [5_000_000] * 4
 
 
 def test_a_killed_connection_ends_the_reader(reader: NonBlockingReader, conn: redis.Redis) -> None:
-    reader.send("CLIENT", "ID")
-    (number,) = replies(reader, 1)
-    reader.send("BLPOP", "bell", 0)
+    reader.send("BLPOP", "rq:wake:bell", 0)
     descriptor = reader.fileno()
-    conn.client_kill_filter(_id=str(number))
+
+    def numbers() -> list[str]:
+        return [str(client["id"]) for client in conn.client_list() if client["cmd"] == "blpop"]
+
+    (number,) = eventually(numbers)
+    conn.client_kill_filter(_id=number)
     with pytest.raises(errors.ConnectionError) as caught:
         replies(reader, 1)
     assert classify(caught.value) == "transient"

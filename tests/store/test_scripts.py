@@ -21,7 +21,10 @@ from fusion.store.connections import _NO_SETINFO
 from fusion.store.cron_broker import CronBroker
 from fusion.store.event_broker import EventBroker
 from fusion.store.records import LogLine, Turn
+from fusion.store.schema import Schema
+from fusion.store.schema_broker import SchemaBroker
 from fusion.store.scripts import Constants, Script, load
+from tests import guarded
 from tests.events.hands import event_scenario
 from tests.store.cron_hands import Cron
 from tests.store.hands import (
@@ -47,7 +50,7 @@ NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if ent
 CONSTANTS = Constants("rq:", "100", 60, 500, 600, 700, 5, 600_000, ("data", "timeout"))
 
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
-READ = {"known_queues", "wrong_types", "callbacks_wait", "gone", "served", "callbacks_served", "readmit_endpoint"}
+READ = {"known_queues", "wrong_types", "callbacks_wait", "gone", "served", "callbacks_served", "readmit_endpoint", "stored", "begin_enqueue"}
 #: Scripts that change nothing.
 LOOKS = {"cron_due"}
 
@@ -56,7 +59,7 @@ LOOKS = {"cron_due"}
 
 
 def test_every_script_has_its_method() -> None:
-    members = [*vars(Broker).items(), *vars(CronBroker).items(), *vars(EventBroker).items()]
+    members = [item for kind in (Broker, CronBroker, EventBroker, SchemaBroker) for item in vars(kind).items()]
     methods = {name for name, value in members if callable(value) and not isinstance(value, staticmethod | classmethod)}
     assert set(NAMES) == {name for name in methods if not name.startswith("_")} - READ - {"suspend", "pause", "command"}
 
@@ -94,6 +97,7 @@ def test_flags_and_the_text_for_old_servers() -> None:
 
 @pytest.mark.parametrize("prefix", ["rq:", "app 1:{x}:", "quote\"'\\:", "новый:", "%s%d:"])
 def test_any_prefix(conn: redis.Redis, prefix: str) -> None:
+    guarded.allow_prefix(conn, prefix)
     broker = Broker(conn, prefix=prefix)
     put(broker, "q", "a")
     hand = Hand(broker, "q")
@@ -204,6 +208,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "resume": lambda: _said_nothing(broker.resume()),
         "pause": lambda: broker.pause("q"),
         "unpause": lambda: _said_nothing(broker.unpause("q")),
+        "schema_raise": lambda: SchemaBroker(conn).schema_raise("host.9", Schema(2)),
         **_cron_scenario(conn),
         **event_scenario(conn),
     }
@@ -241,7 +246,7 @@ REPEATED = [
     "requeue", "requeue_later", "requeue_chosen", "quarantine", "turn", "turn_failed", "turn_told", "turn_later", "turn_retry", "turn_lost",
     "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named", "promote", "clean", "cancel", "cancel_running",
     "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring", "suspend", "resume",
-    "pause", "unpause", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire", "cron_remove", "cron_pause", "cron_resume",
+    "pause", "unpause", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire", "cron_remove", "cron_pause", "cron_resume",
     "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave",
     "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave",
 ]  # fmt: skip

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from fusion.store.connections import (
     resolve_redis,
     url_of,
 )
+from fusion.store.server_binary import ServerBinary
 from tests.store.servers import ScriptedServer, SpawnedServer, free_port
 
 Spawn = Callable[..., SpawnedServer]
@@ -90,7 +92,7 @@ def test_order_of_choice(
         "redis://a",
         "environment REDIS_URL",
     )
-    assert resolve_redis(Settings.load(env={"FUSION_HOME": home})) == (redis_server.url, f"the built-in Redis in {home}")
+    assert resolve_redis(Settings.load(env={"FUSION_HOME": home})) == (embedded.url_of(home), f"the built-in Redis in {home}")
     nowhere = Settings(home=str(tmp_path))
     with pytest.raises(NoRedisError, match=r"run_worker\.py redis start"):
         resolve_redis(nowhere)
@@ -100,8 +102,14 @@ def test_order_of_choice(
     assert resolve_redis(nowhere)[0] == f"redis://localhost:{server.port}/0"
 
 
-def test_login_from_settings_goes_to_named_servers_only(redis_server: embedded.EmbeddedRedis, spawn: Spawn) -> None:
-    assert connect(Settings(home=str(redis_server.home), redis_password="for another")).ping()
+def test_login_from_settings_goes_to_named_servers_only(server_binary: ServerBinary, spawn: Spawn) -> None:
+    with tempfile.TemporaryDirectory(prefix="fus", dir="/tmp") as home:
+        own = embedded.EmbeddedRedis(home, persistent=False, server=server_binary)
+        own.start()
+        try:
+            assert connect(Settings(home=home, redis_password="for another")).ping()
+        finally:
+            own.stop()
     server = spawn("--requirepass", "right")
     assert connect(Settings(redis_url=server.url, redis_password="right")).ping()
     assert connect(Settings(redis_url=server.url + "?password=right", redis_password="wrong")).ping()

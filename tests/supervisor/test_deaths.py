@@ -133,7 +133,7 @@ def test_a_supervisor_that_was_frozen_itself_kills_nobody(services: Services, co
 
 
 def test_a_crash_loop_backs_off_and_says_so(services: Services, conn: redis.Redis) -> None:
-    service = services.start(1, "s", ready=False, env={"FUSION_FAILPOINTS": "register.birth=exit:7"})
+    service = services.start(1, "s", ready=False, env={"FUSION_FAILPOINTS": "register.after=exit:7"})
     service.until("exited with code 7", 4, timeout=25)
     pauses = [
         float(found)

@@ -13,6 +13,7 @@ import redis
 from fusion import Job, Queue, Retry
 from fusion.cron.scheduler import Scheduler
 from fusion.store.cron_inspector import CronInspector
+from tests import guarded
 from tests.scheduler.harness import NOOP, each_once, set_mark, ticks_of, without_gap
 from tests.store.servers import free_port
 from tests.supervisor.harness import Service, Services
@@ -95,6 +96,7 @@ def test_a_burst_has_none(services: Services, conn: redis.Redis) -> None:
 
 
 def test_what_is_declared_and_the_common_flags_reach_it(services: Services, conn: redis.Redis, tmp_path: Path) -> None:
+    guarded.allow_prefix(conn, "shop:")
     (tmp_path / "shop_plan.py").write_text(f"def register(scheduler):\n    scheduler.cron('@daily', '{NOOP}', id='nightly')\n")
     (tmp_path / "shop_settings.py").write_text("PREFIX = 'shop:'\nPROBE_PORT = 0\nNAME = 'box'\n")
     flags = ("-P", str(tmp_path), "-c", "shop_settings", "--schedule", "shop_plan", "--app", "shop", "--app-version", "1.10")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fusion.callbacks import hooks
+from fusion.callbacks import payload_url
 from fusion.exceptions import ConfigurationError
 from fusion.options import EnqueueOptions, build
 from fusion.settings import Settings
@@ -19,7 +19,7 @@ def built(*args: Any, allow_http: bool = False, payload: dict[str, Any] | None =
     fields = build(
         "tasks.sms.sendSMS", args, {} if payload is None else {"payload": payload}, EnqueueOptions(**options), settings
     )
-    return {name: fields.new.fields[name] for name in ("success_task_handler", "failed_task_handler", "callback_url", "hooks")}
+    return {name: fields.new.fields.get(name) for name in ("success_task_handler", "failed_task_handler", "callback_url", "hooks")}
 
 
 def test_without_urls_there_is_no_mark() -> None:
@@ -111,9 +111,10 @@ def test_plain_http_is_for_those_who_allow_it() -> None:
     assert built(failed_task_handler="http://h.example/", allow_http=True)["hooks"] == 1
 
 
-def test_hooks_of_plain_arguments() -> None:
-    assert hooks(None, None, None, (), {"payload": {"callback": 1, "callback_url": URL}}, False)["callback_url"] == URL
-    assert hooks(None, None, None, (1,), {"payload": {"callback": 1, "callback_url": URL}}, False)["callback_url"] is None
+def test_a_payload_is_the_first_argument_or_the_one_of_that_name() -> None:
+    payload = {"callback": 1, "callback_url": URL}
+    assert payload_url((), {"payload": payload}) == payload_url((payload,), {}) == URL
+    assert payload_url((1,), {"payload": payload}) is None
 
 
 # -- settings

@@ -12,9 +12,8 @@ from pathlib import Path
 import psutil
 import redis
 
-from fusion.store.connections import connect
-from fusion.store.embedded import EmbeddedRedis
 from fusion.store.server_binary import ServerBinary
+from tests import guarded
 from tests.support import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,13 +145,13 @@ class PrivateRedis:
     has written what an fsync under way on a slow disk holds up."""
 
     def __init__(self, home: str, binary: ServerBinary) -> None:
-        self._server = EmbeddedRedis(home, persistent=True, server=binary)
+        self._server = guarded.RedisOfTests(home, persistent=True, server=binary)
         self._start()
-        self.conn = connect(self.url)
+        self.conn = guarded.client(self.url)
 
     def _start(self) -> None:
         self.url = self._server.start()
-        conn = connect(self.url)
+        conn = guarded.admin_client(self.url)
         conn.config_set("appendfsync", "always")
         conn.close()
 

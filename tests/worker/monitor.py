@@ -8,6 +8,8 @@ import socket
 
 import redis
 
+from tests import guarded
+
 _LINE = re.compile(rb'\+\d+\.\d+ \[\d+ (\S+)\] "(\w+)"')
 
 
@@ -19,9 +21,9 @@ class Monitor:
         self._sock = socket.socket(socket.AF_UNIX)
         self._sock.connect(url.removeprefix("unix://").partition("?")[0])
         self._sock.settimeout(20)
-        self._sock.sendall(b"MONITOR\r\n")
+        self._sock.sendall(guarded.login() + b"MONITOR\r\n")
         self._buffer = b""
-        self._read_to(b"+OK\r\n")
+        self._read_to(b"+OK\r\n" * (2 if guarded.GUARDED else 1))
 
     def commands(self) -> list[str]:
         """Names of the commands that came since the last call."""

@@ -20,7 +20,7 @@ import redis
 
 from fusion import Connection, Job, Queue, Retry
 from fusion.cron.scheduler import Scheduler
-from fusion.store.connections import connect
+from tests import guarded
 from tests.jobs import canary
 from tests.support import eventually
 from tests.worker.harness import ROOT, PrivateRedis, Workers, field
@@ -91,18 +91,18 @@ class Fleet:
 
 @pytest.fixture
 def conn(private_redis: PrivateRedis, private_workers: Workers) -> Iterator[redis.Redis]:
-    private_redis.conn.config_set("requirepass", PASSWORD)
-    client = connect(private_redis.url.replace("unix://", f"unix://:{PASSWORD}@"))
+    guarded.change_password(private_redis.conn, PASSWORD)
+    client = guarded.client(guarded.with_password(private_redis.url, PASSWORD))
     with Connection(client):
         yield client
     private_workers.stop()
-    client.config_set("requirepass", "")
+    guarded.change_password(client, "")
     client.close()
 
 
 @pytest.fixture
 def fleet(private_redis: PrivateRedis, conn: redis.Redis, private_workers: Workers) -> Fleet:
-    return Fleet(private_workers, private_redis.url.replace("unix://", f"unix://:{PASSWORD}@"))
+    return Fleet(private_workers, guarded.with_password(private_redis.url, PASSWORD))
 
 
 def everything_but_the_jobs(conn: redis.Redis) -> Iterator[tuple[str, str]]:
@@ -215,14 +215,14 @@ def test_no_trouble_with_redis_shows_a_password(fleet: Fleet, conn: redis.Redis,
     eventually(lambda: "Redis is away" in worker.output, timeout=20)
     private_redis.resume()
     eventually(lambda: "Redis is back" in worker.output, timeout=20)
-    conn.config_set("requirepass", f"{PASSWORD}Changed")
+    guarded.change_password(conn, f"{PASSWORD}Changed")
     conn.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     eventually(lambda: "refused the login" in worker.output, timeout=20, why=worker.output)
     wrong = fleet.command("info")
     assert "refused the login" in wrong
     away = Fleet(fleet.workers, f"redis://:{PASSWORD}@127.0.0.1:1/0").command("info")
     assert "can't be reached" in away
-    conn.config_set("requirepass", PASSWORD)
+    guarded.change_password(conn, PASSWORD)
     eventually(lambda: worker.output.count("Redis is back") >= 2, timeout=20, why=worker.output)
     assert hits(wrong + away + fleet.logs()) == []
 

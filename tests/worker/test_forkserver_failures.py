@@ -180,7 +180,7 @@ def test_a_fork_servers_death_takes_its_jobs_children_along(workers: Workers, co
 
 def test_a_signal_while_the_worker_registers_is_heard(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     here = tmp_path / "here"
-    worker = workers.start("f", ready=False, env={"FUSION_FAILPOINTS": f"register.birth=wait:{here}"})
+    worker = workers.start("f", ready=False, env={"FUSION_FAILPOINTS": f"register.after=wait:{here}"})
     eventually(lambda: here.exists() and conn.smembers("rq:workers"), why="it has registered")
     worker.signal(signal.SIGTERM)
     here.unlink()

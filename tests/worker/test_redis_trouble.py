@@ -12,8 +12,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from fusion import Queue
+from fusion import Queue, StoreFull
 from fusion.job import Job
+from tests import guarded
 from tests.faults.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis, Workers, field, runs_of, status_of, wait_may_recover
@@ -168,7 +169,7 @@ def test_cut_connections_are_made_again(private_redis: PrivateRedis, private_wor
 
 
 def _refuse_logins(conn: redis.Redis) -> None:
-    conn.config_set("requirepass", "changed")
+    guarded.change_password(conn, "changed")
     conn.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 
 
@@ -181,7 +182,7 @@ def _refuse_connections(conn: redis.Redis) -> None:
 #: What an operator or a failover does to a running server, the word the log has for it, and how it ends.
 _OUTAGES: dict[str, tuple[Callable[[redis.Redis], object], str, Callable[[redis.Redis], object]]] = {
     "demoted": (lambda conn: conn.replicaof("127.0.0.1", "1"), "read only replica", lambda conn: conn.replicaof("NO", "ONE")),
-    "login": (_refuse_logins, "refused the login", lambda conn: conn.config_set("requirepass", "")),
+    "login": (_refuse_logins, "refused the login", lambda conn: guarded.change_password(conn, "")),
     "full of clients": (_refuse_connections, "Redis can't be reached", lambda conn: conn.config_set("maxclients", 1000)),
 }
 
@@ -229,7 +230,7 @@ def test_a_full_redis_takes_outcomes_and_no_new_jobs(private_redis: PrivateRedis
     running = jobs.gated()
     jobs.begun(running)
     jobs.conn.config_set("maxmemory", 1)
-    with pytest.raises(redis.exceptions.OutOfMemoryError):
+    with pytest.raises(StoreFull):
         jobs.short(1)
     jobs.gate.unlink()
     eventually(lambda: status_of(jobs.conn, running.id) == "finished", why="its outcome is taken all the same")

@@ -146,8 +146,8 @@ def test_how_its_process_died(
 
 _POINTS = [
     "turn.before=kill@2",
-    "turn.after_reply=kill@2",
-    "turn.after_reply=kill@3",
+    "turn.after=kill@2",
+    "turn.after=kill@3",
     "outcome.received=kill",
     "outcome.received=kill@2",
 ]

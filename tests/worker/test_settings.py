@@ -16,6 +16,7 @@ import redis
 from fusion import Queue
 from fusion.store.access import broker_of
 from fusion.timeutil import from_iso
+from tests import guarded
 from tests.jobs import basic
 from tests.support import eventually
 from tests.worker.harness import ROOT, WorkerProcess, Workers
@@ -204,6 +205,7 @@ def test_an_evicting_server_is_refused_unless_accepted(workers: Workers, conn: r
 def test_a_prefix_of_its_own(workers: Workers, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     from fusion.settings import use_settings
 
+    guarded.allow_prefix(conn, "shop:")
     monkeypatch.setenv("FUSION_PREFIX", "shop:")
     use_settings(None)
     job = Queue("sms").enqueue(basic.add, 1, 2)

@@ -1,9 +1,10 @@
 -- cancel: a waiting job will not run; a running one will not run again.
 -- KEYS: job
 -- ARGV: id
--- INCLUDE: keys time score emit ring callbacks end_job
+-- INCLUDE: writer keys waits time score emit ring callbacks end_job
 -- FLAGS: allow-oom
--- Returns: canceled | pending (it runs now and ends canceled unless this run finishes or fails) | missing | its terminal status
+-- Returns: canceled | pending (it runs now and ends canceled unless this run finishes or fails) | missing | its terminal status, or one that
+--   only a newer version knows
 -- Events: canceled
 local status, origin, log_tag, hooks = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'hooks'))
 if not status then return 'missing' end
@@ -13,6 +14,7 @@ if status == 'started' then
 end
 if is_terminal(status) then return status end
 local queue = origin or ''
+if is_foreign(status) and not waits(A_id, queue) then return status end
 if hooks then hooked[K_job] = true end
 cancel_job(A_id, K_job, queue, set_of(status, queue), log_tag, 'canceled')
 if is_list(queue) then redis.call('LREM', queue_key(queue), 0, A_id) end

@@ -1,9 +1,9 @@
 -- delete: forget jobs that are not running.
 -- ARGV: n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: keys time emit forget
+-- INCLUDE: writer keys waits time emit forget
 -- Rest: ids
--- Returns: an answer per job: deleted | missing | started
+-- Returns: an answer per job: deleted | missing | started | a status that only a newer version knows
 -- Events: deleted
 local answers = {}
 for i = 1, tonumber(A_n_jobs) do
@@ -15,6 +15,8 @@ for i = 1, tonumber(A_n_jobs) do
     answers[i] = 'missing'
   elseif status == 'started' then
     answers[i] = 'started'
+  elseif is_foreign(status) and not waits(id, origin or '') then
+    answers[i] = status
   else
     forget(id, key, status, origin or '')
     emit('deleted', id, origin or '', log_tag)

@@ -1,29 +1,36 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
--- ARGV: queue nonce n_jobs
--- INCLUDE: keys time score emit ring schedule accept
--- Rest: per job: id priority place ttl_ms n_pairs pairs... (place: see due_of)
+-- ARGV: queue n_jobs
+-- INCLUDE: writer keys time score emit ring schedule accept
+-- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of)
 -- Returns: {'ok', enqueued_at} | {'duplicate', id, status}
 -- Events: queued scheduled
 -- Same id + same nonce is a resend and answers as the first time; same id + other nonce is a new life of an ended job, or refused.
+-- A resend writes all the same, what changes nothing and a full server takes: on a connection that wrote nothing WAIT waits for nothing, and
+-- a primary that was demoted meanwhile must not vouch for what its successor may not have.
 -- No allow-oom here: at maxmemory the first write is refused and nothing has happened.
-local at, fresh, seen, first_answer, targets, several = REST, {}, {}, now_iso, {}, 0
+local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
 for _ = 1, tonumber(A_n_jobs) do
-  local id, n = ARGV[at], tonumber(ARGV[at + 4])
+  local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
   local status, nonce, origin, created_at = unpack(redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at'))
-  if status and nonce == A_nonce then
-    first_answer = created_at
+  if status and nonce == sent then
+    first_answer, again = created_at, job_key(id)
   elseif seen[id] or status and not is_terminal(status) then
     return { 'duplicate', id, status or 'queued' }
   else
-    local due, front = due_of(ARGV[at + 2])
-    fresh[#fresh + 1] = { id = id, priority = ARGV[at + 1], due = due, front = front, ttl = tonumber(ARGV[at + 3]),
-      first = at + 5, last = at + 4 + n, ended = status and set_of(status, origin or A_queue) }
+    local due, front = due_of(ARGV[at + 3])
+    fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front, ttl = tonumber(ARGV[at + 4]),
+      first = at + 6, last = at + 5 + n, ended = status and set_of(status, origin or A_queue) }
     local target = due and due > now_ms and 'schedule' or front and 'front' or 'back'
     if not targets[target] then targets[target], several = true, several + 1 end
   end
   seen[id] = true
-  at = at + 5 + n
+  at = at + 6 + n
+end
+if again and #fresh == 0 then
+  local ttl = redis.call('PTTL', again)
+  redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
+  if ttl < 0 then redis.call('PERSIST', again) end
 end
 if #fresh == 0 then return { 'ok', first_answer } end
 
@@ -37,7 +44,7 @@ local seq = redis.call('INCRBY', P .. 'seq', #fresh) - #fresh
 reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
-  local later = accept(A_queue, job.id, job.priority, job.due, job.front, job.ttl, A_nonce, seq + i, job.ended, job.first, job.last)
+  local later = accept(A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, seq + i, job.ended, job.first, job.last)
   if not later then best = math.max(best or 0, tonumber(job.priority)) end
 end
 if best then ring(A_queue, best) end

@@ -1,6 +1,7 @@
 -- events_ack: a sink has these events, or refused them for good.
 -- KEYS: events sink parked
 -- ARGV: sink epoch n at_ms parked_max n_ids
+-- INCLUDE: member
 -- FLAGS: allow-oom
 -- Rest: ids of the delivered entries; then of each refused one: id, why, document
 -- Returns: {delivered, parked}: those that nobody had acknowledged before

@@ -2,7 +2,7 @@
 -- KEYS: worker
 -- ARGV: incarnation lease_ms worker_ttl state n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: keys time
+-- INCLUDE: member keys time
 -- Rest: per job: id execution
 -- Returns: {ok | unregistered, answer per job...}; answer: ok | canceled (a cancel is pending) | lost (another execution or none holds it)
 --   | error: why (a broken key; the others are renewed)

@@ -13,6 +13,7 @@ local function move(id)
   local status, queue, priority, seq, log_tag, front = unpack(redis.call('HMGET', key, 'status', 'origin', 'priority', 'seq', 'log_tag', 'at_front'))
   if status ~= 'scheduled' then
     if not status then fail_corrupt(id, queue or '', nil, 'the schedule names a job that has no data') end
+    if status and is_foreign(status) then error('left to a newer version') end -- put off
   else
     if tonumber(seq) then
       redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)

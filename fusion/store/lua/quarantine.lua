@@ -1,6 +1,6 @@
 -- quarantine: failed jobs are set aside: they stay failed, but only who asks for them by name requeues them.
 -- ARGV: reason n_jobs
--- INCLUDE: keys each
+-- INCLUDE: writer keys each
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | error: why (a broken key) | its status, which is not failed
 local function quarantine(id)

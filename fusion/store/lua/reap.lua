@@ -33,6 +33,8 @@ local function give_back(queue, wip, id)
     recover(id, key, queue, job, wip, 'lease expired; worker ' .. worker .. ' is gone or cut off', worker)
     redis.pcall('HDEL', worker_jobs_key(worker), id)
     recovered = recovered + 1
+  elseif job.status and is_foreign(job.status) then
+    error('left to a newer version') -- put off
   elseif job.status then
     redis.call('ZREM', wip, id)
   else

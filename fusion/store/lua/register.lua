@@ -2,7 +2,7 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation lease_ms worker_ttl n_pairs
 -- FLAGS: allow-oom
--- INCLUDE: keys time
+-- INCLUDE: keys time member enter
 -- Rest: pairs (queues, pid, hostname, ...)
 -- Returns: ok | taken (a live other has the name, or a dead one whose jobs `prune` has not given back yet)
 -- Another incarnation's token goes with its hash. The same one's stays, so that a call from before is not taken for a new one.
@@ -20,7 +20,8 @@ end
 redis.call('SADD', K_workers, K_worker)
 redis.call('HSETNX', K_worker, 'birth', now_iso)
 redis.call('HSETNX', K_worker, 'state', 'started')
-redis.call('HSET', K_worker, 'incarnation', A_incarnation, 'lease_ms', A_lease_ms, 'last_heartbeat', now_iso, 'beat_ms', now_ms,
+redis.call('HSET', K_worker, 'incarnation', A_incarnation, 'schema', SCHEMA, 'lease_ms', A_lease_ms,
+  'last_heartbeat', now_iso, 'beat_ms', now_ms,
   unpack(ARGV, REST, REST + A_n_pairs - 1))
 redis.call('EXPIRE', K_worker, A_worker_ttl)
 local longest = tonumber(redis.call('HGET', REAP, 'lease')) or 0

@@ -1,7 +1,7 @@
 -- relay_beat: a relay enters the list of relays, or says that it lives and which sinks it serves.
 -- KEYS: relay relays meta
 -- ARGV: name incarnation lease_ms ttl cap abandoned_s n_pairs
--- INCLUDE: keys time event_keys
+-- INCLUDE: keys time event_keys member enter
 -- FLAGS: allow-oom
 -- Rest: pairs (pid, hostname, ...), then names of sinks
 -- Returns: ok | taken (a live other has the name)
@@ -14,7 +14,8 @@ if known and known ~= A_incarnation then
 end
 redis.call('ZADD', K_relays, now_ms, A_name)
 redis.call('HSETNX', K_relay, 'birth', now_iso)
-redis.call('HSET', K_relay, 'incarnation', A_incarnation, 'lease_ms', A_lease_ms, 'last_heartbeat', now_iso, 'beat_ms', now_ms,
+redis.call('HSET', K_relay, 'incarnation', A_incarnation, 'schema', SCHEMA, 'lease_ms', A_lease_ms,
+  'last_heartbeat', now_iso, 'beat_ms', now_ms,
   unpack(ARGV, REST, REST + A_n_pairs - 1))
 redis.call('EXPIRE', K_relay, A_ttl)
 if tonumber(A_cap) > 0 then redis.pcall('HSET', K_meta, 'cap', A_cap, 'cap_until', now_s + A_abandoned_s) end

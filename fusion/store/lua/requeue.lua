@@ -1,7 +1,7 @@
 -- requeue: ended jobs start over in the queue they came from, at their old priority; with a delay they wait in the schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: keys time score emit ring schedule each
+-- INCLUDE: writer keys time score emit ring schedule each
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | quarantined (unless those were asked for) | error: why
 --   (a broken key; the others go on) | its status, which is none that can be requeued

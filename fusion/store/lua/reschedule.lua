@@ -1,7 +1,7 @@
 -- reschedule: a job that waits for a time waits for another.
 -- KEYS: job
 -- ARGV: id due_ms
--- INCLUDE: keys time emit schedule
+-- INCLUDE: writer keys time emit schedule
 -- FLAGS: allow-oom
 -- Returns: ok | missing | its status, which is not scheduled
 -- Events: scheduled

@@ -1,6 +1,6 @@
 -- resume: let workers take jobs again, and wake those that wait.
 -- KEYS: suspended queues
--- INCLUDE: keys ring
+-- INCLUDE: writer keys ring
 -- Returns: 1 if they were suspended, else 0
 local was = redis.call('DEL', K_suspended)
 for _, key in ipairs(redis.call('SMEMBERS', K_queues)) do

@@ -1,6 +1,7 @@
 -- save_meta: store a job's meta; with an execution, only while that execution holds the job.
 -- KEYS: job
 -- ARGV: execution meta
+-- INCLUDE: writer
 -- FLAGS: allow-oom
 -- Returns: ok | missing | stale
 local job = redis.call('HMGET', K_job, 'status', 'execution_id')

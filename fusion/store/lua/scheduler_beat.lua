@@ -1,7 +1,7 @@
 -- scheduler_beat: a scheduler enters the list of schedulers, or says that it lives.
 -- KEYS: scheduler schedulers
 -- ARGV: name incarnation lease_ms ttl n_pairs
--- INCLUDE: keys cron_keys time
+-- INCLUDE: keys cron_keys time member enter
 -- FLAGS: allow-oom
 -- Rest: pairs (pid, hostname, app, version, ...)
 -- Returns: ok | taken (a live other has the name)
@@ -13,7 +13,8 @@ if known and known ~= A_incarnation then
 end
 redis.call('ZADD', K_schedulers, now_ms, A_name)
 redis.call('HSETNX', K_scheduler, 'birth', now_iso)
-redis.call('HSET', K_scheduler, 'incarnation', A_incarnation, 'lease_ms', A_lease_ms, 'last_heartbeat', now_iso, 'beat_ms', now_ms,
+redis.call('HSET', K_scheduler, 'incarnation', A_incarnation, 'schema', SCHEMA, 'lease_ms', A_lease_ms,
+  'last_heartbeat', now_iso, 'beat_ms', now_ms,
   unpack(ARGV, REST, REST + A_n_pairs - 1))
 redis.call('EXPIRE', K_scheduler, A_ttl)
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', K_schedulers, '-inf', now_ms - A_lease_ms - 60000, 'LIMIT', 0, 20)) do

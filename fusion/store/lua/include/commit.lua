@@ -41,7 +41,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
   if kind == 'later' or since and now_ms - since < HOLD_MS then
     schedule(id, (now_ms + delay) / 1000)
     redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
-    if since then redis.call('HSET', key, 'held_since', since) end
+    if since then redis.call('HSET', key, 'held_since', since) else redis.call('HDEL', key, 'held_since') end
     redis.call('ZREM', wip, id)
     emit('held', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more))
     return 'ok', true
@@ -50,7 +50,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
   local attempts = (tonumber(job.attempts) or 0) + 1
   local started, ended = iso_before(age + elapsed), iso_before(age)
   note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
-  redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame') -- of an earlier run; this one may have no such thing
+  redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since') -- of an earlier run; this one may have no such thing
   if kind == 'retry' then
     schedule(id, (now_ms + delay) / 1000)
     redis.call('HSET', key, 'status', 'scheduled', 'attempts', attempts, 'lost', 0, 'started_at', started, 'ended_at', ended,

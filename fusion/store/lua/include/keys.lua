@@ -31,6 +31,9 @@ local function is_elsewhere(status)
   return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked' or is_terminal(status)
 end
 
+-- A status that only a newer version knows. Its job stands in a set of that version's, and is left alone.
+local function is_foreign(status) return status == 'blocked' or status ~= 'queued' and not is_elsewhere(status) end
+
 -- The set in which a job of this status stands.
 local function set_of(status, queue)
   if status == 'failed' then return FAILED end

@@ -1,0 +1,154 @@
+"""Producers' side for asyncio: what `Queue` enqueues, without a thread that waits. Looking at jobs and changing them is `Queue`'s and `Job`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import chain
+from types import TracebackType
+from typing import Any, Self
+
+from redis.asyncio import Redis
+
+from fusion import defaults, producing
+from fusion.exceptions import StoreUnavailable
+from fusion.job import Job
+from fusion.options import EnqueueOptions, JobData
+from fusion.producing import Batch, timed
+from fusion.settings import get_settings
+from fusion.store.async_broker import async_broker_of
+from fusion.store.async_connections import close_loops_client, loops_client
+from fusion.store.keys import check_queue_name
+from fusion.store.records import Replicas
+from fusion.store.typed import fusion_errors
+
+_Func = str | Callable[..., Any]
+
+
+class _Elsewhere:
+    """In place of a job's connection: its methods would hold up the whole loop."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(
+            "a job that an AsyncQueue returned has no connection, since its methods would block the event loop; "
+            "look at it in a thread: await asyncio.to_thread(Job.fetch, job.id)"
+        )
+
+
+_ELSEWHERE: Any = _Elsewhere()
+
+
+class AsyncQueue:
+    """A queue to enqueue to from a coroutine: the same jobs, by the same options, errors and promises as `Queue`, one round trip each.
+
+    Without a `connection` (of redis.asyncio, which stays the caller's) all AsyncQueues of an event loop share one, made from the settings.
+    A returned Job tells what was accepted; its methods that ask Redis are not for coroutines. A task that is cancelled while it waits for
+    the answer does not know whether the job was accepted: who must know prepares it and enqueues the same data again.
+    """
+
+    PRIORITY_HIGH = 2
+    PRIORITY_MODERATE = 1
+    PRIORITY_LOW = 0
+
+    def __init__(
+        self, name: str = defaults.QUEUE, connection: Redis | None = None, *, default_timeout: float | str | None = None
+    ) -> None:
+        if connection is not None and not isinstance(connection, Redis):
+            raise TypeError(
+                f"connection: {type(connection).__name__} is no client for asyncio; use redis.asyncio.Redis, or Queue"
+            )
+        self.name = check_queue_name(name)
+        self._connection = connection
+        self._default_timeout = default_timeout
+
+    def __repr__(self) -> str:
+        return f"AsyncQueue({self.name!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connections that this event loop's queues share; a later call makes new ones. A connection that was given is left."""
+        if self._connection is None:
+            await close_loops_client()
+
+    async def enqueue(self, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
+        """`Queue.enqueue`."""
+        return await self._one(*producing.called(f, args, kwargs, self._default_timeout))
+
+    async def enqueue_at(self, when: datetime, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
+        """`Queue.enqueue_at`."""
+        return await self.enqueue(f, *args, **timed("enqueue_at", when, kwargs))
+
+    async def enqueue_in(self, delta: timedelta | float | str, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
+        """`Queue.enqueue_in`."""
+        return await self.enqueue(f, *args, **timed("enqueue_in", delta, kwargs))
+
+    async def enqueue_call(
+        self,
+        func: _Func,
+        args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | str | None = None,
+        **options: Any,
+    ) -> Job:
+        """`Queue.enqueue_call`."""
+        return await self._one(*producing.called_apart(func, args, kwargs, timeout, options, self._default_timeout))
+
+    @staticmethod
+    def prepare_data(
+        func: _Func,
+        args: Iterable[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | str | None = None,
+        **options: Any,
+    ) -> JobData:
+        """`Queue.prepare_data`; either kind of queue takes it."""
+        return producing.prepared(func, args, kwargs, timeout, options)
+
+    async def enqueue_many(
+        self,
+        job_datas: Iterable[JobData],
+        *,
+        durability: str | None = None,
+        replicas: int | None = None,
+        replicas_timeout: float | str | None = None,
+    ) -> list[Job]:
+        """`Queue.enqueue_many`. Encoding is the loop's work, a few milliseconds per chunk."""
+        options = EnqueueOptions(durability=durability, replicas=replicas, replicas_timeout=replicas_timeout)
+        return await self._all([], producing.chunks(self.name, job_datas, producing.replicas_of(options, get_settings())))
+
+    async def _one(self, data: JobData, replicas: Replicas | None) -> Job:
+        return await self._accept_one(Batch.of(self.name, [data], replicas))
+
+    async def _accept_one(self, batch: Batch) -> Job:
+        try:
+            return (await self._accept(batch))[0]
+        except StoreUnavailable as error:
+            batch.failed(error, lambda: self._accept_one(batch))
+            raise
+
+    async def _all(self, done: list[Job], batches: Iterable[Batch]) -> list[Job]:
+        left = iter(batches)
+        for batch in left:
+            try:
+                done += await self._accept(batch)
+            except StoreUnavailable as error:
+                batch.failed(error, partial(self._go_on, done, batch, left))
+                raise
+        return done
+
+    async def _go_on(self, done: list[Job], batch: Batch, left: Iterator[Batch]) -> list[Job]:
+        return await self._all([*done], chain([batch], left))
+
+    async def _accept(self, batch: Batch) -> list[Job]:
+        connection = self._connection if self._connection is not None else loops_client()
+        with fusion_errors(connection):
+            at = await async_broker_of(connection, get_settings()).enqueue(batch.queue, batch.jobs, batch.replicas)
+        return batch.accepted(at, _ELSEWHERE)

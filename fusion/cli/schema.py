@@ -1,0 +1,71 @@
+"""`schema`: the layout of the data, and the one step to a newer one."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from dataclasses import asdict
+
+import click
+
+from fusion import __version__
+from fusion.cli.context import Cli, shared_options
+from fusion.cli.hints import command
+
+#: Exit code of a program that is too old, and of a step that can't be made yet; 1 is left to errors.
+NOT_YET = 3
+
+
+@command(example="run_worker.py schema\n  run_worker.py schema --raise")
+@click.option("--raise", "up", is_flag=True, help="Have the data be of this program's layout from now on.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+def schema(cli: Cli, up: bool, as_json: bool) -> None:
+    """Show which layout the data in Redis have, or move it to this program's.
+
+    --raise is the last step of an upgrade that asks for it, to be made when this version runs everywhere, producers included: it is refused
+    while an older worker, scheduler or relay is registered, and there is no way back to the older version after it.
+
+    Exit code 3: this program is too old for the data, or older processes are still there.
+    """
+    from fusion.exceptions import SchemaMismatch
+    from fusion.store.access import schema_broker_of
+    from fusion.store.schema import VERSION
+
+    broker = schema_broker_of(cli.connection)
+    before = broker.stored().version
+    older = broker.schema_raise(f"{socket.gethostname()}.{os.getpid()}") if up else []
+    found = broker.stored()
+    written = bool(found.at)
+    needed = max(found.min_reader, found.min_writer)
+    try:
+        found.check_reader()
+        told = ""
+    except SchemaMismatch as error:
+        told = str(error)
+    if as_json:
+        known = {"fusion": __version__, "version": VERSION}
+        click.echo(
+            json.dumps(
+                {"data": {**asdict(found), "written": written}, "program": known, "older": [one._asdict() for one in older]}
+            )
+        )
+    else:
+        who = (
+            f"written by {found.by or '?'} (Fusion {found.fusion or '?'}) at {found.at or '?'}"
+            if written
+            else "nobody has written the key yet"
+        )
+        click.echo(f"Data: schema {found.version}, for processes that know {needed} or newer; {who}")
+        click.echo(f"This program: schema {VERSION} (Fusion {__version__})")
+        if up and not older:
+            click.echo(f"Raised from schema {before}" if found.version > before else "Nothing to raise")
+        for one in older:
+            click.echo(f"{one.kind} {one.name} knows schema {one.knows} only", err=True)
+        if older:
+            click.echo("Not raised: upgrade or stop these first; one that died leaves its list within minutes", err=True)
+        if told:
+            click.echo(f"Too old: {told}", err=True)
+    sys.exit(NOT_YET if older or told else 0)

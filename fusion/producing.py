@@ -1,0 +1,149 @@
+"""What the queue for threads and the one for asyncio share: from a call to what is sent, and from the answer to the jobs that are returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusion import defaults
+from fusion.exceptions import StoreUnavailable
+from fusion.job import Job
+from fusion.options import NONE, EnqueueOptions, JobData, build, sealed, seconds, split_options
+from fusion.settings import Settings, get_settings
+from fusion.store.accepting import waits
+from fusion.store.records import NewJob, Replicas
+
+_Func = str | Callable[..., Any]
+_DURABILITIES = ("primary", "replicated")
+
+
+@dataclass(slots=True)
+class Batch:
+    """Jobs that go to one queue in one call, and whom that waits for."""
+
+    queue: str
+    jobs: list[NewJob]
+    replicas: Replicas | None
+
+    @classmethod
+    def of(cls, queue: str, datas: Iterable[JobData], replicas: Replicas | None) -> Batch:
+        jobs = sealed(queue, [data.new for data in datas], get_settings())
+        if len(jobs) > 1 and len({job.id for job in jobs}) < len(jobs):
+            raise ValueError("the same job_id twice in one enqueue_many; ids are unique")
+        return cls(queue, jobs, replicas)
+
+    def accepted(self, at: str, connection: Any) -> list[Job]:
+        """The jobs as they were accepted at that time, without another look at Redis."""
+        common = {"origin": self.queue, "original_queue": self.queue, "created_at": at, "enqueued_at": at, "status": "queued"}
+        found = []
+        for new in self.jobs:
+            fields = {**new.fields, **common, "priority": new.priority}
+            if (new.due is not None or new.delay is not None) and waits(new, at):
+                fields["status"] = "scheduled"
+            found.append(Job.of(new.id, fields, connection))
+        return found
+
+    def failed(self, error: StoreUnavailable, again: Callable[[], Any]) -> None:
+        """Tell with the error which jobs it was about, and what makes the call again."""
+        error.job_ids = tuple(job.id for job in self.jobs)
+        error.repeat_with(again)
+
+
+def called(
+    f: _Func, args: tuple[Any, ...], kwargs: dict[str, Any], default_timeout: float | str | None
+) -> tuple[JobData, Replicas | None]:
+    """`enqueue(f, *args, **kwargs)`."""
+    options, rest = split_options(kwargs)
+    if "args" in rest or "kwargs" in rest:
+        if args:
+            raise ValueError("give the task's arguments either directly or by args= and kwargs=, not both")
+        args, rest = tuple(rest.pop("args", None) or ()), {**(rest.pop("kwargs", None) or {}), **rest}
+    return _built(f, args, rest, options, default_timeout)
+
+
+def called_apart(
+    func: _Func,
+    args: Iterable[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    timeout: float | str | None,
+    options: dict[str, Any],
+    default_timeout: float | str | None,
+) -> tuple[JobData, Replicas | None]:
+    """`enqueue_call(func, args, kwargs, timeout=timeout, **options)`."""
+    return _built(func, tuple(args or ()), kwargs or {}, _options(timeout, options), default_timeout)
+
+
+def prepared(
+    func: _Func,
+    args: Iterable[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    timeout: float | str | None,
+    options: dict[str, Any],
+) -> JobData:
+    """`prepare_data(func, args, kwargs, timeout=timeout, **options)`."""
+    known = _options(timeout, options)
+    if known is not NONE:
+        for name in ("durability", "replicas", "replicas_timeout"):
+            if getattr(known, name) is not None:
+                raise ValueError(f"{name}= is of the call that sends the jobs; give it to enqueue_many")
+    return build(func, tuple(args or ()), kwargs or {}, known, get_settings())
+
+
+def timed(name: str, time: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of `enqueue` that say what `enqueue_at` and `enqueue_in` do."""
+    if time is None:
+        raise TypeError(f"{name}(): None is no time; to run it at once use enqueue()")
+    if "enqueue_at" in kwargs or "enqueue_in" in kwargs:
+        raise ValueError(f"{name}() has its time already, as its first argument; remove enqueue_at= and enqueue_in=")
+    return {**kwargs, name: time}
+
+
+def chunks(queue: str, job_datas: Iterable[JobData], replicas: Replicas | None) -> Iterator[Batch]:
+    """What `enqueue_many` sends in one call each: so many jobs or bytes at most, a larger job alone."""
+    chunk: list[JobData] = []
+    size = 0
+    for data in job_datas:
+        if chunk and (size + data.size > defaults.ENQUEUE_CHUNK_BYTES or len(chunk) == defaults.ENQUEUE_CHUNK):
+            yield Batch.of(queue, chunk, replicas)
+            chunk, size = [], 0
+        chunk.append(data)
+        size += data.size
+    if chunk:
+        yield Batch.of(queue, chunk, replicas)
+
+
+def replicas_of(options: EnqueueOptions, settings: Settings) -> Replicas | None:
+    """For whom the call waits; None for nobody. ValueError for what is no such wish."""
+    if options is NONE and settings.durability == "primary":
+        return None
+    durability = settings.durability if options.durability is None else options.durability
+    if durability not in _DURABILITIES:
+        raise ValueError(f"durability={durability!r}: use 'primary' or 'replicated'")
+    if durability == "primary":
+        for name in ("replicas", "replicas_timeout"):
+            if getattr(options, name) is not None:
+                raise ValueError(
+                    f"{name}= needs durability='replicated'; to pass it to the task use enqueue_call(func, kwargs={{...}})"
+                )
+        return None
+    count: Any = settings.replicas if options.replicas is None else options.replicas
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(f"replicas={count!r}: use a whole number from 1")
+    given = options.replicas_timeout
+    return Replicas(count, settings.replicas_timeout if given is None else seconds("replicas_timeout", given))
+
+
+def _options(timeout: float | str | None, options: dict[str, Any]) -> EnqueueOptions:
+    if timeout is None and not options:
+        return NONE
+    return EnqueueOptions(job_timeout=options.pop("job_timeout", timeout), **options)
+
+
+def _built(
+    func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, default_timeout: float | str | None
+) -> tuple[JobData, Replicas | None]:
+    if default_timeout is not None and options.job_timeout is None:
+        options = options.over(EnqueueOptions(job_timeout=default_timeout))
+    settings = get_settings()
+    return build(func, args, kwargs, options, settings), replicas_of(options, settings)

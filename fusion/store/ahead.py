@@ -1,0 +1,67 @@
+"""A script sent now and heard later: meanwhile whoever enqueues many makes the next ones ready, on the core that Redis does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from redis import Redis
+from redis.exceptions import NoScriptError, RedisError
+
+from fusion.failpoints import failpoint
+from fusion.store import doubt
+from fusion.store.connections import BoundedRetry
+from fusion.store.scripts import Script
+
+
+def begin(
+    script: Script, connection: Redis, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any]
+) -> Callable[[], Any]:
+    """Send it, and return what hears and returns the answer; that must be called. Whatever goes wrong is left to an ordinary call, which the
+    script must take for a repetition: it knows how often to try, and of servers that forgot the script."""
+    if not _is_ours(connection):
+        return lambda: script(keys, args, rest)
+    pool, client = connection.connection_pool, cast(Any, connection)
+    line: Any = None
+    trouble: Exception | None = None
+    try:
+        line = pool.get_connection()
+        failpoint("enqueue.before")
+        line.send_command("EVALSHA", script.sha, *script.command(keys, args, rest))
+    except (RedisError, OSError) as error:
+        trouble = error
+
+    def as_text(name: str, *command: Any) -> Any:
+        if name == "EVALSHA":
+            raise NoScriptError  # as the server has said already
+        return client.execute_command(name, *command)
+
+    def hear() -> Any:
+        answer, error = None, trouble
+        try:
+            if error is None:
+                answer = line.read_response()
+                failpoint("enqueue.after")
+        except (RedisError, OSError) as found:
+            error = found
+        finally:
+            if line is not None:
+                if error is not None or answer is None:
+                    line.disconnect()
+                pool.release(line)
+        if error is None:
+            return answer
+        try:
+            return script(keys, args, rest, as_text if isinstance(error, NoScriptError) else None)
+        except (RedisError, OSError) as later:
+            if doubt.may_have_run(error):
+                doubt.note(later, True)
+            raise
+
+    return hear
+
+
+def _is_ours(connection: Redis) -> bool:
+    """One of somebody else's is used by its own methods only: they may do more than send."""
+    pool = connection.connection_pool
+    return connection.connection is None and isinstance(pool.connection_kwargs.get("retry"), BoundedRetry)

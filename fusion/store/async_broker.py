@@ -1,0 +1,65 @@
+"""The Broker's `enqueue`, awaited. The script and all that is said and heard are those of the synchronous one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, ResponseError
+
+from fusion.failpoints import failpoint
+from fusion.settings import Settings
+from fusion.store import accepting, schema
+from fusion.store.host import ScriptHost
+from fusion.store.records import NewJob, Replicas
+from fusion.store.replication import Replication
+
+_BROKER = "_fusion_broker"
+
+
+class AsyncBroker(ScriptHost):
+    connection: Any
+
+    async def enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> str:
+        """`Broker.enqueue`."""
+        args, rest = accepting.arguments(queue, jobs, "")
+        if replicas is None:
+            return accepting.accepted(await self._call("enqueue", args, rest, self.connection.execute_command))
+        replication = Replication(jobs, replicas, self.connection)
+
+        async def send(*command: Any) -> Any:
+            return replication.heard(await replication.pipeline(command).execute())
+
+        while True:
+            at = accepting.accepted(await self._call("enqueue", args, rest, send))
+            if replication.done():
+                return at
+
+    async def _call(self, name: str, args: dict[str, Any], rest: list[Any], send: Callable[..., Awaitable[Any]]) -> Any:
+        """As a Script calls itself."""
+        script = self._script(name)
+        command = script.command({"queues": self.keys.queues}, args, rest)
+        failpoint(f"{name}.before")
+        try:
+            try:
+                answer = await send("EVALSHA", script.sha, *command)
+            except NoScriptError:
+                answer = await send("EVAL", script.text, *command)
+        except ResponseError as error:
+            if str(error).startswith(schema.REFUSAL):
+                raise schema.mismatch(str(error)) from None
+            raise
+        failpoint(f"{name}.after")
+        return answer
+
+
+def async_broker_of(connection: Redis, settings: Settings) -> AsyncBroker:
+    """Kept on the connection, as the synchronous one is. Raises redis-py's errors."""
+    kept: tuple[object, AsyncBroker] | None = vars(connection).get(_BROKER)
+    if kept is not None and kept[0] is settings:
+        return kept[1]
+    client: Any = connection
+    broker = AsyncBroker.of(client, settings)
+    vars(connection)[_BROKER] = (settings, broker)
+    return broker

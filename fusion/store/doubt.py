@@ -1,0 +1,40 @@
+"""Whether a call that raised may have been executed all the same: what a producer has to know before it does the work some other way."""
+
+from __future__ import annotations
+
+import re
+
+from redis import exceptions as errors
+
+_DOUBTFUL = "_fusion_doubtful"
+#: Replies that redis-py does not count among its ResponseErrors.
+_REPLIES = (errors.ResponseError, errors.BusyLoadingError, errors.AuthenticationError, errors.AuthorizationError)
+#: How redis-py words what happens before there is a connection, and Sentinel's clients the reply READONLY.
+_NOT_DONE = re.compile(r"(?:Error .*|Timeout )connecting to |No master found for |The previous master is now a slave", re.DOTALL)
+
+
+def may_have_run(error: BaseException) -> bool:
+    """Of one attempt. A reply means that the server did not do it; without one, only a connection that never came about is sure."""
+    if not isinstance(error, errors.RedisError):  # redis-py wraps what happens once it is connected
+        return False
+    return not isinstance(error, _REPLIES) and not _NOT_DONE.match(str(error))
+
+
+def note(error: BaseException, earlier: bool) -> bool:
+    """Keep with the error of the last attempt whether it or an earlier one may have been executed; the answer."""
+    doubtful = earlier or may_have_run(error)
+    setattr(error, _DOUBTFUL, doubtful)
+    return doubtful
+
+
+def is_certain(error: BaseException) -> bool:
+    """Whether nothing was executed, over all attempts. Nobody knows of a client that is not Fusion's own: it may have tried before."""
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        doubtful = getattr(cause, _DOUBTFUL, None)
+        if doubtful is not None:
+            return not doubtful
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return False

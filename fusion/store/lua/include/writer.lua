@@ -1,0 +1,6 @@
+-- Who is too old for the data changes nothing. For what producers and people call; processes that live long ask when they enter their list.
+local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
+if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
+if (tonumber(schema[1]) or 0) > SCHEMA then
+  return redis.error_reply('FUSION_SCHEMA ' .. (schema[2] or 0) .. ' ' .. schema[1] .. ' ' .. (schema[3] or ''))
+end

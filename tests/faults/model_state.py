@@ -1,0 +1,222 @@
+"""What a store of jobs is, in plain Python: jobs, places, leases, workers and a clock. `model` says what each call does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from math import inf
+
+START = 1_750_000_000_000
+LEASE_MS = 30_000
+MAX_LOST = 3
+HOLD_MS = 600_000
+RESULT_TTL, FAILURE_TTL, CANCELED_TTL, MIN_TTL = 500, 30 * 86400, 86400, 60
+INBOX = "scheduler"
+QUEUES = ("a", "b", INBOX)
+IDS = tuple(f"j{i}" for i in range(12))
+TERMINAL = ("finished", "failed", "canceled", "stopped")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A job as a producer asks for it. `at`: Unix ms; `delay`: seconds; one of them at most."""
+
+    id: str
+    priority: int = 1
+    front: bool = False
+    ttl: int | None = None
+    at: int | None = None
+    delay: int | None = None
+    on_lost: str | None = None
+    result_ttl: int = 500
+
+
+@dataclass(frozen=True)
+class Told:
+    """An outcome of an execution. `back`: a retry that lines up anew."""
+
+    kind: str
+    id: str
+    execution: str
+    delay: int = 0
+    back: bool = False
+
+
+@dataclass
+class Job:
+    """`seq`: its arrival number, None before it has one; `boxed`: it waits in an inbox, not yet at that place; `due` and `expiry`: Unix
+    seconds as the sets hold them; `lease`, `expires`: ms."""
+
+    id: str
+    queue: str
+    status: str
+    seq: int | None
+    priority: int = 1
+    nonce: str | None = None
+    created: int = 0
+    result_ttl: int | None = None
+    ttl: int | None = None
+    on_lost: str | None = None
+    execution: str | None = None
+    worker: str | None = None
+    lease: int = 0
+    attempts: int = 0
+    lost: int = 0
+    deliveries: int = 0
+    requeued: int = 0
+    requeue_nonce: str | None = None
+    cancel: bool = False
+    due: float = 0.0
+    expires: int | None = None
+    expiry: float = inf
+    held_since: int | None = None
+    reason: bool = False
+    front: bool = False
+    quarantined: bool = False
+    corrupt: bool = False
+    boxed: bool = False
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Sorts the first to run first."""
+        assert self.seq is not None
+        return -self.level, self.seq
+
+    @property
+    def level(self) -> int:
+        return 1 if self.queue == INBOX else self.priority
+
+
+@dataclass
+class Worker:
+    """`answers` and `given`: what it was told and handed under its last token."""
+
+    incarnation: str
+    beat: int
+    token: int = 0
+    answers: list[str] = field(default_factory=list)
+    given: list[tuple[str, str]] = field(default_factory=list)
+    finished: int = 0
+    failed: int = 0
+
+
+class State:
+    """The store. `events` and `woken` (queue, class): of the call under way."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.jobs: dict[str, Job] = {}
+        self.inbox: list[str] = []
+        self.known_queues: set[str] = set()
+        self.paused: set[str] = set()
+        self.suspended = False
+        self.workers: dict[str, Worker] = {}
+        self.listed: set[str] = set()
+        self.index: dict[str, dict[str, str]] = {}
+        self.last_reap: int | None = None
+        self.hold = 0
+        self.events: list[tuple[str, str, str]] = []
+        self.woken: set[tuple[str, int]] = set()
+        self._seq = self._front = self._ended = 0
+
+    def begin(self) -> None:
+        """A call begins."""
+        self.events, self.woken, self._ended = [], set(), 0
+
+    @property
+    def iso(self) -> str:
+        return (_EPOCH + timedelta(milliseconds=self.now)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    # -- where jobs stand
+
+    def waiting(self, queue: str) -> list[Job]:
+        """Those with a place, best first. Ids in the inbox have none yet."""
+        found = [job for job in self.jobs.values() if job.status == "queued" and job.queue == queue and not job.boxed]
+        return sorted(found, key=lambda job: job.rank)
+
+    def of(self, status: str, queue: str | None = None) -> Iterator[Job]:
+        return (job for job in self.jobs.values() if job.status == status and queue in (None, job.queue))
+
+    def next_seq(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def next_front(self) -> int:
+        self._front += 1
+        return -self._front
+
+    def line_up(self, job: Job) -> None:
+        """A new arrival."""
+        job.status, job.seq, job.boxed = "queued", self.next_seq(), job.queue == INBOX
+        if job.boxed:
+            self.inbox.append(job.id)
+        self.wake(job.queue, job.level)
+
+    def to_front(self, job: Job) -> None:
+        job.status, job.seq, job.boxed = "queued", self.next_front(), False
+        self.wake(job.queue, job.level)
+
+    def to_place(self, job: Job) -> None:
+        """Back to the place it had."""
+        job.status, job.boxed = "queued", False
+        if job.seq is None:
+            job.seq = self.next_seq()
+        self.wake(job.queue, job.level)
+
+    def wake(self, queue: str, level: int) -> None:
+        """Somebody must hear that a job of this class waits there."""
+        if not self.suspended and queue not in self.paused:
+            self.woken.add((queue, 0 if queue == INBOX else level))
+
+    def wake_for(self, queue: str) -> None:
+        waiting = self.waiting(queue)
+        if waiting or (queue == INBOX and self.inbox):
+            self.wake(queue, waiting[0].level if waiting else 1)
+
+    def schedule(self, job: Job, due: float) -> None:
+        job.status, job.due = "scheduled", due
+
+    # -- ends
+
+    def end(self, job: Job, status: str, ttl: int) -> None:
+        job.status, job.expiry = status, inf
+        if ttl >= 0:
+            job.expiry = self.now / 1000 + self._ended / 1e6 + max(ttl, MIN_TTL)
+            self._ended += 1
+
+    def cancel(self, job: Job) -> None:
+        self.end(job, "canceled", CANCELED_TTL)
+        job.reason = True
+        self.emit("canceled", job)
+
+    def fail(self, job: Job) -> None:
+        self.end(job, "failed", FAILURE_TTL)
+        job.reason = True
+        self.emit("failed", job)
+
+    def settle(self, job: Job, *, lost: bool) -> None:
+        """An execution is over without an outcome."""
+        job.lost += lost
+        if job.cancel:
+            self.cancel(job)
+        elif lost and (job.on_lost == "fail" or (job.lost >= MAX_LOST and job.on_lost != "again")):
+            self.fail(job)
+        else:
+            pause = 2 ** min(job.lost - 2, 6) if lost and job.lost > 1 else 0
+            job.reason = job.reason or lost
+            if pause:
+                self.schedule(job, self.now / 1000 + pause)
+            else:
+                self.to_place(job)
+            self.emit("abandoned" if lost else "released", job)
+
+    def recover(self, job: Job) -> None:
+        """Others found that it is lost: what its execution says counts no more."""
+        self.settle(job, lost=True)
+        job.execution = None
+
+    def emit(self, event: str, job: Job) -> None:
+        self.events.append((event, job.id, job.queue))

@@ -1,0 +1,213 @@
+"""The rules of docs/operations.md, "Least privilege", against a real server: enough, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion import NotReplicated, Queue
+from fusion.job import Job
+from fusion.store.acl import acl_rules, producer_rules
+from fusion.store.broker import Broker
+from fusion.store.connections import connect
+from fusion.store.inspector import Inspector
+from fusion.store.resp import NonBlockingReader
+from fusion.store.server import read_server
+from tests.store.hands import Hand, fields_of, put
+from tests.store.servers import SpawnedServer
+from tests.store.test_resp import replies
+
+ROOT = Path(__file__).resolve().parents[2]
+TASK = "tests.jobs.basic.noop"
+#: How servers of all versions say it, and their scripts.
+REFUSED = r"permissions|NOPERM|can't run this command|can't access|not allowed from script"
+Operation = Callable[[redis.Redis], object]
+
+
+@pytest.fixture(scope="module")
+def server(server_binary: object) -> Iterator[SpawnedServer]:
+    started = SpawnedServer(server_binary.path, "--save", "")  # type: ignore[attr-defined]
+    yield started
+    started.close()
+
+
+def user(server: SpawnedServer, rules: str) -> redis.Redis:
+    """Somebody with these rules, on an empty server that knows no script."""
+    admin = server.client()
+    admin.flushall()
+    admin.script_flush()
+    admin.execute_command("ACL", "SETUSER", "fusion", "reset", "on", ">pw", *rules.split())
+    admin.close()
+    return connect(f"{server.url}?username=fusion&password=pw&db=1")
+
+
+def _subscribe(conn: redis.Redis) -> None:
+    reader = NonBlockingReader.of(conn)
+    try:
+        reader.send("SUBSCRIBE", "rq:pubsub:w")
+        (answer,) = replies(reader, 1)
+        if isinstance(answer, Exception):
+            raise answer
+    finally:
+        reader.close()
+
+
+def _twice(conn: redis.Redis) -> None:
+    put(Broker(conn), "q", "a")
+    put(Broker(conn), "q", "b")
+
+
+def _replicated(conn: redis.Redis) -> None:
+    try:
+        Queue("q", conn).enqueue(TASK, durability="replicated", replicas=1, replicas_timeout=0.01)
+    except NotReplicated as told:
+        if told.__cause__:
+            raise told.__cause__ from None
+
+
+def _extend(conn: redis.Redis) -> None:
+    put(Broker(conn), "q", "e", priority=9)
+    hand = Hand(Broker(conn), "q")
+    assert hand.tell(hand.take()) == "ok"
+
+
+#: What each single permission is for.
+NEEDED: dict[str, Operation] = {
+    "+@read": lambda conn: Inspector(conn).job("a"),
+    "+@write": lambda conn: Broker(conn).pause("other", None),
+    "+eval": lambda conn: put(Broker(conn), "q", "x"),
+    "+evalsha": _twice,
+    "+time": lambda conn: Inspector(conn).now(),
+    "+info": read_server,
+    "+ping": lambda conn: conn.ping(),
+    "+select": lambda conn: conn.ping(),
+    "+subscribe": _subscribe,
+    "+publish": lambda conn: Broker(conn).command("w", "shutdown"),
+    "+wait": _replicated,
+    "~rq:*": lambda conn: Inspector(conn).job("a"),
+    "&rq:*": _subscribe,
+}
+
+
+def test_each_permission_is_one_that_is_needed() -> None:
+    assert {term for term in acl_rules().split() if term[0] in "+~&"} == set(NEEDED)
+
+
+@pytest.mark.parametrize("term", NEEDED)
+def test_without_it_something_is_refused(server: SpawnedServer, term: str) -> None:
+    with user(server, acl_rules()) as conn:
+        NEEDED[term](conn)
+        _extend(conn)
+    without = " ".join(word for word in acl_rules().split() if word != term)
+    with user(server, without) as conn, pytest.raises(redis.ResponseError, match=REFUSED):
+        NEEDED[term](conn)
+
+
+@pytest.mark.parametrize("command", ["KEYS *", "FLUSHALL", "FLUSHDB", "SORT rq:queues", "SWAPDB 0 1"])
+def test_without_the_ban_of_what_is_dangerous_more_would_be_allowed(server: SpawnedServer, command: str) -> None:
+    with user(server, acl_rules()) as conn, pytest.raises(redis.ResponseError, match=REFUSED):
+        conn.execute_command(*command.split())
+    with user(server, acl_rules().replace(" -@dangerous", "")) as conn:
+        conn.execute_command(*command.split())
+
+
+# -- one who only enqueues
+
+ROADS: dict[str, Operation] = {
+    "enqueue": lambda conn: Queue("q", conn).enqueue(TASK, ttl=5, callback_url="https://example.com/x"),
+    "at front": lambda conn: Queue("q", conn).enqueue(TASK, at_front=True, priority=2),
+    "many": lambda conn: Queue("q", conn).enqueue_many([Queue.prepare_data(TASK, at_front=n == 1) for n in range(3)]),
+    "a list": lambda conn: Queue("scheduler", conn).enqueue(TASK),
+    "in": lambda conn: Queue("q", conn).enqueue_in(60, TASK),
+    "at": lambda conn: Queue("q", conn).enqueue_at(datetime.now(timezone.utc) + timedelta(hours=1), TASK),
+    "replicated": _replicated,
+}
+
+
+@pytest.mark.parametrize("road", ROADS)
+def test_a_producer_may_enqueue_in_every_way(server: SpawnedServer, road: str) -> None:
+    with user(server, producer_rules()) as conn:
+        ROADS[road](conn)
+        ROADS[road](conn)
+
+
+def test_a_producer_sees_how_its_jobs_end_and_may_use_their_ids_again(server: SpawnedServer) -> None:
+    with user(server, producer_rules()) as conn, redis.Redis.from_url(f"{server.url}?db=1", protocol=2) as admin:
+        hand = Hand(Broker(admin), "q")
+        for kind in ("finished", "failed"):
+            job = Queue("q", conn).enqueue(TASK, job_id="mine")
+            assert (job.get_status(), job.get_position()) == ("queued", 0)
+            hand.tell(hand.take(), kind, fields={"result": "5"} if kind == "finished" else {})
+            assert Job.fetch("mine", conn).wait(1) == kind
+            assert job.result == (5 if kind == "finished" else None)
+        Broker(admin).pause("q", None)
+        Queue("q", conn).enqueue(TASK, job_id="mine")
+        Broker(admin).cancel("mine")
+        Queue("q", conn).enqueue(TASK, job_id="mine")
+        assert fields_of(admin, "mine")["status"] == "queued"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "PUBLISH rq:pubsub:w {}",
+        "SUBSCRIBE rq:pubsub:w",
+        "SET rq:suspended 1",
+        "ZADD rq:wip:q 1 a",
+        "HSET rq:worker:w pid 1",
+        "SADD rq:workers rq:worker:w",
+        "HGET rq:cron:entry:e spec",
+        "HSET rq:cron:entry:e spec x",
+        "ZADD rq:cron:due 1 e",
+        "XRANGE rq:events - +",
+        "XTRIM rq:events MAXLEN 0",
+        "HSET rq:sink:file n 1",
+        "SMEMBERS rq:workers",
+        "SCAN 0",
+        "RENAME rq:queue:q rq:queue:p",
+        "INFO",
+        "CONFIG GET *",
+        "KEYS *",
+    ],
+)
+def test_a_producer_may_neither_command_the_fleet_nor_touch_what_is_not_of_jobs(server: SpawnedServer, command: str) -> None:
+    with user(server, producer_rules()) as conn:
+        for through_a_script in (False, True):
+            prefix = ("EVAL", "return redis.call(unpack(ARGV))", 0) if through_a_script else ()
+            with pytest.raises(redis.ResponseError, match=REFUSED):
+                conn.execute_command(*prefix, *command.split())
+
+
+def test_the_documentation_has_both_lines() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    assert acl_rules() in text
+    assert producer_rules() in text
+
+
+# -- what becomes of the default user
+
+WRITE_TWICE = "redis.call('SET', 'rq:a', '1') redis.call('SET', 'rq:b', '2')"
+
+
+def test_the_documented_users_file_keeps_what_scripts_wrote_through_a_restart(server_binary: object, tmp_path: Path) -> None:
+    """Redis 7 replays the transactions of an AOF as the default user: one that may do nothing would lose the writes of every script."""
+    text = (ROOT / "docs" / "operations.md").read_text()
+    (default,) = [line for line in text.splitlines() if line.startswith("user default off")]
+    users = tmp_path / "users.acl"
+    users.write_text(f"{default}\nuser admin on >pw ~* &* +@all\n")
+    options = ("--appendonly", "yes", "--appendfsync", "always", "--aclfile", str(users))
+    server = SpawnedServer(server_binary.path, *options)  # type: ignore[attr-defined]
+    try:
+        with connect(f"{server.url}?username=admin&password=pw") as conn:
+            conn.eval(WRITE_TWICE, 0)  # type: ignore[no-untyped-call]
+        with connect(server.url) as nobody, pytest.raises(redis.AuthenticationError):
+            nobody.ping()
+        server.restart()
+        with connect(f"{server.url}?username=admin&password=pw") as conn:
+            assert conn.mget("rq:a", "rq:b") == [b"1", b"2"]
+    finally:
+        server.close()

@@ -1,0 +1,388 @@
+"""The key that says which layout the data have: who writes it, who asks, who is turned away, and when it moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from fusion import Job, Queue, __version__
+from fusion.exceptions import SchemaMismatch
+from fusion.store import schema
+from fusion.store.broker import Broker
+from fusion.store.cron_broker import CronBroker
+from fusion.store.event_broker import EventBroker
+from fusion.store.host import ScriptHost
+from fusion.store.inspector import Inspector
+from fusion.store.schema import Schema
+from fusion.store.schema_broker import Older, SchemaBroker
+from fusion.store.scripts import load
+from tests.cli.conftest import Invoke
+from tests.store.hands import LEASE, Hand, everything, new, put, wire
+from tests.store.servers import SpawnedServer
+from tests.store.test_scripts import NAMES, REPEATED, _scenario
+from tests.support import eventually
+from tests.web.conftest import Start
+from tests.web.harness import Tokens
+
+NOOP = "tests.jobs.basic.noop"
+
+
+def schema_of(conn: redis.Redis, prefix: str = "rq:") -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in conn.hgetall(f"{prefix}schema").items()}
+
+
+def need(conn: redis.Redis, *, reader: int = 1, writer: int = 1, version: int = 2) -> None:
+    """As if a newer version had moved the key."""
+    conn.hset("rq:schema", mapping={"version": version, "min_reader": reader, "min_writer": writer, "fusion": "9.9"})
+
+
+def known_to(host: ScriptHost, layout: int) -> None:
+    """Have `host` be one of a version that knows this layout."""
+    object.__setattr__(host._constants, "SCHEMA", layout)
+
+
+def _worker(conn: redis.Redis) -> Any:
+    return Broker(conn).register("host.1", "i", LEASE, 420, {})
+
+
+def _scheduler(conn: redis.Redis) -> Any:
+    return CronBroker(conn).scheduler_beat("host.2", "i", LEASE, 420, {})
+
+
+def _relay(conn: redis.Redis) -> Any:
+    return EventBroker(conn).relay_beat("host.3", "i", LEASE, 420, [], 0, {})
+
+
+ENTRANCES = {"worker": _worker, "scheduler": _scheduler, "relay": _relay}
+
+
+# -- who writes it
+
+
+@pytest.mark.parametrize("kind", ENTRANCES)
+def test_the_first_process_of_a_fleet_writes_it(conn: redis.Redis, kind: str) -> None:
+    ENTRANCES[kind](conn)
+    found = schema_of(conn)
+    assert found.pop("at").endswith("Z")
+    assert found.pop("by").startswith("host.")
+    assert found == {"version": "1", "min_reader": "1", "min_writer": "1", "fusion": __version__}
+
+
+@pytest.mark.parametrize("kind", ENTRANCES)
+def test_what_is_there_stays(conn: redis.Redis, kind: str) -> None:
+    ENTRANCES["worker"](conn)
+    conn.hset("rq:schema", mapping={"version": 7, "by": "somebody", "a later field": "x"})
+    before = schema_of(conn)
+    ENTRANCES[kind](conn)
+    assert schema_of(conn) == before
+
+
+def test_without_it_data_are_of_the_first_layout_even_to_a_newer_process(conn: redis.Redis, broker: Broker) -> None:
+    """Else the first of the new ones to restart after a FLUSHALL would lock out the old ones beside it."""
+    put(broker, "q", "a")
+    known_to(broker, 5)
+    Hand(broker, "q")
+    assert (schema_of(conn)["version"], schema_of(conn)["min_reader"], schema_of(conn)["min_writer"]) == ("1", "1", "1")
+
+
+def test_producers_and_those_who_only_look_write_none(conn: redis.Redis, broker: Broker, invoke: Invoke) -> None:
+    Queue("q", conn).enqueue(NOOP)
+    Inspector(conn).queues(["q"])
+    for command in (["info"], ["schema"], ["events", "stats"]):
+        invoke(*command)
+    assert not conn.exists("rq:schema")
+
+
+def test_each_prefix_has_its_own(conn: redis.Redis) -> None:
+    need(conn, reader=2, writer=2)
+    other = Broker(conn, prefix="other:")
+    put(other, "q", "a")
+    assert [job.id for job in Hand(other, "q").claim()] == ["a"]
+    assert schema_of(conn, "other:")["version"] == "1"
+
+
+def test_it_comes_back_after_flushall(conn: redis.Redis, broker: Broker) -> None:
+    hand = Hand(broker, "q")
+    conn.flushall()
+    assert hand.turn(slots=[0]).status == "unregistered"
+    assert not conn.exists("rq:schema")
+    broker.register(hand.name, hand.incarnation, LEASE, 420, {})
+    assert schema_of(conn)["version"] == "1"
+
+
+def test_a_replica_tells_it_and_is_not_written_to(spawn: Callable[..., SpawnedServer], invoke: Invoke) -> None:
+    server = spawn()
+    client = server.client()
+    _worker(client)
+    client.replicaof("127.0.0.1", 1)  # nobody is there: read-only, with the data it has
+    before = schema_of(client)
+    assert "Data: schema 1" in invoke("schema", "-u", server.url).output
+    assert "READONLY" in invoke("schema", "--raise", "-u", server.url, code=1).stderr
+    with pytest.raises(redis.ReadOnlyError):
+        _worker(client)
+    assert schema_of(client) == before
+    client.close()
+
+
+# -- who is turned away
+
+#: Called only by processes that are in their list: nobody there can become too old, since the key does not move meanwhile.
+OF_MEMBERS = {"turn", "deregister", "reap", "prune", "promote", "clean", "ring", "cron_due", "cron_tick", "cron_fault", "endpoint_gone"} | {
+    "scheduler_leave", "relay_leave", "events_trim",
+}  # fmt: skip
+#: What is said of a job, and what changes no job.
+SAYS = {"log_event"}
+_ASK_BOTH = {"register", "extend", "scheduler_beat", "relay_beat", "events_read", "events_ack", "schema_raise"}
+
+
+def test_every_script_that_others_call_asks() -> None:
+    asking = {name for name in NAMES if "FUSION_SCHEMA" in load(name).body}
+    assert asking | OF_MEMBERS | SAYS == set(NAMES)
+    assert not asking & (OF_MEMBERS | SAYS)
+
+
+def _changes(conn: redis.Redis) -> int:
+    return int(conn.info("persistence")["rdb_changes_since_last_save"])
+
+
+def test_who_is_too_old_changes_nothing(conn: redis.Redis) -> None:
+    calls = _scenario(conn)
+    need(conn, writer=2)
+    before, changes = everything(conn, clocks=True), _changes(conn)
+    free = OF_MEMBERS | SAYS
+    turned_away = [name for name in REPEATED if not any(name == one or name.startswith(f"{one}_") for one in free)]
+    assert {"enqueue", "enqueue_later", "cancel_running", "suspend", "pause", "cron_put", "register"} <= set(turned_away)
+    for name in turned_away:
+        with pytest.raises(SchemaMismatch) as caught:
+            calls[name]()
+        assert (caught.value.version, caught.value.needed) == (2, 2)
+        assert _changes(conn) == changes, name
+    assert everything(conn, clocks=True) == before
+
+
+def test_a_new_layout_for_the_fleet_alone_leaves_producers_alone(conn: redis.Redis) -> None:
+    calls = _scenario(conn)
+    need(conn, reader=2, writer=1)
+    asked = set()
+    for name in REPEATED:
+        try:
+            calls[name]()
+        except SchemaMismatch:
+            asked.add(name)
+    assert asked == _ASK_BOTH
+
+
+def test_a_producer_gets_an_error_that_says_what_to_do(conn: redis.Redis) -> None:
+    Queue("q", conn).enqueue(NOOP, job_id="before")
+    need(conn, writer=3, version=4)
+    before = everything(conn, clocks=True)
+    with pytest.raises(SchemaMismatch) as caught:
+        Queue("q", conn).enqueue(NOOP)
+    text = str(caught.value)
+    assert text == (
+        "the data in Redis are of schema 4 (Fusion 9.9) and need a process that knows schema 3;"
+        f" this is Fusion {__version__}, which knows schema {schema.VERSION}: upgrade it"
+    )
+    for change in (Job.fetch("before", conn).cancel, Queue("q", conn).pause, Queue("q", conn).resume, Queue("q", conn).empty):
+        with pytest.raises(SchemaMismatch):
+            change()
+    assert everything(conn, clocks=True) == before
+    need(conn, writer=1, version=4)
+    Queue("q", conn).enqueue(NOOP)
+
+
+def test_asking_costs_a_producer_no_round_trip(conn: redis.Redis) -> None:
+    queue = Queue("q", conn)
+    queue.enqueue(NOOP)
+    with wire(conn) as sent:
+        for _ in range(3):
+            queue.enqueue(NOOP)
+    assert sent == ["EVALSHA"] * 3
+
+
+@pytest.mark.parametrize("garbage", ["", "two", "1e400", "-1", "\u0662"])
+def test_a_number_that_is_none_counts_as_the_first_layout(conn: redis.Redis, broker: Broker, garbage: str) -> None:
+    conn.hset("rq:schema", mapping={"version": garbage, "min_writer": garbage, "min_reader": garbage})
+    if garbage == "1e400":  # to Lua that is a number, and as high as they come
+        with pytest.raises(SchemaMismatch):
+            put(broker, "q", "a")
+        return
+    put(broker, "q", "a")
+    assert [job.id for job in Hand(broker, "q").claim()] == ["a"]
+    assert SchemaBroker(conn).stored().version == 1
+
+
+def test_a_damaged_key_turns_all_away_and_says_how_to_mend_it(conn: redis.Redis, broker: Broker) -> None:
+    conn.set("rq:schema", "x")
+    for call in (lambda: put(broker, "q", "a"), lambda: Hand(broker, "q")):
+        with pytest.raises(SchemaMismatch, match=r"damaged.*delete it"):
+            call()
+    conn.delete("rq:schema")
+    put(broker, "q", "a")
+    Hand(broker, "q")
+
+
+# -- when it moves
+
+
+@pytest.fixture
+def mover(conn: redis.Redis) -> Iterator[SchemaBroker]:
+    """One of a version that knows layout 2."""
+    found = SchemaBroker(conn)
+    known_to(found, 2)
+    return found
+
+
+def test_it_moves_when_nobody_would_become_too_old(conn: redis.Redis, mover: SchemaBroker) -> None:
+    _worker(conn)
+    _scheduler(conn)
+    _relay(conn)
+    to = Schema(2, min_reader=2, min_writer=1)
+    before = everything(conn, clocks=True)
+    assert mover.schema_raise("me", to) == [
+        Older("worker", "host.1", 1),
+        Older("scheduler", "host.2", 1),
+        Older("relay", "host.3", 1),
+    ]
+    assert everything(conn, clocks=True) == before
+    Broker(conn).deregister("host.1", "i")
+    CronBroker(conn).scheduler_leave("host.2", "i")
+    assert mover.schema_raise("me", to) == [Older("relay", "host.3", 1)]
+    EventBroker(conn).relay_leave("host.3", "i")
+    assert mover.schema_raise("me", to) == []
+    found = mover.stored()
+    assert (found.version, found.min_reader, found.min_writer, found.by) == (2, 2, 1, "me")
+    for enter in ENTRANCES.values():
+        with pytest.raises(SchemaMismatch):
+            enter(conn)
+
+
+def test_processes_of_the_new_version_are_no_obstacle(conn: redis.Redis, mover: SchemaBroker) -> None:
+    broker = Broker(conn)
+    known_to(broker, 2)
+    hand = Hand(broker, "q")
+    assert mover.schema_raise("me", Schema(2, 2, 2)) == []
+    assert hand.extend() == (True, [])
+
+
+def test_a_step_that_asks_nothing_of_older_ones_is_free(conn: redis.Redis, mover: SchemaBroker) -> None:
+    _worker(conn)
+    assert mover.schema_raise("me", Schema(2, 1, 1)) == []
+    _worker(conn)
+    assert schema_of(conn)["version"] == "2"
+
+
+def test_a_silent_process_counts_until_it_is_buried(conn: redis.Redis, broker: Broker, mover: SchemaBroker) -> None:
+    """It may only be stopped; back again, nobody would tell it."""
+    silent = Hand(broker, "q")
+    conn.hset("rq:worker:host.1", "beat_ms", 1)
+    conn.hset("rq:reap", mapping={"last": conn.time()[0] * 1000, "hold": 0})
+    assert mover.schema_raise("me", Schema(2, 2, 2)) == [Older("worker", "host.1", 1)]
+    assert [name for name, _ in broker.prune(LEASE)] == ["host.1"]
+    assert mover.schema_raise("me", Schema(2, 2, 2)) == []
+    put_back = silent.turn(slots=[0])
+    assert put_back.status == "unregistered", "and it has to enter again, which is where it is turned away"
+    with pytest.raises(SchemaMismatch):
+        Hand(broker, "q")
+
+
+def test_an_entry_of_which_only_the_name_is_left_is_no_obstacle(conn: redis.Redis, mover: SchemaBroker) -> None:
+    _worker(conn)
+    conn.delete("rq:worker:host.1")
+    conn.set("rq:worker:host.5", "no hash")
+    conn.sadd("rq:workers", "rq:worker:host.5")
+    assert mover.schema_raise("me", Schema(2, 2, 2)) == []
+
+
+def test_it_never_moves_back(conn: redis.Redis, mover: SchemaBroker) -> None:
+    mover.schema_raise("me", Schema(3, 2, 2))
+    before = schema_of(conn)
+    assert mover.schema_raise("you", Schema(2, 1, 1)) == []
+    assert schema_of(conn) == before
+    with pytest.raises(SchemaMismatch):
+        SchemaBroker(conn).schema_raise("an older one")
+
+
+# -- people
+
+
+def test_the_command_tells_and_moves(conn: redis.Redis, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = invoke("schema").output
+    assert "Data: schema 1, for processes that know 1 or newer; nobody has written the key yet" in said
+    assert f"This program: schema {schema.VERSION} (Fusion {__version__})" in said
+    assert not conn.exists("rq:schema")
+    assert "Nothing to raise" in invoke("schema", "--raise").output
+    _worker(conn)
+    assert "written by host.1 (Fusion" in invoke("schema").output
+    found = json.loads(invoke("schema", "--json").output)
+    assert found["data"]["version"] == 1
+    assert found["data"]["written"] is True
+    assert found["program"] == {"fusion": __version__, "version": 1}
+    assert found["older"] == []
+
+    monkeypatch.setattr("fusion.store.schema_broker.THIS", Schema(2, 2, 2))
+    monkeypatch.setattr(SchemaBroker.schema_raise, "__defaults__", (Schema(2, 2, 2),))
+    refused = invoke("schema", "--raise", code=3)
+    assert "worker host.1 knows schema 1 only" in refused.stderr
+    assert "Not raised: upgrade or stop these first" in refused.stderr
+    Broker(conn).deregister("host.1", "i")
+    done = invoke("schema", "--raise", code=3)  # by a program that has thereby become too old itself: only a test can do that
+    assert "Raised from schema 1" in done.stdout
+    assert "Too old: the data in Redis are of schema 2" in done.stderr
+
+
+def test_commands_that_change_something_say_so_in_one_line(conn: redis.Redis, broker: Broker, invoke: Invoke) -> None:
+    put(broker, "q", "a")
+    broker.enqueue("q", [new("later", delay=60.0)], "n")
+    EventBroker(conn).events_read("file", "host.3", 1, own=False, dead=False)
+    need(conn, writer=2)
+    before = everything(conn, clocks=True)
+    for line in (
+        "enqueue tests.jobs.basic.noop",
+        "suspend",
+        "resume",
+        "pause q",
+        "unpause q",
+        "empty q -y",
+        "cancel a",
+        "reschedule later 5m",
+        "requeue a",
+        "events forget file -y",
+        "schema --raise",
+    ):
+        result = invoke(*line.split(), code=1)
+        told = result.stderr.strip().splitlines()
+        assert len(told) == 1, (line, result.output)
+        assert "need a process that knows schema 2" in told[0], line
+        assert "upgrade it" in told[0]
+    assert everything(conn, clocks=True) == before
+    for line in ("info", "failures", "scheduled", "events stats", "cron list"):
+        invoke(*line.split())
+
+
+def test_health_says_why_a_worker_is_missing(conn: redis.Redis, invoke: Invoke) -> None:
+    need(conn, reader=2)
+    result = invoke("health", code=3)
+    assert "no worker of this host" in result.output
+    assert "need a process that knows schema 2" in result.output
+
+
+def test_a_server_is_unready_and_answers_503(conn: redis.Redis, redis_url: str, start_server: Start, tokens: Tokens) -> None:
+    server = start_server(redis_url, "--tokens", str(tokens.path))
+    assert server.ask("GET", "/readyz").status == 200
+    need(conn, writer=2)
+    before = everything(conn, clocks=True)
+    answer = server.ask("POST", "/api/v1/jobs", {"queue": "sms", "func": NOOP}, token=tokens.by_scope["operate"])
+    assert (answer.status, answer.code) == (503, "outdated")
+    assert "upgrade it" in answer.json["error"]["message"]
+    assert server.ask("GET", "/readyz").status == 503
+    assert server.ask("GET", "/healthz").status == 200
+    assert everything(conn, clocks=True) == before
+    need(conn, writer=1)
+    eventually(lambda: server.ask("GET", "/readyz").status == 200)
+    answer = server.ask("POST", "/api/v1/jobs", {"queue": "sms", "func": NOOP}, token=tokens.by_scope["operate"])
+    assert answer.status == 201
