@@ -34,7 +34,7 @@ class EnqueueOptions:
     again when the worker is lost. `log_tag` like `SMS_OTP` names task and type in the event log. `success_task_handler`,
     `failed_task_handler`, `callback_url` (for either end; also read from a payload): URLs to tell of the job's end, docs/callbacks.md.
     `enqueue_at`, an aware datetime, or `enqueue_in`, by the server's clock: it waits until then, and its `ttl` begins then; a time in
-    the past is now."""
+    the past is now. `isolate=True`: a process of its own, in a worker with warm processes too."""
 
     priority: int | None = None
     job_timeout: float | str | None = None
@@ -55,6 +55,7 @@ class EnqueueOptions:
     on_lost: str | None = None
     enqueue_at: datetime | None = None
     enqueue_in: float | str | timedelta | None = None
+    isolate: bool = False
 
     def over(self, base: EnqueueOptions) -> EnqueueOptions:
         """These options, with `base` where they say nothing."""
@@ -124,6 +125,7 @@ def build(func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options
             settings.callback_allow_http,
         ),
         "on_lost": options.on_lost if options.on_lost == "fail" else None,
+        "isolate": 1 if options.isolate else None,
     }
     ttl = None if options.ttl is None else _seconds("ttl", options.ttl, 0)
     if ttl is not None:
