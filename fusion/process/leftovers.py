@@ -50,7 +50,7 @@ class Leftovers:
     def found(self) -> bytes:
         """What is not as it was, in words; empty if all is."""
         try:
-            left = [what for (what, look), before in zip(self._looks, self._before, strict=True) if look() != before]
+            left = [what for (what, look), before in zip(self._looks, self._before, strict=True) if look() != before]  # type: ignore[no-untyped-call, unused-ignore]
             if _has_children():
                 left.append("child processes")
             return ", ".join(left).encode()

@@ -131,7 +131,9 @@ class Pool(Stable):
         horse.expect_callbacks(run.claimed.fields)
         self.runs[horse.serial] = run
         self.look_at = min(self.look_at, now + LOOK)
-        if horse.told < (by := horse.done_by(now)):
+        by = horse.done_by(now)
+        # Too late by much is put right at once, or, where runs are short as a rule, with the first look at one that is not.
+        if horse.told < by or (horse.told > by + _LATE and (horse.told == inf or not self.foresight.depth)):
             self._tell(horse, by + _SLACK)
 
     def _tell(self, horse: WarmHorse, deadline: float) -> None:
