@@ -48,6 +48,8 @@ class Journal:
             self._log.warning(text, about["queue"], claimed.id, decision.delay, reason, extra=about)
         elif decision.kind == "failed":
             self._log.error("%s: job %s failed: %s", about["queue"], claimed.id, reason, extra=about)
+        elif decision.kind == "release" and claimed.ahead:
+            self._log.debug("%s: job %s was not begun and goes back: %s", about["queue"], claimed.id, reason, extra=about)
         else:
             self._log.warning("%s: job %s %s: %s", about["queue"], claimed.id, decision.kind, reason, extra=about)
 

@@ -37,6 +37,8 @@ class _OpenTurn:
     results: list[Result]
     queues: list[str]
     slots: list[int]
+    ahead: int
+    begun: list[Claimed]
 
 
 class Ledger:
@@ -50,13 +52,14 @@ class Ledger:
         self._broker, self._link = broker, link
         self._lease, self._worker_ttl = settings.lease, settings.worker_ttl
         self._results: list[Result] = []
+        self._begun: list[Claimed] = []
         self._open: _OpenTurn | None = None
         self._token = 0
 
     @property
     def settled(self) -> bool:
         """Whether Redis knows everything."""
-        return not self._results and self._open is None
+        return not self._results and not self._begun and self._open is None
 
     def held(self) -> list[Claimed]:
         """Jobs that are still this worker's though they have run."""
@@ -64,18 +67,27 @@ class Ledger:
 
     def add(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
         self._results.append(Result(claimed, decision, time.monotonic(), elapsed))
+        if self._begun:
+            self._begun = [other for other in self._begun if other is not claimed]
 
-    def turn(self, name: str, incarnation: str, queues: Sequence[str], slots: list[int]) -> tuple[Turn, list[Result]] | None:
+    def begun(self, claimed: Claimed) -> None:
+        """A job claimed ahead runs: should this worker die now, it is lost."""
+        self._begun.append(claimed)
+
+    def turn(
+        self, name: str, incarnation: str, queues: Sequence[str], slots: list[int], ahead: int = 0
+    ) -> tuple[Turn, list[Result]] | None:
         """One round trip: tell the outcomes, ask for jobs. Returns the answer and the results it answers; None if there was nothing to say.
+        The last `ahead` slots are for jobs that wait behind others.
 
         RedisAway, with the turn kept; the answer `unregistered` keeps it too: register, then call again.
         """
         if self._open is None:
-            if not self._results and not slots:
+            if not self._results and not slots and not self._begun:
                 return None
             self._token += 1
-            self._open = _OpenTurn(self._token, self._results, list(queues), slots)
-            self._results = []
+            self._open = _OpenTurn(self._token, self._results, list(queues), slots, ahead, self._begun)
+            self._results, self._begun = [], []
         sent = self._open
         failpoint("turn.before")
         turn = self._link.attempt(lambda: self._send(sent, name, incarnation))
@@ -87,4 +99,6 @@ class Ledger:
     def _send(self, sent: _OpenTurn, name: str, incarnation: str) -> Turn:
         now = time.monotonic()
         commits = [result.commit(now) for result in sent.results]
-        return self._broker.turn(name, incarnation, sent.token, commits, sent.queues, sent.slots, self._lease, self._worker_ttl)
+        begun = [(claimed.id, claimed.execution_id) for claimed in sent.begun]
+        lease, ttl = self._lease, self._worker_ttl
+        return self._broker.turn(name, incarnation, sent.token, commits, sent.queues, sent.slots, lease, ttl, sent.ahead, begun)

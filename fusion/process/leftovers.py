@@ -11,6 +11,7 @@ import gc
 import os
 import resource
 import sys
+from collections.abc import Callable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -28,7 +29,7 @@ class Leftovers:
     def __init__(self, spare_fd: int) -> None:
         """`spare_fd`: from which descriptor on its own one is put."""
         self._tasks = _open_tasks(spare_fd)
-        self._looks = (
+        self._looks: tuple[tuple[str, Callable[[], Any]], ...] = (
             ("process group", os.getpgrp),
             ("user", lambda: (os.geteuid(), os.getegid())),
             ("signal mask", lambda: _signal.pthread_sigmask(_signal.SIG_BLOCK, ())),
@@ -50,7 +51,7 @@ class Leftovers:
     def found(self) -> bytes:
         """What is not as it was, in words; empty if all is."""
         try:
-            left = [what for (what, look), before in zip(self._looks, self._before, strict=True) if look() != before]  # type: ignore[no-untyped-call, unused-ignore]
+            left = [what for (what, look), before in zip(self._looks, self._before, strict=True) if look() != before]
             if _has_children():
                 left.append("child processes")
             return ", ".join(left).encode()

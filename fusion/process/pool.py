@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import inf
@@ -24,7 +25,7 @@ from fusion.store.records import Claimed
 LOOK = 0.01
 #: Seconds by which the fork server's deadline may be too late for a run that is no longer short, and by which it is told too late, so
 #: that short ones need not tell it each time.
-_LATE, _SLACK = 2.0, 1.0
+_LATE, SLACK = 2.0, 1.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
 _NEAR = 2.0
 _OF_A_RUN = (b"meta", b"log", b"callback")
@@ -119,6 +120,7 @@ class Pool(Stable):
 
     def _give(self, horse: WarmHorse, run: Run) -> None:
         """To a horse that has nothing to do."""
+        horse.doomed = bool(run.claimed.fields.get(b"isolate"))
         horse.push(run)
         horse.owe(run, 1)
         self._begin(horse, run, time.monotonic())
@@ -134,7 +136,7 @@ class Pool(Stable):
         by = horse.done_by(now)
         # Too late by much is put right at once, or, where runs are short as a rule, with the first look at one that is not.
         if horse.told < by or (horse.told > by + _LATE and (horse.told == inf or not self.foresight.depth)):
-            self._tell(horse, by + _SLACK)
+            self._tell(horse, by + SLACK)
 
     def _tell(self, horse: WarmHorse, deadline: float) -> None:
         assert isinstance(self.server, WarmServer)
@@ -143,37 +145,34 @@ class Pool(Stable):
     # -- back from a horse
 
     def _take_back(self, horse: WarmHorse) -> list[Run]:
-        """The jobs that this horse has not begun, in their order. It may have begun the one in `runs` or not: then it has none now."""
+        """The jobs that this horse has not read, in their order. What it has read stays, the first one in `runs`."""
         head = self.runs.get(horse.serial)
-        taken = horse.take_back() if head else 0
+        taken = horse.take_back() if head else set()
         if head is None or not taken:
             return []
-        held = [head, *horse.waiting]
-        back = held[-taken:]
-        for run in back:
-            horse.owe(run, -1)
-            if run is head:
-                del self.runs[horse.serial]
-                horse.deadline = inf
+        back, left = [], deque[Run]()
+        for run in (head, *horse.waiting):
+            if run.claimed.execution_id.encode() in taken:
+                back.append(run)
+                horse.owe(run, -1)
             else:
-                horse.waiting.remove(run)
+                left.append(run)
+        horse.waiting = left
+        if not left:
+            del self.runs[horse.serial]
+            horse.deadline = inf
+        elif (first := left.popleft()) is not head:
+            self._begin(horse, first, time.monotonic())
         return back
 
     def _send_back(self, runs: Iterable[Run], why: str) -> None:
         for run in runs:
             self._terms.on_back(run, why)
 
-    def take_back(self, why: str) -> None:
-        """Give back every job that waits behind another."""
-        for horse in list(self._horses.values()):
-            if horse.waiting:
-                self._send_back(self._behind(horse), why)
-
     def _behind(self, horse: WarmHorse) -> list[Run]:
         """Take back what waits behind the horse's first job; that one it keeps, even if it has not read it yet."""
-        head = self.runs[horse.serial]
         back = self._take_back(horse)
-        if back and back[0] is head:
+        if back and horse.serial not in self.runs:
             self._give(horse, back.pop(0))
         return back
 
@@ -186,9 +185,12 @@ class Pool(Stable):
         run.killed = why
         if self.runs.get(horse.serial) is run:
             self._strike(horse, run)
-        elif run in back:
+        elif run in back and why in ("lost", "cold"):
             back.remove(run)
             self._on_death(run, None)
+        elif run in back and why == "timeout":  # all that time it did not even read it
+            horse.doomed, run.killed = True, ""
+            self.server.kill(horse, SIGKILL)
         self._rest(horse)
         self._send_back(back, "the process it waited for was killed")
 
@@ -241,7 +243,7 @@ class Pool(Stable):
             if kind == b"callback":
                 horse.grant_callback(time.monotonic(), self.server.config.grace)
                 if horse.told < horse.deadline:
-                    self._tell(horse, horse.deadline + _SLACK)
+                    self._tell(horse, horse.deadline + SLACK)
             elif kind == b"log" or (kind == b"meta" and at == newest):
                 self._on_frame(run, frame)
             elif kind != b"meta":
@@ -341,9 +343,13 @@ class Pool(Stable):
                 self.look_at = min(self.look_at, run.began + LOOK)
                 continue
             if horse.waiting:
+                self.foresight.saw(now - run.began)  # for what this horse can do, whatever the task says it takes
                 self._send_back(self._behind(horse), "the job before it takes long")
+            if run.claimed.ahead and not run.told:
+                run.told = True
+                self._terms.on_begun(run.claimed)
             if horse.told > horse.deadline + _LATE:
-                self._tell(horse, horse.deadline + _SLACK)
+                self._tell(horse, horse.deadline + SLACK)
             if now < horse.deadline:
                 self.look_at = min(self.look_at, horse.deadline)
             elif not run.killed:
@@ -354,6 +360,11 @@ class Pool(Stable):
         for horse in self._idle:
             if horse.told < now + _NEAR:
                 self._tell(horse, inf)
+
+    def take_back(self, why: str) -> None:
+        for horse in list(self._horses.values()):
+            if horse.waiting:
+                self._send_back(self._behind(horse), why)
 
     def retire(self) -> None:
         super().retire()

@@ -13,6 +13,7 @@ from signal import SIGKILL
 
 from fusion.exceptions import ConfigurationError
 from fusion.failpoints import failpoint
+from fusion.process import verdict
 from fusion.process.base import Loop
 from fusion.process.forkserver_client import ForkServer, Horse
 from fusion.process.linux import processes
@@ -31,6 +32,7 @@ class Run:
     """One job in one horse. `began`: monotonic time from which `limit` counts, the seconds until it is killed. `killed`: why the worker had
     it killed, empty if it did not.
 
+    `told`: Redis knows that it has begun, where that is told apart from its claim.
     `detail`: what is to be told of it. `said`: its lines that wait to be written; `unsaid`: those dropped, not yet told.
     """
 
@@ -41,8 +43,13 @@ class Run:
     killed: str = ""
     detail: str = ""
     kill_by: float = float("inf")
+    told: bool = False
     said: int = 0
     unsaid: int = 0
+
+    @property
+    def priority(self) -> int:
+        return verdict.priority(self.claimed.fields)
 
 
 class Stable:
@@ -131,6 +138,14 @@ class Stable:
         if horse.wants_write:
             self._loop.want_write(fd, lambda: self._on_writable(run))
         return run
+
+    def room(self, horses: int, free: int) -> int:
+        """Jobs that may be claimed to wait behind others, in so many horses; `free` of them are idle now and get a job before that."""
+        return 0
+
+    def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
+        """Let a job wait behind another, with `room`; None if it can't."""
+        return None
 
     def take_back(self, why: str) -> None:
         """Give back what has not begun."""

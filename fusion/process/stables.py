@@ -9,8 +9,9 @@ from collections.abc import Callable
 from functools import partial
 
 from fusion.process.base import Loop
+from fusion.process.lanes import Lanes
 from fusion.process.messages import ForkServerConfig, HorseExited
-from fusion.process.pool import Pool, Terms
+from fusion.process.pool import Terms
 from fusion.process.stable import Run, Stable, task_modules
 from fusion.settings import Settings, mask_url
 from fusion.store.records import Claimed
@@ -93,6 +94,14 @@ class Stables:
         assert self._current is not None
         return self._current.hand_out(claimed, limit)
 
+    def room(self, horses: int, free: int) -> int:
+        """Jobs that may be claimed to wait behind others, see `Stable.room`; none while jobs of an older fork server have slots too."""
+        return self._current.room(horses, free) if self._current is not None and not self._retired and not self._draining else 0
+
+    def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
+        """Let a job wait behind another; None if it can't."""
+        return self._current.put_behind(claimed, limit, horses) if self._current is not None and not self._retired else None
+
     def kill(self, run: Run, why: str) -> None:
         """Kill a job's process group. `why` stands in `run.killed` when its death is told."""
         for stable in self._all:
@@ -169,7 +178,7 @@ class Stables:
             allow_pickle=settings.allow_pickle,
             warm=settings.horses is not None,
         )
-        make = partial(Pool, terms=self._terms) if config.warm else Stable
+        make = partial(Lanes, terms=self._terms) if config.warm else Stable
         try:
             self._current = make(
                 config,

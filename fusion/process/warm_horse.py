@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from math import inf, isinf
 
-from fusion.execution.frames import FrameError, pack
+from fusion.execution.frames import FrameError, pack, unpack
 from fusion.process.forkserver_client import ForkServer, Horse
 from fusion.process.stable import Run
 
@@ -78,19 +78,20 @@ class WarmHorse(Horse):
         except OSError:
             self._out = memoryview(b"")
 
-    def take_back(self) -> int:
-        """How many jobs, the last ones given, the horse has not read; it will not find them any more."""
-        taken = 0
+    def take_back(self) -> set[bytes]:
+        """The executions that the horse has not read; it will not find them any more. It may have read one amid this, from between them."""
+        taken: set[bytes] = set()
         if self._kept is None or self.bulky:
             return taken
         while True:
             try:
                 # The flag of this call: O_NONBLOCK would be the horse's too.
-                if not self._kept.recv(PACKET, socket.MSG_DONTWAIT):
-                    return taken
+                packet = self._kept.recv(PACKET, socket.MSG_DONTWAIT)
             except OSError:
                 return taken
-            taken += 1
+            if not packet:
+                return taken
+            taken.add(unpack(packet[4:])[b"execution_id"])
 
     def receive(self, limit: int = 256 * 1024) -> list[dict[bytes, bytes]]:
         """Like its base, but with `callback` frames in their place: which job one is about depends on what stands before it."""

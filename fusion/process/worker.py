@@ -17,7 +17,7 @@ from fusion.process.companion import Companion
 from fusion.process.duties import Duties
 from fusion.process.handout import Handout
 from fusion.process.health import Health
-from fusion.process.intake import Intake
+from fusion.process.intake import ANY, Intake
 from fusion.process.job_memory import JobMemory
 from fusion.process.journal import Journal, one_line
 from fusion.process.ledger import Ledger
@@ -86,6 +86,7 @@ class Worker:
             self.task_logs,
             self._floors,
             lambda: self._stopping,
+            lambda jobs: self.retirement.took(jobs),
         )
         self.stables = self.handout.stables
         self.retirement = Retirement(settings, self.stables, self.signals)
@@ -215,6 +216,11 @@ class Worker:
             return []
         return self.intake.floors(self.retirement.room(self.stables.free), len(self.stables.runs))
 
+    def _ahead(self, floors: list[int]) -> int:
+        """Jobs to claim beyond those for free slots."""
+        room = self.handout.room(floors) if self.intake.open else 0
+        return max(0, self.retirement.room(len(floors) + room) - len(floors)) if room else 0
+
     def _free_slots(self) -> int:
         return len(self._floors())
 
@@ -225,9 +231,11 @@ class Worker:
 
     def _turn(self) -> None:
         """Tell Redis the outcomes and take jobs for the free slots: one round trip."""
-        slots = self._floors()
+        floors = self._floors()
+        ahead = self._ahead(floors)
+        slots = floors + [ANY] * ahead
         self._turn_wanted = False
-        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.queues, slots)
+        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.queues, slots, ahead)
         if answered is None:
             return
         turn, results = answered
@@ -241,9 +249,10 @@ class Worker:
             self.journal.bad_queue(queue, error)
         for claimed in turn.jobs:
             self.roster.served(claimed.queue)
-            if self.handout.hand_out(claimed):
-                self.retirement.took()
+            self.handout.hand_out(claimed)
         self.journal.suspended(turn.status == "suspended")
+        if turn.status == "suspended":
+            self.stables.take_back("suspended")
         if turn.next_in is not None:
             self.duties.due(time.monotonic() + turn.next_in)
         self._turn_wanted = turn.again
@@ -312,8 +321,11 @@ class Worker:
             self._stop("signal")
 
     def _hush(self, quiet: bool) -> None:
-        if self.intake.hush(quiet, self.registration) and not quiet:
-            self._turn_wanted = True
+        if self.intake.hush(quiet, self.registration):
+            if quiet:
+                self.stables.take_back("quiet")
+            else:
+                self._turn_wanted = True
 
     def _stop(self, why: str) -> None:
         if not self._stopping:
