@@ -7,7 +7,7 @@ BUDGET, MOST = 0.004, 16
 #: Jobs seen before anything is foreseen.
 _SEEN = 8
 #: Weights of a run that took longer than expected, and of one that did not.
-_UP, _DOWN = 0.5, 0.1
+_UP, _DOWN = 0.5, 0.05
 #: Least seconds a job counts for.
 _LEAST = 1e-5
 
