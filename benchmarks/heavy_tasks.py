@@ -5,9 +5,10 @@ from __future__ import annotations
 import requests
 
 import fusion
+from benchmarks import tasks
 
 __all__ = ["fusion", "noop", "requests"]
 
 
-def noop() -> None:
-    return None
+def noop(payload: str = "") -> None:
+    tasks.noop(payload)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv fit to run `$1` (an extra of pyproject.toml: embedded or dev) and is silent and quick when it already is.
+# Makes .venv fit to run `$1` (an extra of pyproject.toml: embedded, dev or bench) and is silent and quick when it already is.
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first on PATH that is new enough.
 set -eu
 cd "$(dirname "$0")/.."
@@ -23,7 +23,9 @@ usable() {
     [ -z "${PYTHON:-}" ] || [ "$(identity "$PYTHON")" = "$(identity .venv/bin/python)" ]
 }
 
-if { stamped "$extra" || stamped dev; } && usable; then exit 0; fi
+# Each holds the one before it.
+fit() { stamped "$extra" || stamped bench || { [ "$extra" != bench ] && stamped dev; }; }
+if fit && usable; then exit 0; fi
 
 find_python() {
     if [ -n "${PYTHON:-}" ]; then

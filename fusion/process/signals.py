@@ -12,6 +12,9 @@ _NOTED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.S
 class Signals:
     """Counts INT and TERM together (once is warm, twice is cold), notes QUIT, HUP and the last of TSTP and CONT, and wakes a selector."""
 
+    #: The process ends with its loop: a signal that comes after that is ignored, since its default would make a clean end look like a death.
+    ends_process = False
+
     def __init__(self) -> None:
         self.stops = 0
         self.quit = False
@@ -34,7 +37,7 @@ class Signals:
         """Give the process back as it was, for a worker that runs inside another program."""
         signal.set_wakeup_fd(self._wakeup_before)
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, signal.SIG_IGN if self.ends_process else handler)  # type: ignore[arg-type]
         self._wake.close()
         self._woken.close()
 

@@ -1,0 +1,167 @@
+"""The measurements, the same for every contender: what is counted is runs of the task, seen in a file, and what Redis itself counts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from benchmarks.peers.base import Peer
+from benchmarks.server import Server
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Seconds without progress after which a contender is taken to be stuck.
+STUCK = 60.0
+
+
+@dataclass(frozen=True)
+class Drain:
+    """`requests`: sent to Redis by the workers, per job. `connections`: new ones per job. `memory`: MiB (PSS) of all worker processes."""
+
+    jobs_per_second: float
+    requests: float
+    connections: float
+    memory: float
+
+
+class Bench:
+    """One contender on one server, from an empty database."""
+
+    def __init__(self, server: Server, key: str, peer: Peer) -> None:
+        self.server, self.key, self.peer = server, key, peer
+        self.witness = Path(tempfile.mkstemp(prefix="fusb", dir="/tmp")[1])
+        self.env = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "BENCH_REDIS_URL": server.url,
+            "BENCH_WITNESS": str(self.witness),
+            "FUSION_REDIS_URL": server.url,
+            **dict(peer.env),
+        }
+        server.conn.flushall()
+        server.conn.script_flush()
+
+    def close(self) -> None:
+        self.witness.unlink(missing_ok=True)
+
+    def produce(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.produce", self.key, *arguments],
+            cwd=ROOT,
+            env=self.env,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{self.peer.name}: producer failed: {done.stderr.strip()[-500:]}")
+        return done.stdout
+
+    def fill(self, jobs: int, size: int = 0, task: str = "noop") -> None:
+        """Enqueue, as fast as the library can."""
+        if not self.produce("many", task, str(jobs), str(size)):
+            self.produce("one", task, str(jobs), str(size))
+
+    def rate(self, what: str, jobs: int, size: int = 0) -> float | None:
+        """Jobs/s of one producer; None if the library has no such call."""
+        answer = self.produce(what, "noop", str(jobs), str(size))
+        return jobs / float(answer) if answer else None
+
+    def bytes_per_job(self, jobs: int, size: int) -> float:
+        """In Redis, for a job that waits."""
+        self.fill(1, size)  # what is made once: queues' names, counters, scripts
+        before = self.server.used()
+        self.fill(jobs, size)
+        return (self.server.used() - before) / jobs
+
+    @contextmanager
+    def workers(self, processes: int, commands: list[list[str]] | None = None) -> Iterator[list[subprocess.Popen[bytes]]]:
+        started = [
+            subprocess.Popen(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            for command in commands or self.peer.commands(processes, self.server.url)
+        ]
+        try:
+            yield started
+        finally:
+            for process in started:
+                _end(process)
+
+    def drain(self, jobs: int, processes: int, commands: list[list[str]] | None = None) -> Drain:
+        """Have workers run what was enqueued. The clock runs from a tenth of it to the end: their start is not what is measured."""
+        with self.workers(processes, commands) as workers:
+            first = self._until(jobs // 10, workers)
+            began, (requests, connections) = time.perf_counter(), self.server.counters()
+            self._until(jobs // 2, workers)
+            memory = sum(_pss(worker.pid) for worker in workers)
+            last = self._until(jobs, workers)
+            seconds = time.perf_counter() - began
+            now_requests, now_connections = self.server.counters()
+        done = last - first
+        return Drain(done / seconds, (now_requests - requests) / done, (now_connections - connections) / done, memory)
+
+    def latency(self, jobs: int, processes: int = 1, gap: float = 0.02) -> tuple[float, float]:
+        """p50 and p99 in ms from the call of `enqueue` to the start of the task, on an idle worker."""
+        with self.workers(processes) as workers:
+            self.produce("one", "noop", "3", "0")
+            self._until(3, workers)
+            self.witness.write_bytes(b"")
+            self.produce("latency", str(jobs), str(gap))
+        times = sorted((int(b) - int(a)) / 1e6 for a, b in (line.split() for line in self.witness.read_text().splitlines()))
+        return times[len(times) // 2], times[min(len(times) - 1, len(times) * 99 // 100)]
+
+    def _until(self, wanted: int, workers: list[subprocess.Popen[bytes]]) -> int:
+        seen, moved = -1, time.monotonic()
+        while (count := self.witness.stat().st_size) < wanted:
+            if count > seen:
+                seen, moved = count, time.monotonic()
+            ended = [worker.returncode for worker in workers if worker.poll() is not None]
+            if ended or time.monotonic() - moved > STUCK:
+                raise RuntimeError(
+                    f"{self.peer.name}: {count} of {wanted} jobs after its workers {f'ended: {ended}' if ended else 'stopped'}"
+                )
+            time.sleep(0.002)
+        return count
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """A polite stop; then everything it started."""
+    tree = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)
+    for child in tree:
+        try:
+            child.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _pss(pid: int) -> float:
+    root = psutil.Process(pid)
+    total = 0
+    for process in [root, *root.children(recursive=True)]:
+        try:
+            total += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return total / 1024**2

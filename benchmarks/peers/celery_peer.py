@@ -1,0 +1,57 @@
+"""Celery's prefork pool. It acknowledges before it runs unless told otherwise; both ways are measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from celery import Celery
+
+from benchmarks import tasks
+from benchmarks.peers.base import URL, Peer
+
+app = Celery("bench", broker=URL)
+app.conf.task_ignore_result = True
+app.conf.worker_hijack_root_logger = False
+app.conf.broker_connection_retry_on_startup = True
+app.conf.task_acks_late = os.environ.get("BENCH_ACKS_LATE") == "1"
+
+FUNCTIONS = {name: app.task(getattr(tasks, name), name=name) for name in ("noop", "stamp", "hold")}
+
+
+class CeleryProducer:
+    def __init__(self, url: str) -> None:
+        app.conf.broker_url = url
+        self._connection = app.connection_for_write(url)
+        self._producer = app.amqp.Producer(self._connection)
+
+    def one(self, task: str, *args: object) -> None:
+        FUNCTIONS[task].apply_async(args, producer=self._producer)
+
+    def many(self, task: str, calls: Sequence[tuple[object, ...]]) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._connection.release()
+
+
+def _commands(processes: int, url: str) -> list[list[str]]:
+    quietly = ["--loglevel", "ERROR", "--without-gossip", "--without-mingle"]
+    return [
+        [
+            "-m",
+            "celery",
+            "-A",
+            "benchmarks.peers.celery_peer",
+            "worker",
+            "--pool",
+            "prefork",
+            "--concurrency",
+            str(processes),
+            *quietly,
+        ]
+    ]
+
+
+PREFORK = Peer("Celery prefork", "celery", False, False, CeleryProducer, _commands)
+LATE = Peer("Celery, acks late", "celery", False, True, CeleryProducer, _commands, (("BENCH_ACKS_LATE", "1"),))

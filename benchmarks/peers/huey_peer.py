@@ -1,0 +1,38 @@
+"""Huey with process workers, with its plain and with its priority queue. It does not acknowledge: what a killed worker had is gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from huey import PriorityRedisHuey, RedisHuey
+
+from benchmarks import tasks
+from benchmarks.peers.base import URL, Peer
+
+_kind = PriorityRedisHuey if os.environ.get("BENCH_PRIORITY") == "1" else RedisHuey
+huey = _kind("bench", url=URL, results=False)
+FUNCTIONS = {name: huey.task(name=name)(getattr(tasks, name)) for name in ("noop", "stamp", "hold")}
+
+
+class HueyProducer:
+    def __init__(self, url: str) -> None:
+        pass  # its connection is the module's
+
+    def one(self, task: str, *args: object) -> None:
+        FUNCTIONS[task](*args)
+
+    def many(self, task: str, calls: Sequence[tuple[object, ...]]) -> bool:
+        return False
+
+    def close(self) -> None:
+        huey.storage.pool.disconnect()
+
+
+def _commands(processes: int, url: str) -> list[list[str]]:
+    flags = ["-k", "process", "-w", str(processes), "-q", "--no-periodic"]
+    return [["-m", "huey.bin.huey_consumer", "benchmarks.peers.huey_peer.huey", *flags]]
+
+
+PLAIN = Peer("Huey processes", "huey", False, False, HueyProducer, _commands)
+PRIORITY = Peer("Huey, priority queue", "huey", False, False, HueyProducer, _commands, (("BENCH_PRIORITY", "1"),))

@@ -1,0 +1,32 @@
+"""Every contender by a short name. A module is only imported when its contender is asked for: not all need be installed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from benchmarks.peers.base import Peer
+
+_WHERE = {
+    "fusion": "fusion_peer:FORKING",
+    "fusion-heavy": "fusion_peer:HEAVY",
+    "fusion-pool": "fusion_peer:POOL",
+    "rq": "rq_peer:FORKING",
+    "rq-heavy": "rq_peer:HEAVY",
+    "rq-simple": "rq_peer:SIMPLE",
+    "celery": "celery_peer:PREFORK",
+    "celery-late": "celery_peer:LATE",
+    "dramatiq": "dramatiq_peer:THREADS",
+    "huey": "huey_peer:PLAIN",
+    "huey-priority": "huey_peer:PRIORITY",
+    "saq": "saq_peer:ASYNCIO",
+    "taskiq": "taskiq_peer:STREAM",
+}
+NAMES = tuple(_WHERE)
+
+
+def peer(name: str) -> Peer:
+    """KeyError for an unknown name, ImportError if its library is not installed."""
+    module, _, attribute = _WHERE[name].partition(":")
+    found = getattr(import_module(f"benchmarks.peers.{module}"), attribute)
+    assert isinstance(found, Peer)
+    return found

@@ -1,0 +1,39 @@
+"""Taskiq with its Redis stream broker, which acknowledges."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from taskiq_redis import RedisStreamBroker
+
+from benchmarks import tasks
+from benchmarks.peers.base import URL, Peer
+
+broker = RedisStreamBroker(url=URL)
+FUNCTIONS = {name: broker.task(task_name=name)(getattr(tasks, name)) for name in ("noop", "stamp", "hold")}
+
+
+class TaskiqProducer:
+    def __init__(self, url: str) -> None:
+        self._runner = asyncio.Runner()
+        self._runner.run(broker.startup())
+
+    def one(self, task: str, *args: object) -> None:
+        self._runner.run(FUNCTIONS[task].kiq(*args))
+
+    def many(self, task: str, calls: Sequence[tuple[object, ...]]) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._runner.run(broker.shutdown())
+        self._runner.close()
+
+
+def _commands(processes: int, url: str) -> list[list[str]]:
+    return [
+        ["-m", "taskiq", "worker", "benchmarks.peers.taskiq_peer:broker", "--workers", str(processes), "--log-level", "ERROR"]
+    ]
+
+
+STREAM = Peer("Taskiq streams", "taskiq", False, True, TaskiqProducer, _commands)

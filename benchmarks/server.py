@@ -1,0 +1,56 @@
+"""A Redis for the measurements alone, on TCP like everybody's: not every contender speaks over a unix socket."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import tempfile
+from types import TracebackType
+
+import redis
+
+from fusion.store.server_binary import find_server
+
+
+class Server:
+    """The server that Fusion itself would start, without persistence. Its port is taken from the system, so that it is nobody else's."""
+
+    def __enter__(self) -> Server:
+        self._home = tempfile.TemporaryDirectory(prefix="fusb", dir="/tmp")
+        binary = find_server()
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        unsaved = ["--save", "", "--appendonly", "no", "--dir", self._home.name, "--loglevel", "warning"]
+        self._process = subprocess.Popen(
+            [str(binary.path), "--port", str(port), "--bind", "127.0.0.1", *unsaved], stdout=subprocess.DEVNULL
+        )
+        self.url = f"redis://127.0.0.1:{port}/0"
+        self.conn = redis.Redis.from_url(self.url)
+        while True:
+            try:
+                info = self.conn.info("server")
+                break
+            except redis.ConnectionError:
+                if self._process.poll() is not None:
+                    raise RuntimeError("the server did not start") from None
+        assert info["process_id"] == self._process.pid
+        self.name = (
+            f"{'Valkey' if info.get('server_name') == 'valkey' else 'Redis'} {info.get('valkey_version', info['redis_version'])}"
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.conn.close()
+        self._process.terminate()
+        self._process.wait(10)
+        self._home.cleanup()
+
+    def counters(self) -> tuple[int, int]:
+        """Requests read from sockets, so that a pipeline or a script counts once, and connections accepted."""
+        stats = self.conn.info("stats")
+        return int(stats["total_reads_processed"]), int(stats["total_connections_received"])
+
+    def used(self) -> int:
+        """Bytes the data takes, without Fusion's event log: that is not the queue's."""
+        total = int(self.conn.info("memory")["used_memory"])
+        return total - int(self.conn.memory_usage("rq:events", samples=0) or 0)
