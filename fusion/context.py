@@ -137,6 +137,10 @@ class CurrentJob:
         if self._save is not None:
             self._save(self.meta)
 
+    def end(self) -> None:
+        """The job is over: should something of it live on, it speaks for no other one."""
+        self._save = self._offer = None
+
     def say(self, event: str, message: str) -> bool:
         """Pass a line on to the event stream, without waiting. False if it was dropped: too many of them, or no room on the way."""
         now = monotonic()

@@ -36,7 +36,8 @@ class EnqueueOptions:
     `failed_task_handler`, `callback_url` (for either end; also read from a payload): URLs to tell of the job's end, docs/callbacks.md.
     `enqueue_at`, an aware datetime, or `enqueue_in`, by the server's clock: it waits until then, and its `ttl` begins then; a time in
     the past is now. Of the call, not of the job: `durability="replicated"` waits until so many `replicas` have it, for at most
-    `replicas_timeout`; `"primary"` waits for none (docs/producers.md)."""
+    `replicas_timeout`; `"primary"` waits for none (docs/producers.md). `isolate=True`: a process of its own, in
+    a worker with warm processes too."""
 
     priority: int | None = None
     job_timeout: float | str | None = None
@@ -60,6 +61,7 @@ class EnqueueOptions:
     durability: str | None = None
     replicas: int | None = None
     replicas_timeout: float | str | None = None
+    isolate: bool = False
 
     def over(self, base: EnqueueOptions) -> EnqueueOptions:
         """These options, with `base` where they say nothing."""
@@ -183,6 +185,8 @@ def _add(stored: dict[str, Any], options: EnqueueOptions) -> float | None:
         stored["meta"] = to_json("meta", options.meta)
     if options.on_lost == "fail":
         stored["on_lost"] = "fail"
+    if options.isolate:
+        stored["isolate"] = 1
     if options.ttl is None:
         return None
     ttl = seconds("ttl", options.ttl)

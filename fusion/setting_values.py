@@ -64,6 +64,27 @@ def whole(low: int, high: int | None = None) -> Callable[[Any], int]:
     return read
 
 
+def horses(value: Any) -> int:
+    """`4`, or `auto`: the CPUs that this process may use."""
+    if str(value).strip().lower() == "auto":
+        return cpus()
+    try:
+        return whole(1, 1024)(value)
+    except Invalid:
+        raise Invalid("use a whole number from 1 to 1024, or auto for a process per CPU") from None
+
+
+def cpus(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
+    """CPUs that this process may use at a time: its affinity, less if a container's quota says so."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open(quota) as file:
+            limit, period = (int(word) for word in file.read().split())
+    except (OSError, ValueError):  # no cgroup v2, or `max`: no quota
+        return found
+    return max(1, min(found, round(limit / period)))
+
+
 def flag(value: Any) -> bool:
     text = str(value).strip().lower()
     if text in ("1", "true", "t", "yes", "y", "on"):

@@ -93,6 +93,13 @@ class Settings(ReportingSettings):
     )
     #: Jobs one worker runs at a time.
     slots: int = _setting(1, values.whole(1, 1024))
+    #: Warm processes that run one job after another, and so the slots; `auto`: a process per CPU. None = a process for each job.
+    horses: int | None = _setting(None, values.horses)
+    #: After so many jobs, 0 = any number, or with so much memory at its peak, a warm process is replaced.
+    max_jobs_per_horse: int = _setting(defaults.MAX_JOBS_PER_HORSE, values.whole(0))
+    max_horse_rss: int | None = _setting(None, values.size)
+    #: Queues, wildcards too, whose jobs get a process of their own with warm processes as well.
+    isolate_queues: tuple[str, ...] | None = _setting(None, values.names)
     #: Slots kept free for HIGH and above.
     reserve_high: int = _setting(0, values.whole(0, 1024))
     lease: float = _setting(defaults.LEASE, values.seconds(0.1))
@@ -176,6 +183,10 @@ class Settings(ReportingSettings):
                 object.__setattr__(
                     self, item.name, _read(item.name, value, self.origins.get(item.name, "an argument"), item.metadata["read"])
                 )
+        if self.horses is not None:
+            if self.slots != self.horses and (self.slots != 1 or "slots" in self.origins):
+                self._refuse("horses", f"slots is {self.slots} (from {self.origin_of('slots')}); give one of the two")
+            object.__setattr__(self, "slots", self.horses)
         if self.reserve_high > self.slots:
             self._refuse("reserve_high", f"there are {self.slots} slots; reserve that many or fewer, or raise slots")
         if self.secret_keys and self.secret_keys_file:

@@ -27,7 +27,18 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 #: Flags that are settings of the same name.
 _SETTINGS = (
-    *("name", "slots", "preload", "lease", "worker_ttl", "maintenance_interval", "reap_interval"),
+    *(
+        "name",
+        "slots",
+        "horses",
+        "max_jobs_per_horse",
+        "max_horse_rss",
+        "preload",
+        "lease",
+        "worker_ttl",
+        "maintenance_interval",
+        "reap_interval",
+    ),
     *("reserve_high", "max_job_memory", "memory_throttle", "probe_port", "probe_host", "log_json"),
     *("max_jobs", "max_idle_time", "max_age", "max_memory"),
 )
@@ -53,6 +64,15 @@ _RUNNING = (
     click.option("-b", "--burst", is_flag=True, help="End when the queues are empty."),
     click.option("-n", "--name", metavar="NAME", help="Its name.  [default: host.pid]"),
     click.option("--slots", metavar="N", help="Jobs it runs at a time.  [default: 1]"),
+    click.option(
+        "--horses", metavar="N|auto", help="Warm processes that run one job after another, in place of one process per job."
+    ),
+    click.option(
+        "--max-jobs-per-horse",
+        metavar="N",
+        help=f"A warm process ends after N jobs; 0: never.  [default: {defaults.MAX_JOBS_PER_HORSE}]",
+    ),
+    click.option("--max-horse-rss", metavar="SIZE", help="... or after a job that took more memory at its peak, like 200m."),
     click.option("--reserve-high", metavar="N", help="Slots kept free for HIGH jobs.  [default: 0]"),
     click.option(
         "--tasks", multiple=True, metavar="MODULE", help="Also run functions of MODULE and below; '*' for any. Repeatable."

@@ -86,6 +86,7 @@ class Courier:
         name = f"{socket.gethostname()}.{os.getpid()}.courier"
         self._registration = Registration(replace(settings, name=name), self._broker, _Desk(), self._link, lambda entry: None)
         self._ledger = Ledger(self._broker, self._link, settings)
+        self._registration.on_vanished = self._ledger.renumber
         self._duties = Duties(settings, lambda: [CALLBACKS], log, promote_every=_PROMOTE, promote_batch=_BATCH)
         self._bell = Doorbell(self._connect_blocking, self._broker.keys, settings.idle_wait)
         self._ear, self._mouth = socket.socketpair()

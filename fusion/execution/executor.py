@@ -64,6 +64,7 @@ class Executor:
         if job.unsaid:
             answer[b"unsaid"] = b"%d" % job.unsaid
         context.set_current_job(None)
+        job.end()
         return answer
 
     def _perform(self, job: context.CurrentJob, fields: Fields) -> Any:

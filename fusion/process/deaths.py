@@ -17,7 +17,7 @@ _POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 def decide(run: Run, exited: HorseExited | None, *, stopping: bool, grace: float) -> Decision:
     """Told apart by who killed it.
 
-    - the fork server at the deadline, or its own end after it: the task's own doing, it failed by timeout;
+    - the fork server or the worker at the deadline, or the fork server's end after it: the task's own doing, it failed by timeout;
     - the worker, for the memory it held: it failed;
     - nobody of us, by SIGKILL, or with the whole fork server: the host's doing (OOM killer, operator), the job is lost and runs again;
     - a polite signal while the worker stops: systemd and Heroku signal the whole tree, the job goes back unharmed;
@@ -25,7 +25,7 @@ def decide(run: Run, exited: HorseExited | None, *, stopping: bool, grace: float
     """
     if run.killed == "fork failed":
         return Decision("release", "no process could be forked")
-    if exited.why == "timeout" if exited else monotonic() >= run.horse.deadline:
+    if exited.why == "timeout" or run.killed == "timeout" if exited else monotonic() >= run.horse.deadline:
         why = f"did not end within its timeout of {run.limit - grace:g} s plus {grace:g} s grace and was killed"
         return died(run.claimed.fields, why, "fusion.exceptions.JobTimeoutException", _attempt(exited))
     if exited is None:

@@ -1,4 +1,4 @@
-"""The forked side: one process that waits for one job, runs it, answers and goes.
+"""The forked side: a process that waits for a job, runs it, answers and goes; a warm one waits for the next.
 
 It never returns to the fork server's code, and it speaks to nobody but the worker's end of its socket.
 """
@@ -12,6 +12,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from importlib import import_module
 
 from fusion.execution.executor import Executor
@@ -36,6 +37,8 @@ SAFE_FD = 1024
 _OFFER_LIMIT = 0.02
 #: Bytes; a guard against garbage, the real limit is the worker's `max_payload`.
 _MAX_JOB_FRAME = 1 << 28
+#: Bytes of one write: a socket that keeps boundaries takes no more at once than its buffer, and the worker reads so many.
+_PIECE = 64 * 1024
 
 
 class HorseSettings:
@@ -46,6 +49,8 @@ class HorseSettings:
     after_fork: Callable[[], Any] | None = None
     #: Soft and hard limit to put back, if the fork server raised them for itself.
     nofile: tuple[int, int] | None = None
+    #: Run one job after another.
+    warm = False
     server_pid = 0
     private_fds: tuple[int, ...] = ()
 
@@ -59,10 +64,11 @@ class Channel:
         self._owner = os.getpid()
         self._lock = _thread.allocate_lock()
         self._rest = b""
+        self._reader = FrameReader(_MAX_JOB_FRAME)
 
     def receive(self) -> dict[bytes, bytes] | None:
-        """The job; None at end of file, which means there will be none."""
-        reader = FrameReader(_MAX_JOB_FRAME)
+        """The next job; None at end of file, which means there will be none."""
+        reader = self._reader
         while True:
             data = os.read(self.fd, 65536)
             if not data:
@@ -80,9 +86,9 @@ class Channel:
                 os._exit(0)  # a fork of the task came back from the task's code: only the horse itself answers
             self._check()
             frame, self._rest = self._rest + frame, b""
-            sent = os.write(self.fd, frame)
+            sent = os.write(self.fd, frame[:_PIECE])
             while sent < len(frame):
-                sent += os.write(self.fd, memoryview(frame)[sent:])
+                sent += os.write(self.fd, memoryview(frame)[sent : sent + _PIECE])
 
     def offer(self, fields: dict[bytes, bytes]) -> bool:
         """Send a frame if that needs no waiting: False if it was not sent. Raises OSError as `send` does."""
@@ -99,10 +105,10 @@ class Channel:
         os.set_blocking(self.fd, False)
         try:
             if self._rest:
-                self._rest = self._rest[os.write(self.fd, self._rest) :]
+                self._rest = self._rest[os.write(self.fd, self._rest[:_PIECE]) :]
             if self._rest:
                 return False
-            self._rest = frame[os.write(self.fd, frame) :]  # what did not fit goes ahead of whatever comes next
+            self._rest = frame[os.write(self.fd, frame[:_PIECE]) :]  # what did not fit goes ahead of whatever comes next
             return True
         except BlockingIOError:
             return False
@@ -132,7 +138,7 @@ def _live(fd: int, settings: HorseSettings) -> int:
     channel = Channel(_lift(fd, settings))
     failpoint("horse.start")
     _prepare(settings)
-    code = run_one(channel, settings.executor)
+    code = run_many(channel, settings.executor) if settings.warm else run_one(channel, settings.executor)
     _wind_up()
     return code
 
@@ -149,6 +155,32 @@ def run_one(channel: Channel, executor: Executor) -> int:
     except OSError:
         return EXIT_NO_CHANNEL
     failpoint("horse.after_outcome")
+    return 0
+
+
+def run_many(channel: Channel, executor: Executor) -> int:
+    """Run jobs as they come, until there are no more or one leaves something behind. Returns the exit code."""
+    from fusion.process.leftovers import Leftovers
+
+    leftovers = Leftovers(SAFE_FD)
+    while (fields := channel.receive()) is not None:
+        # What one job sets in a context variable, decimal's precision say, the next one must not find.
+        answer = copy_context().run(executor.run, fields, channel.send, channel.offer)
+        answer[b"execution_id"] = fields.get(b"execution_id", b"")
+        failpoint("horse.before_outcome")
+        left = b"isolated" if fields.get(b"isolate") else leftovers.found()
+        if left:
+            answer[b"recycle"] = left
+        try:
+            channel.send(answer)
+        except OSError:
+            return EXIT_NO_CHANNEL
+        failpoint("horse.after_outcome")
+        if left:
+            return 0
+        flush_stdio()
+        if "django.db" in sys.modules:
+            _renew_django_connections()
     return 0
 
 
@@ -197,6 +229,14 @@ def close_django_connections() -> None:
     try:
         sys.modules["django.db"].connections.close_all()
     except Exception:  # imported, but without settings: then there are none
+        pass
+
+
+def _renew_django_connections() -> None:
+    """As between two requests: what is broken or too old is not used again."""
+    try:
+        sys.modules["django.db"].close_old_connections()
+    except Exception:  # imported, but without settings
         pass
 
 

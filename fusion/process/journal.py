@@ -30,7 +30,8 @@ class Journal:
             about = self._about(claimed)
             self._log.info("%s: %s (%s)", about["queue"], about.get("description", "?"), claimed.id, extra=about)
 
-    def committed(self, claimed: Claimed, decision: Decision, answer: str) -> None:
+    def committed(self, claimed: Claimed, decision: Decision, answer: str, *, again: bool = False) -> None:
+        """`again`: an outcome that was refused will be offered once more."""
         about = self._about(claimed)
         reason = one_line(decision.reason if self._messages or not decision.shown else decision.shown)
         if answer == "stale" or answer == "gone":
@@ -38,8 +39,10 @@ class Journal:
             text = "%s: outcome %s of job %s not accepted: %s"
             self._log.warning(text, about["queue"], decision.kind, claimed.id, why, extra=about)
         elif answer != "ok":
-            text = "%s: outcome of job %s was refused, it will be recovered: %s"
-            self._log.error(text, about["queue"], claimed.id, one_line(answer), extra=about)
+            then = "it is offered again" if again else "the job runs again when its lease is over"
+            self._log.error(
+                "%s: outcome of job %s was refused, %s: %s", about["queue"], claimed.id, then, one_line(answer), extra=about
+            )
         elif decision.kind == "finished":
             if self._job_lines:
                 self._log.info("%s: Job OK (%s)", about["queue"], claimed.id, extra=about)
@@ -48,6 +51,8 @@ class Journal:
             self._log.warning(text, about["queue"], claimed.id, decision.delay, reason, extra=about)
         elif decision.kind == "failed":
             self._log.error("%s: job %s failed: %s", about["queue"], claimed.id, reason, extra=about)
+        elif decision.kind == "release" and claimed.ahead:
+            self._log.debug("%s: job %s was not begun and goes back: %s", about["queue"], claimed.id, reason, extra=about)
         else:
             self._log.warning("%s: job %s %s: %s", about["queue"], claimed.id, decision.kind, reason, extra=about)
 

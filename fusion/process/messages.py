@@ -25,6 +25,8 @@ class ForkServerConfig:
     #: Dotted paths of functions called without arguments: in the fork server before each fork, in each horse after it.
     before_fork: str | None = None
     after_fork: str | None = None
+    #: Horses run one job after another instead of one each.
+    warm: bool = False
 
 
 @dataclass(frozen=True)

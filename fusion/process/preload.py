@@ -42,6 +42,7 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     settings = HorseSettings()
     settings.executor = Executor(tuple(config["tasks"]), config["max_result"], config["allow_pickle"])
     settings.nofile = _raise_file_limit()
+    settings.warm = config["warm"]
     late = list(config["late"])
     modules = list(config["modules"])
     if config["preload"] == "off":

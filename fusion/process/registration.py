@@ -20,8 +20,11 @@ class Registration:
     - a name that a live other has gets `.1`, `.2`, ...;
     - an entry that vanished (a flushed Redis, a worker thought dead) is made anew;
     - `entering` is called with name and incarnation before each registration, so that what dies in between is not unknown;
-    - `note` adds a field for people, such as why no job is taken; it is told with the next call.
+    - `note` adds a field for people, such as why no job is taken; it is told with the next call;
+    - `on_vanished` is called when Redis turns out to know the worker no more.
     """
+
+    on_vanished: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self, settings: Settings, broker: Broker, roster: Roster, link: RedisLink, entering: Callable[[str], None]
@@ -79,6 +82,7 @@ class Registration:
         )
         self._beat_at = now + self._every
         if not registered:
+            self.on_vanished()
             self.renew()
         return answers
 

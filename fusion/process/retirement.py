@@ -35,9 +35,9 @@ class Retirement:
         self._look_at = 0.0
         self._server: tuple[int | None, int] = (None, 0)
 
-    def took(self) -> None:
-        """A job was handed out."""
-        self._jobs += 1
+    def took(self, jobs: int) -> None:
+        """So many jobs were handed out, or came back."""
+        self._jobs += jobs
 
     def room(self, free: int) -> int:
         """How many of `free` slots may take a job: never more than the limit of jobs leaves."""

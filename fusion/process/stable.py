@@ -13,6 +13,7 @@ from signal import SIGKILL
 
 from fusion.exceptions import ConfigurationError
 from fusion.failpoints import failpoint
+from fusion.process import verdict
 from fusion.process.base import Loop
 from fusion.process.forkserver_client import ForkServer, Horse
 from fusion.process.linux import processes
@@ -20,28 +21,35 @@ from fusion.process.messages import ForkFailed, ForkServerConfig, HorseExited, I
 from fusion.store.records import Claimed
 
 #: Seconds after an outcome within which the horse must be gone by itself (its atexit handlers have 2 s).
-_FAREWELL = 3.0
+FAREWELL = 3.0
 #: Seconds within which a killed horse's EXIT must come; else the fork server is stuck and is killed itself.
-_EXIT_LIMIT = 2.0
+EXIT_LIMIT = 2.0
 _FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
 
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One job in one horse. `limit`: seconds until it is killed. `killed`: why the worker had it killed, empty if it did not.
+    """One job in one horse. `began`: monotonic time from which `limit` counts, the seconds until it is killed. `killed`: why the worker had
+    it killed, empty if it did not.
 
+    `told`: Redis knows that it has begun, where that is told apart from its claim.
     `detail`: what is to be told of it. `said`: its lines that wait to be written; `unsaid`: those dropped, not yet told.
     """
 
     claimed: Claimed
     horse: Horse
-    handed: float
+    began: float
     limit: float
     killed: str = ""
     detail: str = ""
     kill_by: float = float("inf")
+    told: bool = False
     said: int = 0
     unsaid: int = 0
+
+    @property
+    def priority(self) -> int:
+        return verdict.priority(self.claimed.fields)
 
 
 class Stable:
@@ -65,13 +73,15 @@ class Stable:
     ) -> None:
         self._loop, self._log, self._wanted = loop, log, spares
         self._on_frame, self._on_death = on_frame, on_death
-        self.server = ForkServer(config)
+        self.server = self._make_server(config)
         self.ready = self.announced = False
         self.closed = False
         self.retired = False
         self.tainted: Tainted | None = None
         self.import_failed: ImportFailed | None = None
         self.runs: dict[int, Run] = {}
+        #: When `look` has something to do.
+        self.look_at = float("inf")
         self._spares: deque[Horse] = deque()
         self._leaving: dict[int, tuple[Horse, float]] = {}
         self._fork_at, self._fork_pause = 0.0, _FORK_PAUSE
@@ -80,14 +90,24 @@ class Stable:
         self._control_fd = self.server.fileno()
         loop.watch(self._control_fd, self._on_control)
 
+    def _make_server(self, config: ForkServerConfig) -> ForkServer:
+        return ForkServer(config)
+
     # -- jobs
 
     @property
     def free(self) -> int:
         """Jobs that could be handed out now."""
-        if self.closed or self.retired or not self.ready or len(self._leaving) > 2 * self._wanted + 4:
-            return 0
-        return len(self._spares)
+        return len(self._spares) if self._open else 0
+
+    @property
+    def _open(self) -> bool:
+        return not (self.closed or self.retired or not self.ready or len(self._leaving) > 2 * self._wanted + 4)
+
+    @property
+    def waiting(self) -> list[Run]:
+        """Jobs that are with a horse and have not begun."""
+        return []
 
     @property
     def idle(self) -> bool:
@@ -105,8 +125,8 @@ class Stable:
                 self._back_off(f"no socket for another process: {error.strerror}")
                 return
 
-    def hand_out(self, claimed: Claimed, limit: float) -> Run:
-        """Give a job to a spare; its process group is gone `limit` seconds from now."""
+    def hand_out(self, claimed: Claimed, limit: float) -> Run | None:
+        """Give a job to a spare; its process group is gone `limit` seconds from now. None if there is no process for it after all."""
         horse = self._spares.popleft()
         now = time.monotonic()
         run = Run(claimed, horse, now, limit)
@@ -119,9 +139,20 @@ class Stable:
             self._loop.want_write(fd, lambda: self._on_writable(run))
         return run
 
+    def room(self, horses: int, free: int) -> int:
+        """Jobs that may be claimed to wait behind others, in so many horses; `free` of them are idle now and get a job before that."""
+        return 0
+
+    def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
+        """Let a job wait behind another, with `room`; None if it can't."""
+        return None
+
+    def take_back(self, why: str) -> None:
+        """Give back what has not begun."""
+
     def kill(self, run: Run, why: str) -> None:
         run.killed = why
-        run.kill_by = time.monotonic() + _EXIT_LIMIT
+        run.kill_by = time.monotonic() + EXIT_LIMIT
         self.server.kill(run.horse, SIGKILL)
 
     def flush(self) -> None:
@@ -162,7 +193,7 @@ class Stable:
     def _leave(self, run: Run) -> None:
         self._loop.unwatch(run.horse.fileno())
         self.runs.pop(run.horse.serial, None)
-        self._leaving[run.horse.serial] = (run.horse, time.monotonic() + _FAREWELL)
+        self._leaving[run.horse.serial] = (run.horse, time.monotonic() + FAREWELL)
 
     # -- what the fork server says
 
@@ -229,19 +260,22 @@ class Stable:
 
     # -- time and the end
 
+    def look(self, now: float) -> None:
+        """See to runs by their time, if that is done here and not by the fork server."""
+
     def check(self, now: float) -> None:
         """Insist on what is overdue."""
         if not self.ready and not self.closed and now > self._ready_by:
             self._stuck(f"task module {self.server.importing} does not end its import")
             return
         for serial, (horse, by) in list(self._leaving.items()):
-            if now > by + _EXIT_LIMIT:
+            if now > by + EXIT_LIMIT:
                 self._stuck(f"horse {serial} neither ended nor was reported dead")
                 return
             if now > by:
                 self.server.kill(horse, SIGKILL)
         for run in list(self.runs.values()):
-            if now > min(run.horse.deadline, run.kill_by) + _EXIT_LIMIT:
+            if now > min(run.horse.deadline, run.kill_by) + EXIT_LIMIT:
                 self._stuck(f"job {run.claimed.id} was to be killed and is not reported dead")
                 return
 
@@ -275,19 +309,25 @@ class Stable:
         """End the fork server and with it every horse; tells of the death of each run that had no outcome."""
         if self.closed:
             return
-        self.closed = True
-        self._loop.unwatch(self._control_fd)
-        if not self.ready:
-            self._kill_all()  # an import under way does not hear that it should end
-        self.server.destroy()  # waits for it: from here on no horse of it runs
-        for horse in [*self._spares, *(horse for horse, _ in self._leaving.values())]:
-            horse.close()
+        self._end_server()
         for run in list(self.runs.values()):
             self._hear(run, run.horse.drain())
             if self.runs.pop(run.horse.serial, None) is not None:
                 self._loop.unwatch(run.horse.fileno())
                 self._on_death(run, None)
             run.horse.close()
+        self._clear()
+
+    def _end_server(self) -> None:
+        self.closed = True
+        self._loop.unwatch(self._control_fd)
+        if not self.ready:
+            self._kill_all()  # an import under way does not hear that it should end
+        self.server.destroy()  # waits for it: from here on no horse of it runs
+
+    def _clear(self) -> None:
+        for horse in [*self._spares, *(horse for horse, _ in self._leaving.values())]:
+            horse.close()
         self._spares.clear()
         self._leaving.clear()
 

@@ -6,9 +6,12 @@ import logging
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from fusion.process.base import Loop
+from fusion.process.lanes import Lanes
 from fusion.process.messages import ForkServerConfig, HorseExited
+from fusion.process.pool import Terms
 from fusion.process.stable import Run, Stable, task_modules
 from fusion.settings import Settings, mask_url
 from fusion.store.records import Claimed
@@ -32,10 +35,11 @@ class Stables:
         log: logging.Logger,
         on_frame: Callable[[Run, dict[bytes, bytes]], None],
         on_death: Callable[[Run, HorseExited | None], None],
+        terms: Terms,
     ) -> None:
         self._settings, self._loop, self._log = settings, loop, log
         self._modules = task_modules(settings.tasks)  # wrong ones are told before the worker enters any list
-        self._on_frame, self._on_death = on_frame, on_death
+        self._on_frame, self._on_death, self._terms = on_frame, on_death, terms
         self._current: Stable | None = None
         self._draining: list[Stable] = []
         self._late: tuple[str, ...] = ()
@@ -53,6 +57,11 @@ class Stables:
         return [run for stable in self._all for run in stable.runs.values()]
 
     @property
+    def waiting(self) -> list[Run]:
+        """Jobs that are with a horse and have not begun."""
+        return [run for stable in self._all for run in stable.waiting]
+
+    @property
     def busy(self) -> bool:
         return any(stable.runs for stable in self._all)
 
@@ -67,7 +76,8 @@ class Stables:
     @property
     def next_at(self) -> float:
         """When `tend` has something to do though nothing happened."""
-        return min(self._check_at, self._restart_at) if self._current is None else self._check_at
+        soonest = min(self._check_at, self._restart_at) if self._current is None else self._check_at
+        return min([soonest, *(stable.look_at for stable in self._all)])
 
     @property
     def server_pid(self) -> int | None:
@@ -79,16 +89,29 @@ class Stables:
         """Whether an older fork server still has jobs under way."""
         return bool(self._draining)
 
-    def hand_out(self, claimed: Claimed, limit: float) -> Run:
-        """Run a job; only while `free`."""
+    def hand_out(self, claimed: Claimed, limit: float) -> Run | None:
+        """Run a job; only while `free`. None if there is no process for it after all."""
         assert self._current is not None
         return self._current.hand_out(claimed, limit)
+
+    def room(self, horses: int, free: int) -> int:
+        """Jobs that may be claimed to wait behind others, see `Stable.room`; none while jobs of an older fork server have slots too."""
+        return self._current.room(horses, free) if self._current is not None and not self._retired and not self._draining else 0
+
+    def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
+        """Let a job wait behind another; None if it can't."""
+        return self._current.put_behind(claimed, limit, horses) if self._current is not None and not self._retired else None
 
     def kill(self, run: Run, why: str) -> None:
         """Kill a job's process group. `why` stands in `run.killed` when its death is told."""
         for stable in self._all:
-            if run in stable.runs.values():
+            if run in stable.runs.values() or run in stable.waiting:
                 stable.kill(run, why)
+
+    def take_back(self, why: str) -> None:
+        """Give back the jobs that have not begun."""
+        for stable in self._all:
+            stable.take_back(why)
 
     def tend(self, now: float) -> bool:
         """Replace, refill, insist on what is overdue. True if there is room for a job that was not there before."""
@@ -96,6 +119,9 @@ class Stables:
             self._check_at = now + _CHECK_INTERVAL
             for stable in self._all:
                 stable.check(now)
+        for stable in self._all:
+            if now >= stable.look_at:
+                stable.look(now)
         for stable in [s for s in self._draining if s.closed or s.idle]:
             stable.close()
             self._draining.remove(stable)
@@ -150,9 +176,11 @@ class Stables:
             grace=settings.timeout_grace,
             max_result=settings.max_result,
             allow_pickle=settings.allow_pickle,
+            warm=settings.horses is not None,
         )
+        make = partial(Lanes, terms=self._terms) if config.warm else Stable
         try:
-            self._current = Stable(
+            self._current = make(
                 config,
                 self._loop,
                 self._log,

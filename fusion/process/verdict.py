@@ -39,6 +39,18 @@ def elapsed(frame: Mapping[bytes, bytes]) -> float:
     return min(max(value, 0.0), _LONGEST) if isfinite(value) else 0.0
 
 
+def priority(job: Mapping[bytes, bytes]) -> int:
+    """A job's class; the lowest one if that is no number."""
+    raw = job.get(b"priority", b"")
+    return int(raw) if raw.isdigit() and len(raw) < 10 else 0
+
+
+def peak(frame: Mapping[bytes, bytes]) -> int:
+    """Most bytes of memory its process held at a time, as that says; 0 if that is no number."""
+    raw = frame.get(b"maxrss", b"")
+    return int(raw) * 1024 if raw.isdigit() and len(raw) < 16 else 0
+
+
 def time_limit(job: Mapping[bytes, bytes], grace: float) -> float:
     """Seconds after which a job's processes are killed; inf for never. ValueError if its timeout is no number."""
     value = float(job[b"timeout"])

@@ -9,35 +9,30 @@ from collections.abc import Sequence
 
 from redis import Redis
 
-from fusion.execution.completion import Decision
 from fusion.failpoints import failpoint
-from fusion.process import deaths, verdict
 from fusion.process.base import Loop
 from fusion.process.bells import Bells
 from fusion.process.commands import KILL_HORSE, QUIET, SHUTDOWN, UNQUIET, Commands
 from fusion.process.companion import Companion
 from fusion.process.duties import Duties
-from fusion.process.envelope import Envelopes
+from fusion.process.handout import Handout
 from fusion.process.health import Health
-from fusion.process.intake import Intake
+from fusion.process.intake import ANY, Intake
 from fusion.process.job_memory import JobMemory
 from fusion.process.journal import Journal, one_line
 from fusion.process.ledger import Ledger
 from fusion.process.link import RedisAway, RedisLink
 from fusion.process.memory import MemoryThrottle
-from fusion.process.messages import HorseExited
 from fusion.process.probes import Probes
 from fusion.process.registration import Registration
 from fusion.process.retirement import Retirement
 from fusion.process.roster import Roster
 from fusion.process.signals import Signals
-from fusion.process.stable import Run
-from fusion.process.stables import Stables
 from fusion.process.task_logs import TaskLogs
 from fusion.settings import Settings
 from fusion.store.broker import Broker
 from fusion.store.connections import check_server, connect, describe
-from fusion.store.records import Claimed, Turn
+from fusion.store.records import Turn
 
 log = logging.getLogger("fusion.worker")
 
@@ -70,7 +65,6 @@ class Worker:
         self.roster = Roster(queues)
         self.loop, self.signals, self.link = Loop(), Signals(), RedisLink(log)
         self.journal = Journal(log, job_lines, messages=settings.log_errors == "full")
-        self.envelopes = Envelopes(settings, log)
         self.connection = connect(settings, role="worker")
         self.broker = Broker.of(self.connection, settings)
         log.addFilter(self._sign)
@@ -78,10 +72,24 @@ class Worker:
             settings, self.broker, self.roster, self.link, lambda entry: self.reporter.say("NAME", entry)
         )
         self.ledger = Ledger(self.broker, self.link, settings)
+        self.registration.on_vanished = self.ledger.renumber
         self.duties = Duties(settings, lambda: self.roster.queues, log)
         self.companion = Companion(settings, self.connection, self.loop, self.link, log, relay)
         self.task_logs = TaskLogs(self.broker, self.link, lambda: self.name, log)
-        self.stables = Stables(settings, self.loop, log, self._on_frame, self._on_death)
+        self.handout = Handout(
+            settings,
+            self.loop,
+            log,
+            self.broker,
+            self.link,
+            self.ledger,
+            self.journal,
+            self.task_logs,
+            self._floors,
+            lambda: self._stopping,
+            lambda jobs: self.retirement.took(jobs),
+        )
+        self.stables = self.handout.stables
         self.retirement = Retirement(settings, self.stables, self.signals)
         self.reporter = self.retirement.reporter
         self.job_memory = JobMemory(settings.max_job_memory, self.stables)
@@ -129,7 +137,7 @@ class Worker:
             names = ", ".join([*self.roster.queues, *self.roster.patterns])
             log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), names)
             log.info("Redis: %s", describe(self.connection))
-            self.envelopes.announce()
+            self.handout.envelopes.announce()
             while self._step():
                 pass
             return self._end()
@@ -186,6 +194,7 @@ class Worker:
             if self.roster.patterns:  # else it asks nobody, and would prove nothing
                 self.link.attempt(lambda: self.roster.refresh(self.broker.known_queues), look=True)
             self._turn_wanted = True
+        self.ledger.offer_late(now)
         for _ in range(_TURNS):
             if not self._turn_wanted and self.ledger.settled:
                 break
@@ -200,7 +209,7 @@ class Worker:
             redis_at = now
         else:
             look_at = self._look_at if self._free_slots() else float("inf")
-            redis_at = min(self.registration.next_at, self.duties.next_at, self.task_logs.next_at, look_at)
+            redis_at = min(self.registration.next_at, self.duties.next_at, self.task_logs.next_at, self.ledger.next_at, look_at)
         own_at = min(self.stables.next_at, self.intake.next_at, self.job_memory.next_at, self._give_up_at)
         return max(0.0, min(own_at, max(redis_at, self.link.retry_at)) - now)
 
@@ -209,6 +218,11 @@ class Worker:
         if self._stopping:
             return []
         return self.intake.floors(self.retirement.room(self.stables.free), len(self.stables.runs))
+
+    def _ahead(self, floors: list[int]) -> int:
+        """Jobs to claim beyond those for free slots."""
+        room = self.handout.room(floors) if self.intake.open else 0
+        return max(0, self.retirement.room(len(floors) + room) - len(floors)) if room else 0
 
     def _free_slots(self) -> int:
         return len(self._floors())
@@ -220,9 +234,11 @@ class Worker:
 
     def _turn(self) -> None:
         """Tell Redis the outcomes and take jobs for the free slots: one round trip."""
-        slots = self._floors()
+        floors = self._floors()
+        ahead = self._ahead(floors)
+        slots = floors + [ANY] * ahead
         self._turn_wanted = False
-        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.queues, slots)
+        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.queues, slots, ahead)
         if answered is None:
             return
         turn, results = answered
@@ -231,38 +247,21 @@ class Worker:
             self.registration.renew()
             return
         for result, answer in zip(results, turn.answers, strict=False):
-            self.journal.committed(result.claimed, result.decision, answer)
+            again = answer.startswith("error:") and self.ledger.refused(result)
+            self.journal.committed(result.claimed, result.decision, answer, again=again)
         for queue, error in turn.bad:
             self.journal.bad_queue(queue, error)
         for claimed in turn.jobs:
-            self._hand_out(claimed)
+            self.roster.served(claimed.queue)
+            self.handout.hand_out(claimed)
         self.journal.suspended(turn.status == "suspended")
+        if turn.status == "suspended":
+            self.stables.take_back("suspended")
         if turn.next_in is not None:
             self.duties.due(time.monotonic() + turn.next_in)
         self._turn_wanted = turn.again
         if self.burst and slots and not turn.jobs and not turn.again and self.ledger.settled and not self.stables.busy:
             self._burst_is_over(turn)
-
-    def _hand_out(self, claimed: Claimed) -> None:
-        failpoint("claim.after_reply")
-        self.roster.served(claimed.queue)
-        if not self._free_slots():
-            self._finish(claimed, Decision("release", "no free process"), 0.0)
-            return
-        if self.envelopes.keyring and (refused := self.envelopes.refuse(claimed)):
-            self._finish(claimed, refused, 0.0)
-            return
-        if not claimed.fields.get(b"timeout"):  # RQ leaves it out for its default
-            claimed.fields[b"timeout"] = b"%g" % self.settings.job_timeout
-        try:
-            limit = verdict.time_limit(claimed.fields, self.settings.timeout_grace)
-        except ValueError as error:
-            self._finish(claimed, verdict.no_time_limit(error), 0.0)
-            return
-        self.journal.started(claimed)
-        self.retirement.took()
-        self.stables.hand_out(claimed, limit)
-        failpoint("handout.after")
 
     def _burst_is_over(self, turn: Turn) -> None:
         if turn.status == "ok" and turn.next_in is not None and turn.next_in <= 0:
@@ -273,41 +272,11 @@ class Worker:
             self.reporter.say("DONE")
             self._stopping = True
 
-    # -- outcomes
-
-    def _on_frame(self, run: Run, frame: dict[bytes, bytes]) -> None:
-        if frame.get(b"kind") == b"meta":
-            self._save_meta(run.claimed, frame.get(b"meta", b"{}"))
-            return
-        if self.task_logs.take(run, frame):
-            return
-        failpoint("outcome.received")
-        self._finish(run.claimed, verdict.of_frame(run.claimed.fields, frame), verdict.elapsed(frame))
-
-    def _on_death(self, run: Run, exited: HorseExited | None) -> None:
-        if run.killed in ("cold", "lost"):
-            return  # what becomes of the job is decided elsewhere: `deregister` gives it back, or another worker has it
-        stopping, grace = self._stopping, self.settings.timeout_grace
-        decision = verdict.guarded(lambda: deaths.decide(run, exited, stopping=stopping, grace=grace))
-        self._finish(run.claimed, decision, time.monotonic() - run.handed)
-
-    def _finish(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
-        self.ledger.add(claimed, decision, elapsed)
-        self._turn_wanted = True
-
-    def _save_meta(self, claimed: Claimed, meta: bytes) -> None:
-        if not self.link.open(time.monotonic()):
-            return
-        try:
-            self.link.attempt(lambda: self.broker.save_meta(claimed.id, meta, claimed.execution_id))
-        except RedisAway:
-            pass  # the outcome carries the last meta again
-
     # -- leases and registration
 
     def _tell(self, now: float) -> None:
         """Renew the leases of everything this worker holds, outcomes that wait for Redis included; kill what it holds no more."""
-        runs = [run for run in self.stables.runs if not run.killed]
+        runs = [run for run in (*self.stables.runs, *self.stables.waiting) if not run.killed]
         held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self.ledger.held())]
         for run, answer in zip(runs, self.registration.tell(now, held), strict=False):
             if answer == "lost":
@@ -346,7 +315,7 @@ class Worker:
         if self.signals.reload:
             self.signals.reload = False
             log.info("reload: a new fork server takes the next jobs, running ones finish in the old")
-            self.envelopes.reload()
+            self.handout.envelopes.reload()
             self.stables.reload()
         if self.signals.quit or self.signals.stops > 1:
             if not self._cold:
@@ -356,8 +325,11 @@ class Worker:
             self._stop("signal")
 
     def _hush(self, quiet: bool) -> None:
-        if self.intake.hush(quiet, self.registration) and not quiet:
-            self._turn_wanted = True
+        if self.intake.hush(quiet, self.registration):
+            if quiet:
+                self.stables.take_back("quiet")
+            else:
+                self._turn_wanted = True
 
     def _stop(self, why: str) -> None:
         if not self._stopping:
@@ -386,6 +358,7 @@ class Worker:
                 self.stables.flush()
                 self.loop.run_once(0.05)
         try:
+            self.ledger.offer_late(float("inf"))
             while not self.ledger.settled:
                 self._turn()
             self.task_logs.flush_all()

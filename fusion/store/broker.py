@@ -164,9 +164,13 @@ class Broker(ScriptHost):
         slots: Sequence[int],
         lease: float,
         worker_ttl: float,
+        ahead: int = 0,
+        begun: Sequence[tuple[str, str]] = (),
     ) -> Turn:
         """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
 
+        The last `ahead` of them are for jobs that will wait behind others: should the worker die, such a one has lost nothing unless it
+        was among `begun`, (job id, execution id) pairs, by then.
         A lost reply is answered by calling again with the same `token`; a new one comes only after an answer.
         """
         rest: list[Any] = []
@@ -187,8 +191,10 @@ class Broker(ScriptHost):
             "n_outcomes": count,
             "n_queues": len(queues),
             "n_slots": len(slots),
+            "n_ahead": ahead,
+            "n_begun": len(begun),
         }
-        rest += (*queues, *slots)
+        rest += (*queues, *slots, *(part for pair in begun for part in pair))
         keys = {"worker": self.keys.worker(name), "suspended": self.keys.suspended}
         status, answers, jobs, bad, again, next_ms = self._script("turn")(keys, args, rest)
         return Turn(

@@ -24,6 +24,7 @@ RUN_FIELDS = (
     "on_success",
     "on_failure",
     "held_since",
+    "isolate",
     # for the check of the signature alone
     "success_task_handler",
     "failed_task_handler",

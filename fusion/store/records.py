@@ -61,6 +61,11 @@ class Claimed:
     execution_id: str
     fields: dict[bytes, bytes]
 
+    @property
+    def ahead(self) -> bool:
+        """Whether it was claimed to wait behind another."""
+        return self.execution_id.endswith("a")
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

@@ -12,6 +12,7 @@ from fusion import Queue
 from tests.faults.conservation import check_ended
 from tests.jobs import basic
 from tests.process.driver import Driver, job_fields, pids_in, wait_gone
+from tests.store.hands import now_ms
 from tests.support import eventually
 from tests.worker.harness import Workers, field, runs_of, status_of
 
@@ -56,6 +57,28 @@ def test_a_job_is_another_workers_though_its_own_died_with_the_claim_in_hand(
     workers.start("k", env=env)
     eventually(lambda: status_of(conn, job.id) == "finished", 20, why="another has run it")
     assert field(conn, job.id, "deliveries") == "2"
+    check_ended(conn, [job.id])
+
+
+def test_a_job_stays_its_workers_for_longer_than_a_lease(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """Its beats alone see to that: nothing else is said of it while it runs."""
+    lease, gate, seen = 1.0, tmp_path / "gate", tmp_path / "seen"
+    gate.touch()
+    job = Queue("k", conn).enqueue(basic.until_gone, str(gate), str(seen))
+    workers.start("k", env={"FUSION_LEASE": str(lease)})
+    eventually(lambda: runs_of(seen, "started"), why="it runs")
+    began = now_ms(conn)
+
+    def looked_at() -> bool:
+        """Somebody has looked for expired leases, and not held off, when the first one would have been over."""
+        last, hold = conn.hmget("rq:reap", "last", "hold")
+        return last is not None and int(hold) <= int(last) and int(last) > began + 2000 * lease
+
+    eventually(looked_at, 30, why="a lease would have run out")
+    assert (status_of(conn, job.id), field(conn, job.id, "lost")) == ("started", "")
+    gate.unlink()
+    eventually(lambda: status_of(conn, job.id) == "finished", why="it ends")
+    assert len(runs_of(seen, "started")) == 1
     check_ended(conn, [job.id])
 
 

@@ -22,7 +22,8 @@ from tests.support import eventually
 
 
 @pytest.fixture
-def pair(server_binary: ServerBinary) -> Iterator[Pair]:
+def pair(server_binary: ServerBinary, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    monkeypatch.setenv("FUSION_REPLICAS_TIMEOUT", "20")  # where all is well a busy machine has time
     found = Pair(server_binary.path)
     yield found
     found.release_replica()

@@ -9,11 +9,13 @@ import sys
 import pytest
 import redis
 
+from tests import guarded
 from tests.faults.conservation import check_conservation
 from tests.faults.proxy import LOSE, FaultProxy
 from tests.worker.harness import ROOT
 
 rq = pytest.importorskip("rq")
+pytestmark = pytest.mark.skipif(guarded.GUARDED, reason="stock RQ needs rights that Fusion's user does not have")
 
 
 def test_a_reply_that_is_lost_is_a_job_that_is_lost(proxy: FaultProxy, conn: redis.Redis) -> None:

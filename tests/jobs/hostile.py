@@ -143,8 +143,9 @@ def replace_channel() -> str:
 
 
 def write_garbage() -> None:
-    fd = max(int(name) for name in os.listdir("/proc/self/fd"))
-    os.write(fd, b"\xff" * 64)
+    for fd in (int(name) for name in os.listdir("/proc/self/fd") if int(name) >= 1024):
+        with contextlib.suppress(OSError):
+            os.write(fd, b"\xff" * 64)
     time.sleep(60)
 
 

@@ -44,14 +44,21 @@ class Hand:
         assert broker.register(name, self.incarnation, lease, 420, {"queues": ",".join(queues)})
 
     def turn(
-        self, *commits: Commit, slots: Sequence[int] = (), queues: Sequence[str] | None = None, token: int | None = None
+        self,
+        *commits: Commit,
+        slots: Sequence[int] = (),
+        queues: Sequence[str] | None = None,
+        token: int | None = None,
+        ahead: int = 0,
+        begun: Sequence[Claimed] = (),
     ) -> Turn:
         """The next turn, or with `token` that one (again)."""
         if token is None:
             self.token += 1
         sent = self.token if token is None else token
         served = self.queues if queues is None else queues
-        return self.broker.turn(self.name, self.incarnation, sent, commits, served, slots, self.lease, 420)
+        told = [(c.id, c.execution_id) for c in begun]
+        return self.broker.turn(self.name, self.incarnation, sent, commits, served, slots, self.lease, 420, ahead, told)
 
     def claim(self, count: int = 1, queues: Sequence[str] | None = None) -> list[Claimed]:
         return self.turn(slots=[0] * count, queues=queues).jobs

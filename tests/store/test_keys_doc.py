@@ -180,7 +180,16 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
         nonce serializer"""
     assert set(promised.split()) <= set(documented)
     assert "at_front" in found
-    assert set(documented) - found <= {"serializer", "signature", "requeue_nonce", "expires_at", "cancel"}
+    assert set(documented) - found <= {
+        "serializer",
+        "signature",
+        "requeue_nonce",
+        "expires_at",
+        "cancel",
+        "isolate",
+        "begun",
+        "spared",
+    }
 
 
 def test_every_field_of_a_worker_and_of_an_event_is_documented(used: redis.Redis) -> None:

@@ -19,7 +19,9 @@ def built(*args: Any, allow_http: bool = False, payload: dict[str, Any] | None =
     fields = build(
         "tasks.sms.sendSMS", args, {} if payload is None else {"payload": payload}, EnqueueOptions(**options), settings
     )
-    return {name: fields.new.fields.get(name) for name in ("success_task_handler", "failed_task_handler", "callback_url", "hooks")}
+    return {
+        name: fields.new.fields.get(name) for name in ("success_task_handler", "failed_task_handler", "callback_url", "hooks")
+    }
 
 
 def test_without_urls_there_is_no_mark() -> None:

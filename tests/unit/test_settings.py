@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from fusion import defaults
 from fusion.exceptions import ConfigurationError
+from fusion.setting_values import cpus
 from fusion.settings import Settings, get_settings, mask_url, use_settings
 
 
@@ -130,6 +132,8 @@ def test_a_later_layer_that_names_a_redis_overrides_every_other_way_of_naming_on
         ("allow_eviction", "off", False),
         ("sentinel", '{"DB": 1}', {"DB": 1}),
         ("preload", "STRICT", "strict"),
+        ("horses", "3", 3),
+        ("max_horse_rss", "200m", 200 * 1024**2),
     ],
 )
 def test_values_are_read_from_text(name: str, text: str, value: object) -> None:
@@ -147,6 +151,8 @@ def test_values_are_read_from_text(name: str, text: str, value: object) -> None:
         ("worker_ttl", "-1"),
         ("slots", "0"),
         ("slots", "1.5"),
+        ("horses", "0"),
+        ("horses", "many"),
         ("max_payload", "-5"),
         ("allow_pickle", "maybe"),
         ("queues", " , "),
@@ -168,6 +174,22 @@ def test_a_bad_value_names_setting_origin_and_rule(name: str, text: str) -> None
         or name == "sentinel"
     )
     assert f"FUSION_{name.upper()}" in message
+
+
+def test_warm_processes_are_the_slots() -> None:
+    assert Settings(horses=3, reserve_high=2).slots == 3
+    assert Settings.load(env={"FUSION_HORSES": "auto"}).slots == cpus() >= 1
+    assert Settings.load(env={"FUSION_HORSES": "2", "FUSION_SLOTS": "2"}).slots == 2
+    with pytest.raises(ConfigurationError, match=r"slots is 1 \(from flag --slots\); give one of the two"):
+        Settings.load(env={"FUSION_HORSES": "2"}, slots="1")
+
+
+@pytest.mark.parametrize(("quota", "expected"), [("150000 100000", 2), ("10000 100000", 1), ("max 100000", None), ("", None)])
+def test_cpus_are_those_that_a_container_may_use(tmp_path: Path, quota: str, expected: int | None) -> None:
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    file = tmp_path / "cpu.max"
+    file.write_text(quota)
+    assert cpus(str(file)) == (allowed if expected is None else min(allowed, expected))
 
 
 def test_true_is_no_number() -> None:

@@ -290,6 +290,17 @@ def test_a_key_of_the_wrong_type_stops_its_queue_only(workers: Workers, conn: re
     eventually(lambda: status_of(conn, mended.id) == "finished", why="the mended queue is served again")
 
 
+def test_an_outcome_that_a_broken_key_refuses_is_offered_again(workers: Workers, conn: redis.Redis) -> None:
+    worker = workers.start("refused", env={"FUSION_LEASE": "1"})
+    conn.set("rq:finished:refused", "not ours")
+    job = Queue("refused", conn).enqueue("tests.jobs.basic.add", 1, 2)
+    eventually(lambda: "it is offered again" in worker.output, why="the outcome is refused")
+    conn.delete("rq:finished:refused")
+    eventually(lambda: status_of(conn, job.id) == "finished", 20, why="the key was mended")
+    assert field(conn, job.id, "deliveries") == "1", "it ran twice though its outcome was known"
+    check_conservation(conn, [job.id])
+
+
 def test_frames_that_are_no_outcome_cost_one_job(workers: Workers, conn: redis.Redis) -> None:
     """A task can write to the socket of its own process; the worker believes none of it blindly."""
     queue = Queue("r", conn)

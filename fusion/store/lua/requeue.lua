@@ -38,7 +38,8 @@ local function requeue(id)
   end
   redis.call('HSET', key, 'status', delay > 0 and 'scheduled' or 'queued', 'origin', queue, 'enqueued_at', now_iso, 'requeue_nonce', A_nonce,
     'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
-  redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined', 'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front')
+  redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined', 'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun',
+    'spared')
   if tonumber(ttl) then redis.call('HSET', key, 'expires_at', math.floor(now_ms + delay + ttl * 1000)) end
   redis.call('PERSIST', key)
   redis.call('ZREM', set_of(status, origin or queue), id)

@@ -1,9 +1,10 @@
 -- turn: commit outcomes, then claim the next jobs for the free slots. The worker's only hot call.
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots
+-- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun
 -- FLAGS: allow-oom
 -- INCLUDE: keys time score emit ring schedule callbacks end_job history settle commit claim
--- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues, a priority floor per free slot
+-- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues, a priority floor per free slot, begun (id
+--   execution). The last n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told begun
 -- Returns: {status, answers, jobs, bad, again, next_ms}; status ok | suspended | unregistered | outdated;
 --   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to the next due job, -1 for none
 -- Events: completed failed retry held released abandoned canceled processing expired
@@ -22,11 +23,11 @@ local answers, jobs, bad = {}, {}, {}
 if tonumber(A_token) == last then -- a resend: the same answers, and the jobs that are still this worker's by that token
   for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
   local i = 0
-  for queue, id in string.gmatch(memory, '\n>(%S+) (%S+)') do
+  for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(a?)') do
     i = i + 1
-    local job = redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS)
-    if job[1] == 'started' and job[2] == execution .. i then
-      jobs[#jobs + 1] = { queue, id, execution .. i, unpack(job, 3, 2 + N_RUN_FIELDS) }
+    local exec, job = execution .. i .. mark, redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS)
+    if job[1] == 'started' and job[2] == exec then
+      jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + N_RUN_FIELDS) }
     end
   end
   return { 'ok', answers, jobs, {}, 0, -1 }
@@ -57,6 +58,11 @@ if #done > 0 then redis.pcall('HDEL', held_key, unpack(done)) end
 -- the claim half
 local first_queue, count = at, tonumber(A_n_queues)
 local first_slot = at + count
+for i = first_slot + A_n_slots, first_slot + A_n_slots + 2 * A_n_begun - 1, 2 do
+  local key = job_key(ARGV[i])
+  local job = redis.pcall('HMGET', key, 'status', 'execution_id')
+  if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
+end
 local stops = { K_suspended }
 for i = 0, count - 1 do stops[i + 2] = paused_key(ARGV[first_queue + i]) end
 local stopped = false -- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
@@ -94,13 +100,13 @@ local function best_queue(floor)
   return best
 end
 
--- A job for one slot, or nil.
-local function claim(floor)
+-- A job for one slot, or nil. `mark`: what its execution ends in.
+local function claim(floor, mark)
   while steps < STEPS do
     local i = best_queue(floor)
     if not i then return nil end
     local queue, head = ARGV[first_queue + i], heads[i]
-    local ok, job = pcall(take, queue, head, execution .. (#jobs + 1))
+    local ok, job = pcall(take, queue, head, execution .. (#jobs + 1) .. mark)
     heads[i] = ok and head.next
     if not ok then
       bad[#bad + 1] = { queue, error_text(job) }
@@ -116,10 +122,13 @@ local function claim(floor)
 end
 
 for s = 0, A_n_slots - 1 do
-  local job = claim(tonumber(ARGV[first_slot + s]))
+  local floor, mark = tonumber(ARGV[first_slot + s]), s < A_n_slots - A_n_ahead and '' or 'a'
+  local job = claim(floor, mark)
   if job then
     jobs[#jobs + 1] = job
-    memory = memory .. '\n>' .. job[1] .. ' ' .. job[2]
+    memory = memory .. '\n>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' a')
+  elseif floor <= 0 then
+    break -- there is none of any class
   end
 end
 

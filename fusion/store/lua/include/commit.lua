@@ -24,7 +24,8 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
       'ended_at', iso_before(age), unpack(more))
     if tonumber(job.result_ttl) == 0 then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then
-      redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel', 'held_since')
+      redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel', 'held_since',
+        'begun', 'spared')
     end
     emit('completed', id, queue, job.log_tag, 'worker', worker, 'elapsed_us', elapsed)
     return 'ok', true

@@ -12,9 +12,10 @@ end
 
 -- Ends an execution without an outcome: given back by its worker (`released`, the attempt unspent), or `lost`. A pending cancel wins; of
 -- a lost one then on_lost, then the poison cap; else it runs again: after the first loss at once, after more of them at growing intervals,
--- since what takes down its worker every time leaves less room for others. One function, as each costs a little at every call.
+-- since what takes down its worker every time leaves less room for others. `job.unbegun`: the loss is not its own and counts for nothing
+-- but on_lost. One function, as each costs a little at every call.
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
-  local lost = outcome == 'lost' and (tonumber(job.lost) or 0) + 1
+  local lost = outcome == 'lost' and (tonumber(job.lost) or 0) + (job.unbegun and 0 or 1)
   note_attempt(key, worker, outcome, reason, more, nil, now_iso)
   if lost then
     more[#more + 1] = 'lost'
@@ -34,7 +35,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
     more[#more + 1] = 'reason'
     more[#more + 1] = reason
   end
-  local pause = lost and lost > 1 and 2 ^ math.min(lost - 2, 6) or 0
+  local pause = lost and lost > 1 and not job.unbegun and 2 ^ math.min(lost - 2, 6) or 0
   if pause > 0 then
     schedule(id, now_ms / 1000 + pause)
   else
@@ -51,8 +52,13 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   end
 end
 
--- A loss found out by others: should the execution come back to life, nothing it says counts any more.
+-- A loss found out by others: should the execution come back to life, nothing it says counts any more. One claimed ahead that was not told
+-- begun had run for a moment at most; so that a job which takes its worker down in that moment ends some day, only so many are let off.
 local function recover(id, key, queue, job, leave, reason, worker)
+  local exec = job.execution_id or ''
+  if string.sub(exec, -1) == 'a' and redis.call('HGET', key, 'begun') ~= exec then
+    job.unbegun = redis.call('HINCRBY', key, 'spared', 1) <= MAX_LOST
+  end
   settle('lost', id, key, queue, job, leave, reason, worker, {})
   redis.call('HDEL', key, 'execution_id')
 end

@@ -1,0 +1,105 @@
+"""Tasks that leave something in their process, and one that sees whether an earlier one did."""
+
+from __future__ import annotations
+
+import contextvars
+import decimal
+import locale
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from tests.jobs.basic import witness
+
+_name = contextvars.ContextVar("name", default="nobody")
+
+
+def pid(*args: object) -> int:
+    return os.getpid()
+
+
+def _limit() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, hard))
+
+
+_LEAVE = {
+    "signal mask": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]),
+    "signal handlers": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+    "timers": lambda: signal.setitimer(signal.ITIMER_VIRTUAL, 3600),
+    "working directory": lambda: os.chdir("/"),
+    "umask": lambda: os.umask(0o001),
+    "environment": lambda: os.environ.update(LEFT="behind"),
+    "sys.path": lambda: sys.path.append("/left/behind"),
+    "nice value": lambda: os.nice(1),
+    "resource limits": _limit,
+    "standard streams": lambda: os.dup2(os.open("/dev/null", os.O_WRONLY), 2),
+    "locale": lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"),
+    "interpreter settings": lambda: sys.setrecursionlimit(5000),
+    "threads": lambda: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(),
+    "child processes": lambda: subprocess.Popen(["sleep", "600"]),
+    "process group": lambda: os.setpgid(0, os.getppid()),
+}
+KINDS = tuple(_LEAVE)
+
+
+def leave(kind: str) -> int:
+    _LEAVE[kind]()
+    return os.getpid()
+
+
+def leave_in_context(word: str) -> list[object]:
+    """What it found, before it leaves something of its own in context variables."""
+    found: list[object] = [os.getpid(), _name.get(), decimal.getcontext().prec]
+    _name.set(word)
+    decimal.getcontext().prec = 3
+    return found
+
+
+def hold(size: int) -> int:
+    """Take `size` bytes of memory for a moment."""
+    bytearray(size)[:: resource.getpagesize()] = b"x" * len(range(0, size, resource.getpagesize()))
+    return os.getpid()
+
+
+def size_of(data: str, back: int = 0) -> list[object]:
+    return [os.getpid(), len(data), "x" * back]
+
+
+def gate(path: str, seen: str = "") -> int:
+    """Run until the file at `path` exists."""
+    if seen:
+        witness(seen, "here")
+    while not os.path.exists(path):
+        time.sleep(0.002)
+    return os.getpid()
+
+
+def nap(seconds: float, seen: str = "", word: str = "ran") -> int:
+    if seen:
+        witness(seen, word)
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def swallow_next(seen: str) -> None:
+    """Read what comes next on the socket that only Fusion should use, and end with it."""
+    witness(seen, "here")
+    for fd in range(1024, 1030):
+        try:
+            socket.socket(fileno=fd).recv(65536)
+        except OSError:
+            continue
+    os._exit(3)
+
+
+def span(seconds: float) -> list[float]:
+    """When it began and when it ended."""
+    begun = time.monotonic()
+    time.sleep(seconds)
+    return [begun, time.monotonic()]

@@ -1,0 +1,103 @@
+"""A job that waits in a horse's socket is the horse's or the worker's, whoever reads it first."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from math import inf
+
+import pytest
+
+from fusion.execution.frames import FrameReader, unpack
+from fusion.process.forkserver_client import ForkServer
+from fusion.process.messages import ForkServerConfig
+from fusion.process.stable import Run
+from fusion.process.warm_horse import PACKET, WarmHorse
+from fusion.store.records import Claimed
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a socket that keeps boundaries")
+SERVER = ForkServer(ForkServerConfig(warm=True))
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[WarmHorse, socket.socket]]:
+    """The worker's end, and the horse's."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    horse = WarmHorse(SERVER, 1, ours, 1 << 20, theirs.dup())
+    yield horse, theirs
+    horse.close()
+    theirs.close()
+
+
+def run(horse: WarmHorse, name: str, size: int = 10, limit: float = 1.0) -> Run:
+    return Run(Claimed("q", "job", name, {b"data": b"x" * size}), horse, 0.0, limit)
+
+
+def test_what_is_read_is_the_horses_and_the_rest_comes_back(ends: tuple[WarmHorse, socket.socket]) -> None:
+    horse, theirs = ends
+    assert all(horse.push(run(horse, name), ahead=True) for name in "abcd")
+    assert unpack(theirs.recv(PACKET)[4:])[b"execution_id"] == b"a"
+    assert horse.take_back() == {b"b", b"c", b"d"}
+    assert horse.take_back() == set()
+    assert horse.push(run(horse, "e"), ahead=True)
+    assert unpack(theirs.recv(PACKET)[4:])[b"execution_id"] == b"e"
+
+
+def test_each_job_goes_one_way_however_the_readers_meet(ends: tuple[WarmHorse, socket.socket]) -> None:
+    horse, theirs = ends
+    read: list[bytes] = []
+
+    def serve() -> None:
+        while (name := unpack(os.read(theirs.fileno(), PACKET)[4:])[b"execution_id"]) != b"end":
+            read.append(name)
+
+    reader = threading.Thread(target=serve)
+    reader.start()
+    taken: list[bytes] = []
+    for batch in range(400):
+        pushed = [f"{batch}-{n}" for n in range(8)]
+        assert all(horse.push(run(horse, name), ahead=True) for name in pushed)
+        taken += horse.take_back()
+    horse.push(run(horse, "end"))
+    reader.join(20)
+    assert sorted(read + taken) == sorted(f"{batch}-{n}".encode() for batch in range(400) for n in range(8))
+    order = [tuple(map(int, name.split(b"-"))) for name in read]
+    assert order == sorted(order)
+
+
+def test_a_large_job_goes_in_pieces_and_never_ahead(ends: tuple[WarmHorse, socket.socket]) -> None:
+    horse, theirs = ends
+    assert not horse.push(run(horse, "large", 2 * PACKET), ahead=True)
+    horse.push(run(horse, "large", 1_000_000))
+    assert not horse.ahead
+    assert horse.take_back() == set(), "its pieces are no jobs"
+    reader, frame = FrameReader(1 << 21), None
+    while (frame := reader.next()) is None:
+        horse.flush()
+        reader.feed(theirs.recv(PACKET))
+    assert len(frame[b"data"]) == 1_000_000
+
+
+def test_a_full_socket_takes_nothing_more_ahead(ends: tuple[WarmHorse, socket.socket]) -> None:
+    horse, _ = ends
+    names = iter(range(100))
+    while horse.push(run(horse, str(name := next(names)), 50_000), ahead=True):
+        pass
+    assert horse.take_back() == {str(n).encode() for n in range(name)}
+
+
+def test_the_last_deadline_of_all_that_is_in_it(ends: tuple[WarmHorse, socket.socket]) -> None:
+    horse, _ = ends
+    first, second, endless = run(horse, "a", limit=2.0), run(horse, "b", limit=3.0), run(horse, "c", limit=inf)
+    horse.owe(first, 1)
+    horse.owe(second, 1)
+    assert horse.done_by(10) == 15
+    horse.owe(endless, 1)
+    assert horse.done_by(10) == inf
+    horse.owe(endless, -1)
+    horse.owe(first, -1)
+    assert horse.done_by(10) == 13
