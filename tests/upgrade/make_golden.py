@@ -71,7 +71,7 @@ class Maker:
         self.add(self.email, "queued-add", "queued", "finished", ADD, 2, 3, description="adds two and three")
         self.add(self.email, "queued-boom", "queued", "failed", BOOM, retry=Retry(1, 0), on_failure=TOLD)
         self.add(self.email, "queued-rich", "queued", "finished", priority=2, meta={"k": [1, "\u00e9"]}, log_tag="SMS_OTP", ttl=LONG,
-                 retry=Retry(2, [1, 2], place="back"), on_success=TOLD, on_lost="fail", job_timeout="1m")  # fmt: skip
+                 retry=Retry(2, [1, 2], place="back"), on_success=TOLD, on_lost="fail", isolate=True, job_timeout="1m")  # fmt: skip
         self.add(Queue("paused", self.conn), "queued-paused", "queued", "finished")
         later = Queue("later", self.conn)
         self.add(later, "scheduled-far", "scheduled", "finished", enqueue_in=timedelta(days=30))
@@ -134,10 +134,11 @@ class Maker:
         live = Hand(self.broker, "run", name="golden-live.1")
         assert len(live.claim(2)) == 2
         self.broker.cancel("started-cancel")
-        self.add(run, "started-expired", "started", "finished")
+        for job_id in ("started-expired", "started-ahead"):  # the second waited behind the first
+            self.add(run, job_id, "started", "finished")
         dead = Hand(self.broker, "run", name="golden-dead.1")
-        assert [job.id for job in dead.claim()] == ["started-expired"]
-        expire_lease(self.conn, "run", "started-expired")
+        assert [job.id for job in dead.turn(slots=[0, 0], ahead=1).jobs] == ["started-expired", "started-ahead"]
+        expire_lease(self.conn, "run", "started-expired", "started-ahead")
         self.conn.hset("rq:worker:golden-dead.1", "beat_ms", 1)
         self.conn.hset("rq:worker:golden-live.1", mapping={"pid": 4711, "hostname": "golden", "quiet": 1, **EXTRA})
 
@@ -264,7 +265,7 @@ def main(directory: str, binary: str | None = None) -> None:
         }
         target.mkdir(parents=True)
         (target / "listing.json").write_text(golden.text_of(document))
-        shutil.copy(server.home / "dump.rdb", target / "dump.rdb")
+        shutil.copy(server.home / "dump.rdb", target / "data.rdb")
     finally:
         conn.close()
         server.close()

@@ -20,6 +20,7 @@ from fusion.store.inspector import Inspector
 from fusion.store.schema import Schema
 from fusion.store.schema_broker import Older, SchemaBroker
 from fusion.store.scripts import load
+from tests import guarded
 from tests.cli.conftest import Invoke
 from tests.store.hands import LEASE, Hand, everything, new, put, wire
 from tests.store.servers import SpawnedServer
@@ -99,6 +100,7 @@ def test_producers_and_those_who_only_look_write_none(conn: redis.Redis, broker:
 
 def test_each_prefix_has_its_own(conn: redis.Redis) -> None:
     need(conn, reader=2, writer=2)
+    guarded.allow_prefix(conn, "other:")
     other = Broker(conn, prefix="other:")
     put(other, "q", "a")
     assert [job.id for job in Hand(other, "q").claim()] == ["a"]
