@@ -1,0 +1,298 @@
+"""Mistakes that somebody could have made, each with the tests that notice it. Without faults the system works with any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.faults.test_model_cron import MISTAKES as CRON_MISTAKES
+from tests.faults.test_model_mistakes import MISTAKES
+
+LUA = "fusion/store/lua/"
+INCLUDE = LUA + "include/"
+PROCESS = "fusion/process/"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In this file, `old`, which stands there once, becomes `new`."""
+
+    path: str
+    old: str
+    new: str
+
+    def applied(self, text: str) -> str:
+        assert text.count(self.old) == 1, f"{self.path} has {text.count(self.old)} times, not once: {self.old!r}"
+        return text.replace(self.old, self.new)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`caught_by`: node ids of pytest, each of which fails; of a function with parameters and none named, one of its cases."""
+
+    letter: str
+    name: str
+    caught_by: tuple[str, ...]
+    edits: tuple[Edit, ...]
+
+
+def _mutant(letter: str, name: str, caught_by: str, *edits: Edit) -> Mutant:
+    return Mutant(letter, name, tuple(f"tests/{node}" for node in caught_by.split()), edits)
+
+
+_LEASE = "  redis.call('ZADD', wip_key(queue), LEASE_END, id)\n"
+_INDEX = """  if #held == 0 then redis.call('HSET', held_key, id, exec) end
+  held[#held + 1], held[#held + 2] = id, exec
+"""
+_GROUP = "os.killpg(pid, signal.SIGKILL)\n            except OSError:\n                pass\n        _, status"
+_NO_GROUP = Edit(PROCESS + "forkserver.py", _GROUP, _GROUP.replace("os.killpg(pid, signal.SIGKILL)", "pass"))
+_DEATH_SIGNAL = Edit(PROCESS + "horse.py", "    set_parent_death_signal(_signal.SIGKILL)\n", "")
+_FAREWELL = Edit(
+    PROCESS + "forkserver.py", "        finally:\n            self._farewell()\n", "        finally:\n            pass\n"
+)
+_FENCE = "  if job.execution_id ~= exec then return 'stale', false end\n"
+_FINISHED = "    end_job(id, key, queue, 'finished',"
+_TOLD = "  if job.status ~= 'started' then return 'ok', false end\n"
+_DUE = "local ids = redis.call('ZRANGEBYSCORE', K_scheduled, '-inf', now_ms / 1000, 'LIMIT', 0, A_limit)"
+_PROMOTE = 'self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit}'
+_POP = f"""seconds, micros = self.connection.time()
+        due = self.connection.zrangebyscore(self.keys.scheduled, "-inf", seconds + micros / 1e6, start=0, num=limit)
+        if due:
+            self.connection.zrem(self.keys.scheduled, *due)
+        moved, next_ms = {_PROMOTE}, due)"""
+_FOLLOW = """text = _text(response)
+    if response.status in (301, 302, 307, 308) and response.getheader("Location"):
+        from fusion.delivery.targets import parse_target
+
+        target = parse_target(response.getheader("Location"), policy)
+        return post(target, body, headers, policy, signature=signature, resolve=resolve, connect=connect)
+"""
+_WRITE = "            refused, pause = self._write(some)\n"
+_ACK = "            self._ask(lambda some=some: self._reader.ack(some, {}))\n"
+_EXIT = "    what = describe_death(exited.status)\n"
+
+MUTANTS = (
+    _mutant(
+        "a",
+        "a claim takes the job out of its queue and writes down nowhere who has it",
+        "faults/test_alone.py::test_a_job_is_another_workers_though_its_own_died_with_the_claim_in_hand",
+        Edit(INCLUDE + "claim.lua", _LEASE + _INDEX, ""),
+    ),
+    _mutant(
+        "b1",
+        "a claim takes the job out of its queue before it writes the lease",
+        "store/test_faults.py::test_a_broken_key_stops_its_queue_only[rq:wip:bad]",
+        Edit(INCLUDE + "claim.lua", _LEASE, "  redis.call('ZREM', ready_key(queue), id)\n" + _LEASE),
+    ),
+    _mutant(
+        "b2",
+        "a job that finished gives up its lease before it is in the set of finished ones",
+        "store/test_faults.py::test_a_broken_terminal_set_refuses_that_outcome_only",
+        Edit(INCLUDE + "commit.lua", _FINISHED, "    redis.call('ZREM', wip, id)\n" + _FINISHED),
+    ),
+    _mutant(
+        "c",
+        "an outcome is taken from whoever tells it",
+        "store/test_commit.py::test_a_stale_worker_is_refused"
+        " worker/test_kills.py::test_a_stopped_worker_loses_its_lease_and_its_late_outcome",
+        Edit(INCLUDE + "commit.lua", _FENCE, ""),
+    ),
+    _mutant(
+        "d",
+        "who lost a job still counts as the one that holds it",
+        "store/test_reap.py::test_an_expired_lease_gives_the_job_back_to_its_place"
+        " store/test_commit.py::test_a_stale_worker_is_refused",
+        Edit(INCLUDE + "settle.lua", "  redis.call('HDEL', key, 'execution_id')\n", ""),
+    ),
+    _mutant(
+        "e1",
+        "a worker's sign of life renews no lease",
+        "faults/test_alone.py::test_a_job_stays_its_workers_for_longer_than_a_lease",
+        Edit(PROCESS + "registration.py", "                held,\n", "                (),\n"),
+    ),
+    _mutant(
+        "e2",
+        "a lease is renewed for whoever asks",
+        "store/test_extend.py::test_another_execution_is_not_extended"
+        " worker/test_kills.py::test_a_resumed_worker_kills_the_job_that_another_has",
+        Edit(LUA + "extend.lua", "if status ~= 'started' or holder ~= exec then", "if status ~= 'started' then"),
+    ),
+    _mutant(
+        "f1",
+        "an outcome that is told again counts again",
+        "store/test_commit.py::test_the_same_outcome_again_under_another_token_changes_nothing",
+        Edit(INCLUDE + "commit.lua", _TOLD, ""),
+    ),
+    _mutant(
+        "f2",
+        "a turn that is sent again is another turn",
+        "faults/test_network_replies.py::test_a_turn_whose_answer_is_lost store/test_turn.py::test_a_token_claims_once",
+        Edit(LUA + "turn.lua", "if tonumber(A_token) == last then", "if false then"),
+    ),
+    _mutant(
+        "g",
+        "due jobs are taken out of the schedule by one call and put into their queues by the next",
+        "scheduler/test_kills.py::test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once[promote.before-200]",
+        Edit(LUA + "promote.lua", _DUE, "local ids = { unpack(ARGV, REST) }"),
+        Edit("fusion/store/broker.py", f"moved, next_ms = {_PROMOTE})", _POP),
+    ),
+    _mutant(
+        "h",
+        "the id of a cron job does not name its tick",
+        "store/test_cron_tick.py::test_a_job_of_that_id_is_never_made_twice",
+        Edit(LUA + "cron_tick.lua", "'cron-' .. A_id .. '-' .. name", "'cron-' .. A_id .. '-' .. next_seq()"),
+    ),
+    _mutant(
+        "i",
+        "a process that exits with code 0 has done its job",
+        "worker/test_hostile.py::test_tasks_that_end_their_process",
+        Edit(
+            PROCESS + "deaths.py",
+            _EXIT,
+            '    if os.WIFEXITED(exited.status) and exited.status == 0:\n        return Decision("finished")\n' + _EXIT,
+        ),
+    ),
+    _mutant(
+        "j1",
+        "the process group of a job that ended is not killed",
+        "faults/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[end]",
+        _NO_GROUP,
+    ),
+    _mutant(
+        "j2",
+        "at its hard timeout the job's process is killed and its group is not",
+        "faults/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[timeout]",
+        _NO_GROUP,
+        Edit(PROCESS + "forkserver.py", "for send in (os.killpg, os.kill):", "for send in (os.kill,):"),
+    ),
+    _mutant(
+        "j3",
+        "nobody is killed at the hard timeout",
+        "process/test_hostile.py::test_hard_timeout[c_loop]",
+        Edit(PROCESS + "forkserver.py", "            if horse.deadline <= now:\n", "            if horse.deadline < 0:\n"),
+    ),
+    _mutant(
+        "j4",
+        "what has left the job's process group is not looked for",
+        "process/test_hostile.py::test_grandchildren_are_gone_when_the_job_is[True]"
+        " process/test_hostile.py::test_daemons_below_daemons",
+        Edit(
+            PROCESS + "forkserver.py",
+            "        orphans = [pid for pid in self._children.pids() if pid not in known and pid not in self._stuck]\n",
+            "        orphans: list[int] = []\n",
+        ),
+    ),
+    _mutant(
+        "k",
+        "Redis does not wait for the disk (`appendfsync no`)",
+        "faults/test_power_loss.py::test_with_appendfsync_always_no_acknowledged_enqueue_or_commit_is_lost",
+        Edit("tests/faults/test_power_loss.py", 'with _powered(server_binary, "always")', 'with _powered(server_binary, "no")'),
+    ),
+    _mutant(
+        "l",
+        "a callback follows a redirect",
+        "courier/test_delivering.py::test_a_redirect_is_not_followed",
+        Edit("fusion/delivery/post.py", "text = _text(response)\n", _FOLLOW),
+    ),
+    _mutant(
+        "m1",
+        "a claim notes with the worker what it has and writes no lease",
+        "store/test_reap.py::test_an_expired_lease_gives_the_job_back_to_its_place",
+        Edit(INCLUDE + "claim.lua", _LEASE, ""),
+    ),
+    _mutant(
+        "m2",
+        "a claim writes a lease and does not note with the worker what it has",
+        "store/test_reap.py::test_a_worker_seen_dying_is_buried_at_once",
+        Edit(INCLUDE + "claim.lua", _INDEX, ""),
+    ),
+    _mutant(
+        "n1",
+        "a job's process does not die with the fork server",
+        "process/test_forkserver.py::test_horses_do_not_outlive_the_server",
+        _DEATH_SIGNAL,
+    ),
+    _mutant(
+        "n2",
+        "a fork server whose worker has died goes without ending what it started",
+        "process/test_forkserver.py::test_closing_the_control_socket_ends_everything",
+        _FAREWELL,
+    ),
+    _mutant(
+        "n3",
+        "both of these",
+        "process/test_forkserver.py::test_horses_do_not_outlive_the_server"
+        " process/test_forkserver.py::test_closing_the_control_socket_ends_everything",
+        _DEATH_SIGNAL,
+        _FAREWELL,
+    ),
+    _mutant(
+        "o",
+        "an enqueue that is sent again is not known by its nonce",
+        "faults/test_network_replies.py::test_an_enqueue_that_got_no_answer_is_one_job",
+        Edit(LUA + "enqueue.lua", "  if status and nonce == sent then\n", "  if false then\n"),
+    ),
+    _mutant(
+        "p",
+        "outcomes told to a Redis that has lost the worker's entry are not told again",
+        "faults/test_alone.py::test_an_outcome_is_kept_though_redis_has_lost_the_workers_entry",
+        Edit(
+            PROCESS + "ledger.py",
+            "            self.renumber()\n        else:\n",
+            "            self._open = None\n        else:\n",
+        ),
+    ),
+    _mutant(
+        "q",
+        "the relay acknowledges events before the sink has them",
+        "relay/test_kills.py::test_killed_again_and_again_a_relay_loses_nothing",
+        Edit("fusion/relay/runner.py", _WRITE, _ACK + _WRITE),
+    ),
+    _mutant(
+        "r",
+        "a callback has another id at each try",
+        "courier/test_delivering.py::test_a_failed_try_comes_again_by_the_schedule_with_the_same_id",
+        Edit("fusion/courier/parcel.py", "return self.claimed.id\n", 'return f"{self.claimed.id}-{self.tries}"\n'),
+    ),
+    _mutant(
+        "s",
+        "after an outage the living are taken for dead",
+        "store/test_reap.py::test_after_an_outage_it_holds_off_one_lease",
+        Edit(LUA + "reap.lua", "if now_ms < hold then return { 0, 0, 1 } end\n", ""),
+    ),
+    _mutant(
+        "t",
+        "a job that takes its process down each time runs for ever",
+        "worker/test_kills.py::test_a_poison_pill_fails_after_its_last_life",
+        Edit(INCLUDE + "settle.lua", "lost >= MAX_LOST and job.on_lost ~= 'again'", "false"),
+    ),
+)
+
+#: Not a mutant: that the rig sees another system's real loss.
+BASELINE = (
+    "stock RQ 2.12 on two queues, one answer to `LPOP` cut",
+    "tests/faults/test_stock_rq.py::test_a_reply_that_is_lost_is_a_job_that_is_lost",
+)
+
+
+#: Passes with any of them.
+STILL_WORKS = "tests/faults/test_works.py::test_a_worker_does_what_it_is_given"
+
+
+def table() -> Iterator[str]:
+    """The rows for docs/guarantees.md: mutant and catching tests, then those of the models, which are changes of Lua text as well."""
+    for mutant in MUTANTS:
+        yield _row(mutant.letter, mutant.name, *mutant.caught_by)
+    yield _row("", *BASELINE)
+    for path, mistakes in (("mistakes", MISTAKES), ("cron", CRON_MISTAKES)):
+        for mistake in mistakes:
+            yield _row("", mistake.name, f"tests/faults/test_model_{path}.py::test_a_walk_finds")
+
+
+def _row(letter: str, name: str, *tests: str) -> str:
+    said = ", ".join(f"`{without_case(test)}`" for test in dict.fromkeys(tests))
+    return f"| {letter} | {name} | {said} |"
+
+
+def without_case(node: str) -> str:
+    return node.partition("[")[0]
