@@ -20,7 +20,7 @@ from tests.faults.proxy import CUT, LOSE, RESET, FaultProxy
 from tests.jobs import basic
 from tests.scheduler.harness import Schedulers, arrivals, due_since, each_once
 from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers, field, runs_of, status_of
+from tests.worker.harness import PrivateRedis, Workers, field, runs_of, status_of, wait_may_recover
 from tests.worker.test_redis_trouble import QUICK, Jobs
 
 FULL = os.environ.get("FUSION_TEST_CRASH") == "full"
@@ -71,6 +71,7 @@ def test_leases_hold_though_the_answers_to_beats_are_lost(proxy: FaultProxy, fle
     fleet.start("r", env=env)  # would take the job over
     job = jobs.gated()
     jobs.begun(job)
+    wait_may_recover(jobs.conn)  # before that nobody is buried, renewed or not
     lost = proxy.on("extend", LOSE, every=2, times=float("inf"))
     eventually(lambda: lost.struck >= 5, 30, why="beats go unanswered for more than a lease")
     assert (status_of(jobs.conn, job.id), field(jobs.conn, job.id, "lost")) == ("started", "")
