@@ -35,6 +35,8 @@ def fusion_errors(connection: Any) -> Iterator[None]:
 
 def fusion_error(error: Exception, connection: Any) -> FusionError | None:
     """What to raise in place of it, or None to let it be."""
+    if isinstance(error.__cause__, RedisError):  # redis.asyncio wraps what goes wrong with a connect, a wrong password too
+        error = error.__cause__
     kind = classify(error)
     if kind == "bug":
         return None

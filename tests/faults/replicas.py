@@ -62,7 +62,7 @@ class Pair:
     def cut(self) -> None:
         """The link is gone, and the replica does not know of it: it is to be promoted with what it has."""
         self.replica.client().replicaof("NO", "ONE")
-        self.primary.client().client_kill_filter(_type="replica")
+        self.primary.client().client_kill_filter(_type="slave")
 
     def close(self) -> None:
         for server in (self.replica, self.primary):

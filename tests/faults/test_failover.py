@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fusion import Queue, StoreUnavailable
+from fusion import AsyncQueue, Queue, StoreUnavailable
 from fusion.settings import Settings
+from fusion.store.async_connections import twin
 from fusion.store.connections import connect
 from fusion.store.server_binary import ServerBinary
 from tests.faults.conservation import check_conservation, runs_seen
@@ -92,6 +94,15 @@ class Producer(threading.Thread):
         assert self.trouble is None, repr(self.trouble)
 
 
+async def from_a_coroutine(url: str, witness: Path) -> str:
+    """It finds the primary as the others do."""
+    client = twin(connect(url))
+    try:
+        return (await AsyncQueue("q", client).enqueue(basic.witness, str(witness), "ran")).id
+    finally:
+        await client.aclose()
+
+
 @pytest.mark.timeout(180)
 def test_a_primary_killed_and_another_demoted_under_load(trio: Trio, fleet: Workers, tmp_path: Path) -> None:
     pair, witness = trio.pair, tmp_path / "witness"
@@ -129,6 +140,7 @@ def test_a_primary_killed_and_another_demoted_under_load(trio: Trio, fleet: Work
         producer.end()
 
     there = pair.client(0)
+    sure.accepted.append(asyncio.run(from_a_coroutine(trio.url, witness)))
     eventually(
         lambda: not (there.zcard("rq:queue:q") or there.zcard("rq:wip:q") or there.zcard("rq:scheduler:scheduled_jobs")),
         timeout=60,

@@ -102,7 +102,7 @@ def test_a_connection_that_never_came_about_wrote_nothing(url: str) -> None:
     ids="fetch fetch_many cancel requeue reschedule count pause requeue_all failures scheduled cron run".split(),
 )
 def test_looking_and_changing_raise_the_same(call: Callable[[redis.Redis], Any]) -> None:
-    error = refused(lambda: call(connect("redis://127.0.0.1:1")))
+    error = refused(lambda: call(impatient("redis://127.0.0.1:1")))
     assert "redis://127.0.0.1:1" in str(error)
     assert error.job_ids == ()
 
@@ -112,9 +112,7 @@ def test_a_worker_goes_on_getting_what_redis_py_raises() -> None:
         Broker(connect("redis://127.0.0.1:1")).cancel("j")
 
 
-@pytest.mark.parametrize(
-    "reply", ["READONLY You can't write", "LOADING it is", "MISCONF no disk", "NOREPLICAS too few", "BUSY a script"]
-)
+@pytest.mark.parametrize("reply", ["READONLY You can't write", "LOADING it is", "NOREPLICAS too few"])
 def test_a_refusal_is_an_answer_nothing_was_written(queue: Queue, proxy: FaultProxy, conn: redis.Redis, reply: str) -> None:
     before = everything(conn)
     rule = proxy.on("enqueue", reply, times=ATTEMPTS)
@@ -139,7 +137,7 @@ def test_a_full_server_is_told_apart(private_redis: PrivateRedis) -> None:
     error = refused(lambda: queue.enqueue(basic.noop))
     assert isinstance(error, StoreFull)
     assert error.nothing_written
-    assert "OOM" in str(error)
+    assert "maxmemory" in str(error)
     others = refused(lambda: Queue("r", impatient(private_redis.url)).enqueue(basic.noop))
     assert isinstance(others, StoreFull)
     assert not others.nothing_written, "who knows what a client of somebody else's tried before"

@@ -209,7 +209,7 @@ def test_a_demoted_primary_vouches_for_nothing(pair: Pair, conn: redis.Redis) ->
     pair.cut()
     queue.enqueue_many([data])
     conn.replicaof("127.0.0.1", pair.ports[1])
-    with pytest.raises(StoreUnavailable, match="READONLY"):
+    with pytest.raises(StoreUnavailable, match="read only replica"):
         queue.enqueue_many([data])
     assert Queue("q", pair.client(1)).enqueue_many([data])[0].id == data.new.id
 
