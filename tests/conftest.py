@@ -20,7 +20,7 @@ from tests import guarded
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis
 
-_GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade"}
+_GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade", "budgets"}
 
 
 @pytest.fixture(scope="session")

@@ -305,45 +305,6 @@ os.kill(os.getpid(), signal.SIGKILL)
     wait_gone([*_pids(witness), int(done.stdout)])
 
 
-def test_the_server_is_lean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    with Driver(modules=()):
-        pass  # compiled once: the compiler takes a megabyte
-    with Driver(modules=()) as driver:
-        assert driver.server.pid is not None
-        bare = subprocess.Popen(
-            [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert bare.stdout is not None and bare.stdin is not None
-        bare.stdout.readline()
-        more = psutil.Process(driver.server.pid).memory_info().rss - psutil.Process(bare.pid).memory_info().rss
-        total = psutil.Process(driver.server.pid).memory_info().rss
-        bare.communicate(b"\n")
-        assert more < 3.6 * 1024 * 1024, f"{more / 1024:.0f} KiB over a bare interpreter"
-        if sys.version_info < (3, 12):
-            assert total < 12 * 1024 * 1024, f"{total / 1024:.0f} KiB"
-
-
-def test_what_the_server_imports() -> None:
-    script = "import sys; import fusion.process.forkserver; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30)
-    loaded = set(done.stdout.split())
-    unwanted = {
-        "redis",
-        "asyncio",
-        "logging",
-        "socket",
-        "subprocess",
-        "threading",
-        "dataclasses",
-        "inspect",
-        "datetime",
-        "traceback",
-    }
-    assert not loaded & unwanted
-
-
 @pytest.mark.parametrize(
     ("status", "text"),
     [

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import secrets
 import socket
+from collections import Counter
 
 import redis
 
 from tests import guarded
 
-_LINE = re.compile(rb'\+\d+\.\d+ \[\d+ (\S+)\] "(\w+)"')
+_LINE = re.compile(rb'\+\d+\.\d+ \[(\d+) (\S+)\] "(\w+)"')
 
 
 class Monitor:
@@ -27,11 +28,18 @@ class Monitor:
 
     def commands(self) -> list[str]:
         """Names of the commands that came since the last call."""
+        return [name for _, name in self._seen()]
+
+    def by_database(self) -> Counter[int]:
+        """How many came since the last call, by the database they were for."""
+        return Counter(database for database, _ in self._seen())
+
+    def _seen(self) -> list[tuple[int, str]]:
         marker = secrets.token_hex(8)
         self._conn.echo(marker)
         seen = self._read_to(f'"ECHO" "{marker}"\r\n'.encode())
         found = [_LINE.match(line) for line in seen.split(b"\r\n")[:-1]]
-        return [match[2].decode().upper() for match in found if match and match[1] != b"lua"]
+        return [(int(match[1]), match[3].decode().upper()) for match in found if match and match[2] != b"lua"]
 
     def _read_to(self, end: bytes) -> bytes:
         while end not in self._buffer:

@@ -1,0 +1,75 @@
+"""What each step may cost. None is a time: a figure here is the same on a slow machine.
+
+Where a figure is exact, one more is a regression and one less is to be written down here. Where it is a ceiling, the distance to what was
+measured is what other servers, allocators and other Pythons take.
+"""
+
+from __future__ import annotations
+
+MB = 1024 * 1024
+
+# -- round trips
+
+#: Of an enqueue, of whatever options: one script call.
+ENQUEUE = 1
+#: Jobs of one `enqueue_many` that go in one call: more would hold up everybody else's claims.
+CHUNK = 500
+#: Of a job in a busy worker with a process per job: one `turn` commits it and claims the next. The rest is for renewing leases and duties.
+PER_JOB = 1.05
+#: The same with warm processes: outcomes that came meanwhile go in one turn, and jobs wait in the processes.
+PER_JOB_POOL = 0.6
+#: Of everything else a busy worker does, a second: leases, duties, doorbell.
+DUTIES_PER_SECOND = 4.0
+#: Connections made for jobs, once the worker runs: each would be three round trips and a descriptor.
+NEW_CONNECTIONS = 0
+#: At rest, a second. A worker: `promote` every second, a turn, a BLPOP and a look at the wildcards every 3 s, reap, prune, health and PING
+#: every 5 s: 3.3 measured over 30 s. A relay of one sink and the courier: 4.5. A scheduler: 1. A supervisor: none but its worker's.
+REST = {"worker": 4.0, "pool": 4.0, "scheduler": 2.0, "relay": 6.0, "supervisor": 1.0}
+#: What falls into a short window by chance, since duties come together.
+BURST = 8
+
+# -- `redis.call` inside the scripts: what the server's one thread does for a job
+
+#: `turn` that commits so many outcomes and claims as many jobs, per job.
+TURN_CALLS = {1: 22.0, 8: 11.875}
+#: `enqueue` of so many jobs, per job.
+ENQUEUE_CALLS = {1: 12.0, 500: 5.014}
+#: `extend` of so many leases, in all: 5 and two for each lease.
+EXTEND_CALLS = {1: 7, 8: 21}
+#: `promote` of so many due jobs, per job.
+PROMOTE_CALLS = {1: 15.0, 100: 8.07}
+#: `turn` of an idle worker with one queue, in all.
+IDLE_TURN_CALLS = 7
+
+# -- bytes in Redis
+
+#: Arguments of so many bytes, of text that hardly compresses: what a queued job (hash and queue entry; events apart) may take of what rq's
+#: takes, by MEMORY USAGE and by what the server has allocated. Without arguments we take more: the sorted set's entry has 145 bytes where rq's
+#: list has 38, of which the hash makes up 64. At 1,000 rq's compression tells; of text that compresses well it takes less from about 300 on.
+OF_RQS = {0: 1.12, 20: 1.0, 100: 1.0, 1000: 1.15}
+#: A queued job without arguments: hash, key and queue entry. 553 in Redis 7.0, 529 in Valkey 9.1.
+QUEUED = 600
+#: A finished job's hash and its entry in `rq:finished:<queue>`; the result is small.
+FINISHED = 1100
+#: An event in the stream.
+EVENT = 130
+
+# -- processes
+
+#: Resident memory of worker, scheduler, relay and supervisor: 36 to 39 MB in Python 3.11, of which redis-py is the most.
+RESIDENT = 60 * MB
+#: Of the fork server without task modules, over a bare interpreter: every fork copies its page tables.
+FORK_SERVER_OVER_BARE = 3.6 * MB
+#: Of the fork server without task modules, in Python 3.11; later ones are larger by themselves.
+FORK_SERVER = 12 * MB
+#: Memory that a spare horse shares with nobody: 1.2 MB measured, pages written since the fork. A warm one, which has run jobs: 2.7 MB.
+HORSE_PRIVATE = 4 * MB
+WARM_PRIVATE = 8 * MB
+#: Minor page faults of a horse from its fork to its task, with a lean task module.
+HORSE_FAULTS = 700
+#: Descriptors. A worker: the standard three, epoll, a wake-up pipe, two connections, the fork server's socket, and one for each horse.
+DESCRIPTORS = {"worker": 16, "pool": 20, "scheduler": 12, "relay": 20, "supervisor": 12}
+FORK_SERVER_DESCRIPTORS = 10
+HORSE_DESCRIPTORS = 6
+#: Seconds of CPU time, user and system, that `--help` takes: what completion in a shell waits for.
+HELP_CPU = 0.150

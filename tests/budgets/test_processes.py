@@ -1,0 +1,183 @@
+"""Memory, descriptors and imports of each process, and what it asks of Redis while there is nothing to do."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import redis
+
+from fusion import Queue
+from tests.budgets import figures
+from tests.cli.conftest import run_worker
+from tests.process.driver import Driver
+from tests.support import eventually
+from tests.worker.harness import ROOT, WorkerProcess, Workers, process_per_job
+from tests.worker.monitor import Monitor
+
+WINDOW = 3.0
+PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
+    "worker": (("worker",), ("--customq", "all"), "ready for jobs"),
+    "pool": (("worker",), ("sms", "--horses", "2"), "ready for jobs"),
+    "scheduler": (("scheduler",), (), "scheduler "),
+    "relay": (("relay",), (), " to file"),
+    "supervisor": (("start",), ("-n", "1", "--no-scheduler"), "is ready"),
+}
+LEAN = {"redis", "hiredis", "asyncio", "click", "croniter", "requests", "urllib3", "psutil"}
+#: What a fork server keeps out besides: each would be copied with every fork.
+LEANER = LEAN | {"logging", "socket", "subprocess", "threading", "dataclasses", "inspect", "datetime", "traceback", "typing"}
+
+
+def private(process: psutil.Process) -> int:
+    rows = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(row.split()[1]) for row in rows if row.startswith("Private_"))
+
+
+def started(workers: Workers, tmp_path: Path, number: int, name: str) -> WorkerProcess:
+    command, args, _ = PROGRAMS[name]
+    url = f"{workers.redis_url.partition('?')[0]}?db={number}"  # by which the server's monitor tells them apart
+    env = {
+        "FUSION_TASKS": "*" if name == "scheduler" else "tests.jobs.costs"
+    }  # a scheduler would load them in a process of its own
+    if name == "relay":
+        env["FUSION_EVENTS_FILE"] = str(tmp_path / "events.jsonl")
+    return workers.start(*args, ready=False, env=env, url=url, program=("run_worker.py", *command))
+
+
+def rows_of(name: str, process: psutil.Process) -> dict[str, tuple[float, float]]:
+    """What it costs and what it may: resident and private bytes, descriptors; of a worker's fork server and horses too."""
+    found: dict[str, tuple[float, float]] = {
+        f"{name}: resident": (process.memory_info().rss, figures.RESIDENT),
+        f"{name}: descriptors": (process.num_fds(), figures.DESCRIPTORS[name]),
+    }
+    if name in ("worker", "pool"):
+        (server,) = process.children()
+        found[f"{name}: fork server: descriptors"] = server.num_fds(), figures.FORK_SERVER_DESCRIPTORS
+        for horse in server.children():
+            limit = figures.WARM_PRIVATE if name == "pool" else figures.HORSE_PRIVATE
+            found[f"{name}: horse {horse.pid}: private"] = private(horse), limit
+            found[f"{name}: horse {horse.pid}: descriptors"] = horse.num_fds(), figures.HORSE_DESCRIPTORS
+    return found
+
+
+@process_per_job("its first worker would be like its second")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_processes_at_rest(workers: Workers, conn: redis.Redis, monitor: Monitor, tmp_path: Path) -> None:
+    found = {name: started(workers, tmp_path, number, name) for number, name in enumerate(PROGRAMS, 1)}
+    for name, process in found.items():
+        eventually(lambda name=name, process=process: PROGRAMS[name][2] in process.output, 60, why=process.output or name)
+    eventually(
+        lambda: sum(client["cmd"] == "blpop" for client in conn.client_list()) >= 4, 30, why="they wait at their doorbells"
+    )
+    monitor.by_database()
+    before, begin = conn.info("stats")["total_connections_received"], time.monotonic()
+    time.sleep(WINDOW)  # not a wait for anything: the window of the measurement
+    asked, window = monitor.by_database(), time.monotonic() - begin
+    made = conn.info("stats")["total_connections_received"] - before
+
+    costs: dict[str, tuple[float, float]] = {"connections made": (made, 2)}  # some are made when they are first needed
+    for number, name in enumerate(found, 1):
+        rate = figures.REST["worker"] if name == "supervisor" else 0.0  # its worker's are in its own database
+        costs[f"{name}: requests"] = asked[number], (figures.REST[name] + rate) * window + figures.BURST
+        costs |= rows_of(name, psutil.Process(found[name].pid))
+    for process in found.values():
+        process.signal(signal.SIGQUIT)  # all at once
+    for what, (cost, limit) in costs.items():
+        print(f"{what}: {cost:.0f} of {limit:.0f}")
+    assert {what: cost for what, cost in costs.items() if cost[0] > cost[1]} == {}
+    assert min(asked[1], asked[2], asked[4]) > 0, "they were seen: workers and relay look now and then"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param((), id="process per job", marks=process_per_job("the other case")),
+        pytest.param(("--horses", "1"), id="warm processes"),
+    ],
+)
+def test_what_a_horse_has_cost_when_its_task_begins(workers: Workers, conn: redis.Redis, flags: tuple[str, ...]) -> None:
+    queue = Queue("sms", conn)
+    jobs = [queue.enqueue("tests.jobs.costs.own") for _ in range(10)]
+    workers.burst("sms", *flags, env={"FUSION_TASKS": "tests.jobs.costs"})
+    assert [job.wait(10) for job in jobs] == ["finished"] * 10
+    runs: list[dict[str, Any]] = [job.result for job in jobs]
+    print(min(run["faults"] for run in runs), max(run["faults"] for run in runs), runs[-1])
+    assert max(run["descriptors"] for run in runs) <= figures.HORSE_DESCRIPTORS
+    assert max(run["private"] for run in runs) <= (figures.WARM_PRIVATE if flags else figures.HORSE_PRIVATE)
+    if not flags:
+        assert max(run["faults"] for run in runs) <= figures.HORSE_FAULTS
+
+
+def test_the_fork_server_is_lean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    with Driver(modules=()):
+        pass  # compiled once: the compiler takes a megabyte
+    with Driver(modules=()) as driver:
+        assert driver.server.pid is not None
+        bare = subprocess.Popen(
+            [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert bare.stdout is not None and bare.stdin is not None
+        bare.stdout.readline()
+        more = psutil.Process(driver.server.pid).memory_info().rss - psutil.Process(bare.pid).memory_info().rss
+        total = psutil.Process(driver.server.pid).memory_info().rss
+        bare.communicate(b"\n")
+        print(f"fork server: {total / figures.MB:.1f} MB, {more / figures.MB:.1f} over a bare interpreter")
+        assert more < figures.FORK_SERVER_OVER_BARE, f"{more / 1024:.0f} KiB over a bare interpreter"
+        if sys.version_info < (3, 12):
+            assert total < figures.FORK_SERVER, f"{total / 1024:.0f} KiB"
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("import fusion; fusion.StoreUnavailable", LEAN | {"logging", "fusion.store", "fusion.async_queue"}),
+        ("import fusion; fusion.Queue", LEAN - {"redis", "hiredis", "asyncio"} | {"fusion.async_queue", "fusion.process"}),
+        ("import fusion.process.forkserver", LEANER | {"fusion.store", "fusion.cli"}),
+        ("import fusion.settings; fusion.settings.get_settings()", LEAN | {"logging"}),
+    ],
+    ids=["fusion", "Queue", "fork server", "settings"],
+)  # fmt: skip
+def test_what_an_import_brings_along(code: str, unwanted: set[str]) -> None:
+    script = f"import sys; before = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30)
+    loaded = set(done.stdout.split())
+    assert any(name.startswith("fusion") for name in loaded)
+    assert not loaded & unwanted
+
+
+def test_help_takes_little_cpu_time() -> None:
+    def once() -> float:
+        # Of the processor: one thread that waits for nothing takes no longer than that, and other tests that run don't count.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert run_worker("--help").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert min(once() for _ in range(5)) < figures.HELP_CPU
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], ["info", "--help"], ["worker", "--help"], ["enqueue", "--help"], ["--version"], ["infoo"]]
+)
+def test_help_imports_neither_redis_nor_requests(args: list[str]) -> None:
+    code = (
+        f"import sys, json; sys.argv = ['run_worker.py', *{args!r}]\n"
+        "from fusion.cli.main import main\n"
+        "try: main()\n"
+        "finally: print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    loaded = json.loads(ended.stderr.splitlines()[-1])
+    assert "click" in loaded
+    assert not {"redis", "hiredis", "requests", "asyncio", "croniter", "rich"} & set(loaded)

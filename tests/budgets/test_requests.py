@@ -1,0 +1,86 @@
+"""Round trips and connections of producers and busy workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+import redis
+
+from fusion import Queue
+from fusion.async_queue import AsyncQueue
+from tests.budgets import figures
+from tests.jobs import basic
+from tests.support import eventually
+from tests.worker.harness import Workers, process_per_job
+from tests.worker.monitor import Monitor
+
+JOBS = 300
+#: Seconds between two looks of the test itself.
+LOOK = 0.2
+
+
+def connections_made(conn: redis.Redis) -> int:
+    return int(conn.info("stats")["total_connections_received"])
+
+
+def at_doorbell(conn: redis.Redis) -> bool:
+    return any(client["cmd"] == "blpop" for client in conn.client_list())
+
+
+def test_an_enqueue_is_one_command(conn: redis.Redis, monitor: Monitor) -> None:
+    queue = Queue("sms")
+    queue.enqueue(basic.noop)  # from here on the server knows the script
+    before = connections_made(conn)
+    monitor.commands()
+    for n in range(20):
+        queue.enqueue(basic.noop, n, priority=n % 3, ttl=60, meta={"n": n}, enqueue_in=n % 2 * 60 or None)
+    assert monitor.commands() == ["EVALSHA"] * 20 * figures.ENQUEUE
+    queue.enqueue_many([Queue.prepare_data(basic.noop, (n,)) for n in range(2 * figures.CHUNK + 1)])
+    assert monitor.commands() == ["EVALSHA"] * 3
+    assert connections_made(conn) - before == figures.NEW_CONNECTIONS
+
+
+def test_an_enqueue_under_asyncio_is_one_command_too(conn: redis.Redis, monitor: Monitor) -> None:
+    async def produce() -> int:
+        async with AsyncQueue("sms") as queue:
+            await queue.enqueue(basic.noop)
+            before = connections_made(conn)
+            monitor.commands()
+            for n in range(20):
+                await queue.enqueue(basic.noop, n, priority=n % 3)
+            await queue.enqueue_many([AsyncQueue.prepare_data(basic.noop, (n,)) for n in range(2 * figures.CHUNK + 1)])
+            return connections_made(conn) - before
+
+    assert asyncio.run(produce()) == figures.NEW_CONNECTIONS
+    assert Counter(monitor.commands())["EVALSHA"] == 20 * figures.ENQUEUE + 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "per_job"),
+    [
+        pytest.param((), figures.PER_JOB, id="process per job", marks=process_per_job("the other case")),
+        pytest.param(("--horses", "2"), figures.PER_JOB_POOL, id="warm processes"),
+    ],
+)
+def test_round_trips_of_a_busy_worker(
+    workers: Workers, conn: redis.Redis, monitor: Monitor, flags: tuple[str, ...], per_job: float
+) -> None:
+    worker = workers.start("sms", "--disable-job-desc-logging", *flags)
+    queue = Queue("sms")
+    datas = [Queue.prepare_data(basic.noop) for _ in range(JOBS)]
+    queue.enqueue(basic.noop).wait(10)  # all connections are made, all scripts are loaded
+    eventually(lambda: at_doorbell(conn))
+    before = connections_made(conn)
+    monitor.commands()
+    queue.enqueue_many(datas)
+    eventually(lambda: conn.zcard("rq:finished:sms") == JOBS + 1, timeout=60, interval=LOOK, why=worker.output)
+    sent = Counter(monitor.commands())
+    looks = sent.pop("ZCARD")
+    total = sum(sent.values()) - 1  # the enqueue
+    print(f"{total / JOBS:.3f} round trips a job, {dict(sent)}")
+    # by the test's own looks: how long it took, at least
+    assert total <= JOBS * per_job + figures.BURST + figures.DUTIES_PER_SECOND * looks * LOOK
+    assert total >= JOBS * 0.01, "they did run here"
+    assert connections_made(conn) - before == figures.NEW_CONNECTIONS
