@@ -53,8 +53,11 @@ SHUTDOWN_TIMEOUT = 60.0
 HANG_TIMEOUT = 60.0
 #: MiB by which a fork server may outgrow what it was when its modules were loaded, before a new one takes over.
 FORKSERVER_GROWTH = 128
-#: Lost leases after which a job is a poison pill and fails.
+#: Jobs after which a warm process is replaced.
 MAX_JOBS_PER_HORSE = 1000
+#: Milliseconds of work that may wait in a warm process.
+CLAIM_AHEAD = 4
+#: Lost leases after which a job is a poison pill and fails.
 MAX_LOST = 5
 #: Seconds an unknown or not-allowed task is held back before it fails, and between two looks at it.
 HOLD_TIMEOUT = 600

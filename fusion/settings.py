@@ -98,6 +98,8 @@ class Settings(ReportingSettings):
     #: After so many jobs, 0 = any number, or with so much memory at its peak, a warm process is replaced.
     max_jobs_per_horse: int = _setting(defaults.MAX_JOBS_PER_HORSE, values.whole(0))
     max_horse_rss: int | None = _setting(None, values.size)
+    #: Milliseconds of work that may wait in a warm process behind the job it runs, and that telling and asking Redis may take with it; 0 = none.
+    claim_ahead: int = _setting(defaults.CLAIM_AHEAD, values.whole(0, 1000))
     #: Queues, wildcards too, whose jobs get a process of their own with warm processes as well.
     isolate_queues: tuple[str, ...] | None = _setting(None, values.names)
     #: Slots kept free for HIGH and above.

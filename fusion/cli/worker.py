@@ -33,6 +33,7 @@ _SETTINGS = (
         "horses",
         "max_jobs_per_horse",
         "max_horse_rss",
+        "claim_ahead",
         "preload",
         "lease",
         "worker_ttl",
@@ -73,6 +74,9 @@ _RUNNING = (
         help=f"A warm process ends after N jobs; 0: never.  [default: {defaults.MAX_JOBS_PER_HORSE}]",
     ),
     click.option("--max-horse-rss", metavar="SIZE", help="... or after a job that took more memory at its peak, like 200m."),
+    click.option(
+        "--claim-ahead", metavar="MS", help=f"Work that may wait in a warm process; 0: none.  [default: {defaults.CLAIM_AHEAD}]"
+    ),
     click.option("--reserve-high", metavar="N", help="Slots kept free for HIGH jobs.  [default: 0]"),
     click.option(
         "--tasks", multiple=True, metavar="MODULE", help="Also run functions of MODULE and below; '*' for any. Repeatable."

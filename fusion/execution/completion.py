@@ -9,17 +9,17 @@ from fusion import defaults
 from fusion.retry import DEFAULT, RETRY_LATER, Retry, bounded, retries_done
 
 #: What an outcome frame may add to the job's hash as it is.
-_KEPT = (b"result_error", b"meta", b"callback_error")
+_KEPT = {name.encode(): name for name in ("result_error", "meta", "callback_error")}
 #: Bases that tell nothing of an error.
 _ROOTS = ("builtins.Exception", "builtins.BaseException")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decision:
     """A kind of commit (see `turn.lua`) with the hash fields that go with it. `delay` in seconds, `reason` one line for people.
 
     `attempt`: for the job's history, what is known of an execution that did not finish. `shown`: what logs may say in place of `reason`,
-    if that is not all in Fusion's own words.
+    if that is not all in Fusion's own words. Not to be changed, see `NewJob`.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Decision:
 def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decision:
     """From a job's hash fields and an outcome frame (docs: `execution.outcome`) to what is committed."""
     kind = outcome.get(b"kind")
-    fields: dict[str, bytes | str | int] = {name.decode(): outcome[name] for name in _KEPT if name in outcome}
+    fields: dict[str, bytes | str | int] = {name: outcome[key] for key, name in _KEPT.items() if key in outcome}
     if kind == b"finished":
         if b"result" in outcome:
             fields["result"] = outcome[b"result"]

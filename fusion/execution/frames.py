@@ -1,10 +1,12 @@
-"""Frames between worker and horse: a 4-byte big-endian length, then length-prefixed keys and values in turn.
+"""Frames between worker and horse: the body's length, then in it how many parts, each part's length, and the parts, keys and values in turn.
+All numbers are 4 bytes, big-endian.
 
 Bytes in, bytes out: the worker passes a job's stored fields on without decoding them.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 
 from fusion.exceptions import FusionError
@@ -16,37 +18,24 @@ class FrameError(FusionError):
 
 def pack(fields: Mapping[bytes, bytes]) -> bytes:
     """One frame holding `fields`."""
-    parts = [b""]
-    size = 0
-    for pair in fields.items():
-        for part in pair:
-            length = len(part)
-            parts.append(length.to_bytes(4, "big"))
-            parts.append(part)
-            size += length + 4
-    parts[0] = size.to_bytes(4, "big")
-    return b"".join(parts)
+    parts = [part for pair in fields.items() for part in pair]
+    count, lengths = len(parts), list(map(len, parts))
+    return struct.pack(f">{count + 2}I", sum(lengths) + 4 * count + 4, count, *lengths) + b"".join(parts)
 
 
 def unpack(body: bytes) -> dict[bytes, bytes]:
     """The fields of one frame's body (without the leading length). Raises FrameError if it does not add up."""
-    fields: dict[bytes, bytes] = {}
-    key: bytes | None = None
-    at, end = 0, len(body)
-    while at < end:
-        stop = at + 4 + int.from_bytes(body[at : at + 4], "big")
-        if at + 4 > end or stop > end:
-            raise FrameError(f"a part of a frame ends at byte {stop}, the frame at {end}")
-        part = body[at + 4 : stop]
-        if key is None:
-            key = part
-        else:
-            fields[key] = part
-            key = None
-        at = stop
-    if key is not None:
-        raise FrameError(f"a frame has the key {key[:40]!r} without a value")
-    return fields
+    count, size = int.from_bytes(body[:4], "big"), len(body)
+    at = 4 * count + 4
+    if at > size or count % 2:
+        raise FrameError(f"a frame of {size} bytes can't have {count} parts")
+    parts = []
+    for length in struct.unpack_from(f">{count}I", body, 4):
+        parts.append(body[at : at + length])
+        at += length
+    if at != size:
+        raise FrameError(f"the parts of a frame end at byte {at}, the frame at {size}")
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 class FrameReader:

@@ -79,7 +79,7 @@ class Horse:
         except OSError:
             self._out = memoryview(b"")
 
-    def receive(self, limit: int = 256 * 1024) -> list[dict[bytes, bytes]]:
+    def receive(self, limit: int = 64 * 1024) -> list[dict[bytes, bytes]]:
         """The frames that have arrived, reading at most `limit` bytes. Empty list: nothing whole yet, or see `at_eof`."""
         frames: list[dict[bytes, bytes]] = []
         if self.at_eof:

@@ -53,7 +53,7 @@ class Handout:
         #: Horses that jobs of any class may wait in.
         self._lanes = settings.slots - settings.reserve_high
         self.envelopes = Envelopes(settings, log)
-        terms = Terms(settings.max_jobs_per_horse, settings.max_horse_rss, self._on_back, ledger.begun)
+        terms = Terms(settings.max_jobs_per_horse, settings.max_horse_rss, settings.claim_ahead, self._on_back, ledger.begun)
         self.stables = Stables(settings, loop, log, self._on_frame, self._on_death, terms)
 
     def room(self, floors: list[int]) -> int:
@@ -79,7 +79,7 @@ class Handout:
 
     def _fits(self, claimed: Claimed) -> bool:
         """Whether a slot is free for a job of its class."""
-        floors = self._floors()
+        floors = self._floors() if self.stables.free else []
         return bool(floors) and verdict.priority(claimed.fields) >= floors[0]
 
     def _admit(self, claimed: Claimed) -> float | None:
@@ -98,7 +98,8 @@ class Handout:
             return None
 
     def _isolated(self, queue: str) -> bool:
-        return any(fnmatchcase(queue, name) for name in self._settings.isolate_queues or ())
+        names = self._settings.isolate_queues
+        return names is not None and any(fnmatchcase(queue, name) for name in names)
 
     def _give_back(self, claimed: Claimed, why: str) -> None:
         self._ledger.add(claimed, Decision("release", why), 0.0)

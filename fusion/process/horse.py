@@ -70,7 +70,10 @@ class Channel:
         """The next job; None at end of file, which means there will be none."""
         reader = self._reader
         while True:
-            data = os.read(self.fd, 65536)
+            try:
+                data = os.read(self.fd, 65536)
+            except ConnectionResetError:  # the worker died with something of this process unread
+                return None
             if not data:
                 return None
             reader.feed(data)

@@ -32,6 +32,8 @@ class Journal:
 
     def committed(self, claimed: Claimed, decision: Decision, answer: str, *, again: bool = False) -> None:
         """`again`: an outcome that was refused will be offered once more."""
+        if answer == "ok" and decision.kind == "finished" and not self._job_lines:
+            return
         about = self._about(claimed)
         reason = one_line(decision.reason if self._messages or not decision.shown else decision.shown)
         if answer == "stale" or answer == "gone":
@@ -44,8 +46,7 @@ class Journal:
                 "%s: outcome of job %s was refused, %s: %s", about["queue"], claimed.id, then, one_line(answer), extra=about
             )
         elif decision.kind == "finished":
-            if self._job_lines:
-                self._log.info("%s: Job OK (%s)", about["queue"], claimed.id, extra=about)
+            self._log.info("%s: Job OK (%s)", about["queue"], claimed.id, extra=about)
         elif decision.kind == "retry":
             text = "%s: job %s failed, retry in %.0f s: %s"
             self._log.warning(text, about["queue"], claimed.id, decision.delay, reason, extra=about)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
+from fusion.failpoints import failpoint
 from fusion.process.ahead import MOST
-from fusion.process.pool import LOOK, SLACK, Pool
+from fusion.process.pool import SLACK, Pool
 from fusion.process.stable import Run
 from fusion.process.warm_horse import WarmHorse
 from fusion.store.records import Claimed
@@ -26,10 +27,14 @@ class Lanes(Pool):
         depth = self.foresight.depth
         if not depth or not self._open:
             return 0
-        short = time.monotonic() - LOOK
+        short = time.monotonic() - self.foresight.patience
         lanes = [horse for horse in self._lanes(horses) if self.runs[horse.serial].began > short]
         lanes += self._idle[max(0, len(self._idle) - free) :]  # each is about to get a job
-        return sum(max(0, self._depth_of(horse, depth) - len(horse.waiting)) for horse in lanes[:horses])
+        room = sum(max(0, self._depth_of(horse, depth) - len(horse.waiting)) for horse in lanes[:horses])
+        return max(0, min(room, self.foresight.most - free))
+
+    def turned(self, seconds: float, jobs: int) -> None:
+        self.foresight.turned(seconds, jobs)
 
     def _lanes(self, horses: int) -> list[WarmHorse]:
         """Up to so many horses at work that jobs may wait in, those first that have some."""
@@ -58,6 +63,7 @@ class Lanes(Pool):
         if run in left:
             self.foresight.saw(_TOO_LARGE)  # so will those behind it be
             return None
+        failpoint("ahead.given")
         return run
 
     def _append(self, horse: WarmHorse, run: Run) -> bool:
@@ -67,7 +73,8 @@ class Lanes(Pool):
         horse.waiting.append(run)
         horse.owe(run, 1)
         now = time.monotonic()
-        self.look_at = min(self.look_at, now + LOOK)  # the one before it may have become a long one while Redis was asked
+        # The one before it may have become a long one while Redis was asked.
+        self.look_at = min(self.look_at, now + self.foresight.patience)
         if horse.told < (by := horse.done_by(now)):
             self._tell(horse, by + SLACK)
         return True

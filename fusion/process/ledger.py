@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusion.execution.completion import Decision
+from fusion.failpoints import failpoint
 from fusion.process.link import RedisLink
 from fusion.settings import Settings
 from fusion.store.broker import Broker
@@ -125,6 +126,8 @@ class Ledger:
             self.renumber()
         else:
             self._open = None
+            if sent.begun:
+                failpoint("ahead.told")
         return turn, sent.results
 
     def _send(self, sent: _OpenTurn, name: str, incarnation: str) -> Turn:

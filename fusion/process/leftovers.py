@@ -11,7 +11,6 @@ import gc
 import os
 import resource
 import sys
-from collections.abc import Callable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -20,6 +19,23 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 #: Those that make a later job fail.
 _LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
 _SIGNALS = [number for number in range(1, _signal.NSIG) if number not in (_signal.SIGKILL, _signal.SIGSTOP)]
+_NAMES = (
+    "process group",
+    "user",
+    "signal mask",
+    "signal handlers",
+    "timers",
+    "working directory",
+    "umask",
+    "environment",
+    "sys.path",
+    "nice value",
+    "resource limits",
+    "standard streams",
+    "locale",
+    "interpreter settings",
+    "threads",
+)
 _TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
 
 
@@ -29,29 +45,35 @@ class Leftovers:
     def __init__(self, spare_fd: int) -> None:
         """`spare_fd`: from which descriptor on its own one is put."""
         self._tasks = _open_tasks(spare_fd)
-        self._looks: tuple[tuple[str, Callable[[], Any]], ...] = (
-            ("process group", os.getpgrp),
-            ("user", lambda: (os.geteuid(), os.getegid())),
-            ("signal mask", lambda: _signal.pthread_sigmask(_signal.SIG_BLOCK, ())),
-            ("signal handlers", lambda: [_signal.getsignal(number) for number in _SIGNALS]),
-            ("timers", lambda: [_signal.getitimer(timer)[0] > 0 for timer in _TIMERS]),
-            ("working directory", os.getcwd),
-            ("umask", _umask),
-            ("environment", lambda: (type(os.environ), dict(os.environ._data))),  # type: ignore[attr-defined]
-            ("sys.path", lambda: list(sys.path)),
-            ("nice value", lambda: os.getpriority(os.PRIO_PROCESS, 0)),
-            ("resource limits", lambda: [resource.getrlimit(limit) for limit in _LIMITS]),
-            ("standard streams", _streams),
-            ("locale", lambda: _locale.setlocale(_locale.LC_ALL, None)),
-            ("interpreter settings", lambda: (sys.getrecursionlimit(), sys.gettrace(), sys.getprofile(), gc.isenabled())),
-            ("threads", self._threads),
+        self._before = self._look()
+
+    def _look(self) -> tuple[Any, ...]:
+        """The state, in the order of `_NAMES`. One expression: this is a good part of what a short job costs."""
+        return (
+            os.getpgrp(),
+            (os.geteuid(), os.getegid()),
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, ()),
+            [*map(_signal.getsignal, _SIGNALS)],
+            [timer[0] > 0 for timer in map(_signal.getitimer, _TIMERS)],
+            os.getcwd(),
+            _umask(),
+            (type(os.environ), os.environ._data.copy()),  # type: ignore[attr-defined]
+            sys.path.copy(),
+            os.getpriority(os.PRIO_PROCESS, 0),
+            [*map(resource.getrlimit, _LIMITS)],
+            _streams(),
+            _locale.setlocale(_locale.LC_ALL, None),
+            (sys.getrecursionlimit(), sys.gettrace(), sys.getprofile(), gc.isenabled()),
+            self._threads(),
         )
-        self._before = [look() for _, look in self._looks]
 
     def found(self) -> bytes:
         """What is not as it was, in words; empty if all is."""
         try:
-            left = [what for (what, look), before in zip(self._looks, self._before, strict=True) if look() != before]
+            now = self._look()
+            if now == self._before and not _has_children():
+                return b""
+            left = [name for name, here, before in zip(_NAMES, now, self._before, strict=True) if here != before]
             if _has_children():
                 left.append("child processes")
             return ", ".join(left).encode()

@@ -21,8 +21,6 @@ from fusion.process.stable import EXIT_LIMIT, FAREWELL, Run, Stable
 from fusion.process.warm_horse import WarmHorse, WarmServer
 from fusion.store.records import Claimed
 
-#: Seconds after which a run is no longer a short one: nothing waits behind it, and Redis is told that it began.
-LOOK = 0.01
 #: Seconds by which the fork server's deadline may be too late for a run that is no longer short, and by which it is told too late, so
 #: that short ones need not tell it each time.
 _LATE, SLACK = 2.0, 1.0
@@ -33,13 +31,15 @@ _OF_A_RUN = (b"meta", b"log", b"callback")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long a horse serves: `jobs`, 0 for any number, and bytes of memory at its peak; and of what is told to the worker.
+    """How long a horse serves: `jobs`, 0 for any number, and bytes of memory at its peak; the milliseconds of work that may wait in it; and
+    what is told to the worker.
 
     `on_back`: a job that no horse has begun, and why it came back. `on_begun`: a job that was claimed ahead runs for longer than a moment.
     """
 
     jobs: int = defaults.MAX_JOBS_PER_HORSE
     rss: int | None = None
+    ahead: int = defaults.CLAIM_AHEAD
     on_back: Callable[[Run, str], None] = lambda run, why: None
     on_begun: Callable[[Claimed], None] = lambda claimed: None
 
@@ -68,7 +68,7 @@ class Pool(Stable):
         self._horses: dict[int, WarmHorse] = {}
         self._idle: list[WarmHorse] = []  # the one that ran last at the end: its memory is warm, and fresh ones stay fresh
         self._told_of: set[str] = set()
-        self.foresight = Foresight()
+        self.foresight = Foresight(terms.ahead / 1000)
         super().__init__(config, loop, log, spares=spares, import_timeout=import_timeout, on_frame=on_frame, on_death=on_death)
 
     def _make_server(self, config: ForkServerConfig) -> WarmServer:
@@ -132,7 +132,7 @@ class Pool(Stable):
         horse.deadline = now + run.limit
         horse.expect_callbacks(run.claimed.fields)
         self.runs[horse.serial] = run
-        self.look_at = min(self.look_at, now + LOOK)
+        self.look_at = min(self.look_at, now + self.foresight.patience)
         by = horse.done_by(now)
         # Too late by much is put right at once, or, where runs are short as a rule, with the first look at one that is not.
         if horse.told < by or (horse.told > by + _LATE and (horse.told == inf or not self.foresight.depth)):
@@ -150,6 +150,7 @@ class Pool(Stable):
         taken = horse.take_back() if head else set()
         if head is None or not taken:
             return []
+        failpoint("ahead.taken_back")
         back, left = [], deque[Run]()
         for run in (head, *horse.waiting):
             if run.claimed.execution_id.encode() in taken:
@@ -334,19 +335,20 @@ class Pool(Stable):
 
     def look(self, now: float) -> None:
         """See to the runs that are no longer short, and to deadlines."""
-        self.look_at = inf
+        self.look_at, patience = inf, self.foresight.patience
         for run in list(self.runs.values()):
             horse = self._horses.get(run.horse.serial)
             if horse is None or self.runs.get(horse.serial) is not run:
                 continue
-            if now < run.began + LOOK:
-                self.look_at = min(self.look_at, run.began + LOOK)
+            if now < run.began + patience:
+                self.look_at = min(self.look_at, run.began + patience)
                 continue
             if horse.waiting:
                 self.foresight.saw(now - run.began)  # for what this horse can do, whatever the task says it takes
                 self._send_back(self._behind(horse), "the job before it takes long")
             if run.claimed.ahead and not run.told:
                 run.told = True
+                failpoint("ahead.begun")
                 self._terms.on_begun(run.claimed)
             if horse.told > horse.deadline + _LATE:
                 self._tell(horse, horse.deadline + SLACK)

@@ -143,6 +143,9 @@ class Stable:
         """Jobs that may be claimed to wait behind others, in so many horses; `free` of them are idle now and get a job before that."""
         return 0
 
+    def turned(self, seconds: float, jobs: int) -> None:
+        """So long took a turn with Redis and what came of it, in which so many jobs were told or taken."""
+
     def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
         """Let a job wait behind another, with `room`; None if it can't."""
         return None

@@ -98,6 +98,11 @@ class Stables:
         """Jobs that may be claimed to wait behind others, see `Stable.room`; none while jobs of an older fork server have slots too."""
         return self._current.room(horses, free) if self._current is not None and not self._retired and not self._draining else 0
 
+    def turned(self, seconds: float, jobs: int) -> None:
+        """See `Stable.turned`."""
+        if self._current is not None:
+            self._current.turned(seconds, jobs)
+
     def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
         """Let a job wait behind another; None if it can't."""
         return self._current.put_behind(claimed, limit, horses) if self._current is not None and not self._retired else None

@@ -101,7 +101,7 @@ class WarmHorse(Horse):
             for _ in range(_READS):
                 if self.at_eof or limit <= 0:
                     break
-                data = self._socket.recv(256 * 1024)
+                data = self._socket.recv(PACKET)  # room for more costs more than reading it
                 if not data:
                     self.at_eof = True
                     break

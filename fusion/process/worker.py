@@ -238,6 +238,7 @@ class Worker:
         ahead = self._ahead(floors)
         slots = floors + [ANY] * ahead
         self._turn_wanted = False
+        began = time.monotonic()
         answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.queues, slots, ahead)
         if answered is None:
             return
@@ -254,6 +255,8 @@ class Worker:
         for claimed in turn.jobs:
             self.roster.served(claimed.queue)
             self.handout.hand_out(claimed)
+        if moved := max(len(results), len(turn.jobs)):
+            self.stables.turned(time.monotonic() - began, moved)
         self.journal.suspended(turn.status == "suspended")
         if turn.status == "suspended":
             self.stables.take_back("suspended")

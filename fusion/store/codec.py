@@ -6,16 +6,16 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-#: What a run needs, in the order in which `turn` returns it. `data` comes first: lua/include/claim.lua looks at it.
+#: What a run needs, in the order in which `turn` returns it. The first three are where lua/include/claim.lua looks for them.
 RUN_FIELDS = (
     "data",
+    "origin",
+    "log_tag",
     "serializer",
     "timeout",
     "meta",
-    "origin",
     "priority",
     "description",
-    "log_tag",
     "attempts",
     "retryCount",
     "retry",

@@ -33,12 +33,13 @@ class Replicas:
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Commit:
     """What became of one execution: finished, failed, retry, held, later (put off, no attempt spent), release or lost.
 
     `elapsed` seconds from hand-out to outcome; `age` seconds since the outcome was known; `delay` seconds until a retry or another look.
     `attempt`: what is known of an execution that did not finish, for the job's history (`signal`, `exit_code`, `maxrss` in KiB, `oom`).
+    Not to be changed, see `NewJob`.
     """
 
     kind: str
@@ -52,9 +53,9 @@ class Commit:
     attempt: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Claimed:
-    """A job that is this worker's until its lease ends, with the fields a run needs."""
+    """A job that is this worker's until its lease ends, with the fields a run needs. Not to be changed, see `NewJob`."""
 
     queue: str
     id: str

@@ -13,6 +13,7 @@ import pytest
 
 from fusion.execution.frames import FrameReader, unpack
 from fusion.process.forkserver_client import ForkServer
+from fusion.process.horse import Channel
 from fusion.process.messages import ForkServerConfig
 from fusion.process.stable import Run
 from fusion.process.warm_horse import PACKET, WarmHorse
@@ -101,3 +102,14 @@ def test_the_last_deadline_of_all_that_is_in_it(ends: tuple[WarmHorse, socket.so
     horse.owe(endless, -1)
     horse.owe(first, -1)
     assert horse.done_by(10) == 13
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_STREAM])
+def test_a_worker_that_died_with_an_outcome_unread_is_the_end_of_the_jobs(kind: int) -> None:
+    """The kernel resets such a connection: no error of the horse, that would print a traceback for it."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    channel = Channel(theirs.fileno())
+    channel.send({b"kind": b"finished"})
+    ours.close()
+    assert channel.receive() is None
+    theirs.close()

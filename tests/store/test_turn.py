@@ -289,3 +289,14 @@ def test_suspension_may_end_by_itself(broker: Broker, conn: redis.Redis) -> None
     assert 0 < conn.ttl("rq:suspended") <= 100
     assert broker.resume()
     assert not broker.resume()
+
+
+def test_events_of_a_turn_are_numbered_without_a_gap_however_few_come_of_it(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "a", "b", "c")
+    conn.hset("rq:job:b", "expires_at", 1)
+    hand = Hand(broker, "q")
+    jobs = hand.turn(slots=[0] * 10).jobs
+    hand.turn(*(outcome(job) for job in jobs), slots=[0] * 10)
+    put(broker, "q", "d")
+    numbers = [int(fields[b"n"]) for _, fields in conn.xrange("rq:events")]
+    assert numbers == list(range(1, 10)), "4 queued, 1 expired, 2 processing, 2 completed"

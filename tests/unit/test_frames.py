@@ -10,8 +10,8 @@ FIELDS = st.dictionaries(st.binary(max_size=20), st.binary(max_size=300), max_si
 
 
 def test_layout() -> None:
-    assert pack({b"a": b"xyz"}) == b"\0\0\0\x0c" + b"\0\0\0\x01a" + b"\0\0\0\x03xyz"
-    assert pack({}) == b"\0\0\0\0"
+    assert pack({b"a": b"xyz"}) == b"\0\0\0\x10" + b"\0\0\0\x02" + b"\0\0\0\x01" + b"\0\0\0\x03" + b"axyz"
+    assert pack({}) == b"\0\0\0\x04" + b"\0\0\0\0"
 
 
 @given(st.lists(FIELDS, max_size=5), st.integers(min_value=1, max_value=50))
@@ -35,11 +35,11 @@ def test_a_truncated_frame_is_no_frame() -> None:
 
 
 def test_limit() -> None:
-    frame = pack({b"k": b"x" * 91})
+    frame = pack({b"k": b"x" * 87})
     assert len(frame) - 4 == 100
     reader = FrameReader(100)
     reader.feed(frame)
-    assert reader.next() == {b"k": b"x" * 91}
+    assert reader.next() == {b"k": b"x" * 87}
     reader = FrameReader(99)
     reader.feed(frame[:4])
     with pytest.raises(FrameError, match="100 bytes; the limit is 99"):
@@ -49,9 +49,12 @@ def test_limit() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"\0\0\0\x01a",  # a key without a value
-        b"\0\0\0\x09a",  # a part that ends beyond the frame
-        b"\0\0\0\x01a\0\0",  # half a length
+        b"",
+        b"\0\0",  # half a number
+        b"\0\0\0\x01" + b"\0\0\0\x01a",  # a key without a value
+        b"\0\0\0\x02" + b"\0\0\0\x01\0\0\0\x09" + b"axyz",  # a part that ends beyond the frame
+        b"\0\0\0\x02" + b"\0\0\0\x01\0\0\0\x02" + b"axyz",  # more than its parts
+        b"\0\0\0\x02" + b"\0\0\0\x01\0\0",  # half a length
         b"\xff" * 12,
     ],
 )

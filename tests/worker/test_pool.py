@@ -224,3 +224,26 @@ def test_the_memory_limit_of_a_job_kills_that_job_only(workers: Workers, conn: r
     eventually(lambda: status_of(conn, greedy.id) == "failed", 20)
     assert "more than --max-job-memory 150" in field(conn, greedy.id, "exc_info")
     assert result(conn, put(conn, "pid"))
+
+
+def test_frames_that_are_no_outcome_cost_no_other_job(workers: Workers, conn: redis.Redis) -> None:
+    """Whatever a task writes to the worker in its own name or in nobody's, the jobs behind it end as ever."""
+    worker = workers.start("w", "--horses", "1", env={**WARM, "FUSION_MAX_LOST": "3"})
+    frames: list[dict[str, str]] = [
+        {"kind": "finished", "result": "1", "elapsed": "0.1"},
+        {"kind": "finished", "elapsed": "long"},
+        {"kind": "failed", "elapsed": "-inf"},
+        {"kind": "nonsense"},
+        {"kind": "callback"},
+        {"kind": "meta", "meta": "not json"},
+        {"kind": "finished", "execution_id": "another:1:1a"},
+        {},
+    ]
+    forging = [put(conn, "forge", json.dumps(frame), own) for frame in frames for own in (True, False)]
+    others = [put(conn, "pid") for _ in range(5)]
+    for job in others:
+        result(conn, job)
+    assert worker.process.poll() is None, worker.output
+    states = check_conservation(conn, [job.id for job in [*forging, *others]])
+    assert all(state in ("finished", "failed", "scheduled") for state in states.values()), states
+    assert {field(conn, job.id, "exc_info") for job in others} == {""}

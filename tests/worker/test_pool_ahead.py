@@ -18,7 +18,12 @@ from tests.faults.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess, Workers, alive, field, runs_of, status_of
 
-WARM = {"FUSION_TASKS": "tests.jobs.warm,tests.jobs.stubborn,tests.jobs.basic", "FUSION_TIMEOUT_GRACE": "0.5"}
+#: A budget at which jobs are claimed ahead on a busy machine too.
+WARM = {
+    "FUSION_TASKS": "tests.jobs.warm,tests.jobs.stubborn,tests.jobs.basic",
+    "FUSION_TIMEOUT_GRACE": "0.5",
+    "FUSION_CLAIM_AHEAD": "100",
+}
 Call = tuple[Any, ...]
 
 
@@ -60,6 +65,13 @@ def test_many_short_jobs_cost_few_round_trips(workers: Workers, conn: redis.Redi
     assert conn.info("commandstats")["cmdstat_evalsha"]["calls"] < len(jobs)
     assert {field(conn, job.id, "deliveries") for job in jobs} <= {"1", "2", "3"}
     assert any(marked(conn, job) for job in jobs)
+
+
+def test_none_is_claimed_ahead_where_that_is_not_wanted(workers: Workers, conn: redis.Redis) -> None:
+    seasoned(workers, conn, "--horses", "2", "--claim-ahead", "0")
+    jobs = at_once(conn, *[("pid",)] * 100)
+    finished(conn, *jobs)
+    assert not any(marked(conn, job) for job in jobs)
 
 
 def test_order_is_kept(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

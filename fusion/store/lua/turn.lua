@@ -33,10 +33,15 @@ if tonumber(A_token) == last then -- a resend: the same answers, and the jobs th
   return { 'ok', answers, jobs, {}, 0, -1 }
 end
 
+-- One command for a whole list of arguments; Lua's stack bounds how many go into one.
+local function each_of(command, key, list, first)
+  for i = first or 1, #list, 1000 do redis.pcall(command, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+
 -- the commit half: each outcome stands or falls alone, and all are answered before anything is claimed
 local note = { 'turn', '' } -- for the worker's hash
-local held_key, done, at = worker_jobs_key(A_name), {}, REST
-memory = A_token
+local done, at, lines = {}, REST, { A_token }
+expected = math.max(1, A_n_outcomes + A_n_slots)
 finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
 for i = 1, tonumber(A_n_outcomes) do
   local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
@@ -45,7 +50,7 @@ for i = 1, tonumber(A_n_outcomes) do
   at = at + 8 + n
   if not ok then answer = 'error: ' .. error_text(answer) end
   answers[i] = answer
-  memory = memory .. '\n<' .. answer
+  lines[#lines + 1] = '<' .. answer
   if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
   if ok and changed then
     worked = worked + elapsed
@@ -53,7 +58,8 @@ for i = 1, tonumber(A_n_outcomes) do
     note = { 'turn', '', 'successful_job_count', finished, 'failed_job_count', failed, 'total_working_us', worked }
   end
 end
-if #done > 0 then redis.pcall('HDEL', held_key, unpack(done)) end
+for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
+each_of('HDEL', held_key, done)
 
 -- the claim half
 local first_queue, count = at, tonumber(A_n_queues)
@@ -71,23 +77,30 @@ for first = 1, count + 1, 1000 do
 end
 local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
-local heads, start, steps, again = {}, 0, 0, 0
-if stopped then
-  for i = 0, count - 1 do
-    if redis.call('EXISTS', stops[i + 2]) == 1 then heads[i] = false end
-  end
+local queued, out, start, steps, again = {}, {}, 0, 0, 0 -- of the i-th queue: its best entries, and those that are to leave it
+for i = 0, count - 1 do
+  out[i] = {}
+  if stopped and redis.call('EXISTS', stops[i + 2]) == 1 then queued[i] = false end
 end
 
--- The best entry of the i-th queue, counted from 0; false if it has none or can't be served.
+local function take_out(i)
+  each_of('ZREM', ready_key(ARGV[first_queue + i]), out[i])
+  out[i] = {}
+end
+
+-- The best entry of the i-th queue, counted from 0; nil if it has none or can't be served.
 local function head_of(i)
-  if heads[i] == nil then
+  local line = queued[i]
+  if line == nil or line and not line[line.at] and not line.whole then
     local queue = ARGV[first_queue + i]
-    local ok, head, more = pcall(look, queue)
-    if not ok then bad[#bad + 1] = { queue, error_text(head) } end
+    take_out(i)
+    local ok, found, more = pcall(look, queue, line and A_n_slots - #jobs + 1 or 2) -- all that may be wanted, from the second look on
+    if not ok then bad[#bad + 1] = { queue, error_text(found) } end
     if ok and more then again = 1 end
-    heads[i] = ok and head
+    line = ok and found
+    queued[i] = line
   end
-  return heads[i]
+  return line and line[line.at]
 end
 
 local function best_queue(floor)
@@ -105,15 +118,18 @@ local function claim(floor, mark)
   while steps < STEPS do
     local i = best_queue(floor)
     if not i then return nil end
-    local queue, head = ARGV[first_queue + i], heads[i]
-    local ok, job = pcall(take, queue, head, execution .. (#jobs + 1) .. mark)
-    heads[i] = ok and head.next
+    local queue, line = ARGV[first_queue + i], queued[i]
+    local ok, job = pcall(take, queue, line[line.at], execution .. (#jobs + 1) .. mark)
     if not ok then
       bad[#bad + 1] = { queue, error_text(job) }
-    elseif job then
-      start = i + 1
-      return job
+      queued[i] = false
     else
+      out[i][#out[i] + 1] = line[line.at].id
+      line.at = line.at + 1
+      if job then
+        start = i + 1
+        return job
+      end
       steps = steps + 1
     end
   end
@@ -126,11 +142,14 @@ for s = 0, A_n_slots - 1 do
   local job = claim(floor, mark)
   if job then
     jobs[#jobs + 1] = job
-    memory = memory .. '\n>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' a')
+    lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' a')
   elseif floor <= 0 then
     break -- there is none of any class
   end
 end
+
+each_of('HSET', held_key, held, 3)
+for i = 0, count - 1 do take_out(i) end
 
 local next_ms, state = -1, 'busy'
 if #jobs > 0 then -- what is left wakes another worker
@@ -144,7 +163,7 @@ else
   if due[2] then next_ms = math.max(0, math.ceil(tonumber(due[2]) * 1000 - now_ms)) end
 end
 
-note[2] = memory
+note[2] = table.concat(lines, '\n')
 local function add(field, value) note[#note + 1], note[#note + 2] = field, value end
 if state ~= was then add('state', state) end
 if #jobs > 0 or state ~= 'busy' then add('current_job', jobs[1] and jobs[1][2] or '') end
@@ -155,4 +174,5 @@ if not beat or now_ms < beat or now_ms - beat >= BEAT_MS then
   redis.call('EXPIRE', K_worker, A_worker_ttl)
 end
 redis.call('HSET', K_worker, unpack(note))
+give_back_numbers()
 return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, next_ms }

@@ -32,61 +32,56 @@ local function entry(id, score)
   return { id = id, class = class_of(score), bare = score == math.floor(score) }
 end
 
--- The best entry of a queue, or false; `next` is the one behind it, false if there is none, nil if that is not known. Second: whether
--- the inbox held nothing but corrupt ids and there are more.
-local function look(queue)
+-- The best entries of a queue in their order, up to `count`; `at`: the one whose turn it is, `whole`: there are no others. Second:
+-- whether the inbox held nothing but corrupt ids and there are more.
+local function look(queue, count)
   local ready = ready_key(queue)
-  local found, more = redis.call('ZREVRANGE', ready, '0', '1', 'WITHSCORES'), false
+  local found, more = redis.call('ZREVRANGE', ready, '0', count - 1, 'WITHSCORES'), false
   if not found[1] and is_list(queue) then
     more = take_over(queue)
-    found = redis.call('ZREVRANGE', ready, '0', '1', 'WITHSCORES')
+    found = redis.call('ZREVRANGE', ready, '0', count - 1, 'WITHSCORES')
   end
-  if not found[1] then return false, more end
-  local head = entry(found[1], found[2])
-  if found[3] then head.next = entry(found[3], found[4]) elseif not is_list(queue) then head.next = false end
-  return head, false
+  local line = { at = 1, whole = #found < 2 * count and (not is_list(queue) or not found[1]) }
+  for i = 1, #found, 2 do line[#line + 1] = entry(found[i], found[i + 1]) end
+  return line, more
 end
 
--- Lease the head of a queue. Returns the row of the reply, or false when the entry was no work.
+local LEASE_END, held_key, held = string.format('%d', now_ms + A_lease_ms), worker_jobs_key(A_name), {}
+
+-- Lease an entry of a queue. Returns the row of the reply, or false when the entry was no work. Either way the caller takes it out of the
+-- queue afterwards, and writes down `held`: what may be of a wrong type shows here, before the job changes.
 local function take(queue, head, exec)
-  local id, ready = head.id, ready_key(queue)
+  local id = head.id
   local key = job_key(id)
-  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', 'origin', 'log_tag',
-    RUN_FIELDS, 'hooks')
+  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', RUN_FIELDS, 'hooks')
   if not job or job.err then
-    fail_corrupt(id, queue, ready, 'the queue names what is no job')
+    fail_corrupt(id, queue, nil, 'the queue names what is no job')
     return false
   end
-  local status, expires, deliveries, seq, origin, log_tag, data = unpack(job, 1, 7)
-  if is_elsewhere(status) then
-    redis.call('ZREM', ready, id)
-    return false
-  end
+  local status, expires, deliveries, seq, data, origin, log_tag = unpack(job, 1, 7)
+  if is_elsewhere(status) then return false end
   if not data then
-    fail_corrupt(id, queue, ready, 'the queue names a job that has no data')
+    fail_corrupt(id, queue, nil, 'the queue names a job that has no data')
     return false
   end
-  if (tonumber(expires) or math.huge) <= now_ms then
-    if job[7 + N_RUN_FIELDS] then hooked[key] = true end
-    end_job(id, key, queue, 'canceled', CANCELED_TTL, ready, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired')
+  if expires and (tonumber(expires) or math.huge) <= now_ms then
+    if job[5 + N_RUN_FIELDS] then hooked[key] = true end
+    end_job(id, key, queue, 'canceled', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired')
     emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
     return false
   end
-  -- what may be of a wrong type comes before the job changes; R1's order otherwise
-  redis.call('ZADD', wip_key(queue), now_ms + A_lease_ms, id)
-  redis.call('HSET', worker_jobs_key(A_name), id, exec)
+  redis.call('ZADD', wip_key(queue), LEASE_END, id)
+  if #held == 0 then redis.call('HSET', held_key, id, exec) end
+  held[#held + 1], held[#held + 2] = id, exec
   redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', A_name, 'started_at', now_iso,
-    'deliveries', (tonumber(deliveries) or 0) + 1)
+    'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
   if head.bare or not tonumber(seq) or origin ~= queue then -- an old producer's: it gets a place of its own, should it ever come back
     redis.call('HSET', key, 'seq', next_seq(), 'priority', head.class, 'origin', queue)
     redis.call('SADD', QUEUES, queue_key(queue))
     mark_hooks(key)
-    for i, name in ipairs({ RUN_FIELDS }) do
-      if name == 'origin' then job[6 + i] = queue end
-    end
+    job[6] = queue
   end
   redis.call('PERSIST', key)
-  redis.call('ZREM', ready, id)
   emit('processing', id, queue, log_tag, 'worker', A_name)
-  return { queue, id, exec, unpack(job, 7, 6 + N_RUN_FIELDS) }
+  return { queue, id, exec, unpack(job, 5, 4 + N_RUN_FIELDS) }
 end

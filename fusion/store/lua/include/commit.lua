@@ -8,6 +8,8 @@ local function error_of(reason, more)
   return frame and class .. ' at ' .. frame or class
 end
 
+local left = {} -- by set: finished jobs that are to leave it, all together
+
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it. Compare-and-set on
 -- (status, execution_id). Answers: ok | stale (another execution holds or held the job since) | gone (no such job); and whether it
 -- changed anything: an outcome that stands already is ok too. `more`: hash fields as the worker encoded them (result, exc_info, meta ...).
@@ -20,13 +22,15 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
   local queue, wip, worker = job.origin, wip_key(job.origin), job.worker_name
 
   if kind == 'finished' then
-    end_job(id, key, queue, 'finished', tonumber(job.result_ttl) or RESULT_TTL, wip, 'started_at', iso_before(age + elapsed),
+    end_job(id, key, queue, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at', iso_before(age + elapsed),
       'ended_at', iso_before(age), unpack(more))
     if tonumber(job.result_ttl) == 0 then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel', 'held_since',
         'begun', 'spared')
     end
+    left[wip] = left[wip] or {}
+    left[wip][#left[wip] + 1] = id
     emit('completed', id, queue, job.log_tag, 'worker', worker, 'elapsed_us', elapsed)
     return 'ok', true
   elseif kind == 'release' or kind == 'lost' then

@@ -1,10 +1,10 @@
 -- The event of a transition, numbered within an epoch so that a reader can tell a gap. Never fails the transition it reports.
 -- How many are kept: what this process was told, unless a relay with sinks has asked for more; whoever writes must not trim what they need.
-local epoch, cap, number, reserved = nil, CAP, 0, 0
+local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
+local expected = 1 -- events to come, at most; who says more gives back what it did not use
 
 -- Numbers for exactly so many events to come, in one go.
 local function reserve(count)
-  local meta = P .. 'events:meta'
   if not epoch then
     local found = redis.pcall('HMGET', meta, 'epoch', 'cap', 'cap_until')
     epoch = found[1]
@@ -18,11 +18,16 @@ local function reserve(count)
   if type(last) == 'number' then number, reserved = last - count, count end
 end
 
+local function give_back_numbers()
+  if reserved > 0 then redis.pcall('HINCRBY', meta, 'n', -reserved) end
+  reserved = 0
+end
+
 local function emit(event, id, queue, log_tag, ...)
   if queue == '_callbacks' then return end -- a delivery's own steps are none of a job
-  if reserved == 0 then reserve(1) end
+  if reserved == 0 then reserve(expected) end
   if reserved == 0 then return end
   number, reserved = number + 1, reserved - 1
   redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
-    'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', number, ...)
+    'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d', number), ...)
 end
