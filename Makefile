@@ -1,13 +1,14 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-acl test-es crash soak lint type bench bench-smoke clean venv-demo venv-dev venv-bench
+.PHONY: help demo test test-acl test-es crash teeth soak lint type bench bench-smoke clean venv-demo venv-dev venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
 # What `make test` runs and with which extra flags: make test TESTS=tests/store ARGS="-x -k claim"
 TESTS ?= tests
 ARGS ?=
-# Of `make soak`: seeds and jobs of the chaos, flags for its workers (SOAK_WORKER_ARGS="--horses 2"), ticks of one second.
+# Of `make soak`: seeds and jobs of the chaos, flags for its workers and short jobs besides (SOAK_WORKER_ARGS="--horses 2" SOAK_RUSH=80000),
+# ticks of one second.
 SEEDS ?= 1 2 3
 SOAK_JOBS ?= 10000
 TICKS ?= 300
@@ -33,8 +34,15 @@ test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_U
 crash: venv-dev ## every way to strike at every place where a worker, fork server or job process may be (some minutes)
 	@FUSION_TEST_CRASH=full $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/test_crash_worker.py $(ARGS)
 
+.PHONY: test-pool
+test-pool: venv-dev ## the tests of workers and of their troubles once more, with workers in pool mode
+	@FUSION_TEST_HORSES=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker tests/faults/test_network_*.py tests/faults/test_trouble_*.py $(ARGS)
+
+teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses; five minutes)
+	@$(BIN)/python -m tests.faults.teeth $(MUTANTS)
+
 soak: venv-dev ## about half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=), power cuts, leaks, killed schedulers (TICKS=) and relays
-	@FUSION_TEST_SOAK=1 SEEDS="$(SEEDS)" SOAK_JOBS=$(SOAK_JOBS) SOAK_WORKER_ARGS="$(SOAK_WORKER_ARGS)" $(BIN)/python -m pytest -q -s tests/faults/test_soak.py tests/faults/test_power_loss.py tests/faults/test_leak.py $(ARGS)
+	@FUSION_TEST_SOAK=1 SEEDS="$(SEEDS)" SOAK_JOBS=$(SOAK_JOBS) SOAK_WORKER_ARGS="$(SOAK_WORKER_ARGS)" SOAK_RUSH=$(SOAK_RUSH) $(BIN)/python -m pytest -q -s tests/faults/test_soak.py tests/faults/test_power_loss.py tests/faults/test_leak.py $(ARGS)
 	@FUSION_SOAK_TICKS=$(TICKS) $(BIN)/python -m pytest -q -s tests/scheduler/test_chaos.py $(ARGS)
 	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -s tests/relay/test_kills.py $(ARGS)
 

@@ -136,6 +136,12 @@ def allow_prefix(conn: redis.Redis, prefix: str) -> None:
         conn.execute_command("ACL", "SETUSER", USER, f"~{pattern}*", f"&{pattern}*")
 
 
+def allow_naming(conn: redis.Redis) -> None:
+    """For a test that tells its clients apart by the `client_name` of their url."""
+    if GUARDED:
+        conn.execute_command("ACL", "SETUSER", USER, "+client|setname")
+
+
 def _logged_in(url: str, name: str, password: str) -> str:
     address, _, query = url.partition("?")
     kept = [part for part in query.split("&") if part and not part.startswith(("username=", "password="))]

@@ -1,7 +1,8 @@
 """The crash matrix: at each place where a worker, its fork server or a horse may be, each way in which it may be struck.
 
-A case is three jobs in a queue of their own and a worker that stands still when it gets to the place; it is struck from outside. Several
-cases are under way at the same time, and one healthy worker finishes what all of them left.
+A case is three jobs in a queue of their own, in pool mode among many short ones that are claimed ahead, and a worker that stands still when
+it gets to the place; it is struck from outside. Several cases are under way at the same time, and one healthy worker finishes what all of
+them left.
 """
 
 from __future__ import annotations
@@ -16,16 +17,6 @@ FULL = os.environ.get("FUSION_TEST_CRASH") == "full"
 
 #: SIGKILL of the job's process, of the worker, of both; SIGSTOP for twice the lease.
 VICTIMS = ("horse", "worker", "both", "freeze")
-
-
-class Mode(NamedTuple):
-    """A way to start a worker."""
-
-    name: str
-    args: tuple[str, ...] = ()
-
-
-MODES = (Mode("process per job"),)
 
 
 @dataclass(frozen=True)
@@ -92,6 +83,47 @@ POINTS = (
     Point("horse.after_outcome"),
 )
 
+#: Deep in a crowd of short jobs, and where only such are: `ahead.*`.
+AMID_MANY = (
+    Point("ahead.given"),
+    Point("ahead.taken_back"),
+    Point("ahead.begun"),
+    Point("ahead.told"),
+    *_around("turn", 12),
+    Point("claim.after_reply", 20),
+    Point("handout.after", 20),
+    Point("outcome.received", 20),
+    Point("fork.ask", 5, victims=VICTIMS),
+    Point("fork.before", 5, victims=_FORK_SERVER),
+    Point("fork.after", 5, victims=_FORK_SERVER),
+    Point("horse.before_task", 8),
+    Point("horse.after_task", 8),
+    Point("horse.before_outcome", 8),
+    Point("horse.after_outcome", 8),
+    Point("ahead.given", 12),
+    Point("ahead.taken_back", 3),
+)
+
+
+class Mode(NamedTuple):
+    """A way to start a worker, the places it can be struck at, and those of them that the short run is about."""
+
+    name: str
+    points: tuple[Point, ...]
+    short: tuple[Point, ...]
+    args: tuple[str, ...] = ()
+
+    @property
+    def ahead(self) -> bool:
+        """Whether short jobs are claimed ahead."""
+        return bool(self.args)
+
+
+MODES = (
+    Mode("process per job", POINTS, POINTS),
+    Mode("pool", (*POINTS, *AMID_MANY), AMID_MANY, ("--horses", "2")),
+)
+
 
 class Case(NamedTuple):
     point: Point
@@ -99,31 +131,34 @@ class Case(NamedTuple):
     mode: Mode
 
     def __str__(self) -> str:
-        return f"{self.point}, {self.victim}"
+        return f"{self.point}, {self.victim}{', pool' if self.mode.ahead else ''}"
 
 
 def product() -> list[list[Case]]:
     """All there is, a place at a time."""
-    return [[Case(point, victim, mode) for victim in point.victims] for mode in MODES for point in POINTS]
+    return [[Case(point, victim, mode) for victim in point.victims] for mode in MODES for point in mode.points]
 
 
 def subset(size: int) -> list[list[Case]]:
-    """Each place once, in groups of `size`, struck in the way that came up least so far: all come up, with all modes."""
-    used: Counter[tuple[str, Mode]] = Counter()
-    cases: dict[str, Case] = {}
-    for point in _deepest():
-        if point.name not in cases:
-            way = min(((victim, mode) for mode in MODES for victim in point.victims), key=used.__getitem__)
-            used[way] += 1
-            cases[point.name] = Case(point, *way)
-    chosen = list(cases.values())
-    return [chosen[at : at + size] for at in range(0, len(chosen), size)]
+    """Of each mode each place once, in groups of `size`, struck in the way that came up least so far: all come up."""
+    used: Counter[str] = Counter()
+    groups = []
+    for mode in MODES:
+        cases: dict[str, Case] = {}
+        for point in _deepest(mode.short):
+            if point.name not in cases:
+                victim = min(point.victims, key=used.__getitem__)
+                used[victim] += 1
+                cases[point.name] = Case(point, victim, mode)
+        chosen = list(cases.values())
+        groups += [chosen[at : at + size] for at in range(0, len(chosen), size)]
+    return groups
 
 
-def _deepest() -> Sequence[Point]:
+def _deepest(points: Sequence[Point]) -> Sequence[Point]:
     """Of a place that counts several passes the second first: by then there is more to lose."""
-    return sorted(POINTS, key=lambda point: (point.nth != 2, point.nth == 1))
+    return sorted(points, key=lambda point: (point.nth != 2, point.nth == 1))
 
 
 def names() -> set[str]:
-    return {point.name for point in POINTS}
+    return {point.name for mode in MODES for point in mode.points}

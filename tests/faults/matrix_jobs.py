@@ -26,6 +26,22 @@ def fails_once(seen: str) -> None:
             raise ConnectionError("refused, the first time")
 
 
+def short(seen: str) -> None:
+    witness(seen, "ran")
+
+
+def leaves(seen: str) -> None:
+    """A short one after which its process is replaced."""
+    witness(seen, "ran")
+    os.environ["LEFT"] = "behind"
+
+
+def lingers(seen: str) -> None:
+    """Too long for others to wait behind it."""
+    witness(seen, "ran")
+    time.sleep(0.2)
+
+
 def speaks(seen: str, gate: str) -> None:
     """Tells the worker something while it runs, and runs while the file at `gate` is there."""
     witness(seen, "ran")

@@ -12,8 +12,9 @@ import redis
 
 from fusion import Queue
 from fusion.retry import Retry
+from tests import guarded
 from tests.faults.conservation import check_ended, dead_entries, leftovers, runs_seen
-from tests.faults.matrix import Case
+from tests.faults.matrix import AMID_MANY, Case
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess, Workers, status_of
 
@@ -24,8 +25,11 @@ ENV = {
     "FUSION_IDLE_WAIT": "0.3",
     "FUSION_MAINTENANCE_INTERVAL": "0.2",
     "FUSION_TASKS": "tests.faults.matrix_jobs",
+    "FUSION_CLAIM_AHEAD": "100",  # so many jobs count as short on a busy machine, too
 }
 _JOBS = "tests.faults.matrix_jobs"
+_HORSES = 2
+_MANY = (*["short"] * 24, "leaves", *["short"] * 24, "lingers", *["short"] * 6)
 
 
 class UnderWay:
@@ -41,6 +45,7 @@ class UnderWay:
         self._frozen: list[psutil.Process] = []
         self._waits = case.point.held == "first"
         self.jobs: list[str] = []
+        self.ahead, self.waiting = 0, list[str]()
         directory.mkdir()
         if case.point.held:
             self._gate.touch()
@@ -51,13 +56,21 @@ class UnderWay:
             env["FUSION_IDLE_WAIT"] = "20"  # it waits at the doorbell all the time
         else:
             self._enqueue_all()
+        guarded.allow_naming(conn)
         url = f"{workers.redis_url}{'&' if '?' in workers.redis_url else '?'}client_name={queue}"
         self.worker: WorkerProcess = workers.start(queue, *case.mode.args, ready=False, env=env, url=url)
 
     def _enqueue_all(self) -> None:
         self._enqueue("gated", self._gate_of("first"))
         self._enqueue("fails_once", retry=Retry(max=5, interval=0))
+        if self.case.mode.ahead:
+            self._enqueue_many()
         self._enqueue("speaks", self._gate_of("last"))
+
+    def _enqueue_many(self) -> None:
+        """So many short ones that more are claimed ahead, and in their midst what makes those behind it come back."""
+        prepared = [Queue.prepare_data(f"{_JOBS}.{task}", (str(self.seen),)) for task in _MANY]
+        self.jobs += [job.id for job in Queue(self.queue, self._conn).enqueue_many(prepared)]
 
     def _gate_of(self, job: str) -> str:
         return str(self._gate) if self.case.point.held == job else f"{self._gate}-open"
@@ -70,7 +83,7 @@ class UnderWay:
         """Whether it was struck."""
         if self.struck:
             return True
-        if self._waits and runs_seen(self.seen):
+        if self._waits and self.jobs[0] in runs_seen(self.seen):
             self._waits = False
             self._here.parent.mkdir()
             if self.case.point.drive == "quit":
@@ -79,6 +92,8 @@ class UnderWay:
             self._ring()
         if not self._here.exists():
             assert self.worker.process.poll() is None, f"{self.case}: it was never there\n{self.worker.output}"
+            if self.case.point in AMID_MANY and status_of(self._conn, self.jobs[-1]) == "finished":
+                self._enqueue_many()  # a busy machine may have made short jobs look long
             return False
         self._strike(int(self._here.read_text()))
         self.struck = True
@@ -93,11 +108,28 @@ class UnderWay:
         elif any((one["name"], one["cmd"]) == (self.queue, "blpop") for one in self._conn.client_list()):
             self.worker.signal(signal.SIGTSTP)
 
+    def _look_ahead(self) -> None:
+        """Note which jobs wait behind others, as far as anybody can see."""
+        pipe = self._conn.pipeline()
+        for job in self.jobs:
+            pipe.hmget(f"rq:job:{job}", "status", "execution_id")
+        begun = runs_seen(self.seen)
+        marked = [
+            job
+            for job, (status, run) in zip(self.jobs, pipe.execute(), strict=True)
+            if status == b"started" and run.endswith(b"a")
+        ]
+        self.ahead = len(marked)
+        self.waiting = [job for job in marked if job not in begun]
+        if self.case.point.name.startswith("ahead."):
+            assert marked, f"{self.case}: nothing was claimed ahead"
+
     # -- the strike
 
     def _strike(self, there: int) -> None:
         point, victim = self.case.point, self.case.victim
         worker = psutil.Process(self.worker.pid)
+        self._look_ahead()
         if point.in_worker:
             assert there == worker.pid
         if victim == "horse":
@@ -146,11 +178,13 @@ class UnderWay:
     def check(self) -> None:
         states = check_ended(self._conn, self.jobs, runs_seen(self.seen))
         assert set(states.values()) == {"finished"}
-        assert len(states) == 3
+        assert len(states) == len(self.jobs)
+        lost = [job for job in self.waiting if int(self._conn.hget(f"rq:job:{job}", "lost") or 0)]
+        assert len(lost) <= _HORSES, f"{lost} were not begun: at most one in each process had just been read"
 
 
 def run(cases: Sequence[Case], workers: Workers, conn: redis.Redis, directory: Path) -> None:
-    """Strike them all, have a healthy worker finish, and see that nothing is lost, stuck, run too often or left over."""
+    """Strike them all, have a healthy worker finish, and see that nothing is lost, stuck, run too often or left over. All are of one mode."""
     under_way = [UnderWay(case, f"k{at}", workers, conn, directory / f"k{at}") for at, case in enumerate(cases)]
     try:
         eventually(lambda: sum(one.step() for one in under_way) == len(cases), 30, why="each worker gets to its place")
@@ -158,7 +192,7 @@ def run(cases: Sequence[Case], workers: Workers, conn: redis.Redis, directory: P
         for one in under_way:
             one.let_go()
         raise AssertionError(f"{error}\nnever there: {_told(one for one in under_way if not one.struck)}") from None
-    healthy = workers.start(*(one.queue for one in under_way), ready=False, env=ENV)
+    healthy = workers.start(*(one.queue for one in under_way), *cases[0].mode.args, ready=False, env=ENV)
     thaw_at = max((one.frozen_at or 0.0) for one in under_way) + 2 * LEASE
     eventually(lambda: time.monotonic() >= thaw_at, why="the freeze is over")
     for one in under_way:
@@ -171,6 +205,8 @@ def run(cases: Sequence[Case], workers: Workers, conn: redis.Redis, directory: P
         assert not wrong, "\n".join(wrong)
         assert not leftovers(conn)
         assert not conn.exists("rq:workers")
+        if cases[0].point in AMID_MANY:
+            print("claimed ahead when struck:", {str(one.case): (one.ahead, len(one.waiting)) for one in under_way})
     except AssertionError as error:
         raise AssertionError(f"{error}\n{_told(under_way)}\ndead: {dead_entries(conn)}; left: {leftovers(conn)}") from None
 

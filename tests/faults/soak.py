@@ -1,6 +1,6 @@
 """The chaos soak: a fleet of real processes runs jobs of every kind while each of them, and Redis, is killed, stopped and cut off.
 
-`python -m tests.faults.soak --seed 1 [--jobs 10000] [--kills 210] [--worker-args="--horses 2"]`
+`python -m tests.faults.soak --seed 1 [--jobs 10000] [--kills 210] [--worker-args="--horses 2" --rush 40000]`
 
 Prints a report; exit code 0: nothing was lost, stuck, in two places or committed by one that did not hold it. What a run draws is its
 seed's; when exactly a strike meets what is the machine's, so a seed that fails is run again to see whether it always does.
@@ -29,7 +29,7 @@ from tests.faults.conservation import check_conservation, memberships
 from tests.faults.soak_fleet import Fleet
 from tests.faults.soak_history import History, aof_of
 from tests.faults.soak_monkey import Monkey
-from tests.faults.soak_plan import KILLS, LEASE, TASKS, job, strikes
+from tests.faults.soak_plan import KILLS, LEASE, TASKS, Job, job, rush_job, strikes
 from tests.faults.soak_verdict import Findings, delivered, judge, read_witness, recovery, told
 from tests.relay.harness import is_delivered
 from tests.support import eventually
@@ -41,9 +41,9 @@ PATIENCE = 300.0
 
 
 class Soak:
-    def __init__(self, seed: int, jobs: int, kills: int, worker_args: list[str], home: Path) -> None:
-        self.seed, self.jobs = seed, jobs
-        self.fleet = Fleet(home, seed, jobs, worker_args)
+    def __init__(self, seed: int, jobs: int, rush: int, kills: int, worker_args: list[str], home: Path) -> None:
+        self.seed, self.jobs, self.rush = seed, jobs, rush
+        self.fleet = Fleet(home, seed, jobs, rush, worker_args)
         self.monkey = Monkey(self.fleet, random.Random(f"{seed}:monkey"))
         self.strikes = strikes(seed, kills)
         self.times: dict[str, float] = {}
@@ -133,7 +133,7 @@ class Soak:
             self.complaints.append(str(error))
             states = {job_id: places[0] for job_id, places in found.items()}
         return Findings(
-            plan={f"s{n:06d}": job(self.seed, n) for n in range(self.jobs)},
+            plan={spec.id: spec for spec in (*_specs(job, self.seed, self.jobs), *_specs(rush_job, self.seed, self.rush))},
             acknowledged=(home / "acknowledged").read_text().split(),
             tried=set((home / "tried").read_text().split()),
             states=states,
@@ -152,7 +152,8 @@ class Soak:
         stops = sum(count for what, count in kinds.items() if what.startswith("stop "))
         server = self.fleet.conn.info("server")
         print(f"soak of fusion {fusion.__version__}, seed {self.seed}, Python {platform.python_version()}, {_named(server)}")
-        print(f"  {self.jobs} jobs, {kills} SIGKILLs, {stops} SIGSTOPs, {sum(kinds.values())} strikes in all, {seconds:.0f} s")
+        jobs = f"{self.jobs} jobs{f' and a rush of {self.rush}' if self.rush else ''}"
+        print(f"  {jobs}, {kills} SIGKILLs, {stops} SIGSTOPs, {sum(kinds.values())} strikes in all, {seconds:.0f} s")
         print("  " + ", ".join(f"{what} {count}" for what, count in sorted(kinds.items())))
         print(f"  strikes put off, as nobody was there: {self.put_off}")
         print(
@@ -187,6 +188,10 @@ def _named(server: dict[str, object]) -> str:
     return f"Valkey {server['valkey_version']}" if "valkey_version" in server else f"Redis {server['redis_version']}"
 
 
+def _specs(make: Callable[[int, int], Job], seed: int, count: int) -> list[Job]:
+    return [make(seed, n) for n in range(count)]
+
+
 def _by_kind(found: Findings) -> str:
     kinds = sorted({spec.kind for spec in found.plan.values()})
     there = {kind: sum(spec.kind == kind for spec in found.plan.values()) for kind in kinds}
@@ -201,6 +206,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=KILLS, help="SIGKILLs; other strikes in proportion")
+    parser.add_argument("--rush", type=int, default=0, help="short jobs besides, so many at a time that pool mode claims ahead")
     parser.add_argument("--worker-args", default="", help='flags for every worker, like "--horses 2"')
     parser.add_argument("--keep", action="store_true", help="keep the directory of a run that passed, too")
     asked = parser.parse_args()
@@ -209,7 +215,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     begun, passed, soak = time.monotonic(), False, None
     try:
-        soak = Soak(asked.seed, asked.jobs, asked.kills, shlex.split(asked.worker_args), home)
+        soak = Soak(asked.seed, asked.jobs, asked.rush, asked.kills, shlex.split(asked.worker_args), home)
         try:
             soak.run()
         except AssertionError as error:

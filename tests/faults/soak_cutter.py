@@ -6,13 +6,15 @@ import socket
 import threading
 from pathlib import Path
 
+from tests import guarded
+
 
 class Cutter:
     """Listens on the unix socket `path` and passes all on to `target`. Linux gives a reader of a unix socket whole requests here, as
     clients send each in one write."""
 
     def __init__(self, path: Path, target: Path) -> None:
-        self.url = f"unix://{path}"
+        self.url = guarded.as_user(f"unix://{path}?db=0")
         self._target = str(target)
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()

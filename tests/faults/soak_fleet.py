@@ -13,10 +13,9 @@ from pathlib import Path
 import psutil
 
 from fusion.process.linux import Children, become_subreaper
-from fusion.store.connections import connect
-from fusion.store.server_binary import find_server
+from fusion.store.server_binary import ServerBinary, find_server
 from tests.faults.soak_cutter import Cutter
-from tests.faults.soak_plan import LEASE, QUEUES, REAP_INTERVAL, TASKS
+from tests.faults.soak_plan import LEASE, QUEUES, REAP_INTERVAL, RUSH, TASKS
 from tests.faults.soak_tasks import WITNESS
 from tests.support import eventually
 from tests.worker.harness import ROOT, PrivateRedis, WorkerProcess
@@ -28,11 +27,12 @@ SLOTS = 2
 class SoakRedis(PrivateRedis):
     """Its AOF is never rewritten: it is the history of all that happened."""
 
-    def _start(self) -> None:
-        super()._start()
-        conn = connect(self.url)
-        conn.config_set("auto-aof-rewrite-percentage", "0")
-        conn.close()
+    def __init__(self, home: Path, binary: ServerBinary) -> None:
+        # Not by CONFIG SET: a server with a long AOF begins to rewrite it as soon as it is up.
+        starter = home / "never-rewrites"
+        starter.write_text(f'#!/bin/sh\nexec "{binary.path}" "$@" --auto-aof-rewrite-percentage 0\n')
+        starter.chmod(0o700)
+        super().__init__(str(home), ServerBinary(str(starter), binary.name, binary.version))
 
 
 @dataclass(eq=False)
@@ -59,9 +59,10 @@ class Post:
 
 
 class Fleet:
-    """`worker_args` go to every worker, e.g. `--horses 2`. Half of the processes reach Redis through `cutter`, half of them directly."""
+    """`worker_args` go to every worker, e.g. `--horses 2`. Half of the processes reach Redis through `cutter`, half of them directly.
+    The short jobs of a `rush` have the supervisor's workers and one more to themselves: others would make them look long."""
 
-    def __init__(self, home: Path, seed: int, jobs: int, worker_args: Sequence[str]) -> None:
+    def __init__(self, home: Path, seed: int, jobs: int, rush: int, worker_args: Sequence[str]) -> None:
         become_subreaper()  # whatever a killed process leaves behind comes here, where it is counted
         self._children = Children()
         self.home, self.events, self.witness = home, home / "events.jsonl", home / "witness"
@@ -70,7 +71,7 @@ class Fleet:
         binary = find_server({**os.environ, "FUSION_REDIS_SERVER": named} if named else None)
         for name in [name for name in os.environ if name.startswith(("FUSION_", "RQ_", "REDIS_"))]:
             del os.environ[name]  # nothing of the shell's settings
-        self.redis = SoakRedis(str(home), binary)
+        self.redis = SoakRedis(home, binary)
         self.conn = self.redis.conn
         self.cutter = Cutter(home / "cut.sock", home / "redis.sock")
         self._env = {
@@ -79,16 +80,19 @@ class Fleet:
             "FUSION_LEASE": f"{LEASE:g}",
             "FUSION_REAP_INTERVAL": f"{REAP_INTERVAL:g}",
             "FUSION_SOCKET_TIMEOUT": "1",
+            **({"FUSION_EVENTS_CAP": "100000", "FUSION_CLAIM_AHEAD": "100"} if rush else {}),  # short on a busy machine, too
             WITNESS: str(self.witness),
         }
-        work = (*QUEUES, "--no-relay", "--slots", str(SLOTS), *worker_args)
+        flags = ("--no-relay", "--slots", str(SLOTS), *worker_args)
+        work, short = (*QUEUES, *flags), (*((RUSH,) if rush else QUEUES), *flags)
         direct, cut = self.redis.url, self.cutter.url
-        self.service = self._post("service", direct, "start", "-n", "2", "--no-scheduler", *work)
-        self.workers = [self._post(f"worker{n}", cut, "worker", *work) for n in (1, 2)]
+        self.service = self._post("service", direct, "start", "-n", "2", "--no-scheduler", *short)
+        takes = [work, work, short] if rush else [work, work]
+        self.workers = [self._post(f"worker{n}", cut, "worker", *args) for n, args in enumerate(takes, 1)]
         self.schedulers = [self._post("scheduler1", direct, "scheduler"), self._post("scheduler2", cut, "scheduler")]
         self.relay = self._post("relay", cut, "relay", "--events-file", str(self.events))
         self.posts = [self.relay, *self.schedulers, self.service, *self.workers]
-        self._produce = [sys.executable, "-m", "tests.faults.soak_producer", str(seed), str(jobs), str(home)]
+        self._produce = [sys.executable, "-m", "tests.faults.soak_producer", str(seed), str(jobs), str(rush), str(home)]
         self.producer: subprocess.Popen[bytes] | None = None
         self._allowed = 0
 
@@ -104,7 +108,11 @@ class Fleet:
             post.fill()
             if post is self.relay:
                 eventually(lambda: self.conn.zcard("rq:relays"), 30, why="the relay is in the list of relays")
-        eventually(lambda: len(self.all_workers()) == 4 and self.are_listed(), 120, why="all workers are in the list of workers")
+        eventually(
+            lambda: len(self.all_workers()) == 2 + len(self.workers) and self.are_listed(),
+            120,
+            why="all workers are in the list of workers",
+        )
         self.start_producer()
 
     def start_producer(self) -> None:

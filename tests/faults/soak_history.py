@@ -78,6 +78,7 @@ class Life:
     status: str = ""
     holder: str = ""
     reason: str = ""
+    lost: int = 0
     places: set[str] = field(default_factory=set)
     ends: list[tuple[str, str]] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
@@ -104,6 +105,10 @@ class History:
         self.wrong: list[str] = []
         self.transactions = self.claims = self.reclaims = 0
         self._claimed: dict[str, str] = {}
+        #: Executions whose loss counted against their job, and those of which it did not: they were claimed ahead and had not begun.
+        self.counted: set[str] = set()
+        self.let_off: set[str] = set()
+        self.told_begun: set[str] = set()
         for transaction in transactions(path):
             self.transactions += 1
             self._settle({job_id for command in transaction for job_id in self._take(command)})
@@ -127,8 +132,11 @@ class History:
         if verb in (b"HSET", b"HMSET"):
             fields = {rest[i]: rest[i + 1].decode("utf-8", "replace") for i in range(0, len(rest), 2)}
             life.reason = fields.get(b"reason", life.reason)
+            if b"begun" in fields:
+                self.told_begun.add(fields[b"begun"])
             if b"status" in fields:
                 self._step(job_id, life, fields)
+            life.lost = int(fields.get(b"lost", life.lost) or 0)
         elif verb not in _HARMLESS:
             self.wrong.append(f"{job_id}: unknown write {verb!r}")
         return [job_id]
@@ -161,6 +169,8 @@ class History:
         if was == "started":
             life.ends.append((life.holder, _outcome(status, fields)))
             self._check_author(job_id, life.holder, fields)
+            if life.ends[-1][1] == "lost":
+                self._note_loss(job_id, life, fields)
         if status == "started":
             self.claims += 1
             self._check_claim(job_id, execution)
@@ -175,6 +185,21 @@ class History:
         if not execution or (before is not None and (execution, "lost") not in self.jobs[before].ends):
             self.wrong.append(f"{job_id}: claimed as {execution or 'no execution'}, which {before} is or was")
         self._claimed[execution] = job_id
+
+    def _note_loss(self, job_id: str, life: Life, fields: dict[bytes, str]) -> None:
+        counts = int(fields.get(b"lost", 0)) - life.lost
+        (self.counted if counts else self.let_off).add(life.holder)
+        if counts != 1 and (counts or not life.holder.endswith("a") or life.holder in self.told_begun):
+            self.wrong.append(f"{job_id}: the loss of {life.holder} counted as {counts}")
+
+    @property
+    def ahead(self) -> set[str]:
+        """Executions that were claimed to wait behind another."""
+        return {execution for execution in self._claimed if execution.endswith("a")}
+
+    def holder_of(self, execution: str) -> str:
+        """The job that was claimed so."""
+        return self._claimed[execution]
 
     def _check_author(self, job_id: str, holder: str, fields: dict[bytes, str]) -> None:
         """Whose outcome this is, by the task's own words."""

@@ -144,6 +144,9 @@ class Monkey:
         runs = self._running.look()
         if not runs:
             return None
+        rush = [run for run in runs if run[0].startswith("r")]
+        if rush and self._chance.random() < 0.5:  # they are over so soon that hardly one would be met
+            runs = rush
         job_id, pid = self._chance.choice(runs)
         horse = psutil.Process(pid)
         server = horse.parent()

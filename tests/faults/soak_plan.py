@@ -45,6 +45,10 @@ STRIKES = {
 KILLS = sum(count for name, count in STRIKES.items() if name.startswith("kill "))
 
 
+#: A queue of jobs so short that warm processes are given several ahead, and how many of the others there are between two rushes.
+RUSH, BETWEEN = "rush", 50
+
+
 @dataclass(frozen=True)
 class Job:
     """`ends`: the status it must reach; `failures`: attempts that fail on the way; `reason`: what a failed one's reason holds."""
@@ -71,6 +75,12 @@ def job(seed: int, n: int) -> Job:
     later = chance.uniform(0.2, 3.0) if chance.random() < 0.05 else 0.0
     function = f"{TASKS}.{made.pop('function')}"
     return Job(id=f"s{n:06d}", kind=kind, queue=chance.choice(QUEUES), function=function, options=options, later=later, **made)
+
+
+def rush_job(seed: int, n: int) -> Job:
+    """The n-th of the short ones."""
+    seconds = random.Random(f"{seed}:rush:{n}").uniform(0, 0.001)
+    return Job(f"r{n:06d}", RUSH, RUSH, f"{TASKS}.effect", "finished", (seconds,), {"result_ttl": 86400, "log_tag": "SOAK_RUSH"})
 
 
 def _kind(x: float) -> str:

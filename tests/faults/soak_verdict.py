@@ -10,6 +10,8 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+from fusion.process.ahead import MOST
+from tests.faults.soak_fleet import SLOTS
 from tests.faults.soak_history import History
 from tests.faults.soak_monkey import Strike
 from tests.faults.soak_plan import Job
@@ -93,6 +95,7 @@ def judge(found: Findings) -> Verdict:
     verdict.hold("ran without a claim", (run.job_id for e, run in found.runs.items() if not _was_claimed(lives, run.job_id, e)))
     verdict.hold("a tick of the cron entry is missing", _missing_ticks(found.states))
     _count_losses(verdict, found, by_job)
+    _count_ahead(verdict, found)
     _check_events(verdict, found)
     return verdict
 
@@ -113,8 +116,8 @@ def _wrong_ends(found: Findings) -> Iterator[str]:
             continue
         failures = life.count("failed", "retry")
         if status == "failed" and _is_poison(found, job_id):
-            if life.count("lost") < 5:
-                yield f"{job_id}: a poison pill after {life.count('lost')} losses"
+            if life.lost < 5:
+                yield f"{job_id}: a poison pill after {life.lost} losses"
         elif status != spec.ends or failures != spec.failures or (status == "failed" and spec.reason not in life.reason):
             yield (
                 f"{job_id} ({spec.kind}): {status} after {failures} failures, reason {life.reason!r};"
@@ -143,8 +146,9 @@ def _too_often(found: Findings, by_job: dict[str, list[str]]) -> Iterator[str]:
         life = found.history.jobs.get(job_id)
         if life is None:
             continue
-        # a run that finished, or else the last failure, is the 1
-        allowed = 1 + life.count("failed", "retry", "lost", "released") - life.count("failed")
+        # A run that finished, or else the last failure, is the 1. What was claimed ahead and came back unbegun has led to no run.
+        of_runs = Counter(outcome for execution, outcome in life.ends if execution in found.runs)
+        allowed = 1 + sum(of_runs[outcome] for outcome in ("retry", "lost", "released"))
         if len(executions) > allowed:
             yield f"{job_id}: {len(executions)} runs, {allowed} allowed"
 
@@ -182,8 +186,36 @@ def _count_losses(verdict: Verdict, found: Findings, by_job: dict[str, list[str]
     figures["leases lost by workers that were not struck"] = len(by_chance := _unexplained(found, suicides))
     if len(by_chance) > 5 + at_stake // 10:
         verdict.hold("leases lost by workers that nobody had struck", by_chance)
-    if len(twice) > len(found.strikes):
-        verdict.hold(f"more jobs done twice than the {len(found.strikes)} strikes explain", twice)
+    # Of what waits in the processes of a worker that is struck all may be done again: those are bounded below.
+    let_off = found.history.let_off
+    plain = [job_id for job_id in twice if sum(found.runs[e].ended > 0 for e in by_job[job_id] if e not in let_off) > 1]
+    if len(plain) > len(found.strikes):
+        verdict.hold(f"more jobs done twice than the {len(found.strikes)} strikes explain", plain)
+
+
+def _count_ahead(verdict: Verdict, found: Findings) -> None:
+    """What waited in a process that died has lost nothing, but for what that process had read at this moment."""
+    history = found.history
+    ahead = history.ahead
+    if not ahead:
+        return
+    lives = history.jobs.values()
+    back = sum(execution in ahead and outcome == "released" for life in lives for execution, outcome in life.ends)
+    figures = verdict.figures
+    figures["claimed ahead"] = f"{len(ahead)}, of them begun {len(ahead & found.runs.keys())}, given back {back}"
+    figures["told begun"] = len(history.told_begun)
+    figures["losses of those that waited, which counted for nothing"] = (
+        f"{len(history.let_off)}, of them begun unnoticed {len(history.let_off & found.runs.keys())}"
+    )
+    unfair = [f"{history.holder_of(e)} {e}" for e in sorted(ahead & history.counted - history.told_begun - found.runs.keys())]
+    figures["losses that counted, of jobs ahead that no witness saw begin"] = len(unfair)
+    unnoticed = history.let_off & found.runs.keys()
+    if len(unnoticed) > (MOST + 1) * SLOTS * len(found.strikes):
+        verdict.hold(
+            "more jobs done again that had waited than can wait in the processes of those that were struck", sorted(unnoticed)
+        )
+    if len(unfair) > len(found.strikes):
+        verdict.hold(f"more losses counted of jobs that had not begun than the {len(found.strikes)} strikes explain", unfair)
 
 
 def _unexplained(found: Findings, suicides: set[str]) -> list[str]:

@@ -21,7 +21,7 @@ def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
 
 
 def _name(cases: list[Case]) -> str:
-    return str(cases[0].point) if FULL else "; ".join(map(str, cases))
+    return f"{cases[0].point}{', pool' if cases[0].mode.ahead else ''}" if FULL else "; ".join(map(str, cases))
 
 
 @pytest.mark.parametrize("cases", product() if FULL else subset(6), ids=_name)

@@ -16,6 +16,8 @@ SEEDS = os.environ.get("SEEDS", "1 2 3").split() if SOAK else ["4"]
 JOBS, KILLS, LIMIT = (int(os.environ.get("SOAK_JOBS") or 10_000), 210, 1800) if SOAK else (400, 14, 400)
 #: For every worker, like "--horses 2".
 WORKER_ARGS = os.environ.get("SOAK_WORKER_ARGS", "")
+#: Short jobs besides, for pool mode to claim ahead.
+RUSH = os.environ.get("SOAK_RUSH") or "0"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are only found on Linux")
@@ -24,7 +26,12 @@ WORKER_ARGS = os.environ.get("SOAK_WORKER_ARGS", "")
 def test_whatever_is_killed_no_accepted_job_is_lost_stuck_or_ended_by_one_that_did_not_hold_it(seed: str) -> None:
     command = [sys.executable, "-m", "tests.faults.soak", "--seed", seed, "--jobs", str(JOBS), "--kills", str(KILLS)]
     ran = subprocess.run(
-        [*command, f"--worker-args={WORKER_ARGS}"], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False
+        [*command, "--rush", RUSH, f"--worker-args={WORKER_ARGS}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
     )
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout + ran.stderr

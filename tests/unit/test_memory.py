@@ -194,6 +194,7 @@ def test_the_fullest_gpu_is_read_without_waiting(smi: Callable[[str], NvidiaSmi]
     assert read() is None  # the program waits, the caller does not
     assert read() is None
     gate.open("w").close()
+    gate.unlink()  # or the next one would wait for ever
     assert eventually(read) == 90
 
 

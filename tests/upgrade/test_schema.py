@@ -99,6 +99,7 @@ def test_producers_and_those_who_only_look_write_none(conn: redis.Redis, broker:
 
 
 def test_each_prefix_has_its_own(conn: redis.Redis) -> None:
+    guarded.allow_prefix(conn, "other:")
     need(conn, reader=2, writer=2)
     guarded.allow_prefix(conn, "other:")
     other = Broker(conn, prefix="other:")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 import redis
 
 from fusion.store.server_binary import ServerBinary
@@ -18,6 +19,20 @@ from tests.support import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ("run_worker.py", "worker")
+#: `make test-pool`: workers have warm processes, this many or, where a test says `--slots`, as many as that.
+HORSES = os.environ.get("FUSION_TEST_HORSES", "")
+
+
+def process_per_job(reason: str) -> pytest.MarkDecorator:
+    """For a test of what only a process per job does; `reason`: what pool mode does in its place."""
+    return pytest.mark.skipif(bool(HORSES), reason=reason)
+
+
+def _mode(args: tuple[str, ...], env: dict[str, str]) -> dict[str, str]:
+    if not HORSES or "--horses" in args or "FUSION_HORSES" in env:
+        return {}
+    slots = args[args.index("--slots") + 1] if "--slots" in args else env.get("FUSION_SLOTS", HORSES)
+    return {"FUSION_HORSES": slots}
 
 
 class WorkerProcess:
@@ -38,7 +53,7 @@ class WorkerProcess:
             self.process = subprocess.Popen(
                 [sys.executable, *program, *args],
                 cwd=ROOT,
-                env={**os.environ, **settings, **(env or {})},
+                env={**os.environ, **settings, **_mode(args, env or {}), **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

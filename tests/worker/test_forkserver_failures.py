@@ -12,7 +12,7 @@ import redis
 from fusion import Queue
 from tests.faults.conservation import check_conservation
 from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, alive, field, runs_of, status_of
+from tests.worker.harness import WorkerProcess, Workers, alive, field, process_per_job, runs_of, status_of
 
 GOOD = "from tests.jobs.basic import witness\n\ndef note(path):\n    return witness(path, 'ran')\n"
 
@@ -128,6 +128,7 @@ def test_strict_preload_makes_that_an_error(workers: Workers, conn: redis.Redis,
     assert status_of(conn, job.id) == "queued"
 
 
+@process_per_job("so many jobs need no fork")
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
 def test_a_fork_that_fails_loses_no_job(nth: int, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
@@ -141,6 +142,7 @@ def test_a_fork_that_fails_loses_no_job(nth: int, workers: Workers, conn: redis.
     check_conservation(conn, [job.id for job in jobs])
 
 
+@process_per_job("a job needs no descriptors of the worker")
 def test_a_worker_out_of_descriptors_goes_on_when_there_are_some_again(
     workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:

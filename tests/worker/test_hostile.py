@@ -17,7 +17,7 @@ from fusion.defaults import MAX_EXC_INFO
 from fusion.job import Job
 from tests.faults.conservation import check_conservation
 from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, alive, field, lines, status_of
+from tests.worker.harness import WorkerProcess, Workers, alive, field, lines, process_per_job, status_of
 
 ENV = {"FUSION_TASKS": "tests.jobs.hostile,tests.jobs.stubborn", "FUSION_TIMEOUT_GRACE": "0.3", "FUSION_MAX_LOST": "2"}
 LIMIT = 0.3
@@ -101,7 +101,10 @@ class Stage:
             yield f"{case.name} was delivered {field(self.conn, case.job.id, 'deliveries')} times"
 
 
-@pytest.fixture(params=["", "--horses=1"], ids=["a process each", "warm"])
+_EACH = pytest.param("", marks=process_per_job("the test is there a second time, as `warm`"), id="a process each")
+
+
+@pytest.fixture(params=[_EACH, pytest.param("--horses=1", id="warm")])
 def stage(request: pytest.FixtureRequest, workers: Workers, conn: redis.Redis) -> Stage:
     return Stage(workers, conn, *filter(None, [request.param]))
 

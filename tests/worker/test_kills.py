@@ -14,7 +14,7 @@ from fusion import Queue
 from fusion.job import Job
 from tests.faults.conservation import check_conservation
 from tests.support import eventually
-from tests.worker.harness import Workers, alive, field, runs_of, status_of, wait_may_recover
+from tests.worker.harness import Workers, alive, field, process_per_job, runs_of, status_of, wait_may_recover
 
 LEASE = 1.0
 #: The worker looks for expired leases four times in a lease; the rest is for a busy machine.
@@ -113,6 +113,7 @@ def test_a_poison_pill_fails_after_its_last_life(workers: Workers, conn: redis.R
     check_conservation(conn, [job.id, after.id])
 
 
+@process_per_job("a warm process does not end with its outcome, so nobody sees when it has given it")
 def test_a_stopped_worker_loses_its_lease_and_its_late_outcome(workers: Workers, gated: Gated) -> None:
     sleeper = workers.start("k", env=SHORT)
     (first,) = gated.runs(1)

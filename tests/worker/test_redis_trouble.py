@@ -17,7 +17,7 @@ from fusion.job import Job
 from tests import guarded
 from tests.faults.conservation import check_conservation
 from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers, field, runs_of, status_of, wait_may_recover
+from tests.worker.harness import PrivateRedis, Workers, field, process_per_job, runs_of, status_of, wait_may_recover
 
 QUICK = {"FUSION_SOCKET_TIMEOUT": "0.3", "FUSION_IDLE_WAIT": "0.5"}
 
@@ -301,6 +301,7 @@ def test_an_outcome_that_a_broken_key_refuses_is_offered_again(workers: Workers,
     check_conservation(conn, [job.id])
 
 
+@process_per_job("an outcome that does not name its execution is none: test_pool.py has such frames")
 def test_frames_that_are_no_outcome_cost_one_job(workers: Workers, conn: redis.Redis) -> None:
     """A task can write to the socket of its own process; the worker believes none of it blindly."""
     queue = Queue("r", conn)
