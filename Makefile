@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-acl test-es crash teeth soak lint type bench bench-smoke clean venv-demo venv-dev venv-bench
+.PHONY: help demo test test-acl test-pool test-es crash teeth soak lint type bench bench-smoke clean venv-demo venv-dev venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -34,7 +34,6 @@ test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_U
 crash: venv-dev ## every way to strike at every place where a worker, fork server or job process may be (some minutes)
 	@FUSION_TEST_CRASH=full $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/test_crash_worker.py $(ARGS)
 
-.PHONY: test-pool
 test-pool: venv-dev ## the tests of workers and of their troubles once more, with workers in pool mode
 	@FUSION_TEST_HORSES=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker tests/faults/test_network_*.py tests/faults/test_trouble_*.py $(ARGS)
 
