@@ -30,7 +30,7 @@ _KNOWN = 2000
 class ClockGuard:
     """Notices when the server's clock was set (or another server, with another clock, took over).
 
-    For `hold` seconds nothing is decided then: a clock that is soon set back has run no tick too early. (faults F66, F67.) A scheduler
+    For `hold` seconds nothing is decided then: a clock that is soon set back has run no tick too early. A scheduler
     that was started since knows nothing of it.
     """
 

@@ -154,7 +154,7 @@ def test_a_hold_that_a_clock_set_back_put_far_away_is_one_lease_at_most(broker: 
 
 
 def test_a_lease_too_far_in_the_future_counts_as_expired(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
-    """F67: written before the clock went back two hours, it would hold its job for as long."""
+    """Written before the clock went back two hours, it would hold its job for as long."""
     put(broker, "q", "far", "near")
     hand.claim(2)
     conn.zadd("rq:wip:q", {"far": now_ms(conn) + 7_200_000, "near": now_ms(conn) + int(LEASE * 1900)})
