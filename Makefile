@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-acl test-pool test-es crash teeth soak lint type bench bench-smoke clean venv-demo venv-dev venv-bench
+.PHONY: help demo test test-long test-acl test-pool test-es crash teeth soak lint type bench bench-smoke clean venv-demo venv-dev venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -22,8 +22,11 @@ help: ## this list
 demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run
 	@$(BIN)/python run_worker.py demo
 
-test: venv-dev ## all tests, against a real Redis of their own (TESTS=, ARGS=, N= narrow it)
-	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal $(TESTS) $(ARGS)
+test: venv-dev ## the tests, against a real Redis of their own, in some minutes (TESTS=, ARGS=, N= narrow it)
+	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m "not long" $(TESTS) $(ARGS)
+
+test-long: venv-dev ## the others: the crash suite, thousands of jobs, years of ticks (tests/long.py)
+	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(TESTS) $(ARGS)
 
 test-acl: venv-dev ## the same as a Redis user with the least rights (docs/operations.md), nobody else being let in
 	@FUSION_TEST_ACL=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal $(TESTS) $(ARGS)

@@ -17,10 +17,17 @@ from fusion.settings import use_settings
 from fusion.store.embedded import EmbeddedRedis
 from fusion.store.server_binary import ServerBinary, find_server
 from tests import guarded
+from tests.long import is_long
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis
 
 _GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade", "budgets"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_long(item.path, getattr(item, "originalname", item.name), config.rootpath):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

@@ -55,7 +55,7 @@ def per_job(conn: redis.Redis, produce: Any, size: int) -> tuple[float, float]:
     """Of hash and queue entry by MEMORY USAGE, and of all there is, events apart, by what the server has allocated."""
     conn.flushall()
     produce(conn, texts(size, 1))  # the script is known, the client's buffers are made
-    conn.flushall()
+    conn.execute_command("FLUSHALL", "SYNC")  # a server that frees beside its work would free into what is measured
     before = used(conn)
     arguments = texts(size, JOBS)
     for first in range(0, JOBS, figures.CHUNK):

@@ -55,12 +55,13 @@ def test_exceptions_that_are_no_exceptions(driver: Driver, func: str, line: str)
 
 
 @pytest.mark.parametrize("func", ["spin"])
-def test_soft_timeout(driver: Driver, func: str) -> None:
-    ran = driver.hostile(func, timeout="0.3")
+def test_soft_timeout(func: str) -> None:
+    with Driver(grace=5.0) as driver:  # on a busy machine the task may not be on when its alarm is
+        ran = driver.hostile(func, timeout="0.3")
     assert ran.kind == "failed"
     assert ran.line == "fusion.exceptions.JobTimeoutException: Task exceeded maximum timeout value (0.3 seconds)"
     assert ran.outcome[b"exc_classes"].startswith(b"fusion.exceptions.JobTimeoutException\n")
-    assert ran.seconds < 2
+    assert ran.seconds < 5
 
 
 @pytest.mark.parametrize(
