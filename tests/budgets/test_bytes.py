@@ -15,6 +15,7 @@ from fusion.store.broker import Broker
 from tests.budgets import figures
 from tests.jobs import basic
 from tests.store.hands import Hand, outcome
+from tests.support import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:Composite key:DeprecationWarning")
 
@@ -39,6 +40,7 @@ def usage(conn: redis.Redis, keys: Iterable[Any]) -> int:
 
 
 def used(conn: redis.Redis) -> int:
+    eventually(lambda: conn.info("memory")["lazyfree_pending_objects"] == 0, why="what was deleted is freed")
     return int(conn.info("memory")["used_memory"])
 
 
