@@ -56,13 +56,13 @@ def high_in_a_drain(server: Server, count: int, flags: Sequence[str], backlog: i
         bench.close()
 
 
-def at_rest(server: Server, seconds: float, flags: Sequence[str] = ()) -> tuple[float, float]:
+def at_rest(server: Server, seconds: float, key: str) -> tuple[float, float]:
     """CPU of an idle worker, its fork server and horses in percent of a core, and requests to Redis per second."""
-    bench = Bench(server, "fusion", peer("fusion"))
+    bench = Bench(server, key, peer(key))
     conn = connect(server.url)
     bench.fill(1)
     try:
-        with bench.workers(1, [[*peer("fusion").commands(1, server.url)[0], *flags]]) as (worker,):
+        with bench.workers(1) as (worker,):
             _until(lambda: bench.witness.stat().st_size == 1)
             time.sleep(1)  # the start's own work
             tree = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
@@ -124,8 +124,8 @@ def main() -> None:
         for name, flags in (("claim-ahead", ()), ("without", ("--claim-ahead", "0"))):
             p50, p99 = high_in_a_drain(server, options.count, flags)
             print(f"HIGH start while LOW no-ops drain in pool mode, {name}: p50 {p50:.2f} ms, p99 {p99:.2f} ms")
-        for name, flags in (("process per job", ()), ("2 warm horses", ("--horses", "2"))):
-            cpu, requests = at_rest(server, 10, flags)
+        for name, key in (("process per job", "fusion"), ("a warm process", "fusion-pool")):
+            cpu, requests = at_rest(server, 10, key)
             print(f"worker at rest, {name}: {cpu:.2f} % CPU, {requests:.1f} requests/s")
         for backlog, figures in claim_rates(server, (1_000, options.million)).items():
             print(
