@@ -155,6 +155,7 @@ class Courier:
                 except Exception:
                     log.exception("the courier met an error that nobody foresaw, and goes on")
                     self._link.retry_at = time.monotonic() + _PAUSE
+                self._listen()
                 self._loop.run_once(self._timeout())
             self._leave()
         finally:
@@ -175,6 +176,9 @@ class Courier:
         self._bell.check(now)
         if self._link.open(now):
             self._talk(now)
+
+    def _listen(self) -> None:
+        """Whatever came of the step: a bell whose connection broke must not stay with the loop, which would call it without end."""
         if self._link.away_since is None and not self._wanted and self._free:
             self._bell.arm([CALLBACKS])
         self._loop.follow("doorbell", self._bell.fileno(), self._on_bell)

@@ -51,8 +51,9 @@ class Doorbell:
         return True
 
     def receive(self) -> str | bool | None:
-        """The queue that rang, None if the wait ran out, False if nothing came (or the connection broke)."""
-        assert self._channel is not None
+        """The queue that rang, None if the wait ran out, False if nothing came (or the connection broke, now or before)."""
+        if self._channel is None:
+            return False
         try:
             replies = self._channel.receive()
         except (RedisError, OSError):

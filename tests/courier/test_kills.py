@@ -14,6 +14,7 @@ import redis
 
 from fusion import Queue
 from fusion.delivery.signing import verify
+from fusion.process.doorbell import Doorbell
 from fusion.store.server_binary import ServerBinary
 from tests.courier.harness import SECRET, Endpoint, World, allowing, registered
 from tests.delivery.receivers import Receiver
@@ -192,6 +193,48 @@ def test_a_redis_that_dies_between_the_post_and_its_end_hears_of_it_when_it_is_b
         other.check(jobs)
     finally:
         other.close()
+
+
+def test_a_redis_that_goes_right_behind_the_bell_is_waited_for(
+    private: PrivateRedis, world: World, receiver: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bell's connection breaks first; the courier, with something to ask, then finds Redis gone, before it cared for the bell."""
+    endpoint = Endpoint()
+    server = receiver(endpoint)
+    other = World(private.conn, private.url, tmp_path)
+    hear = Doorbell.receive
+    broken: list[float] = []
+
+    def hear_and_lose_redis(bell: Doorbell) -> str | bool | None:
+        heard = hear(bell)
+        if bell.fileno() is None:
+            if not broken:
+                private.kill()
+            broken.append(time.monotonic())
+            courier._wanted = True
+        return heard
+
+    monkeypatch.setattr(Doorbell, "receive", hear_and_lose_redis)
+    try:
+        courier = other.courier(allowing(server, socket_timeout=0.3))
+        eventually(lambda: _waits_at_the_bell(private.conn))
+        (waiting,) = _waits_at_the_bell(private.conn)
+        private.conn.client_kill_filter(_id=waiting)
+        eventually(lambda: courier._link.away_since is not None)
+        time.sleep(0.5)
+        assert courier.is_alive()
+        assert len(broken) == 1, "the loop called a bell that is gone"
+        private.revive()
+        eventually(lambda: _answers(private.conn))
+        jobs = other.end(url_of(server), 1)
+        other.settled(finished=1)
+        other.check(jobs)
+    finally:
+        other.close()
+
+
+def _waits_at_the_bell(conn: redis.Redis) -> list[str]:
+    return [client["id"] for client in conn.client_list() if client["cmd"] == "blpop"]
 
 
 def test_a_redis_that_is_not_there_yet_is_waited_for(private: PrivateRedis, receiver: Start, tmp_path: Path) -> None:
