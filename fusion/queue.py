@@ -134,37 +134,39 @@ class PriorityQueue:
 
     def _all(self, done: list[Job], batches: Iterable[Batch]) -> list[Job]:
         left = iter(batches)
+        connection = self.connection
+        heard: Callable[[], list[Job]] = list
         batch = next(left, None)
+        send = self._ready(batch)
         while batch is not None:
-            hear, following = self._send(batch), None
+            hear, following = send(), None
             try:
-                try:
-                    following = next(left, None)  # made ready while Redis is busy with this one
+                try:  # while Redis is busy with this one: the jobs of the one before, and the next one's command
+                    done += heard()
+                    heard = list
+                    following = next(left, None)
+                    send = self._ready(following)
                 finally:
-                    done += hear()
+                    with fusion_errors(connection):
+                        heard = partial(batch.accepted, hear(), connection)
             except StoreUnavailable as error:
                 rest = [batch] if following is None else [batch, following]
                 batch.failed(error, partial(self._go_on, done, rest, left))
                 raise
             batch = following
+        done += heard()
         return done
 
     def _go_on(self, done: list[Job], rest: list[Batch], left: Iterator[Batch]) -> list[Job]:
         return self._all([*done], chain(rest, left))
 
-    def _send(self, batch: Batch) -> Callable[[], list[Job]]:
-        """What hears whether they are accepted."""
+    def _ready(self, batch: Batch | None) -> Callable[[], Callable[[], str]]:
+        """What sends it, and returns what hears the time at which it was accepted."""
+        if batch is None:
+            return lambda: str
         if batch.replicas is not None:
-            return lambda: self._accept(batch)
-        connection = self.connection
-        hear = broker_of(connection).begin_enqueue(batch.queue, batch.jobs)
-
-        def accepted() -> list[Job]:
-            with fusion_errors(connection):
-                at = hear()
-            return batch.accepted(at, connection)
-
-        return accepted
+            return lambda: partial(broker_of(self.connection).enqueue, batch.queue, batch.jobs, replicas=batch.replicas)
+        return broker_of(self.connection).ready_enqueue(batch.queue, batch.jobs)
 
     def _accept(self, batch: Batch) -> list[Job]:
         connection = self.connection

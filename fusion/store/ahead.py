@@ -1,10 +1,11 @@
-"""A script sent now and heard later: meanwhile whoever enqueues many makes the next ones ready, on the core that Redis does not use."""
+"""A script encoded, sent and heard one after the other: between them whoever enqueues many works on others, on the core that Redis does not use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
+import hiredis
 from redis import Redis
 from redis.exceptions import NoScriptError, RedisError
 
@@ -14,20 +15,32 @@ from fusion.store.connections import BoundedRetry
 from fusion.store.scripts import Script
 
 
-def begin(
+def ready(
     script: Script, connection: Redis, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any]
-) -> Callable[[], Any]:
-    """Send it, and return what hears and returns the answer; that must be called. Whatever goes wrong is left to an ordinary call, which the
-    script must take for a repetition: it knows how often to try, and of servers that forgot the script."""
+) -> Callable[[], Callable[[], Any]]:
+    """Encode it, and return what sends it. That returns what hears and returns the answer, and must be called. Whatever goes wrong is left to
+    an ordinary call, which the script must take for a repetition: it knows how often to try, and of servers that forgot the script."""
     if not _is_ours(connection):
-        return lambda: script(keys, args, rest)
+        return lambda: lambda: script(keys, args, rest)
+    command: bytes | None = None
+    try:
+        # As redis-py does for a connection of ours, but for a pass over all arguments that looks for types which no job has.
+        command = hiredis.pack_command(("EVALSHA", script.sha, *script.command(keys, args, rest)))
+    except TypeError:
+        return lambda: lambda: script(keys, args, rest)
+    return lambda: _send(script, connection, command, lambda send: script(keys, args, rest, send))
+
+
+def _send(
+    script: Script, connection: Redis, command: bytes, call: Callable[[Callable[..., Any] | None], Any]
+) -> Callable[[], Any]:
     pool, client = connection.connection_pool, cast(Any, connection)
     line: Any = None
     trouble: Exception | None = None
     try:
         line = pool.get_connection()
         failpoint("enqueue.before")
-        line.send_command("EVALSHA", script.sha, *script.command(keys, args, rest))
+        line.send_packed_command([command])
     except (RedisError, OSError) as error:
         trouble = error
 
@@ -52,7 +65,7 @@ def begin(
         if error is None:
             return answer
         try:
-            return script(keys, args, rest, as_text if isinstance(error, NoScriptError) else None)
+            return call(as_text if isinstance(error, NoScriptError) else None)
         except (RedisError, OSError) as later:
             if doubt.may_have_run(error):
                 doubt.note(later, True)

@@ -37,11 +37,17 @@ class Broker(ScriptHost):
             if replication.done():
                 return at
 
-    def begin_enqueue(self, queue: str, jobs: Sequence[NewJob]) -> Callable[[], str]:
-        """`enqueue` in two steps: the jobs are on their way, and what is returned hears the answer. Raises nothing itself."""
+    def ready_enqueue(self, queue: str, jobs: Sequence[NewJob]) -> Callable[[], Callable[[], str]]:
+        """`enqueue` in steps, none of which but the last raises: they are encoded, what is returned sends them, and what that returns hears
+        the answer."""
         args, rest = accepting.arguments(queue, jobs, "")
-        hear = ahead.begin(self._script("enqueue"), self.connection, {"queues": self.keys.queues}, args, rest)
-        return lambda: accepting.accepted(hear())
+        send = ahead.ready(self._script("enqueue"), self.connection, {"queues": self.keys.queues}, args, rest)
+
+        def sent() -> Callable[[], str]:
+            hear = send()
+            return lambda: accepting.accepted(hear())
+
+        return sent
 
     waits = staticmethod(accepting.waits)
 
