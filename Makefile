@@ -35,16 +35,16 @@ test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_U
 	@$(BIN)/python -m pytest -q tests/es $(ARGS)
 
 crash: venv-dev ## every way to strike at every place where a worker, fork server or job process may be (some minutes)
-	@FUSION_TEST_CRASH=full $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/test_crash_worker.py $(ARGS)
+	@FUSION_TEST_CRASH=full $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/crash/test_worker.py $(ARGS)
 
 test-pool: venv-dev ## the tests of workers and of their troubles once more, with workers in pool mode
-	@FUSION_TEST_HORSES=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker tests/faults/test_network_*.py tests/faults/test_trouble_*.py $(ARGS)
+	@FUSION_TEST_HORSES=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker tests/faults/trouble $(ARGS)
 
 teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses; five minutes)
 	@$(BIN)/python -m tests.faults.teeth $(MUTANTS)
 
 soak: venv-dev ## about half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=), power cuts, leaks, killed schedulers (TICKS=) and relays
-	@FUSION_TEST_SOAK=1 SEEDS="$(SEEDS)" SOAK_JOBS=$(SOAK_JOBS) SOAK_WORKER_ARGS="$(SOAK_WORKER_ARGS)" SOAK_RUSH=$(SOAK_RUSH) $(BIN)/python -m pytest -q -s tests/faults/test_soak.py tests/faults/test_power_loss.py tests/faults/test_leak.py $(ARGS)
+	@FUSION_TEST_SOAK=1 SEEDS="$(SEEDS)" SOAK_JOBS=$(SOAK_JOBS) SOAK_WORKER_ARGS="$(SOAK_WORKER_ARGS)" SOAK_RUSH=$(SOAK_RUSH) $(BIN)/python -m pytest -q -s tests/faults/soak/test_soak.py tests/faults/soak/test_power_loss.py tests/faults/soak/test_leak.py $(ARGS)
 	@FUSION_SOAK_TICKS=$(TICKS) $(BIN)/python -m pytest -q -s tests/scheduler/test_chaos.py $(ARGS)
 	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -s tests/relay/test_kills.py $(ARGS)
 

@@ -21,6 +21,8 @@ from tests.long import is_long
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis
 
+pytest_plugins = ["tests.fleets"]
+
 _GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade", "budgets"}
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-import hiredis
 from redis import Redis
 from redis.exceptions import NoScriptError, RedisError
 
 from fusion.failpoints import failpoint
 from fusion.store import doubt
-from fusion.store.connections import BoundedRetry
 from fusion.store.scripts import Script
+from fusion.store.wire import is_ours, pack
 
 
 def ready(
@@ -20,13 +19,8 @@ def ready(
 ) -> Callable[[], Callable[[], Any]]:
     """Encode it, and return what sends it. That returns what hears and returns the answer, and must be called. Whatever goes wrong is left to
     an ordinary call, which the script must take for a repetition: it knows how often to try, and of servers that forgot the script."""
-    if not _is_ours(connection):
-        return lambda: lambda: script(keys, args, rest)
-    command: bytes | None = None
-    try:
-        # As redis-py does for a connection of ours, but for a pass over all arguments that looks for types which no job has.
-        command = hiredis.pack_command(("EVALSHA", script.sha, *script.command(keys, args, rest)))
-    except TypeError:
+    command = pack(("EVALSHA", script.sha, *script.command(keys, args, rest))) if is_ours(connection) else None
+    if command is None:
         return lambda: lambda: script(keys, args, rest)
     return lambda: _send(script, connection, command, lambda send: script(keys, args, rest, send))
 
@@ -72,9 +66,3 @@ def _send(
             raise
 
     return hear
-
-
-def _is_ours(connection: Redis) -> bool:
-    """One of somebody else's is used by its own methods only: they may do more than send."""
-    pool = connection.connection_pool
-    return connection.connection is None and isinstance(pool.connection_kwargs.get("retry"), BoundedRetry)

@@ -22,6 +22,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from fusion import __version__, defaults
 from fusion.failpoints import failpoint
 from fusion.store import schema
+from fusion.store.wire import sender
 
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
@@ -112,7 +113,7 @@ class Script:
         self.sha = hashlib.sha1(self.text.encode()).hexdigest()  # noqa: S324 - the server's own naming of scripts
         self._keys, self._args = source.keys, source.args
         self._before, self._after = f"{name}.before", f"{name}.after"
-        self._send: Callable[..., Any] = connection.execute_command
+        self._send = sender(connection)
 
     def __call__(
         self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = (), send: Callable[..., Any] | None = None

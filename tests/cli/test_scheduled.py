@@ -13,7 +13,7 @@ from fusion import Job, Queue, ScheduledJobRegistry
 from fusion.store.broker import Broker
 from fusion.store.records import Commit
 from tests.cli.conftest import Hands, Invoke, run_worker
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 
 SMS = "tasks.sms.sendSMS"
 SCHEDULED = "rq:scheduler:scheduled_jobs"

@@ -25,7 +25,7 @@ from fusion.settings import Settings
 from fusion.store.broker import Broker
 from fusion.store.keys import CALLBACKS
 from tests.delivery.receivers import Receiver
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, fields_of, status_of
 from tests.support import eventually
 

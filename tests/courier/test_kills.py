@@ -26,13 +26,6 @@ Start = Callable[..., Receiver]
 PLACES = ("callback.before_post", "callback.after_post")
 
 
-@pytest.fixture
-def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    found = Workers(redis_url, tmp_path)
-    yield found
-    found.stop()
-
-
 def url_of(receiver: Receiver) -> str:
     return f"http://127.0.0.1:{receiver.port}/hook"
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-import pytest
 
 from fusion import Queue
 from tests.courier.harness import Endpoint, World, allowing, env_of, registered
@@ -18,13 +17,6 @@ from tests.support import eventually
 from tests.worker.harness import WorkerProcess, Workers, alive
 
 Start = Callable[..., Receiver]
-
-
-@pytest.fixture
-def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    found = Workers(redis_url, tmp_path)
-    yield found
-    found.stop()
 
 
 def url_of(receiver: Receiver) -> str:

@@ -24,7 +24,7 @@ from fusion.settings import Settings, use_settings
 from fusion.store.async_connections import loops_client, twin
 from fusion.store.connections import connect
 from tests.domain.test_queue import WRONG_CALLS, WRONG_OPTIONS
-from tests.faults.proxy import LOSE, FaultProxy
+from tests.faults.rig.proxy import LOSE, FaultProxy
 from tests.guarded import as_admin
 from tests.jobs import basic
 from tests.store.servers import TLSFront

@@ -7,7 +7,7 @@ from fusion import FailedQueue, Job, Queue
 from fusion.exceptions import InvalidJobOperation, NoSuchJobError
 from fusion.store.access import broker_of
 from tests.domain.conftest import Bench
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.store.hands import Hand
 

@@ -18,7 +18,7 @@ from fusion.exceptions import InvalidJobOperation
 from fusion.failures import FailureGroup
 from fusion.store.access import broker_of
 from fusion.store.broker import Broker
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, new, outcome
 from tests.support import eventually
 

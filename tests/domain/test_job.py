@@ -13,7 +13,7 @@ from fusion.exceptions import ConfigurationError, InvalidJobOperation, NoSuchJob
 from fusion.settings import Settings, use_settings
 from fusion.store.access import broker_of
 from tests.domain.conftest import Bench
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.store.hands import Hand, wire
 

@@ -15,7 +15,7 @@ from fusion import Callback, Connection, Job, PriorityQueue, Queue, Retry
 from fusion.exceptions import DuplicateJob, InvalidName, PayloadTooLarge, SerializationError
 from fusion.settings import Settings, use_settings
 from tests.domain.conftest import Bench
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.jobs.typed import Point
 from tests.store.hands import drain, wire

@@ -14,7 +14,7 @@ from fusion.store.access import broker_of
 from fusion.store.broker import Broker
 from fusion.store.records import NewJob
 from tests.domain.conftest import Bench
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.store.hands import Hand, drain, fields_of, now_ms, promote_all, status_of, wire
 from wrappers.task_queue import enqueue_bulk, enqueue_sms

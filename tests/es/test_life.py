@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import redis
 
 from fusion import Queue, Retry
@@ -14,20 +12,6 @@ from tests.es.conftest import RealServer
 from tests.relay.harness import Relays, is_delivered, kill
 from tests.support import eventually
 from tests.worker.harness import Workers
-
-
-@pytest.fixture
-def relays(redis_url: str, tmp_path: Path) -> Iterator[Relays]:
-    found = Relays(redis_url, tmp_path)
-    yield found
-    found.stop()
-
-
-@pytest.fixture
-def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    found = Workers(redis_url, tmp_path)
-    yield found
-    found.stop()
 
 
 def test_queued_processing_retry_processing_completed(

@@ -7,17 +7,13 @@ import pytest
 import redis
 
 from tests import guarded
-from tests.faults.proxy import FaultProxy
-from tests.relay.conftest import relays as relays
+from tests.faults.rig.proxy import FaultProxy
 from tests.scheduler.conftest import cron as cron
-from tests.scheduler.conftest import schedulers as schedulers
-from tests.scheduler.harness import Schedulers
 from tests.web.conftest import _service as _service
 from tests.web.conftest import service as service
 from tests.web.conftest import start as start
 from tests.web.conftest import tokens as tokens
-from tests.worker.conftest import workers as workers
-from tests.worker.harness import PrivateRedis, Workers
+from tests.worker.harness import Workers
 from tests.worker.test_redis_trouble import Jobs
 
 
@@ -49,21 +45,4 @@ def fleet(proxy: FaultProxy, tmp_path: Path) -> Iterator[Workers]:
     found = Workers(proxy.url, tmp_path)
     yield found
     proxy.lift()
-    found.stop()
-
-
-@pytest.fixture
-def private_workers(private_redis: PrivateRedis, tmp_path: Path) -> Iterator[Workers]:
-    """Workers on `private_redis`, which is running again when they are ended."""
-    found = Workers(private_redis.url, tmp_path)
-    yield found
-    private_redis.revive()
-    found.stop()
-
-
-@pytest.fixture
-def private_schedulers(private_redis: PrivateRedis, tmp_path: Path) -> Iterator[Schedulers]:
-    found = Schedulers(private_redis.url, tmp_path)
-    yield found
-    private_redis.revive()
     found.stop()

@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from tests import guarded
-from tests.faults.conservation import check_conservation
-from tests.faults.proxy import LOSE, FaultProxy
+from tests.faults.rig.conservation import check_conservation
+from tests.faults.rig.proxy import LOSE, FaultProxy
 from tests.worker.harness import ROOT
 
 rq = pytest.importorskip("rq")

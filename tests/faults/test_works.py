@@ -8,7 +8,7 @@ import redis
 
 from fusion import Queue
 from fusion.retry import Retry
-from tests.faults.conservation import check_ended, runs_seen
+from tests.faults.rig.conservation import check_ended, runs_seen
 from tests.jobs import basic
 from tests.support import eventually
 from tests.worker.harness import Workers, status_of

@@ -10,23 +10,7 @@ from fusion.store.broker import Broker
 from fusion.store.event_broker import EventBroker
 from fusion.store.event_inspector import EventInspector
 from tests.relay.harness import Relays
-from tests.worker.harness import PrivateRedis, Workers
-
-
-@pytest.fixture
-def relays(redis_url: str, tmp_path: Path) -> Iterator[Relays]:
-    """Relays on the test's Redis; all are ended with the test."""
-    found = Relays(redis_url, tmp_path)
-    yield found
-    found.stop()
-
-
-@pytest.fixture
-def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    """Workers on the test's Redis; all are ended with the test."""
-    found = Workers(redis_url, tmp_path)
-    yield found
-    found.stop()
+from tests.worker.harness import PrivateRedis
 
 
 @pytest.fixture

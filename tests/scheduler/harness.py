@@ -15,7 +15,7 @@ import redis
 from fusion.cron.scheduler import Scheduler
 from fusion.store.cron_broker import tick_name
 from fusion.store.cron_inspector import CronInspector, EntryInfo, SchedulerInfo
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess
 

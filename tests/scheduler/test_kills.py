@@ -9,7 +9,7 @@ import redis
 
 from fusion.cron.scheduler import Scheduler
 from fusion.store.broker import Broker
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.scheduler.harness import (
     NOOP,
     Schedulers,

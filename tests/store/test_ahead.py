@@ -7,7 +7,7 @@ import redis
 
 from fusion import defaults
 from fusion.store.broker import Broker
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import LEASE, Hand, events_of, everything, expire_lease, fields_of, ids, may_reap, outcome, put, status_of
 
 

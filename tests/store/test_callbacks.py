@@ -13,7 +13,7 @@ from fusion import Queue
 from fusion.exceptions import BadSignature, InvalidName
 from fusion.store.broker import Broker
 from fusion.store.keys import CALLBACKS, is_delivery_id
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     LEASE,
     Hand,

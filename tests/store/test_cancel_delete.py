@@ -7,7 +7,7 @@ import redis
 
 from fusion import defaults
 from fusion.store.broker import Broker
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import DATA, Hand, drain, events_of, everything, fields_of, ids, now_ms, outcome, put, status_of
 
 

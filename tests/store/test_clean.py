@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from fusion.store.broker import Broker
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, everything, fields_of, now_ms, put, status_of
 
 

@@ -9,7 +9,7 @@ from fusion import defaults
 from fusion.store.broker import Broker
 from fusion.store.score import score_of
 from fusion.timeutil import from_iso
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     LEASE,
     Hand,

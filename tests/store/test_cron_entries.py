@@ -8,7 +8,7 @@ import redis
 from fusion.store.broker import Broker
 from fusion.store.cron_broker import CronBroker
 from fusion.store.cron_inspector import CronInspector
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.cron_hands import PLAN, SPEC, Cron, fields_of_entry, history_of, look_of, mark_of, now_s, rung
 from tests.store.hands import everything
 

@@ -15,7 +15,7 @@ from fusion.store.connections import connect
 from fusion.store.cron_broker import CronBroker
 from fusion.store.cron_inspector import CronInspector
 from fusion.store.records import Tick
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.cron_hands import Cron, fields_of_entry, history_of, job, look_of, mark_of, now_s, rung
 from tests.store.hands import Hand, drain, events_of, everything, fields_of, new, now_ms, promote_all, put, status_of
 from tests.store.servers import SpawnedServer

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from fusion.store.broker import Broker
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     DATA,
     LEASE,

@@ -7,7 +7,7 @@ import redis
 
 from fusion.store.broker import Broker
 from fusion.store.inspector import Inspector
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import DATA, Hand, drain, everything, fields_of, ids, outcome, put, status_of
 
 INBOX = "rq:queue:scheduler"

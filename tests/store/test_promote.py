@@ -5,7 +5,7 @@ from __future__ import annotations
 import redis
 
 from fusion.store.broker import Broker
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, events_of, everything, fields_of, now_ms, put, status_of
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"

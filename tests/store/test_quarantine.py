@@ -7,7 +7,7 @@ import redis
 
 from fusion.store.broker import Broker
 from fusion.store.inspector import Inspector
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, everything, fields_of, outcome, put, status_of
 
 

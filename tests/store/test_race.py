@@ -9,7 +9,7 @@ import redis
 
 from fusion.store.broker import Broker
 from fusion.store.connections import connect
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, events_of, ids, new, outcome, put
 
 JOBS = 5000

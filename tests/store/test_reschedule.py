@@ -11,7 +11,7 @@ import redis
 
 from fusion.store.broker import Broker
 from fusion.store.connections import connect
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.cron_hands import rung
 from tests.store.hands import Hand, drain, events_of, everything, expire_lease, fields_of, may_reap, new, now_ms, put, status_of
 

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from fusion.store.broker import Broker
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import LEASE, Hand, everything, expire_lease, put
 
 pytestmark = pytest.mark.filterwarnings("ignore:Composite key:DeprecationWarning")

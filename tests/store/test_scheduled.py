@@ -12,7 +12,7 @@ import redis
 from fusion.exceptions import DuplicateJob
 from fusion.store.broker import Broker
 from fusion.timeutil import from_iso
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     Hand,
     drain,

@@ -7,7 +7,7 @@ import redis
 
 from fusion.store.cron_broker import CronBroker
 from fusion.store.cron_inspector import CronInspector
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.cron_hands import PLAN, SPEC, Cron, mark_of
 from tests.store.hands import everything, now_ms
 

@@ -7,7 +7,7 @@ import redis
 
 from fusion.store.broker import Broker
 from fusion.timeutil import from_iso
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     LEASE,
     Hand,

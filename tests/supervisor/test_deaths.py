@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import GATED, Services
 from tests.support import eventually

@@ -11,11 +11,10 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import Services
 from tests.support import eventually
-from tests.worker.conftest import workers as workers
 from tests.worker.harness import Workers, alive, field, status_of
 
 

@@ -18,7 +18,7 @@ from fusion.job import Job
 from fusion.process.child import Child
 from fusion.process.rolling import Rolling
 from fusion.process.supervisor import Post
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import Services
 from tests.support import eventually

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from fusion.job import Job
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import Service, Services
 from tests.support import eventually

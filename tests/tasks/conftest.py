@@ -12,7 +12,6 @@ import pytest
 
 from fusion.context import CurrentJob, set_current_job
 from tasks.sandbox import Sandbox
-from tests.worker.conftest import workers as workers
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from fusion import FailedQueue, Job, Queue
 from fusion.exceptions import ConfigurationError
 from fusion.store.access import broker_of
 from tasks.maintenance import run_maintenance_on_failed_queue
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand
-from tests.worker.conftest import workers as workers
 from tests.worker.harness import Workers
 
 TRANSIENT = {

@@ -16,7 +16,6 @@ from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
 from fusion.exceptions import SerializationError
 from fusion.settings import Settings
-from tests.worker.conftest import workers as workers
 from tests.worker.harness import Workers
 from wrappers.scheduler_task import TABLE, add, register
 

@@ -10,7 +10,7 @@ import redis
 
 from fusion import Job, Queue
 from tasks.sandbox import Sandbox
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess, Workers
 from wrappers.task_queue import (

@@ -22,7 +22,7 @@ from fusion.store.event_reader import EventReader
 from fusion.store.schema_broker import SchemaBroker
 from fusion.store.server_binary import ServerBinary
 from tests.cli.conftest import Invoke
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, may_reap, promote_all
 from tests.store.servers import SpawnedServer
 from tests.support import eventually

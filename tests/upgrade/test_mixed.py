@@ -13,7 +13,7 @@ import redis
 
 from fusion import Queue
 from fusion.exceptions import SchemaMismatch
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.upgrade.newer import FIELD, ROOT, THIS, Version, newer
 from tests.upgrade.test_schema import need, schema_of

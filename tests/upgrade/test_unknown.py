@@ -25,7 +25,7 @@ from fusion.store.inspector import Inspector
 from fusion.store.records import Claimed
 from tests.cli.conftest import Invoke
 from tests.events.hands import reader
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import LEASE, Hand, expire_lease, fields_of, may_reap, new, now_ms, promote_all, put
 from tests.web.conftest import Start
 from tests.web.harness import Tokens

@@ -15,7 +15,7 @@ from fusion import Job, Queue, defaults
 from fusion.retry import Retry
 from fusion.timeutil import from_iso
 from fusion.web.exchange import MAX_BODY
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import drain, everything
 from tests.web.conftest import Fail, Start
 from tests.web.harness import Answer, ServerProcess, Tokens

@@ -16,7 +16,7 @@ import redis
 from fusion import Job
 from fusion.web import exchange
 from fusion.web.api import Api
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.web.conftest import Fail
 from tests.web.harness import ROOT, ServerProcess, Tokens
 

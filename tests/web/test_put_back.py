@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from fusion import Job, defaults
 from fusion.exceptions import InvalidJobOperation, InvalidName, NoSuchJobError
 from fusion.store.broker import Broker
 from fusion.web.putback import DELAY
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, events_of, everything, fields_of, ids, now_ms, promote_all, put, status_of
 from tests.web.conftest import Fail
 from tests.web.harness import Answer, ServerProcess, Tokens
@@ -27,13 +26,6 @@ SCHEDULE = "rq:scheduler:scheduled_jobs"
 @pytest.fixture
 def broker(conn: redis.Redis) -> Broker:
     return Broker(conn)
-
-
-@pytest.fixture
-def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    found = Workers(redis_url, tmp_path)
-    yield found
-    found.stop()
 
 
 # -- the script

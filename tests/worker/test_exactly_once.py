@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import Workers, lines
 

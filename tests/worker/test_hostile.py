@@ -15,7 +15,7 @@ import redis
 from fusion import Queue
 from fusion.defaults import MAX_EXC_INFO
 from fusion.job import Job
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess, Workers, alive, field, lines, process_per_job, status_of
 

@@ -14,7 +14,7 @@ import redis
 
 from fusion import Job, Queue, Retry
 from fusion.status import JobStatus
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.jobs.typed import Colour, Point, Rights
 from tests.support import eventually

@@ -12,7 +12,7 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import Workers, alive, field, process_per_job, runs_of, status_of, wait_may_recover
 

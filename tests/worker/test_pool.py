@@ -13,7 +13,7 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs.warm import KINDS
 from tests.support import eventually
 from tests.worker.harness import Workers, alive, field, runs_of, status_of

@@ -13,7 +13,7 @@ from fusion import Queue
 from fusion.job import Job
 from fusion.settings import Settings, use_settings
 from fusion.store.access import broker_of
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess, Workers, lines, status_of

@@ -15,7 +15,7 @@ from redis.retry import Retry
 from fusion import Queue, StoreFull
 from fusion.job import Job
 from tests import guarded
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis, Workers, field, process_per_job, runs_of, status_of, wait_may_recover
 

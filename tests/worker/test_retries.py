@@ -10,7 +10,7 @@ import redis
 
 from fusion import Job, Queue, Retry
 from fusion.status import JobStatus
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs import retrying
 from tests.support import eventually
 from tests.worker.harness import Workers, lines

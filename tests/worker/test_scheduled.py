@@ -15,7 +15,7 @@ import redis
 
 from fusion import Job, Queue, ScheduledJobRegistry
 from fusion.status import JobStatus
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.support import eventually
 from tests.worker.harness import ROOT, Workers, field, runs_of

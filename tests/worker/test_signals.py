@@ -14,7 +14,7 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis, WorkerProcess, Workers, alive, field, lines, runs_of, status_of
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis, Workers, alive, field, process_per_job, runs_of, status_of
 

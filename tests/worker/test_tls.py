@@ -19,7 +19,7 @@ from fusion.settings import Settings, use_settings
 from fusion.store.acl import acl_rules
 from fusion.store.connections import connect
 from fusion.store.server_binary import ServerBinary
-from tests.faults.conservation import check_conservation
+from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.store.servers import SpawnedServer, TLSFront, closing_all
 from tests.support import eventually

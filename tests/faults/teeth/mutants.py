@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.faults.test_model_cron import MISTAKES as CRON_MISTAKES
-from tests.faults.test_model_mistakes import MISTAKES
+from tests.faults.model.test_cron import MISTAKES as CRON_MISTAKES
+from tests.faults.model.test_mistakes import MISTAKES
 
 LUA = "fusion/store/lua/"
 INCLUDE = LUA + "include/"
@@ -186,7 +186,9 @@ MUTANTS = (
         "k",
         "Redis does not wait for the disk (`appendfsync no`)",
         "faults/test_power_loss.py::test_with_appendfsync_always_no_acknowledged_enqueue_or_commit_is_lost",
-        Edit("tests/faults/test_power_loss.py", 'with _powered(server_binary, "always")', 'with _powered(server_binary, "no")'),
+        Edit(
+            "tests/faults/soak/test_power_loss.py", 'with _powered(server_binary, "always")', 'with _powered(server_binary, "no")'
+        ),
     ),
     _mutant(
         "l",

@@ -1,0 +1,56 @@
+"""Sending a command and reading its answer over redis-py's connections, without its client: that costs as much again as a small script.
+
+What the client does besides is kept: the connection comes from its pool and goes back there, the connection's own retry decides how often an
+exchange is tried, and one that broke is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+from redis import Redis
+
+from fusion.store.connections import BoundedRetry
+
+
+def is_ours(connection: Redis) -> bool:
+    """Made by Fusion. Somebody else's is used by its own methods only: they may do more than send."""
+    pool = connection.connection_pool
+    return connection.connection is None and isinstance(pool.connection_kwargs.get("retry"), BoundedRetry)
+
+
+def pack(command: tuple[Any, ...]) -> bytes | None:
+    """As it is sent; None if it holds what only redis-py knows how to encode, or to refuse."""
+    try:
+        packed: bytes = hiredis.pack_command(command)
+    except TypeError:
+        return None
+    return packed
+
+
+def sender(connection: Redis) -> Callable[..., Any]:
+    """What sends a command, word by word, and returns the answer. Raises what `connection.execute_command` does."""
+    client: Any = connection
+    ordinary: Callable[..., Any] = client.execute_command
+    if not is_ours(connection):
+        return ordinary
+    pool = client.connection_pool
+
+    def send(*command: Any) -> Any:
+        packed = pack(command)
+        if packed is None:
+            return ordinary(*command)
+        line = pool.get_connection()
+
+        def exchange() -> Any:
+            line.send_packed_command([packed])
+            return line.read_response()
+
+        try:
+            return line.retry.call_with_retry(exchange, lambda error: line.disconnect())
+        finally:
+            pool.release(line)
+
+    return send

@@ -1,0 +1,176 @@
+"""SIGKILL of a producer or a command before and after each script that it calls: then the same once more, and all is as if it was done once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+import redis
+
+from fusion.cron.scheduler import Scheduler
+from fusion.store import schema
+from fusion.store.broker import Broker
+from tests.faults.crash.zygote import Zygote
+from tests.faults.rig.conservation import check_ended, leftovers, memberships
+from tests.store.hands import Hand, events_of, everything, fields_of, may_reap, new, outcome, promote_all, status_of
+
+NOOP = "tests.jobs.basic.noop"
+HOUR = 3600.0
+
+
+class World:
+    """Three jobs a, b, c of the queue c, as an operation finds them, and a worker's hands that end them."""
+
+    def __init__(self, conn: redis.Redis) -> None:
+        self.conn, self.broker = conn, Broker(conn)
+        self.hand = Hand(self.broker, "c")
+        may_reap(conn)
+
+    def nothing(self) -> None:
+        return None
+
+    def waiting(self) -> None:
+        self.broker.enqueue("c", [new(job) for job in "abc"], "n")
+
+    def scheduled(self) -> None:
+        self.broker.enqueue("c", [new(job, delay=HOUR) for job in "abc"], "n")
+
+    def failed(self) -> None:
+        self.waiting()
+        for claimed in self.hand.claim(3):
+            assert (
+                self.hand.tell(claimed, "failed", reason="builtins.ValueError: no", fields={"exc_info": "ValueError: no"}) == "ok"
+            )
+
+    def paused(self) -> None:
+        self.broker.pause("c")
+        self.waiting()
+
+    def suspended(self) -> None:
+        self.broker.suspend()
+        self.waiting()
+
+    def entry(self) -> None:
+        Scheduler(self.conn).every(3600, NOOP, id="e", queue="c")
+
+    def paused_entry(self) -> None:
+        self.entry()
+        Scheduler(self.conn).pause("e")
+
+    def older_layout(self) -> None:
+        self.conn.hset("rq:schema", "version", 0)
+
+    def states(self) -> list[str | None]:
+        return [status_of(self.conn, job) for job in "abc"]
+
+    def ended(self) -> None:
+        """All that there is gets its time."""
+        promote_all(self.broker, self.conn)
+        while jobs := self.hand.claim(10):
+            self.hand.turn(*(outcome(claimed) for claimed in jobs))
+
+
+def _code(text: str) -> tuple[str, ...]:
+    return ("-c", f"from fusion import *; from fusion.cron.scheduler import Scheduler; from fusion.log import Log; {text}")
+
+
+def _command(*words: str) -> tuple[str, ...]:
+    return ("run_worker.py", *words)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """`done` of the world after all: whether it was done once."""
+
+    script: str
+    given: Callable[[World], None]
+    program: tuple[str, ...]
+    done: Callable[[World], bool]
+
+
+def _has(field: str, value: str, *jobs: str) -> Callable[[World], bool]:
+    return lambda world: all(fields_of(world.conn, job).get(field) == value for job in jobs or "abc")
+
+
+def _is(*states: str | None) -> Callable[[World], bool]:
+    return lambda world: world.states() == list(states)
+
+
+def _came_once(world: World) -> bool:
+    return [event["event"] for event in events_of(world.conn, "a")] == ["queued"] and world.states()[0] == "queued"
+
+
+def _next_look(world: World) -> float | None:
+    return world.conn.zscore("rq:cron:due", "e")
+
+
+OPERATIONS = (
+    Operation("enqueue", World.nothing, _command("enqueue", NOOP, "-q", "c", "--job-id", "a"), _came_once),
+    Operation("cancel", World.waiting, _command("cancel", "a"), _is("canceled", "queued", "queued")),
+    Operation("reschedule", World.scheduled, _command("reschedule", "a", "+2h"), _is(*["scheduled"] * 3)),
+    Operation("requeue", World.failed, _command("requeue", "--all"), _has("requeued", "1")),
+    Operation("quarantine", World.failed, _command("quarantine", "a", "--reason", "why"), _has("quarantined", "why", "a")),
+    Operation("delete", World.waiting, _code("Job.fetch('a').delete()"), _is(None, "queued", "queued")),
+    Operation("empty", World.waiting, _command("empty", "c"), _is(None, None, None)),
+    Operation(
+        "save_meta", World.waiting, _code("j = Job.fetch('a'); j.meta['x'] = 1; j.save_meta()"), _has("meta", '{"x":1}', "a")
+    ),
+    Operation(
+        "log_event",
+        World.waiting,
+        _code("Log.log('said', job_id='a')"),
+        lambda world: any(event.get("message") == "said" for event in events_of(world.conn, "a")),
+    ),
+    Operation("unpause", World.paused, _command("unpause", "c"), lambda world: not world.conn.exists("rq:paused:c")),
+    Operation("resume", World.suspended, _command("resume"), lambda world: not world.conn.exists("rq:suspended")),
+    Operation(
+        "cron_put",
+        World.nothing,
+        _code(f"Scheduler().every(3600, '{NOOP}', id='e', queue='c')"),
+        lambda world: _next_look(world) not in (None, float("inf")),
+    ),
+    Operation("cron_pause", World.entry, _command("cron", "pause", "e"), lambda world: _next_look(world) == float("inf")),
+    Operation(
+        "cron_resume", World.paused_entry, _command("cron", "resume", "e"), lambda world: _next_look(world) != float("inf")
+    ),
+    Operation("cron_remove", World.entry, _command("cron", "remove", "e"), lambda world: _next_look(world) is None),
+    Operation(
+        "schema_raise",
+        World.older_layout,
+        _command("schema", "--raise"),
+        lambda world: world.conn.hget("rq:schema", "version") == str(schema.VERSION).encode(),
+    ),
+    # whoever runs an entry by hand twice gets two jobs
+    Operation("cron_run", World.entry, _command("cron", "run", "e"), lambda world: 1 <= len(memberships(world.conn)) <= 2),
+)
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    found = Zygote()
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.script)
+def test_whoever_calls_it_may_be_killed(operation: Operation, zygote: Zygote, conn: redis.Redis) -> None:
+    world = World(conn)
+    operation.given(world)
+    before = everything(conn)
+
+    killed = zygote.run(operation.program, f"{operation.script}.before=kill")
+    assert killed.code == -signal.SIGKILL, killed.output
+    assert everything(conn) == before, "nothing was done yet"
+    killed = zygote.run(operation.program, f"{operation.script}.after=kill")
+    assert killed.code == -signal.SIGKILL, killed.output
+    assert everything(conn) != before
+    assert operation.done(world), "it was done, though nobody heard of it"
+
+    again = zygote.run(operation.program)
+    assert again.code in (0, 1), "done, or it says that it was done already"
+    assert operation.done(world), again.output
+    world.ended()
+    check_ended(conn, memberships(conn))
+    assert leftovers(conn) == []

@@ -1,0 +1,1 @@
+"""What an outsider may write into Redis, or send: every field, name and pickle."""

@@ -1,0 +1,266 @@
+"""The transitions of the store as the model has them: each call changes the state and returns what the store must answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.faults.model.people import People
+from tests.faults.model.state import CANCELED_TTL, FAILURE_TTL, HOLD_MS, INBOX, LEASE_MS, RESULT_TTL, TERMINAL, Job, Told, Worker
+
+_TAKE_OVER = 20
+
+
+class Model(People):
+    """Of each call an answer, as `model_store.Store` returns it of Redis."""
+
+    # -- workers
+
+    def register(self, name: str, incarnation: str) -> bool:
+        worker = self.workers.get(name)
+        if worker is None or worker.incarnation != incarnation:
+            if worker and self.now - worker.beat <= LEASE_MS:
+                return False
+            if any(not execution.startswith(f"{incarnation}:") for execution in self.index.get(name, {}).values()):
+                self.listed.add(name)
+                return False
+            self.workers[name] = worker = Worker(incarnation, self.now)
+        self.listed.add(name)
+        worker.beat = self.now
+        return True
+
+    def deregister(self, name: str, incarnation: str) -> int:
+        worker = self.workers.get(name)
+        if worker is None or worker.incarnation != incarnation:
+            return 0
+        held = self._held_by(name)
+        for job in held:
+            self.settle(job, lost=False)
+        self._strike_off(name)
+        return len(held)
+
+    def _held_by(self, name: str) -> list[Job]:
+        held = [(self.jobs.get(job_id), execution) for job_id, execution in self.index.get(name, {}).items()]
+        return [job for job, execution in held if job and job.status == "started" and job.execution == execution]
+
+    def _strike_off(self, name: str) -> None:
+        self.workers.pop(name, None)
+        self.index.pop(name, None)
+        self.listed.discard(name)
+
+    def extend(self, name: str, incarnation: str, held: tuple[tuple[str, str], ...]) -> tuple[bool, list[str]]:
+        answers = []
+        for job_id, execution in held:
+            job = self.jobs.get(job_id)
+            if job is None or job.status != "started" or job.execution != execution:
+                answers.append("lost")
+                continue
+            job.lease = self.now + LEASE_MS
+            answers.append("canceled" if job.cancel else "ok")
+        worker = self.workers.get(name)
+        if worker is None or worker.incarnation != incarnation:
+            return False, answers
+        worker.beat = self.now
+        return True, answers
+
+    def turn(
+        self, name: str, incarnation: str, token: int, told: tuple[Told, ...], queues: tuple[str, ...], slots: tuple[int, ...]
+    ) -> tuple[str, list[str], list[tuple[str, str, str]]]:
+        worker = self.workers.get(name)
+        if worker is None or worker.incarnation != incarnation:
+            return "unregistered", [], []
+        if token < worker.token:
+            return "outdated", [], []
+        prefix = f"{incarnation}:{token}:"
+        if token == worker.token:
+            given = [(queue, job_id, f"{prefix}{i}") for i, (queue, job_id) in enumerate(worker.given, 1)]
+            return "ok", worker.answers, [row for row in given if self._holds(row[1], row[2])]
+
+        index = self.index.setdefault(name, {})
+        worker.token, worker.answers, worker.given = token, [], []
+        for outcome in told:
+            answer = self._commit(worker, outcome)
+            worker.answers.append(answer)
+            if answer == "ok" or index.get(outcome.id) == outcome.execution:
+                index.pop(outcome.id, None)
+        jobs: list[tuple[str, str, str]] = []
+        self._claim(name, prefix, [] if self.suspended else queues, slots, jobs)
+        worker.given = [(queue, job_id) for queue, job_id, _ in jobs]
+        if not 0 <= self.now - worker.beat < 1000:
+            worker.beat = self.now
+        return "suspended" if self.suspended else "ok", worker.answers, jobs
+
+    def _holds(self, job_id: str, execution: str) -> bool:
+        job = self.jobs.get(job_id)
+        return job is not None and job.status == "started" and job.execution == execution
+
+    def _commit(self, worker: Worker, told: Told) -> str:
+        job = self.jobs.get(told.id)
+        if job is None:
+            return "gone"
+        if job.execution != told.execution:
+            return "stale"
+        if job.status != "started":
+            return "ok"
+        if told.kind == "finished":
+            worker.finished += 1
+            self.end(job, "finished", RESULT_TTL if job.result_ttl is None else job.result_ttl)
+            job.lost, job.reason, job.cancel = 0, False, False
+            job.held_since = None
+            self.emit("completed", job)
+            return "ok"
+        if told.kind in ("release", "lost"):
+            self.settle(job, lost=told.kind == "lost")
+            return "ok"
+        worker.failed += told.kind in ("failed", "retry")
+        if told.back:
+            job.seq = None  # given up, even if a cancel keeps it from lining up again
+        if job.cancel and told.kind != "failed":
+            self.cancel(job)
+            return "ok"
+        since = (job.held_since or self.now) if told.kind == "held" else None
+        job.held_since = since
+        if told.kind == "later" or (since is not None and self.now - since < HOLD_MS):
+            self.schedule(job, (self.now + told.delay * 1000) / 1000)
+            job.reason = True
+            self.emit("held", job)
+            return "ok"
+        job.held_since = None  # another hold has its own time
+        job.attempts, job.lost = job.attempts + 1, 0
+        if told.kind != "retry":
+            self.fail(job)
+            return "ok"
+        self.schedule(job, (self.now + told.delay * 1000) / 1000)
+        job.reason = True
+        self.emit("retry", job)
+        return "ok"
+
+    def _claim(self, name: str, prefix: str, queues: Any, slots: tuple[int, ...], jobs: list[tuple[str, str, str]]) -> None:
+        open_queues = [queue for queue in queues if queue not in self.paused]
+        order = list(queues)
+        for floor in slots:
+            job = self._claim_one([queue for queue in order if queue in open_queues], floor)
+            if job is None:
+                continue
+            order = order[order.index(job.queue) + 1 :] + order[: order.index(job.queue) + 1]
+            job.status, job.execution, job.worker = "started", f"{prefix}{len(jobs) + 1}", name
+            job.lease, job.deliveries = self.now + LEASE_MS, job.deliveries + 1
+            self.index.setdefault(name, {})[job.id] = job.execution
+            self.emit("processing", job)
+            jobs.append((job.queue, job.id, job.execution))
+        if jobs:
+            for queue in open_queues:  # what is left wakes another worker, so it is looked for
+                self._head(queue)
+                self.wake_for(queue)
+
+    def _claim_one(self, queues: list[str], floor: int) -> Job | None:
+        while True:
+            heads = [head for head in map(self._head, queues) if head and head.level >= floor]
+            if not heads:
+                return None
+            job = max(heads, key=lambda head: head.level)  # the first of equals
+            if job.expires is None or job.expires > self.now:
+                return job
+            self.end(job, "canceled", CANCELED_TTL)
+            job.reason = True
+            self.emit("expired", job)
+
+    def _head(self, queue: str) -> Job | None:
+        if queue == INBOX and not self.waiting(queue):
+            taken, self.inbox = self.inbox[:_TAKE_OVER], self.inbox[_TAKE_OVER:]
+            for job_id in taken:
+                self._take_over(job_id)
+        return next(iter(self.waiting(queue)), None)
+
+    def _take_over(self, job_id: str) -> None:
+        job = self.jobs.get(job_id)
+        if job is None:
+            self.jobs[job_id] = job = Job(job_id, INBOX, "failed", None, corrupt=True, reason=True)
+            self.end(job, "failed", FAILURE_TTL)
+            self.emit("failed", job)
+        elif job.status == "queued" and job.boxed:
+            job.seq, job.boxed = self.next_seq(), False
+            self.known_queues.add(INBOX)
+
+    # -- duties
+
+    def reap(self) -> int:
+        last, hold = self.last_reap, self.hold
+        if last is not None and 0 <= self.now - last < 2500:
+            return 0
+        if last is None or self.now < last or self.now - last > LEASE_MS / 2:
+            hold = self.now + LEASE_MS
+        self.last_reap, self.hold = self.now, min(hold, self.now + LEASE_MS)
+        if self.now < self.hold:
+            return 0
+        far = self.now + 2 * LEASE_MS
+        lost = [job for job in self.of("started") if job.lease <= self.now or job.lease >= far]
+        for job in lost:
+            self.recover(job)
+            self.index.get(job.worker or "", {}).pop(job.id, None)
+        return len(lost)
+
+    def prune(self, name: str, incarnation: str) -> list[tuple[str, int]]:
+        if name:
+            worker = self.workers.get(name)
+            return [] if incarnation and worker and worker.incarnation != incarnation else [(name, self._bury(name))]
+        last, hold = self.last_reap, self.hold
+        if last is None or self.now < last or self.now - last > LEASE_MS / 2 or self.now < min(hold, self.now + LEASE_MS):
+            return []
+        silent = [w for w in self.listed if w not in self.workers or self.now - self.workers[w].beat > LEASE_MS]
+        return sorted((dead, self._bury(dead)) for dead in silent)
+
+    def _bury(self, name: str) -> int:
+        held = self._held_by(name)
+        for job in held:
+            self.recover(job)
+        self._strike_off(name)
+        return len(held)
+
+    def promote(self, limit: int) -> int:
+        due = sorted((job.due, job.id) for job in self.of("scheduled") if job.due <= self.now / 1000)[:limit]
+        for _, job_id in due:
+            job = self.jobs[job_id]
+            if job.seq is not None:
+                self.to_place(job)
+            elif job.front:
+                self.to_front(job)
+                job.front = False
+            else:
+                self.line_up(job)
+            self.emit("queued", job)
+        return len(due)
+
+    def clean(self) -> bool:
+        for job in [job for job in self.jobs.values() if job.status in TERMINAL and job.expiry < self.now // 1000]:
+            del self.jobs[job.id]
+        return False
+
+    # -- switches, and the world
+
+    def pause(self, queue: str) -> None:
+        self.paused.add(queue)
+
+    def unpause(self, queue: str) -> bool:
+        was = queue in self.paused
+        self.paused.discard(queue)
+        self.wake_for(queue)
+        return was
+
+    def suspend(self) -> None:
+        self.suspended = True
+
+    def resume(self) -> bool:
+        was, self.suspended = self.suspended, False
+        for queue in self.known_queues:
+            self.wake_for(queue)
+        return was
+
+    def flush_scripts(self) -> None:
+        """Redis was restarted, or told to forget them."""
+
+    def hear(self, queue: str) -> None:
+        """A worker took the tokens out of its doorbells."""
+
+    def forget_worker(self, name: str) -> None:
+        """Its registration expired."""
+        self.workers.pop(name, None)

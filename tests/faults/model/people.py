@@ -1,0 +1,146 @@
+"""What producers and people do to the store, as the model has it."""
+
+from __future__ import annotations
+
+from tests.faults.model.state import INBOX, TERMINAL, Job, Order, State
+
+
+class People(State):
+    """The part of `Model` that no worker takes part in."""
+
+    def enqueue(self, queue: str, orders: tuple[Order, ...], nonce: str) -> tuple[str, ...]:
+        fresh: list[Order] = []
+        first = self.iso
+        for order in orders:
+            job = self.jobs.get(order.id)
+            if job and job.nonce == nonce:
+                first = State(job.created).iso
+            elif order.id in {other.id for other in fresh} or (job and job.status not in TERMINAL):
+                return "duplicate", order.id, job.status if job else "queued"
+            else:
+                fresh.append(order)
+        for order in fresh:
+            self.known_queues.add(queue)
+            due = order.at if order.delay is None else self.now + order.delay * 1000
+            later = due is not None and due > self.now
+            job = Job(order.id, queue, "", None, order.priority, nonce, self.now, order.result_ttl, order.ttl, order.on_lost)
+            self.jobs[order.id] = job
+            if later:
+                assert due is not None
+                self.schedule(job, due / 1000)
+                job.front = order.front
+            elif order.front:
+                self.to_front(job)
+            else:
+                self.line_up(job)
+            if order.ttl is not None:
+                job.expires = (due if later and due else self.now) + order.ttl * 1000
+            self.emit("scheduled" if later else "queued", job)
+        return "ok", self.iso if fresh else first
+
+    def push(self, job_id: str) -> None:
+        """An outsider puts an id into the inbox."""
+        self.inbox.append(job_id)
+
+    def cancel_job(self, job_id: str) -> str:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return "missing"
+        if job.status == "started":
+            job.cancel = True
+            return "pending"
+        if job.status in TERMINAL:
+            return job.status
+        self.cancel(job)
+        self._out_of_inbox(job)
+        return "canceled"
+
+    def delete(self, ids: tuple[str, ...]) -> list[str]:
+        return [self._delete(job_id) for job_id in ids]
+
+    def _delete(self, job_id: str) -> str:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return "missing"
+        if job.status == "started":
+            return "started"
+        self._out_of_inbox(job)
+        self._forget(job)
+        return "deleted"
+
+    def _out_of_inbox(self, job: Job) -> None:
+        if job.queue == INBOX:
+            self.inbox = [other for other in self.inbox if other != job.id]
+
+    def _forget(self, job: Job) -> None:
+        del self.jobs[job.id]
+        self.emit("deleted", job)
+
+    def empty(self, queue: str, limit: int) -> tuple[int, bool]:
+        gone = self.waiting(queue)[::-1][:limit]
+        for job in gone:
+            self._forget(job)
+        deleted = len(gone)
+        if queue != INBOX or deleted == limit:
+            return deleted, deleted == limit
+        taken, self.inbox = self.inbox[:limit], self.inbox[limit:]
+        for job_id in taken:
+            job = self.jobs.get(job_id)
+            if job and job.status == "queued" and job.queue == INBOX:
+                self._forget(job)
+                deleted += 1
+        return deleted, len(taken) == limit
+
+    def requeue(self, ids: tuple[str, ...], nonce: str, keep_place: bool, quarantined: bool, delay: int) -> list[str]:
+        return [self._requeue(job_id, nonce, keep_place, quarantined, delay) for job_id in ids]
+
+    def _requeue(self, job_id: str, nonce: str, keep_place: bool, quarantined: bool, delay: int) -> str:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return "missing"
+        if job.requeue_nonce == nonce:
+            return "ok"
+        if job.status not in ("failed", "canceled", "stopped"):
+            return job.status
+        if job.quarantined and not quarantined:
+            return "quarantined"
+        if job.corrupt:
+            return "corrupt"
+        self.known_queues.add(job.queue)
+        if delay:
+            self.schedule(job, (self.now + delay * 1000) / 1000)
+            if not keep_place:
+                job.seq = None
+        elif keep_place:
+            self.to_place(job)
+        else:
+            self.line_up(job)
+        job.requeue_nonce, job.lost, job.requeued = nonce, 0, job.requeued + 1
+        job.reason = job.quarantined = job.cancel = job.front = False
+        job.held_since = job.execution = job.expires = None
+        if job.ttl is not None:
+            job.expires = self.now + (delay + job.ttl) * 1000
+        self.emit("scheduled" if delay else "queued", job)
+        return "ok"
+
+    def reschedule(self, job_id: str, due_ms: int) -> str:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return "missing"
+        if job.status != "scheduled":
+            return job.status
+        if job.due != due_ms / 1000:
+            self.schedule(job, due_ms / 1000)
+            if job.ttl is not None and not job.reason:
+                job.expires = max(due_ms, self.now) + job.ttl * 1000
+            self.emit("scheduled", job)
+        return "ok"
+
+    def quarantine(self, ids: tuple[str, ...]) -> list[str]:
+        answers = []
+        for job_id in ids:
+            job = self.jobs.get(job_id)
+            answers.append("missing" if job is None else "ok" if job.status == "failed" else job.status)
+            if job and job.status == "failed":
+                job.quarantined = True
+        return answers

@@ -1,0 +1,256 @@
+"""The store as it is: the model's calls on a real Redis, and the comparison of what it holds with what the model says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fusion.exceptions import DuplicateJob
+from fusion.store.broker import Broker
+from fusion.store.records import Commit, NewJob
+from tests.faults.model.model import Model
+from tests.faults.model.scripts import Line, Snapshot, clock_at
+from tests.faults.model.state import INBOX, LEASE_MS, QUEUES, TERMINAL, Job, Order, Told
+from tests.store.hands import DATA
+
+LEASE, WORKER_TTL = LEASE_MS / 1000, 420
+
+
+class Store:
+    """A method per call of the model, with the same arguments and the same answer."""
+
+    def __init__(self, line: Line, broker: Broker) -> None:
+        self._line, self._broker = line, broker
+
+    def enqueue(self, queue: str, orders: tuple[Order, ...], nonce: str) -> tuple[str, ...]:
+        try:
+            return "ok", self._broker.enqueue(queue, [_new(order) for order in orders], nonce)
+        except DuplicateJob as error:
+            return "duplicate", error.job_id, error.status
+
+    def push(self, job_id: str) -> None:
+        self._line.rpush(f"rq:queue:{INBOX}", job_id)
+
+    def cancel_job(self, job_id: str) -> str:
+        return self._broker.cancel(job_id)
+
+    def delete(self, ids: tuple[str, ...]) -> list[str]:
+        return self._broker.delete(ids)
+
+    def empty(self, queue: str, limit: int) -> tuple[int, bool]:
+        return self._broker.empty(queue, limit)
+
+    def requeue(self, ids: tuple[str, ...], nonce: str, keep_place: bool, quarantined: bool, delay: int) -> list[str]:
+        return self._broker.requeue(ids, nonce, keep_place=keep_place, quarantined=quarantined, delay=delay)
+
+    def reschedule(self, job_id: str, due_ms: int) -> str:
+        return self._broker.reschedule(job_id, due_ms / 1000)
+
+    def quarantine(self, ids: tuple[str, ...]) -> list[str]:
+        return self._broker.quarantine(ids, "set aside")
+
+    def register(self, name: str, incarnation: str) -> bool:
+        return self._broker.register(name, incarnation, LEASE, WORKER_TTL, {"pid": 1})
+
+    def deregister(self, name: str, incarnation: str) -> int:
+        return self._broker.deregister(name, incarnation)
+
+    def extend(self, name: str, incarnation: str, held: tuple[tuple[str, str], ...]) -> tuple[bool, list[str]]:
+        return self._broker.extend(name, incarnation, held, LEASE, WORKER_TTL, "busy")
+
+    def turn(
+        self, name: str, incarnation: str, token: int, told: tuple[Told, ...], queues: tuple[str, ...], slots: tuple[int, ...]
+    ) -> tuple[str, list[str], list[tuple[str, str, str]]]:
+        commits = [
+            Commit(t.kind, t.id, t.execution, elapsed=0.5, delay=t.delay, reason="why", fields={"seq": ""} if t.back else {})
+            for t in told
+        ]
+        turn = self._broker.turn(name, incarnation, token, commits, queues, slots, LEASE, WORKER_TTL)
+        assert not turn.bad
+        return turn.status, turn.answers, [(job.queue, job.id, job.execution_id) for job in turn.jobs]
+
+    def reap(self) -> int:
+        return self._broker.reap(LEASE, 5.0, QUEUES)[0]
+
+    def prune(self, name: str, incarnation: str) -> list[tuple[str, int]]:
+        return sorted(self._broker.prune(LEASE, name, incarnation=incarnation))
+
+    def promote(self, limit: int) -> int:
+        return self._broker.promote(limit)[0]
+
+    def clean(self) -> bool:
+        return self._broker.clean()
+
+    def pause(self, queue: str) -> None:
+        self._broker.pause(queue)
+
+    def unpause(self, queue: str) -> bool:
+        return self._broker.unpause(queue)
+
+    def suspend(self) -> None:
+        self._broker.suspend()
+
+    def resume(self) -> bool:
+        return self._broker.resume()
+
+    def flush_scripts(self) -> None:
+        self._line.script_flush()
+
+    def hear(self, queue: str) -> None:
+        self._line.delete(f"rq:wake:{queue}", f"rq:wake:{queue}:high")
+
+    def forget_worker(self, name: str) -> None:
+        self._line.delete(f"rq:worker:{name}")
+
+    def set_clock(self, ms: int) -> None:
+        """From the next call on."""
+        self._line.before.append(clock_at(ms))
+
+
+def _new(order: Order) -> NewJob:
+    fields = {"data": DATA, "result_ttl": order.result_ttl, "on_lost": order.on_lost, "ttl": order.ttl}
+    due = None if order.at is None else order.at / 1000
+    return NewJob(order.id, order.priority, fields, order.front, order.ttl, due, order.delay)
+
+
+#: Events of a job that may come next after one of it; "" stands for a job that was not there. Apart from the model: no two executions
+#: without an end of the first between them, nothing told of a job that waits but its claim or its end.
+_ENDED = ("completed", "failed", "canceled", "expired")
+_WAITS = {"processing", "canceled", "expired", "deleted"}
+_FOLLOWS = {
+    "": {"queued", "scheduled", "failed"},
+    "queued": _WAITS,
+    "released": _WAITS,
+    "abandoned": _WAITS | {"queued", "scheduled"},
+    "scheduled": {"queued", "canceled", "deleted", "scheduled"},
+    "retry": {"queued", "canceled", "deleted", "scheduled"},
+    "held": {"queued", "canceled", "deleted", "scheduled"},
+    "processing": {"completed", "failed", "retry", "held", "released", "abandoned", "canceled"},
+    "deleted": {"queued", "scheduled", "failed"},
+    **{event: {"queued", "scheduled", "deleted", "failed"} for event in _ENDED},
+}
+
+
+@dataclass
+class Story:
+    """What the events have told so far."""
+
+    number: int = 0
+    epoch: str = ""
+
+    def __post_init__(self) -> None:
+        self._last: dict[str, str] = {}
+
+    def goes_on(self, told: list[dict[str, str]]) -> None:
+        """Numbers without a gap, one epoch, and for each job steps that can follow each other."""
+        for event in told:
+            self.number += 1
+            self.epoch = self.epoch or event["epoch"]
+            assert (event["epoch"], int(event["n"])) == (self.epoch, self.number), f"a gap in the events before {event}"
+            last = self._last.get(event["job_id"], "")
+            assert event["event"] in _FOLLOWS[last], f"{event['job_id']}: {event['event']} after {last or 'nothing'}"
+            self._last[event["job_id"]] = event["event"]
+
+
+def compare(model: Model, seen: Snapshot, *, in_order: bool) -> None:
+    """Assert that Redis holds what the model says, and nothing else. `in_order`: whether the order of the call's events is known."""
+    found, wanted = _held(seen), _wanted(model)
+    assert found == wanted, _difference(found, wanted)
+    told = [(event["event"], event["job_id"], event["queue"]) for event in seen.events]
+    assert told == model.events or (not in_order and sorted(told) == sorted(model.events)), f"events {told}, not {model.events}"
+    _bells(model, seen)
+
+
+def _held(seen: Snapshot) -> dict[str, Any]:
+    """What is compared, by the same names as in `_wanted`."""
+    found: dict[str, Any] = {}
+    for key, value in seen.keys.items():
+        name = key.removeprefix("rq:")
+        kind, _, rest = name.partition(":")
+        if kind == "job":
+            found[name] = {field: value[field] for field in _FIELDS if value.get(field, "") not in ("", "0")}
+        elif name in ("queue:a", "queue:b", f"fifo:{INBOX}"):
+            found[name] = list(value)
+        elif name == "queue:failed" or kind in TERMINAL:
+            found[name] = {job_id: round(score, 3) for job_id, score in value.items()}
+        elif kind == "worker" and not rest.endswith(":jobs"):
+            found[name] = {field: value.get(field) for field in ("incarnation", "beat_ms")}
+            found[name] |= {field: value.get(field, "0") for field in ("successful_job_count", "failed_job_count")}
+            found[name]["token"] = value.get("turn", "0").partition("\n")[0]
+        elif name == "reap":
+            found[name] = {field: value.get(field) for field in ("last", "hold")} if "last" in value else None
+        elif kind == "wake" or name in ("seq", "seq:front", "events", "events:meta", "schema"):
+            continue
+        else:
+            found[name] = value
+    return {name: value for name, value in found.items() if value}
+
+
+_FIELDS = ("status", "origin", "execution_id", "worker_name", "priority", "attempts", "lost", "deliveries", "requeued", "nonce",
+           "requeue_nonce", "cancel", "expires_at", "held_since", "quarantined", "at_front")  # fmt: skip
+
+
+def _wanted(model: Model) -> dict[str, Any]:
+    wanted: dict[str, Any] = {
+        "queues": {f"rq:queue:{queue}" for queue in model.known_queues},
+        "workers": {f"rq:worker:{name}" for name in model.listed},
+        f"queue:{INBOX}": model.inbox,
+        "suspended": "1" if model.suspended else None,
+        "scheduler:scheduled_jobs": {job.id: job.due for job in model.of("scheduled")},
+        "queue:failed": {job.id: round(job.expiry, 3) for job in model.of("failed")},
+        "reap": None if model.last_reap is None else {"last": str(model.last_reap), "hold": str(model.hold)},
+    }
+    for queue in QUEUES:
+        wanted[f"fifo:{queue}" if queue == INBOX else f"queue:{queue}"] = [job.id for job in model.waiting(queue)]
+        wanted[f"wip:{queue}"] = {job.id: job.lease for job in model.of("started", queue)}
+        for status in ("finished", "canceled"):
+            wanted[f"{status}:{queue}"] = {job.id: round(job.expiry, 3) for job in model.of(status, queue)}
+        wanted[f"paused:{queue}"] = "1" if queue in model.paused else None
+    wanted[f"queue:{INBOX}"] = list(model.inbox)
+    for name, worker in model.workers.items():
+        wanted[f"worker:{name}"] = {
+            "incarnation": worker.incarnation,
+            "beat_ms": str(worker.beat),
+            "successful_job_count": str(worker.finished),
+            "failed_job_count": str(worker.failed),
+            "token": str(worker.token),
+        }
+    wanted |= {f"worker:{name}:jobs": index for name, index in model.index.items()}
+    wanted |= {f"job:{job.id}": _fields(job) for job in model.jobs.values()}
+    return {name: value for name, value in wanted.items() if value}
+
+
+def _fields(job: Job) -> dict[str, str]:
+    values = {
+        "status": job.status,
+        "origin": job.queue,
+        "execution_id": job.execution,
+        "worker_name": job.worker,
+        "priority": None if job.corrupt else job.priority,
+        "attempts": job.attempts,
+        "lost": job.lost,
+        "deliveries": job.deliveries,
+        "requeued": job.requeued,
+        "nonce": job.nonce,
+        "requeue_nonce": job.requeue_nonce,
+        "cancel": int(job.cancel),
+        "expires_at": job.expires,
+        "held_since": job.held_since,
+        "quarantined": "set aside" if job.quarantined else None,
+        "at_front": int(job.front),
+    }
+    return {name: str(value) for name, value in values.items() if value}
+
+
+def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    names = [name for name in sorted(found.keys() | wanted.keys()) if found.get(name) != wanted.get(name)]
+    return "\n".join(f"{name}: is {found.get(name)}, should be {wanted.get(name)}" for name in names)
+
+
+def _bells(model: Model, seen: Snapshot) -> None:
+    """One token at most in a doorbell, and one where the model says that somebody must hear."""
+    for key, value in seen.keys.items():
+        assert not key.startswith("rq:wake:") or value == ["1"], f"{key} holds {value}"
+    for queue, level in model.woken:
+        assert f"rq:wake:{queue}" in seen.keys, f"nobody is woken for what waits in {queue}"
+        assert level < 2 or f"rq:wake:{queue}:high" in seen.keys, f"no reserved slot is woken for what waits in {queue}"

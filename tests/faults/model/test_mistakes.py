@@ -1,0 +1,46 @@
+"""The model notices what it is there to notice: with a mistake in the Lua text the same walk fails."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from tests.faults.model.scripts import Mistake
+from tests.faults.model.walk import finds
+
+_COMMIT = ("turn",)
+
+MISTAKES = (
+    Mistake("anybody's outcome is taken", _COMMIT, "if job.execution_id ~= exec then return 'stale', false end", "", True),
+    Mistake("a lost job keeps its execution", ("reap",), "redis.call('HDEL', key, 'execution_id')", "", True),
+    Mistake("a claim without a lease", _COMMIT, "redis.call('ZADD', wip_key(queue), now_ms + A_lease_ms, id)", ""),
+    Mistake(
+        "a claim removes before it adds, and stops between",
+        _COMMIT,
+        "redis.call('ZADD', wip_key(queue), now_ms + A_lease_ms, id)",
+        "redis.call('ZREM', ready, id)\nif tonumber(deliveries) == 1 then return false end\n"
+        "redis.call('ZADD', wip_key(queue), now_ms + A_lease_ms, id)",
+    ),
+    Mistake("an outcome told twice counts twice", _COMMIT, "if job.status ~= 'started' then return 'ok', false end", "", True),
+    Mistake(
+        "promote takes out before it puts in, and stops between",
+        ("promote",),
+        "local key = job_key(id)\nlocal status, queue,",
+        "redis.call('ZREM', K_scheduled, id)\nif #ids > 1 then return end\nlocal key = job_key(id)\nlocal status, queue,",
+    ),
+    Mistake("a turn sent again claims again", _COMMIT, "if tonumber(A_token) == last then", "if false then", True),
+    Mistake("an enqueue sent again is another job", ("enqueue",), "if status and nonce == sent then", "if false then"),
+    Mistake("a requeued job keeps its old place", ("requeue",), "elseif A_keep_place == '1' then", "elseif true then"),
+    Mistake(
+        "a transition without its event",
+        _COMMIT,
+        "emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)",
+        "",
+    ),
+)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name.replace(" ", "-"))
+def test_a_walk_finds(admin: redis.Redis, mistake: Mistake) -> None:
+    assert finds(admin, mistake)

@@ -1,0 +1,52 @@
+"""The store does what its model does, whatever comes in between: walks of random calls on a real Redis."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+import redis
+
+from tests.faults.model.state import INBOX, Order
+from tests.faults.model.walk import machine_on, walk
+
+SOAK = os.environ.get("FUSION_TEST_SOAK", "") not in ("", "0")
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("start", range(4))
+def test_every_call_does_what_the_model_says(admin: redis.Redis, start: int) -> None:
+    walk(admin, start, 50, 50)
+
+
+@pytest.mark.skipif(not SOAK, reason="a long walk: FUSION_TEST_SOAK=1")
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(4))
+def test_every_call_does_what_the_model_says_on_new_ways(admin: redis.Redis, part: int) -> None:
+    start = random.randrange(2**32)
+    print(f"part {part}: walk(admin, {start}, 500, 100)")
+    walk(admin, start, 500, 100)
+
+
+# -- found by such walks
+
+
+def test_who_empties_an_inbox_leaves_a_job_alone_that_waits_elsewhere_though_its_id_was_pushed_there(admin: redis.Redis) -> None:
+    state = machine_on(admin)
+    state.push("j0")
+    state.enqueue("a", Order("j0"))
+    state.empty(INBOX)
+    state.turn("A")
+
+
+def test_a_job_that_ran_after_it_was_held_back_has_the_whole_time_when_it_is_held_again(admin: redis.Redis) -> None:
+    state = machine_on(admin)
+    state.enqueue("a", Order("j0"))
+    state.turn("A")
+    for kind in ("held", "retry", "held", "later", "held"):
+        state.turn("A", kind, slots=())
+        state.pass_time(601_000)
+        state.promote()
+        state.turn("A")
+        assert list(state._hands["A"].held) == ["j0"]

@@ -1,0 +1,1 @@
+"""Everything at once for as long as one likes: chaos with a seed, power cuts, leaks."""

@@ -1,0 +1,84 @@
+"""The soak's reader of Redis' history tells a loss that counts from one that must not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.faults.soak.history import History
+from tests.faults.soak.plan import rush_job
+from tests.faults.soak.verdict import Findings, Run, judge
+
+Command = tuple[str, ...]
+JOB, RUN = "r000000", "w:1:1"
+HELD: list[Command] = [("HSET", f"rq:job:{JOB}", "status", "queued"), ("ZADD", "rq:queue:rush", "1", JOB)]
+GIVEN_BACK: list[Command] = [("ZADD", "rq:queue:rush", "1", JOB), ("ZREM", "rq:wip:rush", JOB)]
+DONE: list[Command] = [("ZADD", "rq:finished:rush", "1", JOB), ("ZREM", "rq:wip:rush", JOB)]
+
+
+def claimed(execution: str) -> list[Command]:
+    return [
+        ("HSET", f"rq:job:{JOB}", "status", "started", "execution_id", execution),
+        ("ZADD", "rq:wip:rush", "1", JOB),
+        ("ZREM", "rq:queue:rush", JOB),
+    ]
+
+
+def lost(count: int) -> list[Command]:
+    line = json.dumps({"outcome": "lost"})
+    return [("HSET", f"rq:job:{JOB}", "status", "queued", "history", line, "lost", str(count)), *GIVEN_BACK]
+
+
+def begun(execution: str) -> list[Command]:
+    return [("HSET", f"rq:job:{JOB}", "begun", execution)]
+
+
+def finished() -> list[Command]:
+    return [("HSET", f"rq:job:{JOB}", "status", "finished"), *DONE]
+
+
+def read(path: Path, *transactions: Sequence[Command]) -> History:
+    commands = [part for one in (HELD, *transactions) for part in (("MULTI",), *one, ("EXEC",))]
+    words = ["".join(f"${len(word)}\r\n{word}\r\n" for word in command) for command in commands]
+    text = "".join(f"*{len(command)}\r\n{rest}" for command, rest in zip(commands, words, strict=True))
+    (path / "appendonly.aof").write_bytes(text.encode())
+    return History(path / "appendonly.aof")
+
+
+@pytest.mark.parametrize(
+    ("execution", "told", "count", "wrong"),
+    [
+        (RUN, False, 1, False),
+        (RUN, False, 0, True),
+        (f"{RUN}a", False, 0, False),
+        (f"{RUN}a", False, 1, False),
+        (f"{RUN}a", True, 1, False),
+        (f"{RUN}a", True, 0, True),
+        (f"{RUN}a", False, 2, True),
+    ],
+    ids=[
+        "it ran",
+        "it ran, for nothing",
+        "it waited",
+        "it was let off enough",
+        "it began",
+        "it began, for nothing",
+        "twice at once",
+    ],
+)
+def test_a_loss_counts_unless_the_job_waited(execution: str, told: bool, count: int, wrong: bool, tmp_path: Path) -> None:
+    history = read(tmp_path, claimed(execution), *([begun(execution)] if told else []), lost(count), claimed("w:2:1"), finished())
+    assert bool(history.wrong) == wrong, history.wrong
+    assert (execution in history.counted, execution in history.let_off) == (count > 0, count == 0)
+
+
+@pytest.mark.parametrize(("runs", "allowed"), [(["w:2:1"], True), ([f"{RUN}a", "w:2:1"], True), (["w:2:1", "w:9:9"], False)])
+def test_a_job_that_waited_in_vain_may_not_run_more_often_for_that(runs: list[str], allowed: bool, tmp_path: Path) -> None:
+    history = read(tmp_path, claimed(f"{RUN}a"), lost(0), claimed("w:2:1"), finished())
+    seen = {execution: Run(JOB, 1, 1) for execution in runs}
+    verdict = judge(Findings({JOB: rush_job(1, 0)}, [JOB], {JOB}, {JOB: "finished"}, history, seen, [], []))
+    assert ("ran more often than failed and lost runs allow" in dict(verdict.wrong)) == (not allowed)
+    assert verdict.figures["losses that counted, of jobs ahead that no witness saw begin"] == 0

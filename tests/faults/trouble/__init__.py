@@ -1,0 +1,1 @@
+"""A Redis that is slow, silent, full, refusing, moved, replaced, or gone."""

@@ -1,0 +1,83 @@
+"""Commands past redis-py's client: what it does besides is done here too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from redis import exceptions as errors
+
+from fusion.settings import Settings
+from fusion.store.connections import connect
+from fusion.store.wire import is_ours, sender
+from tests.store.servers import ScriptedServer
+
+Scripted = Callable[[Callable[[int], bytes | None]], ScriptedServer]
+
+
+@pytest.mark.parametrize(
+    "value", ["", "text", "Grüße ☃", b"\x00\xff\r\n", 7, -1, 2.5, "x" * 100_000], ids=lambda value: repr(value)[:12]
+)
+def test_a_value_arrives_as_by_redis_pys_client(redis_url: str, value: Any) -> None:
+    with connect(redis_url) as client:
+        assert sender(client)("ECHO", value) == client.execute_command("ECHO", value)
+
+
+def test_what_its_client_refuses_is_refused(redis_url: str) -> None:
+    with connect(redis_url) as client, pytest.raises(errors.DataError):
+        sender(client)("ECHO", None)
+
+
+def test_an_error_of_the_server_leaves_the_connection_as_good_as_new(redis_url: str) -> None:
+    with connect(redis_url) as client:
+        send = sender(client)
+        client_id = send("CLIENT", "ID")
+        with pytest.raises(errors.NoScriptError):
+            send("EVALSHA", "0" * 40, 0)
+        with pytest.raises(errors.ResponseError, match="wrong number"):
+            send("ECHO")
+        assert send("CLIENT", "ID") == client_id
+
+
+@pytest.mark.parametrize(("role", "tries"), [("producer", 4), ("worker", 1)])
+def test_it_is_tried_as_often_as_the_role_says(scripted: Scripted, role: Any, tries: int) -> None:
+    server = scripted(lambda n: None)
+    with connect(Settings.load(redis_url=server.url), role) as client, pytest.raises(errors.ConnectionError):
+        sender(client)("PING")
+    assert server.commands == tries
+
+
+def test_one_answer_that_is_lost_costs_a_producer_nothing(scripted: Scripted) -> None:
+    server = scripted(lambda n: b"+PONG\r\n" if n else None)
+    with connect(server.url) as client:
+        send = sender(client)
+        assert send("PING") == b"PONG"
+        assert send("PING") == b"PONG"
+    assert server.connections == 2
+
+
+def test_an_answer_that_came_too_late_is_nobodys(scripted: Scripted) -> None:
+    """The connection that waited for it is closed: what it brings then must not answer the next command."""
+    server = scripted(lambda n: b"" if n == 0 else b"$%d\r\n%s\r\n" % (1, b"%d" % n))
+    with connect(Settings.load(redis_url=server.url, socket_timeout=0.2), "worker") as client:
+        send = sender(client)
+        with pytest.raises(errors.TimeoutError):
+            send("ECHO", "0")
+        assert send("ECHO", "1") == b"1"
+    assert server.connections == 2
+
+
+def test_a_client_that_is_somebody_elses_sends_by_itself(redis_url: str) -> None:
+    sent = []
+
+    class Theirs(redis.Redis):
+        def execute_command(self, *args: Any, **options: Any) -> Any:
+            sent.append(args)
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+
+    with Theirs.from_url(redis_url) as client:
+        assert not is_ours(client)
+        assert sender(client)("ECHO", "a") == b"a"
+    assert sent == [("ECHO", "a")]
