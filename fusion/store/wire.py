@@ -7,6 +7,7 @@ exchange is tried, and one that broke is closed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import hiredis
@@ -16,7 +17,11 @@ from fusion.store.connections import BoundedRetry
 
 
 def is_ours(connection: Redis) -> bool:
-    """Made by Fusion. Somebody else's is used by its own methods only: they may do more than send."""
+    """Made by Fusion. Somebody else's is used by its own methods only, and so is one whose sending a subclass or a tracer has replaced:
+    they may do more than send."""
+    ordinary: Any = type(connection).execute_command
+    if type(ordinary) is not FunctionType or ordinary.__module__ != Redis.__module__ or hasattr(ordinary, "__wrapped__"):
+        return False
     pool = connection.connection_pool
     return connection.connection is None and isinstance(pool.connection_kwargs.get("retry"), BoundedRetry)
 

@@ -113,3 +113,8 @@ def span(seconds: float) -> list[float]:
     begun = time.monotonic()
     time.sleep(seconds)
     return [begun, time.monotonic()]
+
+
+def hang_after(job: object, connection: object, result: object) -> None:
+    """An on_success callback that does not end by itself."""
+    time.sleep(60)

@@ -9,6 +9,7 @@ import pytest
 import redis
 from redis import exceptions as errors
 
+from fusion import Queue
 from fusion.settings import Settings
 from fusion.store.connections import connect
 from fusion.store.wire import is_ours, sender
@@ -81,3 +82,18 @@ def test_a_client_that_is_somebody_elses_sends_by_itself(redis_url: str) -> None
         assert not is_ours(client)
         assert sender(client)("ECHO", "a") == b"a"
     assert sent == [("ECHO", "a")]
+
+
+def test_a_tracer_sees_every_command(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those for Sentry and OpenTelemetry do it: by a function in the place of redis-py's."""
+    seen, ordinary = [], redis.Redis.execute_command
+
+    def traced(self: redis.Redis, *args: Any, **options: Any) -> Any:
+        seen.append(args[0])
+        return ordinary(self, *args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+
+    monkeypatch.setattr(redis.Redis, "execute_command", traced)
+    with connect(redis_url) as client:
+        assert len(Queue("q", client).enqueue_many([Queue.prepare_data("tasks.sms.sendSMS")])) == 1
+        Queue("q", client).enqueue("tasks.sms.sendSMS")
+    assert len([name for name in seen if name in ("EVALSHA", "EVAL")]) >= 2

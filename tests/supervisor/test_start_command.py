@@ -10,6 +10,7 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,15 @@ def test_the_port_of_the_probes_is_the_supervisors(services: Services, conn: red
 
     eventually(unready, interval=0.001)
     assert service.process.poll() is None
+
+
+def test_the_flags_of_warm_processes_reach_every_worker(services: Services, conn: redis.Redis) -> None:
+    flags = ("--horses", "1", "--max-jobs-per-horse", "3", "--claim-ahead", "0")
+    services.start(2, "--customq", "w", *flags, env={"FUSION_TASKS": "tests.jobs.warm"})
+    jobs = Queue("w", conn).enqueue_many([Queue.prepare_data("tests.jobs.warm.nap", (0.02,)) for _ in range(30)])
+    eventually(lambda: {status_of(conn, job.id) for job in jobs} == {"finished"}, 20)
+    runs = Counter(job.result for job in (Queue("w", conn).fetch_job(job.id) for job in jobs) if job is not None)
+    assert set(runs.values()) <= {1, 2, 3}
+    assert max(runs.values()) == 3, "a process runs several, and no more than it may"
+    by = Counter(str(conn.hget(f"rq:job:{job.id}", "worker_name")) for job in jobs)
+    assert len(by) == 2, "both workers took part"

@@ -11,9 +11,10 @@ from typing import Any
 
 import redis
 
-from fusion import Queue
+from fusion import Callback, Queue
 from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
+from tests.jobs import basic
 from tests.jobs.warm import KINDS
 from tests.support import eventually
 from tests.worker.harness import Workers, alive, field, runs_of, status_of
@@ -248,3 +249,40 @@ def test_frames_that_are_no_outcome_cost_no_other_job(workers: Workers, conn: re
     states = check_conservation(conn, [job.id for job in [*forging, *others]])
     assert all(state in ("finished", "failed", "scheduled") for state in states.values()), states
     assert {field(conn, job.id, "exc_info") for job in others} == {""}
+
+
+def test_callbacks(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """Each job's own, in the process that ran it, which runs the next one too."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    workers.start("w", "--horses", "1", env=WARM)
+    queue = Queue("w", conn)
+    both: dict[str, Any] = {"on_success": basic.remember, "on_failure": basic.complain}
+    first, plain, fails = (
+        queue.enqueue(basic.echo, str(good), **both),
+        queue.enqueue(basic.add, 1, 2),
+        queue.enqueue(basic.boom, str(bad), **both),
+    )
+    breaks = queue.enqueue("tests.jobs.warm.pid", on_success=basic.breaking_callback)
+    after = queue.enqueue("tests.jobs.warm.pid")
+    assert [job.wait(20) for job in (first, plain, fails, breaks, after)] == [
+        "finished",
+        "finished",
+        "failed",
+        "finished",
+        "finished",
+    ]
+    assert good.read_text() == f"success {first.id} None\n"
+    assert bad.read_text() == f"failure {fails.id} ValueError\n"
+    assert field(conn, breaks.id, "callback_error") == "on_success: RuntimeError: the callback broke"
+    assert breaks.result == after.result
+
+
+def test_a_callback_that_hangs_ends_its_process_only(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    worker = workers.start("w", "--horses", "1", env=WARM)
+    queue = Queue("w", conn)
+    hangs = queue.enqueue("tests.jobs.warm.pid", on_success=Callback("tests.jobs.warm.hang_after", timeout=0.3))
+    after = queue.enqueue("tests.jobs.warm.pid")
+    assert after.wait(20) == "finished"
+    assert hangs.wait(20) == "finished"
+    assert "JobTimeoutException" in field(conn, hangs.id, "callback_error")
+    assert alive(worker.pid)

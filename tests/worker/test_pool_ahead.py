@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from fusion.job import Job
 from fusion.store.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, alive, field, runs_of, status_of
+from tests.worker.harness import PrivateRedis, WorkerProcess, Workers, alive, field, runs_of, status_of
 
 #: A budget at which jobs are claimed ahead on a busy machine too.
 WARM = {
@@ -220,3 +221,53 @@ def test_a_dead_workers_waiting_jobs_have_lost_nothing(workers: Workers, conn: r
     workers.start("w", "--horses", "1", env=WARM)
     finished(conn, *jobs)
     check_conservation(conn, [job.id for job in jobs])
+
+
+def test_a_stopped_workers_jobs_are_run_by_another(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """It wakes up long after its leases: what its processes did meanwhile counts for nothing, and it goes on as one of the fleet."""
+    seen = tmp_path / "seen"
+    quick = {"FUSION_LEASE": "1", "FUSION_REAP_INTERVAL": "0.2", "FUSION_MAX_LOST": "5"}
+    worker = seasoned(workers, conn, "--horses", "1", env=quick)
+    jobs = at_once(conn, *[("nap", 0.002, str(seen))] * 300)
+    eventually(lambda: len(runs_of(seen, "ran")) > 10)
+    worker.signal(signal.SIGSTOP)
+    held = [job for job in jobs if status_of(conn, job.id) == "started"]
+    workers.start("w", "--horses", "1", env={**WARM, **quick})
+    finished(conn, *jobs)
+    worker.signal(signal.SIGCONT)
+    pids = finished(conn, *at_once(conn, *[("pid",)] * 20))
+    assert pids and alive(worker.pid)
+    check_conservation(conn, [job.id for job in jobs])
+    ran = Counter(line.split()[1] for line in seen.read_text().splitlines())
+    assert {job.id for job in jobs if ran[job.id] > 1} <= {job.id for job in held}, "only what it held was run again"
+    assert max(ran.values()) <= 2
+    assert all(field(conn, job.id, "lost") in ("", "0", "1") for job in jobs)
+
+
+def test_redis_may_die_while_jobs_wait(private_workers: Workers, private_redis: PrivateRedis, tmp_path: Path) -> None:
+    """Processes go on with what they have; each outcome is told once Redis is back, and no job runs twice."""
+    seen, conn = tmp_path / "seen", private_redis.conn
+    worker = seasoned(private_workers, conn, "--horses", "2", env={"FUSION_SOCKET_TIMEOUT": "0.5"})
+    jobs = at_once(conn, *[("nap", 0.002, str(seen))] * 200)
+    eventually(lambda: len(runs_of(seen, "ran")) > 20)
+    private_redis.kill()
+    eventually(lambda: "Redis is away" in worker.output)
+    private_redis.revive()
+    finished(private_redis.conn, *jobs)
+    states = check_conservation(private_redis.conn, [job.id for job in jobs])
+    assert set(states.values()) == {"finished"}
+    ran = Counter(line.split()[1] for line in seen.read_text().splitlines())
+    assert ran == {job.id: 1 for job in jobs}
+    unharmed(private_redis.conn, *jobs)
+
+
+def test_the_default_budget_loses_no_order(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    workers.start("w", "--horses", "1", env={name: value for name, value in WARM.items() if name != "FUSION_CLAIM_AHEAD"})
+    jobs = at_once(conn, *[("nap", 0, str(seen))] * 400)
+    finished(conn, *jobs)
+    order = [line.split()[1] for line in seen.read_text().splitlines()]
+    assert sorted(order) == sorted(job.id for job in jobs), "each once"
+    back = sum(field(conn, job.id, "deliveries") != "1" for job in jobs)
+    late = sum(a != b for a, b in zip(order, [job.id for job in jobs], strict=True))
+    assert late == 0 or back, "only jobs that were taken back start out of their order"
