@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import fusion
@@ -30,7 +30,7 @@ from tests.faults.soak.fleet import Fleet
 from tests.faults.soak.history import History, aof_of
 from tests.faults.soak.monkey import Monkey
 from tests.faults.soak.plan import KILLS, LEASE, TASKS, Job, job, rush_job, strikes
-from tests.faults.soak.verdict import Findings, delivered, judge, read_witness, recovery, told
+from tests.faults.soak.verdict import Findings, Recovery, delivered, judge, read_witness, recovery, told
 from tests.relay.harness import is_delivered
 from tests.support import eventually
 
@@ -166,11 +166,8 @@ class Soak:
         history = found.history
         print(f"  {history.claims} claims, {history.transactions} transactions of Redis checked")
         print(f"  claims under a token whose first answer was lost with the worker's entry: {history.reclaims}")
-        if seconds_again := recovery(found):
-            middle, worst = seconds_again[len(seconds_again) // 2], seconds_again[-1]
-            print(
-                f"  from a worker's SIGKILL until its job could be claimed: median {middle:.2f} s, worst {worst:.2f} s (lease {LEASE:g} s)"
-            )
+        for line in _recovered(recovery(found)):
+            print(line)
         print(
             f"  registries were clean after {self.times['registries']:.1f} s, no process was left after {self.times['processes']:.1f} s"
         )
@@ -190,6 +187,18 @@ def _named(server: dict[str, object]) -> str:
 
 def _specs(make: Callable[[int, int], Job], seed: int, count: int) -> list[Job]:
     return [make(seed, n) for n in range(count)]
+
+
+def _recovered(every: list[Recovery]) -> Iterator[str]:
+    for what, some in (
+        ("while Redis was there", [each for each in every if not each.outage]),
+        ("around an outage of Redis", [each for each in every if each.outage]),
+    ):
+        if some:
+            middle, worst = some[len(some) // 2], some[-1]
+            seconds = f"median {middle.seconds:.2f} s, worst {worst.seconds:.2f} s (lease {LEASE:g} s)"
+            yield f"  from a worker's SIGKILL until its job could be claimed, {what}: {len(some)} times, {seconds}"
+            yield f"    the worst: {worst.job_id}, with {', '.join(worst.meanwhile) or 'nothing else'} meanwhile"
 
 
 def _by_kind(found: Findings) -> str:

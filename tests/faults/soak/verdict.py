@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from fusion.process.ahead import MOST
 from tests.faults.soak.fleet import SLOTS
 from tests.faults.soak.history import History
 from tests.faults.soak.monkey import Strike
-from tests.faults.soak.plan import Job
+from tests.faults.soak.plan import LEASE, Job
 
 #: What a job's reason says that ran so often without an end that nobody may expect one.
 POISON = "poison pill"
@@ -249,15 +250,31 @@ def delivered(path: Path) -> list[str]:
     ]
 
 
-def recovery(found: Findings) -> list[float]:
-    """Seconds from each SIGKILL at a worker to when a job it held could be claimed again, in order."""
+class Recovery(NamedTuple):
+    """`seconds` from a SIGKILL at a worker to when a job it held could be claimed again; what else was struck at `meanwhile`, or up to
+    a lease before, when Redis may just have come back."""
+
+    seconds: float
+    job_id: str
+    meanwhile: tuple[str, ...]
+
+    @property
+    def outage(self) -> bool:
+        """Then it may take longer: nobody is given up for a lease after Redis was away."""
+        return any(strike in ("kill Redis", "stop Redis", "drop all clients") for strike in self.meanwhile)
+
+
+def recovery(found: Findings) -> list[Recovery]:
+    """Shortest first."""
     kills = {strike.pid: strike.at for strike in found.strikes if strike.what in ("kill horse+worker", "kill worker")}
-    seconds = []
+    every = []
     for event in found.history.events:
         pid = event.worker.rpartition(".")[2]
         if event.event == "abandoned" and pid.isdigit() and int(pid) in kills:
-            seconds.append(event.at - kills[int(pid)])
-    return sorted(max(0.0, each) for each in seconds)
+            at = kills[int(pid)]
+            meanwhile = tuple(strike.what for strike in found.strikes if at - LEASE < strike.at < event.at and strike.at != at)
+            every.append(Recovery(max(0.0, event.at - at), event.job_id, meanwhile))
+    return sorted(every)
 
 
 def told(found: Findings, verdict: Verdict) -> Iterator[str]:
