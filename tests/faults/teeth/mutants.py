@@ -75,7 +75,7 @@ MUTANTS = (
     _mutant(
         "a",
         "a claim takes the job out of its queue and writes down nowhere who has it",
-        "faults/test_alone.py::test_a_job_is_another_workers_though_its_own_died_with_the_claim_in_hand",
+        "faults/crash/test_alone.py::test_a_job_is_another_workers_though_its_own_died_with_the_claim_in_hand",
         Edit(INCLUDE + "claim.lua", _LEASE + _INDEX, ""),
     ),
     _mutant(
@@ -107,7 +107,7 @@ MUTANTS = (
     _mutant(
         "e1",
         "a worker's sign of life renews no lease",
-        "faults/test_alone.py::test_a_job_stays_its_workers_for_longer_than_a_lease",
+        "faults/crash/test_alone.py::test_a_job_stays_its_workers_for_longer_than_a_lease",
         Edit(PROCESS + "registration.py", "                held,\n", "                (),\n"),
     ),
     _mutant(
@@ -126,7 +126,7 @@ MUTANTS = (
     _mutant(
         "f2",
         "a turn that is sent again is another turn",
-        "faults/test_network_replies.py::test_a_turn_whose_answer_is_lost store/test_turn.py::test_a_token_claims_once",
+        "faults/trouble/test_replies.py::test_a_turn_whose_answer_is_lost store/test_turn.py::test_a_token_claims_once",
         Edit(LUA + "turn.lua", "if tonumber(A_token) == last then", "if false then"),
     ),
     _mutant(
@@ -155,13 +155,13 @@ MUTANTS = (
     _mutant(
         "j1",
         "the process group of a job that ended is not killed",
-        "faults/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[end]",
+        "faults/crash/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[end]",
         _NO_GROUP,
     ),
     _mutant(
         "j2",
         "at its hard timeout the job's process is killed and its group is not",
-        "faults/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[timeout]",
+        "faults/crash/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[timeout]",
         _NO_GROUP,
         Edit(PROCESS + "forkserver.py", "for send in (os.killpg, os.kill):", "for send in (os.kill,):"),
     ),
@@ -185,7 +185,7 @@ MUTANTS = (
     _mutant(
         "k",
         "Redis does not wait for the disk (`appendfsync no`)",
-        "faults/test_power_loss.py::test_with_appendfsync_always_no_acknowledged_enqueue_or_commit_is_lost",
+        "faults/soak/test_power_loss.py::test_with_appendfsync_always_no_acknowledged_enqueue_or_commit_is_lost",
         Edit(
             "tests/faults/soak/test_power_loss.py", 'with _powered(server_binary, "always")', 'with _powered(server_binary, "no")'
         ),
@@ -231,13 +231,13 @@ MUTANTS = (
     _mutant(
         "o",
         "an enqueue that is sent again is not known by its nonce",
-        "faults/test_network_replies.py::test_an_enqueue_that_got_no_answer_is_one_job",
+        "faults/trouble/test_replies.py::test_an_enqueue_that_got_no_answer_is_one_job",
         Edit(LUA + "enqueue.lua", "  if status and nonce == sent then\n", "  if false then\n"),
     ),
     _mutant(
         "p",
         "outcomes told to a Redis that has lost the worker's entry are not told again",
-        "faults/test_alone.py::test_an_outcome_is_kept_though_redis_has_lost_the_workers_entry",
+        "faults/crash/test_alone.py::test_an_outcome_is_kept_though_redis_has_lost_the_workers_entry",
         Edit(
             PROCESS + "ledger.py",
             "            self.renumber()\n        else:\n",
@@ -288,7 +288,7 @@ def table() -> Iterator[str]:
     yield _row("", *BASELINE)
     for path, mistakes in (("mistakes", MISTAKES), ("cron", CRON_MISTAKES)):
         for mistake in mistakes:
-            yield _row("", mistake.name, f"tests/faults/test_model_{path}.py::test_a_walk_finds")
+            yield _row("", mistake.name, f"tests/faults/model/test_{path}.py::test_a_walk_finds")
 
 
 def _row(letter: str, name: str, *tests: str) -> str:
