@@ -26,7 +26,7 @@ import fusion
 from fusion.cron.scheduler import Scheduler
 from fusion.store.event_inspector import EventInspector
 from tests.faults.rig.conservation import check_conservation, memberships
-from tests.faults.soak.fleet import Fleet
+from tests.faults.soak.fleet import Fleet, told_of
 from tests.faults.soak.history import History, aof_of
 from tests.faults.soak.monkey import Monkey
 from tests.faults.soak.plan import KILLS, LEASE, TASKS, Job, job, rush_job, strikes
@@ -122,7 +122,10 @@ class Soak:
         self._until(self.fleet.are_listed, "the list of workers is the living ones")
 
     def _await_processes(self) -> None:
-        eventually(lambda: not self.fleet.left(), 30, why="no process is left")
+        try:
+            eventually(lambda: not self.fleet.left(), 30, why="no process is left")
+        except AssertionError as error:
+            raise AssertionError("\n  ".join([str(error), *map(told_of, self.fleet.left())])) from None
 
     def findings(self) -> Findings:
         home = self.fleet.home

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -204,6 +205,24 @@ def _workers_of(post: Post) -> Iterator[psutil.Process]:
         yield from [process] if post.name.startswith("worker") else (c for c in process.children() if "worker" in c.cmdline())
     except psutil.NoSuchProcess:
         return
+
+
+def told_of(process: psutil.Process) -> str:
+    """For people: who is it, whose, since when, and what is it doing."""
+    try:
+        with process.oneshot():
+            age, line = time.time() - process.create_time(), " ".join(process.cmdline())
+            said = f"{process.pid}, child of {process.ppid()}, {process.status()}, {age:.1f} s old, {process.num_threads()} threads: {line}"
+        files = [f"{name} {os.readlink(f'/proc/{process.pid}/fd/{name}')}" for name in os.listdir(f"/proc/{process.pid}/fd")]
+        waits = Path(f"/proc/{process.pid}/wchan").read_text()
+        state = [
+            line
+            for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            if line.startswith(("State", "Sig", "Shd"))
+        ]
+        return f"{said}; in {waits}; {', '.join(files)}; {', '.join(state)}"
+    except (psutil.Error, OSError) as error:
+        return f"{process.pid} is gone: {error}"
 
 
 def _runs(process: psutil.Process) -> bool:

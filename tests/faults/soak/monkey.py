@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -189,9 +190,12 @@ class Monkey:
 
     def _stop(self, processes: list[psutil.Process]) -> float:
         seconds = self._chance.uniform(0.5, 3.0) * LEASE
+        stopped: list[psutil.Process] = []
+        self._to_continue.append((time.monotonic() + seconds, stopped))
         for process in processes:
-            process.suspend()
-        self._to_continue.append((time.monotonic() + seconds, processes))
+            with suppress(psutil.NoSuchProcess):  # a job's, say, that has ended: the others are to go on all the same
+                process.suspend()
+                stopped.append(process)
         return seconds
 
     def _stop_worker(self, whole: bool) -> bool:
