@@ -109,11 +109,12 @@ class Fleet:
             post.fill()
             if post is self.relay:
                 eventually(lambda: self.conn.zcard("rq:relays"), 30, why="the relay is in the list of relays")
-        eventually(
-            lambda: len(self.all_workers()) == 2 + len(self.workers) and self.are_listed(),
-            120,
-            why="all workers are in the list of workers",
-        )
+
+        def complete() -> bool:
+            self.tend()  # on a busy machine Redis may not have answered one in time
+            return len(self.all_workers()) == 2 + len(self.workers) and self.are_listed()
+
+        eventually(complete, 120, why="all workers are in the list of workers")
         self.start_producer()
 
     def start_producer(self) -> None:

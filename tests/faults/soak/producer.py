@@ -1,38 +1,63 @@
 """The soak's producer: `python -m tests.faults.soak.producer SEED JOBS RUSH DIRECTORY`.
 
-Reads from stdin up to which job it may go. Before a call it writes the id to `tried`, after it has returned to `acknowledged`: one
-O_APPEND write each. Killed and started again it goes on with what was not acknowledged, under the same ids.
+Reads from stdin up to which job it may go. Before a call it writes the id to `tried` and the job to `outbox`, after it has returned the id
+to `acknowledged`: one O_APPEND write each. Killed and started again it goes on with what was not acknowledged, which is the same jobs: that of
+an id alone would be another one, once the first has ended.
 RUSH more, short ones, come many at a time between the others.
 """
 
 from __future__ import annotations
 
+import base64
 import os
+import pickle
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 from redis.exceptions import RedisError
 
 from fusion import Queue
-from fusion.exceptions import DuplicateJob, FusionError
-from tests.faults.soak.plan import BETWEEN, RUSH, job, rush_job
+from fusion.exceptions import FusionError
+from fusion.options import JobData
+from tests.faults.soak.plan import BETWEEN, RUSH, Job, job, rush_job
 
 
 class Notes:
-    """Ids, a line each, in a file that outlives the process."""
+    """Lines of a file that outlives the process; their first words are ids."""
 
     def __init__(self, path: Path) -> None:
-        self.known = set(path.read_text().split()) if path.exists() else set()
+        # what a kill left of a last line is none
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        self.known = dict(line.partition(" ")[::2] for line in lines)
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
-    def add(self, *job_ids: str) -> None:
-        os.write(self._fd, "".join(f"{job_id}\n" for job_id in job_ids).encode())
+    def add(self, *lines: str) -> None:
+        os.write(self._fd, "".join(f"{line}\n" for line in lines).encode())
+
+
+class Outbox:
+    """Each job is prepared once, whoever sends it how often."""
+
+    def __init__(self, path: Path) -> None:
+        self._notes = Notes(path)
+
+    def prepared(self, specs: Sequence[Job]) -> list[JobData]:
+        """What is to be sent for these."""
+        found = {spec.id: self._notes.known.get(spec.id) for spec in specs}
+        for spec in specs:
+            if found[spec.id] is None:
+                later = {"enqueue_in": spec.later} if spec.later else {}
+                data = Queue.prepare_data(spec.function, spec.args, job_id=spec.id, **later, **spec.options)
+                found[spec.id] = base64.b64encode(pickle.dumps(data)).decode()
+                self._notes.add(f"{spec.id} {found[spec.id]}")
+        return [pickle.loads(base64.b64decode(text or "")) for text in found.values()]  # noqa: S301 - our own
 
 
 def main(seed: int, jobs: int, rush: int, directory: Path) -> None:
-    tried, acknowledged = Notes(directory / "tried"), Notes(directory / "acknowledged")
+    notes = Outbox(directory / "outbox"), Notes(directory / "tried"), Notes(directory / "acknowledged")
+    acknowledged = notes[2].known
     allowed, source = 0, sys.stdin.fileno()
     pending = b""
     for n in range(jobs):
@@ -42,44 +67,28 @@ def main(seed: int, jobs: int, rush: int, directory: Path) -> None:
                 return
             *lines, pending = (pending + data).split(b"\n")
             allowed = max([allowed, *map(int, filter(None, lines))])
-        if f"s{n:06d}" not in acknowledged.known:
-            tried.add(f"s{n:06d}")
-            _enqueue(seed, n)
-            acknowledged.add(f"s{n:06d}")
+        spec = job(seed, n)
+        if spec.id not in acknowledged:
+            _send(spec.queue, [spec], *notes)
         if (n + 1) % BETWEEN == 0:
-            _rush(seed, range(rush * (n + 1 - BETWEEN) // jobs, rush * (n + 1) // jobs), tried, acknowledged)
+            numbers = range(rush * (n + 1 - BETWEEN) // jobs, rush * (n + 1) // jobs)
+            specs = [spec for number in numbers if (spec := rush_job(seed, number)).id not in acknowledged]
+            for at in range(0, len(specs), 500):  # at once, so that there are more than can run
+                _send(RUSH, specs[at : at + 500], *notes)
 
 
-def _rush(seed: int, numbers: range, tried: Notes, acknowledged: Notes) -> None:
-    """At once, so that there are more than can run."""
-    specs = [spec for n in numbers if (spec := rush_job(seed, n)).id not in acknowledged.known]
-    for at in range(0, len(specs), 500):
-        chunk = specs[at : at + 500]
-        ids = [spec.id for spec in chunk]
-        prepared = [Queue.prepare_data(spec.function, spec.args, job_id=spec.id, **spec.options) for spec in chunk]
-        tried.add(*ids)
-        _until_accepted(ids[0], lambda prepared=prepared: Queue(RUSH).enqueue_many(prepared))  # type: ignore[misc]
-        acknowledged.add(*ids)
-
-
-def _enqueue(seed: int, n: int) -> None:
-    spec = job(seed, n)
-    queue = Queue(spec.queue)
-    later = {"enqueue_in": spec.later} if spec.later else {}
-    _until_accepted(spec.id, lambda: queue.enqueue(spec.function, *spec.args, job_id=spec.id, **later, **spec.options))
-
-
-def _until_accepted(name: str, call: Callable[[], object]) -> None:
-    """Until Redis has said yes, or that it has the job already."""
+def _send(queue: str, specs: Sequence[Job], outbox: Outbox, tried: Notes, acknowledged: Notes) -> None:
+    """Until Redis has said yes."""
+    prepared, ids = outbox.prepared(specs), [spec.id for spec in specs]
+    tried.add(*ids)
     while True:
         try:
-            call()
-            return
-        except DuplicateJob:
-            return
+            Queue(queue).enqueue_many(prepared)
+            break
         except (RedisError, FusionError, OSError) as error:
-            print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            print(f"{ids[0]}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             time.sleep(0.05)
+    acknowledged.add(*ids)
 
 
 if __name__ == "__main__":
