@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +25,12 @@ from tests.worker.harness import PrivateRedis
 pytest_plugins = ["tests.fleets"]
 
 _GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade", "budgets"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A shell without job control has what it runs in the background ignore ^C, and what tests start would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
