@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.soak.history import History
+from tests.faults.soak.history import Event, History
+from tests.faults.soak.monkey import Strike
 from tests.faults.soak.plan import rush_job
 from tests.faults.soak.verdict import Findings, Run, judge
 
@@ -82,3 +83,16 @@ def test_a_job_that_waited_in_vain_may_not_run_more_often_for_that(runs: list[st
     verdict = judge(Findings({JOB: rush_job(1, 0)}, [JOB], {JOB}, {JOB: "finished"}, history, seen, [], []))
     assert ("ran more often than failed and lost runs allow" in dict(verdict.wrong)) == (not allowed)
     assert verdict.figures["losses that counted, of jobs ahead that no witness saw begin"] == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "meanwhile", "late"),
+    [(2.4, "kill horse", False), (60.0, "kill horse", True), (60.0, "kill Redis", False)],
+    ids=["in time", "too late", "not while Redis was away"],
+)
+def test_a_dead_workers_job_comes_back_in_time(seconds: float, meanwhile: str, late: bool, tmp_path: Path) -> None:
+    history = read(tmp_path, claimed(RUN), lost(1), claimed("w:2:1"), finished())
+    history.events.append(Event(1, "abandoned", JOB, "host.77", 1000.0 + seconds))
+    strikes = [Strike(1000.0, "kill worker", "worker 77", 2, 77), Strike(1001.0, meanwhile, "somebody")]
+    verdict = judge(Findings({JOB: rush_job(1, 0)}, [JOB], {JOB}, {JOB: "finished"}, history, {}, strikes, []))
+    assert any("could be claimed later" in what for what, _ in verdict.wrong) == late

@@ -15,11 +15,13 @@ from fusion.process.ahead import MOST
 from tests.faults.soak.fleet import SLOTS
 from tests.faults.soak.history import History
 from tests.faults.soak.monkey import Strike
-from tests.faults.soak.plan import LEASE, Job
+from tests.faults.soak.plan import LEASE, REAP_INTERVAL, Job
 
 #: What a job's reason says that ran so often without an end that nobody may expect one.
 POISON = "poison pill"
 _SHOWN = 10
+#: Seconds by which a busy machine may be late with what is due.
+_SLACK = 2.5
 
 
 @dataclass
@@ -93,6 +95,7 @@ def judge(found: Findings) -> Verdict:
     verdict.hold("finished, but not by a run that ended", _unfounded(found))
     verdict.hold("ran more often than failed and lost runs allow", _too_often(found, by_job))
     verdict.hold("one execution was begun twice", (f"{run.job_id} {e}" for e, run in found.runs.items() if run.began > 1))
+    verdict.hold("a dead worker's job could be claimed later than lease and reap interval allow", _late(found))
     verdict.hold("ran without a claim", (run.job_id for e, run in found.runs.items() if not _was_claimed(lives, run.job_id, e)))
     verdict.hold("a tick of the cron entry is missing", _missing_ticks(found.states))
     _count_losses(verdict, found, by_job)
@@ -275,6 +278,11 @@ def recovery(found: Findings) -> list[Recovery]:
             meanwhile = tuple(strike.what for strike in found.strikes if at - LEASE < strike.at < event.at and strike.at != at)
             every.append(Recovery(max(0.0, event.at - at), event.job_id, meanwhile))
     return sorted(every)
+
+
+def _late(found: Findings) -> list[str]:
+    limit = LEASE + REAP_INTERVAL + _SLACK
+    return [f"{each.job_id}: {each.seconds:.1f} s" for each in recovery(found) if not each.outage and each.seconds > limit]
 
 
 def told(found: Findings, verdict: Verdict) -> Iterator[str]:
