@@ -15,6 +15,8 @@ from fusion.store.connections import connect
 from fusion.store.wire import is_ours, sender
 from tests.store.servers import ScriptedServer
 
+#: A script that gives back what it is given: what the least of users may do.
+BACK = "return ARGV[1]"
 Scripted = Callable[[Callable[[int], bytes | None]], ScriptedServer]
 
 
@@ -23,23 +25,24 @@ Scripted = Callable[[Callable[[int], bytes | None]], ScriptedServer]
 )
 def test_a_value_arrives_as_by_redis_pys_client(redis_url: str, value: Any) -> None:
     with connect(redis_url) as client:
-        assert sender(client)("ECHO", value) == client.execute_command("ECHO", value)
+        assert sender(client)("EVAL", BACK, 0, value) == client.execute_command("EVAL", BACK, 0, value)
 
 
 def test_what_its_client_refuses_is_refused(redis_url: str) -> None:
     with connect(redis_url) as client, pytest.raises(errors.DataError):
-        sender(client)("ECHO", None)
+        sender(client)("EVAL", BACK, 0, None)
 
 
 def test_an_error_of_the_server_leaves_the_connection_as_good_as_new(redis_url: str) -> None:
     with connect(redis_url) as client:
         send = sender(client)
-        client_id = send("CLIENT", "ID")
         with pytest.raises(errors.NoScriptError):
             send("EVALSHA", "0" * 40, 0)
         with pytest.raises(errors.ResponseError, match="wrong number"):
-            send("ECHO")
-        assert send("CLIENT", "ID") == client_id
+            send("EVAL")
+        assert send("EVAL", BACK, 0, "a") == b"a"
+        pool: Any = client.connection_pool
+        assert len(pool._available_connections) == pool._created_connections == 1
 
 
 @pytest.mark.parametrize(("role", "tries"), [("producer", 4), ("worker", 1)])
@@ -80,8 +83,8 @@ def test_a_client_that_is_somebody_elses_sends_by_itself(redis_url: str) -> None
 
     with Theirs.from_url(redis_url) as client:
         assert not is_ours(client)
-        assert sender(client)("ECHO", "a") == b"a"
-    assert sent == [("ECHO", "a")]
+        assert sender(client)("EVAL", BACK, 0, "a") == b"a"
+    assert sent == [("EVAL", BACK, 0, "a")]
 
 
 def test_a_tracer_sees_every_command(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
