@@ -43,7 +43,9 @@ def private(process: psutil.Process) -> int:
 
 def started(workers: Workers, tmp_path: Path, number: int, name: str) -> WorkerProcess:
     command, args, _ = PROGRAMS[name]
-    url = f"{workers.redis_url.partition('?')[0]}?db={number}"  # by which the server's monitor tells them apart
+    base, _, query = workers.redis_url.partition("?")
+    login = [item for item in query.split("&") if item and not item.startswith("db=")]
+    url = f"{base}?{'&'.join([*login, f'db={number}'])}"  # by which the server's monitor tells them apart
     env = {
         "FUSION_TASKS": "*" if name == "scheduler" else "tests.jobs.costs"
     }  # a scheduler would load them in a process of its own
