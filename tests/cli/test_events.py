@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -60,11 +61,11 @@ def test_stats_show_an_outage(invoke: Invoke, outage: list[Delivery]) -> None:
     stream, relay, _, head, row, trouble, hint = said.splitlines()
     assert stream.startswith("Stream: 7 events, the oldest ")
     assert stream.endswith("; 1,000,000 at most")
-    assert relay.startswith("Relay box.1: file, alive 0.")
+    assert re.match(r"Relay box\.1: file, alive \d+\.\d s", relay)
     assert head.split() == ["SINK", "BEHIND", "OLDEST", "DELIVERED", "PARKED", "DROPPED", "STATE"]
     assert row.split()[:2] == ["file", "7"]
-    assert row.split()[4:] == ["2", "1", "2", "failing", "for", "0.0", "s,", "breaker", "open"]
-    assert trouble.startswith("file: last error 0.")
+    assert re.search(r" 2 +1 +2 +failing for \d+\.\d s, breaker open$", row)
+    assert re.match(r"file: last error \d+\.\d s ago", trouble)
     assert trouble.endswith("ago, 6 times in a row: 503 \\x1b[31mService Unavailable")
     assert hint.endswith("run_worker.py events replay")
     assert "\x1b" not in said
