@@ -49,6 +49,8 @@ class Lanes(Pool):
 
     def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
         horse = min(self._lanes(horses), key=lambda one: len(one.waiting), default=None)
+        if horse is None and any(self._horses[serial].bulky for serial in self.runs):
+            self.foresight.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next ones may well be as large
         if horse is None or claimed.fields.get(b"isolate") or len(horse.waiting) >= self._depth_of(horse, MOST):
             return None
         run = Run(claimed, horse, time.monotonic(), limit)

@@ -75,6 +75,14 @@ def test_none_is_claimed_ahead_where_that_is_not_wanted(workers: Workers, conn: 
     assert not any(marked(conn, job) for job in jobs)
 
 
+def test_large_jobs_are_not_claimed_ahead_again_and_again(workers: Workers, conn: redis.Redis) -> None:
+    """They fit into no socket behind another: each would be carried from Redis and back many times."""
+    seasoned(workers, conn, "--horses", "2")
+    jobs = at_once(conn, *[("pid", "x" * 100_000)] * 200)
+    finished(conn, *jobs)
+    assert sum(int(field(conn, job.id, "deliveries")) for job in jobs) < 300
+
+
 def test_order_is_kept(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     seasoned(workers, conn, "--horses", "1")
