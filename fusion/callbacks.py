@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fusion.importing import func_name_of
-from fusion.timeutil import parse_seconds
+from fusion.timeutil import FURTHEST, parse_seconds
 
 #: What a URL must look like to be accepted; whether it may be called is decided when it is (`fusion.delivery.targets`).
 _URL = re.compile(r"(https?)://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?(?:[/?#][!-\[\]-~]*)?", re.IGNORECASE)
@@ -25,6 +25,8 @@ class Callback:
     def __init__(self, func: str | Callable[..., Any], timeout: float | str | None = None) -> None:
         self.name = func_name_of(func)
         self.timeout = parse_seconds(timeout) if timeout is not None else 60.0
+        if not 0 < self.timeout <= FURTHEST:
+            raise ValueError(f"Callback(timeout={timeout!r}): use a duration over 0, up to {FURTHEST:.0f} s (31 years)")
 
     def to_json(self) -> str:
         return json.dumps({"func": self.name, "timeout": self.timeout})

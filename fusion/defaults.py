@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: Seconds: about 31 years. Nobody means a time further ahead, or a longer duration.
+FURTHEST = 1e9
+
 #: Prefix of every Redis key. RQ's own, so that its tools find what they know.
 KEY_PREFIX = "rq:"
 

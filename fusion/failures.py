@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from fnmatch import fnmatchcase
 
 from fusion.exceptions import FusionError
@@ -138,9 +138,9 @@ def _fits(failure: Failure, wanted: FailedFilter, now: datetime) -> bool:
     if wanted.error is not None and not failure.is_a([wanted.error]):
         return False
     at = failure.failed_at
-    if wanted.older_than is not None and (at is None or at > now - timedelta(seconds=wanted.older_than)):
+    if wanted.older_than is not None and (at is None or (now - at).total_seconds() < wanted.older_than):
         return False
-    return wanted.newer_than is None or (at is not None and at >= now - timedelta(seconds=wanted.newer_than))
+    return wanted.newer_than is None or (at is not None and (now - at).total_seconds() <= wanted.newer_than)
 
 
 def group(failures: Iterable[Failure]) -> list[FailureGroup]:

@@ -227,14 +227,17 @@ def seconds(name: str, value: Any, *, endless: bool = False) -> float:
     if endless and found == -1:
         return -1
     if found <= 0 or found > FURTHEST:
-        raise ValueError(f"{name}={value!r}: use a duration over 0" + (", or -1 for no limit" if endless else ""))
+        raise ValueError(
+            f"{name}={value!r}: use a duration over 0, up to {FURTHEST:.0f} s (31 years)"
+            + (", or -1 for no limit" if endless else "")
+        )
     return found
 
 
 def _whole(name: str, value: Any) -> int:
     seconds = _parsed(name, value)
     if seconds != -1 and not 0 <= seconds <= FURTHEST:
-        raise ValueError(f"{name}={value!r}: use seconds from 0, or -1 to keep it for ever")
+        raise ValueError(f"{name}={value!r}: use seconds from 0 to {FURTHEST:.0f} (31 years), or -1 to keep it for ever")
     return math.ceil(seconds)  # half a second is not none at all
 
 

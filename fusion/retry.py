@@ -77,10 +77,12 @@ class Retry:
         intervals = [interval] if isinstance(interval, (int, float)) else list(interval)
         if not _is_number(max, int) or max < 0:
             raise ValueError(f"Retry(max={max!r}): use a whole number from 1, or 0 for no retry at all")
-        if not intervals or any(not _is_number(i, (int, float)) or not 0 <= i < float("inf") for i in intervals):
-            raise ValueError(f"Retry(interval={interval!r}): use seconds >= 0, one figure or a list")
-        if backoff is not None and not 0 < backoff < float("inf"):
-            raise ValueError(f"Retry(backoff={backoff!r}): use seconds > 0")
+        if not intervals or any(not _is_number(i, (int, float)) or not 0 <= i <= defaults.FURTHEST for i in intervals):
+            raise ValueError(
+                f"Retry(interval={interval!r}): use seconds from 0 to {defaults.FURTHEST:.0f} (31 years), one figure or a list"
+            )
+        if backoff is not None and not 0 < backoff <= defaults.FURTHEST:
+            raise ValueError(f"Retry(backoff={backoff!r}): use seconds over 0, up to {defaults.FURTHEST:.0f}")
         if place not in ("keep", "back"):
             raise ValueError(f"Retry(place={place!r}): use 'keep' or 'back'")
         self.max, self.intervals, self.backoff, self.place = max, intervals, backoff, place

@@ -53,7 +53,7 @@ class ReportingSettings:
     elasticsearch_api_key_file: str | None = _setting(None, values.path)
     elasticsearch_ca_certs: str | None = _setting(None, values.path)
     elasticsearch_verify_certs: bool | None = _setting(None, values.flag)
-    elasticsearch_timeout: float | None = _setting(None, values.seconds(0.05))
+    elasticsearch_timeout: float | None = _setting(None, values.seconds(0.05, values.ATTEMPT))
     elasticsearch_max_batch_bytes: int | None = _setting(None, values.size)
     elasticsearch_max_document_bytes: int | None = _setting(None, values.size)
     elasticsearch_shards: int | None = _setting(None, values.whole(1))

@@ -9,8 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
+from fusion.timeutil import FURTHEST
+
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?\Z", re.IGNORECASE)
+#: Seconds that one attempt may take: more than a day is no bound, and from 24 days on poll() takes it for none.
+ATTEMPT = 24 * 3600.0
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?\Z")
 
 
@@ -24,12 +28,12 @@ class Invalid(ValueError):
     """What a value should have been."""
 
 
-def seconds(low: float, *, whole: bool = False, endless: bool = False) -> Callable[[Any], float]:
+def seconds(low: float, high: float = FURTHEST, *, whole: bool = False, endless: bool = False) -> Callable[[Any], float]:
     """`30`, `2.5`, `"90s"`, `"5m"`, `"2h"`, `"1d"`; whole ones where Redis wants that; -1 for no limit where `endless`."""
 
     def read(value: Any) -> float:
         match = None if isinstance(value, bool) else _DURATION.match(str(value).strip().lower())
-        rule = f"use {'whole ' * whole}seconds, or 30s, 5m, 2h, 1d; at least {low:g}" + (
+        rule = f"use {'whole ' * whole}seconds, or 30s, 5m, 2h, 1d; from {low:g} to {high:.0f}" + (
             ", or -1 for no limit" if endless else ""
         )
         if match is None:
@@ -37,7 +41,7 @@ def seconds(low: float, *, whole: bool = False, endless: bool = False) -> Callab
         number = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
         if endless and number == -1:
             return -1
-        if number < low or (whole and not number.is_integer()):
+        if not low <= number <= high or (whole and not number.is_integer()):
             raise Invalid(rule)
         return int(number) if number.is_integer() else number
 

@@ -77,7 +77,7 @@ class Settings(ReportingSettings):
     redis_ssl_cert_reqs: str = _setting("required", values.choice("required", "optional", "none"), env=("REDIS_SSL_CERT_REQS",))
     redis_ssl_check_hostname: bool = _setting(True, values.flag, env=("REDIS_SSL_CHECK_HOSTNAME",))
     #: Bound of one attempt at Redis in a worker; the lease must survive a few of them.
-    socket_timeout: float = _setting(defaults.SOCKET_TIMEOUT, values.seconds(0.05))
+    socket_timeout: float = _setting(defaults.SOCKET_TIMEOUT, values.seconds(0.05, values.ATTEMPT))
     #: Accept a server that may evict keys, i.e. lose jobs.
     allow_eviction: bool = _setting(False, values.flag)
     prefix: str = _setting(
@@ -106,7 +106,7 @@ class Settings(ReportingSettings):
     reserve_high: int = _setting(0, values.whole(0, 1024))
     lease: float = _setting(defaults.LEASE, values.seconds(0.1))
     reap_interval: float = _setting(defaults.REAP_INTERVAL, values.seconds(0.01))
-    idle_wait: float = _setting(defaults.IDLE_WAIT, values.seconds(0.01))
+    idle_wait: float = _setting(defaults.IDLE_WAIT, values.seconds(0.01, values.ATTEMPT))
     maintenance_interval: float = _setting(defaults.MAINTENANCE_INTERVAL, values.seconds(0.01))
     import_timeout: float = _setting(defaults.IMPORT_TIMEOUT, values.seconds(0.1))
     #: Limits after which a worker ends warm; None = none. Jobs, seconds, seconds, MiB of the worker and its fork server.

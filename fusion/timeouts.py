@@ -10,6 +10,7 @@ import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers 
 from collections.abc import Callable
 from types import FrameType
 
+from fusion.defaults import FURTHEST
 from fusion.exceptions import JobTimeoutException
 
 TYPE_CHECKING = False
@@ -54,7 +55,7 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
 
     previous = _signal.signal(_signal.SIGALRM, on_alarm)
     try:
-        _signal.setitimer(_signal.ITIMER_REAL, seconds, REPEAT)
+        _signal.setitimer(_signal.ITIMER_REAL, min(seconds, FURTHEST), REPEAT)
         return _guarded(func, args, kwargs)
     finally:
         _signal.setitimer(_signal.ITIMER_REAL, 0)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
 
+from fusion.defaults import FURTHEST as FURTHEST
+
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-#: Seconds: about 31 years. Nobody means a time further ahead, or a longer duration.
-FURTHEST = 1e9
 _AWARE = "datetime.now(timezone.utc) + timedelta(minutes=5), or datetime(2030, 1, 31, 9, tzinfo=ZoneInfo('Europe/Berlin'))"
 
 

@@ -9,10 +9,16 @@ import click
 
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
+from fusion.timeutil import FURTHEST
 
 
 @command(example="run_worker.py suspend --duration 600")
-@click.option("--duration", type=int, metavar="SECONDS", help="Resume by itself after so long.  [default: never]")
+@click.option(
+    "--duration",
+    type=click.IntRange(max=int(FURTHEST)),
+    metavar="SECONDS",
+    help="Resume by itself after so long.  [default: never]",
+)
 @shared_options
 def suspend(cli: Cli, duration: int | None) -> None:
     """Let no worker start another job.
@@ -42,7 +48,12 @@ def resume(cli: Cli) -> None:
 
 @command(example="run_worker.py pause email\n  run_worker.py pause sms email --duration 600")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@click.option("--duration", type=click.IntRange(1), metavar="SECONDS", help="Unpause by itself after so long.  [default: never]")
+@click.option(
+    "--duration",
+    type=click.IntRange(1, int(FURTHEST)),
+    metavar="SECONDS",
+    help="Unpause by itself after so long.  [default: never]",
+)
 @shared_options
 def pause(cli: Cli, queues: tuple[str, ...], duration: int | None) -> None:
     """Let no job of these queues be started.

@@ -154,8 +154,8 @@ def default_id(func_name: str) -> str:
 
 def _seconds(name: str, value: float | str) -> float:
     seconds = parse_seconds(value)
-    if not 0 <= seconds <= 1e9:
-        raise ValueError(f"{name}={value!r}: use a duration of 0 or more")
+    if not 0 <= seconds <= FURTHEST:
+        raise ValueError(f"{name}={value!r}: use a duration of 0 or more, up to {FURTHEST:.0f} s (31 years)")
     return seconds
 
 

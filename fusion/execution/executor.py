@@ -143,7 +143,7 @@ class Executor:
             return
         try:
             wanted = json.loads(spec)
-            limit = float(wanted.get("timeout") or CALLBACK_TIMEOUT)
+            limit = callback_limit(wanted)
             # The job is over; the worker moves the deadline of this process on by what the callback may take.
             self._send({b"kind": b"callback", b"seconds": b"%.3f" % limit})
             run_with_timeout(limit, "Callback", self._run_callback, wanted["func"], args)
@@ -178,6 +178,12 @@ class Executor:
             return
         if raw != fields.get(b"meta", b"{}"):
             answer[b"meta"] = raw
+
+
+def callback_limit(spec: dict[str, Any]) -> float:
+    """Seconds that a callback may take; what stands there for them may be anything."""
+    limit = float(spec.get("timeout") or CALLBACK_TIMEOUT)
+    return min(limit, defaults.FURTHEST) if limit > 0 else CALLBACK_TIMEOUT  # no number is not above 0 either
 
 
 def _send_nowhere(fields: Fields) -> None:

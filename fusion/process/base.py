@@ -6,6 +6,8 @@ import select
 from collections.abc import Callable
 
 Handler = Callable[[], None]
+#: The longest wait in seconds: poll() takes no more than a C int has room for, and what is next may be due in months.
+_LONGEST = 3600.0
 _READ = select.POLLIN | select.POLLPRI
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
@@ -53,7 +55,7 @@ class Loop:
 
     def run_once(self, timeout: float) -> None:
         """Wait up to `timeout` seconds, then call the handlers of what is ready. A handler may unwatch any descriptor."""
-        for fd, event in self._poll.poll(max(0, int(timeout * 1000 + 0.999))):
+        for fd, event in self._poll.poll(max(0, int(min(timeout, _LONGEST) * 1000 + 0.999))):
             if event & select.POLLOUT and (writer := self._writers.get(fd)):
                 writer()
             if event & (_READ | _GONE) and (reader := self._readers.get(fd)):

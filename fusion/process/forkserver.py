@@ -33,6 +33,8 @@ SWEEP_LIMIT = 1.0
 #: Seconds between two looks while orphans are dying, and until the look after the last EXIT.
 SWEEP_INTERVAL = 0.05
 SWEEP_AGAIN = 0.25
+#: The longest wait in milliseconds: poll() takes no more than a C int has room for, and a limit may be months away.
+LONGEST_WAIT = 3_600_000
 #: Seconds for the last sweep when the worker is gone.
 FAREWELL_LIMIT = 2.0
 
@@ -131,7 +133,7 @@ class ForkServer:
         for horse in self._horses.values():
             if horse.deadline < soonest:
                 soonest = horse.deadline
-        return None if soonest == inf else max(0, ceil((soonest - monotonic()) * 1000))
+        return None if soonest == inf else max(0, ceil(min((soonest - monotonic()) * 1000, LONGEST_WAIT)))
 
     # -- what the worker wants
 

@@ -125,14 +125,14 @@ class Horse:
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
         """Note which callbacks the job has: each may move the deadline once, by its own timeout."""
-        from fusion.execution.executor import CALLBACK_TIMEOUT
+        from fusion.execution.executor import callback_limit
 
         self._callbacks = []
         for key in (b"on_success", b"on_failure"):
             spec = fields.get(key)
             if spec:
                 try:
-                    self._callbacks.append(float(json.loads(spec).get("timeout") or CALLBACK_TIMEOUT))
+                    self._callbacks.append(callback_limit(json.loads(spec)))
                 except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
                     continue
 

@@ -90,7 +90,7 @@ class Handout:
         if self._isolated(claimed.queue):
             claimed.fields[b"isolate"] = b"1"
         if not claimed.fields.get(b"timeout"):  # RQ leaves it out for its default
-            claimed.fields[b"timeout"] = b"%g" % self._settings.job_timeout
+            claimed.fields[b"timeout"] = str(self._settings.job_timeout).encode()
         try:
             return verdict.time_limit(claimed.fields, self._settings.timeout_grace)
         except ValueError as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import isfinite
 
+from fusion.defaults import FURTHEST
 from fusion.execution.completion import Decision, decide, died
 
 _KINDS = (b"finished", b"failed", b"held")
-_LONGEST = 1e9
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError, RecursionError)
 
 
@@ -36,7 +36,7 @@ def elapsed(frame: Mapping[bytes, bytes]) -> float:
         value = float(frame.get(b"elapsed") or 0)
     except ValueError:
         return 0.0
-    return min(max(value, 0.0), _LONGEST) if isfinite(value) else 0.0
+    return min(max(value, 0.0), FURTHEST) if isfinite(value) else 0.0
 
 
 def priority(job: Mapping[bytes, bytes]) -> int:
@@ -56,7 +56,7 @@ def time_limit(job: Mapping[bytes, bytes], grace: float) -> float:
     value = float(job[b"timeout"])
     if not isfinite(value):
         raise ValueError(f"timeout {value} is no number of seconds")
-    return value + grace if value > 0 else float("inf")
+    return min(value, FURTHEST) + grace if value > 0 else float("inf")
 
 
 def no_time_limit(error: ValueError) -> Decision:

@@ -16,7 +16,7 @@ from fusion.retry import Retry
 from fusion.settings import get_settings
 from fusion.store.keys import check_job_id, check_queue_name
 from fusion.store.score import check_priority
-from fusion.timeutil import parse_moment, parse_seconds
+from fusion.timeutil import FURTHEST, parse_moment, parse_seconds
 from fusion.web.exchange import HttpError, listed
 
 _CLASSES = {"low": 0, "moderate": 1, "high": 2}
@@ -170,8 +170,8 @@ def _count(field: str, value: Any) -> int:
 def _intervals(field: str, value: Any) -> list[float]:
     figures = value if isinstance(value, list) else [value]
     found = [_duration(field, figure) for figure in figures]
-    if not found or len(found) > 1000 or any(figure < 0 for figure in found):
-        raise _invalid(field, f"{field}: use seconds from 0, one figure or a list")
+    if not found or len(found) > 1000 or not all(0 <= figure <= FURTHEST for figure in found):
+        raise _invalid(field, f"{field}: use seconds from 0 to {FURTHEST:.0f}, one figure or a list")
     return found
 
 

@@ -37,6 +37,11 @@ def test_a_duration_below_one_second_is_refused_in_rqs_words(invoke: Invoke, con
     assert conn.exists("rq:suspended")
 
 
+def test_a_duration_beyond_all_time(invoke: Invoke, conn: redis.Redis) -> None:
+    for command in (["suspend"], ["pause", "sms"]):
+        assert "is not in the range" in invoke(*command, "--duration", "9" * 30, code=2).stderr
+
+
 def test_a_duration_that_is_no_number(invoke: Invoke, conn: redis.Redis) -> None:
     assert "'5m' is not a valid integer" in invoke("suspend", "--duration", "5m", code=2).stderr
     assert not conn.exists("rq:suspended")

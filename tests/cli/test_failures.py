@@ -78,6 +78,7 @@ def test_no_failures(invoke: Invoke, conn: redis.Redis) -> None:
         (("--error", "TimeoutError"), 6),
         (("--error", "app.Slow", "--queue", "e*"), 1),
         (("--older-than", "1h"), 1),
+        (("--older-than", "1e300"), 0),
         (("--newer-than", "1h"), 8),
         (("--limit", "4"), 4),
         (("--error", "KeyError"), 0),

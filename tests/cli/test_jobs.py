@@ -88,6 +88,9 @@ def test_pickle_on_request(invoke: Invoke, conn: redis.Redis, monkeypatch: pytes
         ([SMS, "--failure-ttl", "-7"], "failure_ttl=-7.0: use seconds from 0"),
         ([SMS, "--job-id", "a b"], "job id 'a b'"),
         ([SMS, "--retry-interval", "3"], "--retry-interval needs --retry-max"),
+        ([SMS, "--retry-max", "1", "--retry-interval", "1e12"], "use seconds from 0 to 1000000000"),
+        ([SMS, "--timeout", "1e12"], "--timeout 1000000000000.0: use a duration over 0, up to 1000000000 s"),
+        ([SMS, "--schedule-in", "1e12"], "31 years"),
         ([SMS, "--retry-max", "-1"], "--retry-max"),
     ],
 )

@@ -105,7 +105,11 @@ def test_callbacks() -> None:
         ({"job_timeout": "soon"}, "job_timeout"),
         ({"job_timeout": float("nan")}, "job_timeout"),
         ({"job_timeout": "nan"}, "job_timeout"),
-        ({"job_timeout": 1e10}, "job_timeout"),
+        ({"job_timeout": 1e10}, r"job_timeout=10000000000.0: use a duration over 0, up to 1000000000 s \(31 years\)"),
+        ({"job_timeout": timedelta.max}, "job_timeout"),
+        ({"job_timeout": 10**400}, "job_timeout"),
+        ({"ttl": 1e12}, "ttl"),
+        ({"enqueue_in": 1e12}, "enqueue_in"),
         ({"result_ttl": -2}, "result_ttl"),
         ({"result_ttl": "x"}, "result_ttl"),
         ({"failure_ttl": 2e9}, "failure_ttl"),
@@ -169,3 +173,9 @@ def test_options_over_others() -> None:
 
 def test_a_nonce_is_new_each_time() -> None:
     assert len({new_nonce() for _ in range(1000)}) == 1000
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 1e12, float("inf"), "1e400"])
+def test_a_callbacks_own_limit_is_a_duration(timeout: float | str) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        Callback(TASK, timeout=timeout)

@@ -117,3 +117,9 @@ def test_on_covers_subclasses_through_the_names_of_the_bases() -> None:
 def test_a_policy_that_makes_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"Retry\("):
         Retry(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"interval": 1e12}, {"interval": [1, 1e300]}, {"backoff": 1e10}, {"interval": -1}])
+def test_no_retry_is_planned_for_a_time_beyond_all_others(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="use seconds"):
+        Retry(max=1, **wrong)

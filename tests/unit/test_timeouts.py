@@ -45,6 +45,12 @@ def test_no_limit(seconds: float | None) -> None:
     assert run_with_timeout(seconds, "Task", lambda: signal.getitimer(signal.ITIMER_REAL)) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("seconds", [30 * 86400.0, 1e9, 1e12, 1e300])
+def test_a_limit_further_away_than_a_timer_reaches(seconds: float) -> None:
+    left, _ = run_with_timeout(seconds, "Task", signal.getitimer, signal.ITIMER_REAL)
+    assert left == pytest.approx(min(seconds, 1e9), abs=60)
+
+
 def test_except_exception_does_not_swallow_it() -> None:
     def swallows() -> None:
         while True:

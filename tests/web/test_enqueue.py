@@ -106,6 +106,10 @@ def test_a_bad_value_is_refused_by_name_and_nothing_is_stored(post: Post, conn: 
     [
         ({"retry_max": 1, "retry_interval": -1}, "retry_interval"),
         ({"retry_max": 1, "retry_interval": []}, "retry_interval"),
+        ({"retry_max": 1, "retry_interval": 1e12}, "retry_interval"),
+        ({"timeout": 1e12}, "timeout"),
+        ({"ttl": 1e300}, "ttl"),
+        ({"enqueue_in": 1e12}, "enqueue_in"),
         ({"enqueue_in": 5, "enqueue_at": "2030-01-01T00:00Z"}, ""),
         ({"payload": {}, "args": []}, "payload"),
     ],

@@ -110,3 +110,29 @@ def test_no_limit_is_no_limit(workers: Workers, conn: redis.Redis, tmp_path: Pat
     eventually(lambda: status_of(conn, limited.id) == "failed")
     assert status_of(conn, job.id) == "finished"
     check_conservation(conn, [job.id, limited.id])
+
+
+@pytest.mark.parametrize("mode", [(), ("--horses", "2")], ids=["process per job", "warm"])
+def test_limits_of_months_and_years(mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """poll() and the timers of a process reach 24 days, and 31 years: no job is to know of it, nor one beside it."""
+    gate, seen = tmp_path / "gate", tmp_path / "seen"
+    gate.touch()
+    worker = workers.start("t", *(mode or ("--slots", "2")), env={"FUSION_TASKS": "tests.jobs"})
+    queue, server = Queue("t", conn), worker.fork_server().pid
+    stored = [
+        queue.enqueue("tests.jobs.basic.limit", job_timeout="30d", at_front=True),
+        queue.enqueue("tests.jobs.basic.limit", job_timeout=1e9),
+    ]
+    foreign = queue.enqueue("tests.jobs.basic.limit", enqueue_in=0.3)
+    conn.hset(f"rq:job:{foreign.id}", "timeout", "1e300")
+    beside = queue.enqueue("tests.jobs.basic.until_gone", str(gate), str(seen), job_timeout="3650d")
+    eventually(lambda: all(status_of(conn, job.id) == "finished" for job in (*stored, foreign)))
+    eventually(lambda: runs_of(seen, "started"), why="the one beside them runs")
+    bounded = queue.enqueue("tests.jobs.stubborn.swallows", str(seen), job_timeout=TIMEOUT)
+    eventually(lambda: status_of(conn, bounded.id) == "failed", why="a near limit beside one of ten years is kept")
+    gate.unlink()
+    eventually(lambda: status_of(conn, beside.id) == "finished")
+    assert worker.fork_server().pid == server, worker.output
+    assert len(runs_of(seen, "started")) == 1
+    assert [field(conn, job.id, "result") for job in stored] == ["2592000.0", "1000000000.0"]
+    check_conservation(conn, [job.id for job in (*stored, foreign, beside, bounded)])
