@@ -1,7 +1,7 @@
 """Fusion: a Redis-backed priority task queue.
 
-Names load on first use (PEP 562), so that a forked job process that only needs `get_current_job` never imports redis. `@job` is in
-`fusion.decorators`: `fusion.job` is a module, as in RQ.
+Names load on first use (PEP 562), so that a forked job process that only needs `get_current_job` never imports redis. `job` is the
+decorator, and once the module `fusion.job` is loaded that module, which can be called as the decorator.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _HOME = {
     "StoreUnavailable": "exceptions",
     "get_current_connection": "store.connections",
     "get_current_job": "context",
+    "job": "decorators",
     "pop_connection": "store.connections",
     "push_connection": "store.connections",
     "recurring": "recurrence",
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from fusion.callbacks import Callback as Callback
     from fusion.context import get_current_job as get_current_job
     from fusion.cron.scheduler import Scheduler as Scheduler
+    from fusion.decorators import job as job
     from fusion.exceptions import JobTimeoutException as JobTimeoutException
     from fusion.exceptions import NotReplicated as NotReplicated
     from fusion.exceptions import StoreFull as StoreFull

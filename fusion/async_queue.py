@@ -15,7 +15,7 @@ from fusion import defaults, producing
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
 from fusion.options import EnqueueOptions, JobData
-from fusion.producing import Batch, timed
+from fusion.producing import Batch, QueueDefaults, timed
 from fusion.settings import get_settings
 from fusion.store.async_broker import async_broker_of
 from fusion.store.async_connections import close_loops_client, loops_client
@@ -52,7 +52,12 @@ class AsyncQueue:
     PRIORITY_LOW = 0
 
     def __init__(
-        self, name: str = defaults.QUEUE, connection: Redis | None = None, *, default_timeout: float | str | None = None
+        self,
+        name: str = defaults.QUEUE,
+        connection: Redis | None = None,
+        *,
+        default_timeout: float | str | None = None,
+        serializer: str | None = None,
     ) -> None:
         if connection is not None and not isinstance(connection, Redis):
             raise TypeError(
@@ -60,7 +65,7 @@ class AsyncQueue:
             )
         self.name = check_queue_name(name)
         self._connection = connection
-        self._default_timeout = default_timeout
+        self._defaults = QueueDefaults(default_timeout, serializer)
 
     def __repr__(self) -> str:
         return f"AsyncQueue({self.name!r})"
@@ -78,7 +83,7 @@ class AsyncQueue:
 
     async def enqueue(self, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue`."""
-        return await self._one(*producing.called(f, args, kwargs, self._default_timeout))
+        return await self._one(*producing.called(f, args, kwargs, self._defaults))
 
     async def enqueue_at(self, when: datetime, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue_at`."""
@@ -98,7 +103,7 @@ class AsyncQueue:
         **options: Any,
     ) -> Job:
         """`Queue.enqueue_call`."""
-        return await self._one(*producing.called_apart(func, args, kwargs, timeout, options, self._default_timeout))
+        return await self._one(*producing.called_apart(func, args, kwargs, timeout, options, self._defaults))
 
     @staticmethod
     def prepare_data(
@@ -107,10 +112,11 @@ class AsyncQueue:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout: float | str | None = None,
+        serializer: str | None = None,
         **options: Any,
     ) -> JobData:
         """`Queue.prepare_data`; either kind of queue takes it."""
-        return producing.prepared(func, args, kwargs, timeout, options)
+        return producing.prepared(func, args, kwargs, timeout, options, serializer)
 
     async def enqueue_many(
         self,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from fusion import defaults
@@ -25,25 +27,51 @@ class Task(Protocol, Generic[P, R_co]):
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
 
 
-def job(queue: str = defaults.QUEUE, connection: Any = None, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
+class _Decorator:
+    """`@job`. The module `fusion.job` has the same name: whichever of the two a program gets, it can be called and has `Job`."""
 
-    The brackets are needed, also when empty. The function itself is unchanged. Being marked also lets workers that have its module
-    loaded run it without `--tasks`.
-    """
+    if TYPE_CHECKING:
+        Job: type[Job]
 
-    if callable(queue):
-        raise TypeError("write @job() or @job('sms'), with brackets")
+    def __call__(
+        self, queue: str = defaults.QUEUE, connection: Any = None, **options: Any
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
 
-    def decorate(func: Callable[P, R]) -> Task[P, R]:
-        def delay(*args: P.args, **kwargs: P.kwargs) -> Job:
-            from fusion.queue import Queue
+        The brackets are needed, also when empty. The function itself is unchanged. Being marked also lets workers that have its module
+        loaded run it without `--tasks`.
+        """
 
-            return Queue(queue, connection).enqueue_call(func, args, kwargs, **options)
+        if callable(queue):
+            raise TypeError("write @job() or @job('sms'), with brackets")
 
-        task = cast(Any, func)
-        task.__fusion_job__ = True
-        task.delay = delay
-        return cast("Task[P, R]", task)
+        def decorate(func: Callable[P, R]) -> Task[P, R]:
+            def delay(*args: P.args, **kwargs: P.kwargs) -> Job:
+                from fusion.queue import Queue
 
-    return decorate
+                return Queue(queue, connection)._delay(func, args, kwargs, options)
+
+            task = cast(Any, func)
+            task.__fusion_job__ = True
+            task.delay = delay
+            return cast("Task[P, R]", task)
+
+        return decorate
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what pickle, copy and inspect look for
+            raise AttributeError(name)
+        return getattr(import_module("fusion.job"), name)
+
+    def __reduce__(self) -> str:
+        return "job"
+
+
+job = _Decorator()
+
+
+class CallableModule(ModuleType):
+    """The class of the module `fusion.job`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return job(*args, **kwargs)

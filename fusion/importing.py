@@ -40,7 +40,7 @@ def resolve(path: str, patterns: Iterable[str]) -> Callable[..., Any]:
         function: Any = getattr(sys.modules.get(module_name), name, None)
         if not _is_job(function):
             raise TaskNotAllowed(
-                f"{path} is not among the tasks of this worker; to allow it, start the worker with --tasks {module_name}"
+                f"{path} is not among the tasks of this worker; {how_to_allow(module_name, 'start the worker with')}"
             )
         return function  # type: ignore[no-any-return]
     module = _import(module_name, path)
@@ -52,6 +52,13 @@ def resolve(path: str, patterns: Iterable[str]) -> Callable[..., Any]:
         ) from None
     _check_function(function, path, patterns)
     return function  # type: ignore[no-any-return]
+
+
+def how_to_allow(module: str, start: str) -> str:
+    """The end of a message about a function that may not run. A whole module of Python's own is never what should be allowed."""
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        return f"{module} is part of Python: a task is a function in a module of yours, so write one there that calls it"
+    return f"to allow it, {start} --tasks {module}"
 
 
 def check_path(path: str) -> None:
@@ -89,8 +96,7 @@ def _check_function(function: Any, path: str, patterns: tuple[str, ...]) -> None
         home = function.__module__ or "(no module)"
         if not _is_job(function) and not is_allowed(home, patterns):
             raise TaskNotAllowed(
-                f"{path} is {home}.{function.__qualname__}, imported there; "
-                f"if it is meant to be a task, allow it with --tasks {home}"
+                f"{path} is {home}.{function.__qualname__}, imported there; {how_to_allow(home, 'start the worker with')}"
             )
         wrapped = function.__dict__.get("__wrapped__")
         if wrapped is None:
@@ -125,9 +131,7 @@ def _resolve_any(path: str) -> Callable[..., Any]:
                 f"module {module_name} has no {'.'.join(parts[cut:])!r}; worker started with --tasks '*' but with older code?"
             ) from None
     if not callable(found):
-        raise TaskNotFound(
-            f"{path} is a {type(found).__name__}, which can't be called; with --tasks {parts[0]} only functions run"
-        )
+        raise TaskNotFound(f"{path} is a {type(found).__name__}, which can't be called; name a function in place of it")
     return found  # type: ignore[no-any-return]
 
 

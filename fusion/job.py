@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta, timezone
@@ -10,6 +11,7 @@ from typing import Any
 from redis import Redis
 
 from fusion.attempts import Attempt, parse_history
+from fusion.decorators import CallableModule
 from fusion.exceptions import BadSignature, DeserializationError, InvalidJobOperation, NoSuchJobError
 from fusion.options import new_nonce, to_json
 from fusion.retry import Retry
@@ -390,3 +392,6 @@ class Job:
             raise InvalidJobOperation(f"job {self.id} is running; cancel() it, and delete it when its run has ended")
         if answer not in ("deleted", "missing"):
             raise InvalidJobOperation(f"job {self.id} can't be deleted: {why_not(answer)}")
+
+
+sys.modules[__name__].__class__ = CallableModule  # `from fusion import job` is `@job`, also once this module has taken the name

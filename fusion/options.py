@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import secrets
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
+from inspect import CO_VARKEYWORDS
 from os import urandom
+from types import CodeType, FunctionType
 from typing import Any
 
 from fusion import defaults
@@ -31,15 +35,15 @@ _NOT_YET = frozenset({"depends_on", "repeat", "group_id", "on_stopped", "unique"
 # Neither this nor JobData is frozen: made for every job, each would take three times as long.
 @dataclass(slots=True, kw_only=True)
 class EnqueueOptions:
-    """Times in seconds (or "5m", or a timedelta). `ttl`: a job not started by then expires. `on_lost="fail"`: fail instead of running
-    again when the worker is lost. `log_tag` like `SMS_OTP` names task and type in the event log. `success_task_handler`,
-    `failed_task_handler`, `callback_url` (for either end; also read from a payload): URLs to tell of the job's end, docs/callbacks.md.
-    `enqueue_at`, an aware datetime, or `enqueue_in`, by the server's clock: it waits until then, and its `ttl` begins then; a time in
-    the past is now. Of the call, not of the job: `durability="replicated"` waits until so many `replicas` have it, for at most
-    `replicas_timeout`; `"primary"` waits for none (docs/producers.md). `isolate=True`: a process of its own, in
+    """`priority`: "high", "moderate", "low", or 0 to 255. Times in seconds (or "5m", or a timedelta). `ttl`: a job not started by then
+    expires. `on_lost="fail"`: fail instead of running again when the worker is lost. `log_tag` like `SMS_OTP` names task and type in the
+    event log. `success_task_handler`, `failed_task_handler`, `callback_url` (for either end; also read from a payload): URLs to tell of
+    the job's end, docs/callbacks.md. `enqueue_at`, an aware datetime, or `enqueue_in`, by the server's clock: it waits until then, and its
+    `ttl` begins then; a time in the past is now. Of the call, not of the job: `durability="replicated"` waits until so many `replicas`
+    have it, for at most `replicas_timeout`; `"primary"` waits for none (docs/producers.md). `isolate=True`: a process of its own, in
     a worker with warm processes too."""
 
-    priority: int | None = None
+    priority: int | str | None = None
     job_timeout: float | str | None = None
     result_ttl: float | str | None = None
     ttl: float | str | None = None
@@ -91,9 +95,72 @@ def split_options(kwargs: dict[str, Any]) -> tuple[EnqueueOptions, dict[str, Any
 def _refuse(kwargs: Mapping[str, Any]) -> None:
     for name in _NOT_YET:
         if kwargs.get(name) is not None:
-            raise ValueError(
-                f"{name}= is not supported by this version; to pass it to the task use enqueue_call(func, kwargs={{...}})"
-            )
+            raise ValueError(f"{name}= is not supported by this version; {_ANYWAY}")
+
+
+_ANYWAY = "to pass it to the task use enqueue_call(func, kwargs={...})"
+
+
+def options_of(given: dict[str, Any]) -> EnqueueOptions:
+    """Options given apart from the task's arguments. TypeError for one that there is not."""
+    for name in given:
+        if name not in _NAMES:
+            raise TypeError(f"there is no option {name}={did_you_mean(name, OPTION_NAMES)}")
+    return EnqueueOptions(**given)
+
+
+def check_keywords(func: _Func, names: Iterable[str], *, delayed: bool = False) -> None:
+    """TypeError for a keyword that would reach the task although an option was meant: one that the function does not take, as far as that
+    can be seen without importing anything, or a misspelled option's name. `delayed`: of `.delay()`, which takes no options."""
+    code, inner = _codes_of(func)
+    for name in names:
+        if any(name in _parameters(found) for found in (code, inner) if found is not None):
+            continue
+        if code is not None and not code.co_flags & CO_VARKEYWORDS:
+            told = f"{code.co_name}() takes no argument {name}=, and "
+            told += "options go to @job(...) or Queue.enqueue" if delayed else "there is no such option"
+            raise TypeError(f"{told}{'' if delayed and name in _NAMES else did_you_mean(name, OPTION_NAMES)}; {_ANYWAY}")
+        if (near := _misspelled(name)) is not None or (delayed and name in _NAMES):
+            meant = f"options like {near or name}= go to @job(...) or Queue.enqueue" if delayed else f"did you mean {near}=?"
+            raise TypeError(f"{name}= is no option but looks like one; {meant}; {_ANYWAY}")
+
+
+def _codes_of(func: _Func) -> tuple[CodeType | None, CodeType | None]:
+    """Of the function, if this process has it, and of what it wraps."""
+    found: Any = func
+    if isinstance(func, str):
+        module, _, name = func.rpartition(".")
+        found = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+    if not isinstance(found, FunctionType):
+        return None, None
+    inner = found.__dict__.get("__wrapped__")
+    return found.__code__, inner.__code__ if isinstance(inner, FunctionType) else None
+
+
+def _parameters(code: CodeType) -> tuple[str, ...]:
+    """Those that can be given by name."""
+    return code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+@lru_cache(maxsize=4096)
+def _misspelled(name: str) -> str | None:
+    """The option that this is a misspelling of: `job_timout`, `jobTimeout`. A plural is a word of its own: `job_ids`."""
+    from difflib import get_close_matches
+
+    if name in _NAMES or name.removesuffix("s") in _NAMES:
+        return None
+    letters = name.replace("_", "").lower()
+    bare = {option.replace("_", ""): option for option in (*OPTION_NAMES, *_NOT_YET)}
+    swapped = (letters[:i] + letters[i + 1] + letters[i] + letters[i + 2 :] for i in range(len(letters) - 1))
+    near = [one for one in swapped if one in bare and len(one) > 4] or get_close_matches(letters, bare, n=1, cutoff=0.85)
+    return bare[near[0]] if near else None
 
 
 def new_nonce() -> str:
@@ -122,11 +189,20 @@ class JobData:
     size: int = 0
 
 
-def build(func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, settings: Settings) -> JobData:
+def build(
+    func: _Func,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: EnqueueOptions,
+    settings: Settings,
+    serializer_name: str | None = None,
+) -> JobData:
     """Check and encode everything, before anything is written. Raises ValueError, SerializationError or PayloadTooLarge; TypeError for
-    an `enqueue_at` that is no datetime."""
+    an `enqueue_at` that is no datetime; ConfigurationError for a `serializer_name` of pickle, in place of the settings', that is not allowed."""
     name = func_name_of(func)
-    serializer = _JSON if settings.serializer == "json" else get_serializer(settings.serializer, allow_pickle=True)
+    wanted = serializer_name or settings.serializer
+    allowed = settings.allow_pickle or settings.serializer == "pickle"
+    serializer = _JSON if wanted == "json" else get_serializer(wanted, allow_pickle=allowed)
     data = dumps_call(serializer, name, args, dict(kwargs), max_payload=settings.max_payload)
     stored: dict[str, Any] = {
         "data": data,

@@ -9,7 +9,7 @@ from typing import Any
 from fusion import defaults
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
-from fusion.options import NONE, EnqueueOptions, JobData, build, sealed, seconds, split_options
+from fusion.options import NONE, EnqueueOptions, JobData, build, check_keywords, options_of, sealed, seconds, split_options
 from fusion.settings import Settings, get_settings
 from fusion.store.accepting import waits
 from fusion.store.records import NewJob, Replicas
@@ -50,16 +50,36 @@ class Batch:
         error.repeat_with(again)
 
 
-def called(
-    f: _Func, args: tuple[Any, ...], kwargs: dict[str, Any], default_timeout: float | str | None
-) -> tuple[JobData, Replicas | None]:
+@dataclass(frozen=True, slots=True)
+class QueueDefaults:
+    """What a queue says of jobs that say nothing themselves: `Queue(default_timeout=, serializer=)`."""
+
+    timeout: float | str | None = None
+    serializer: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.serializer not in (None, "json", "pickle"):
+            raise ValueError(f"serializer={self.serializer!r}: use {SERIALIZERS}")
+
+
+SERIALIZERS = (
+    "'json' or 'pickle', or none for the setting serializer (FUSION_SERIALIZER); workers read both, each job says which it is"
+)
+
+
+def called(f: _Func, args: tuple[Any, ...], kwargs: dict[str, Any], own: QueueDefaults) -> tuple[JobData, Replicas | None]:
     """`enqueue(f, *args, **kwargs)`."""
     options, rest = split_options(kwargs)
-    if "args" in rest or "kwargs" in rest:
-        if args:
-            raise ValueError("give the task's arguments either directly or by args= and kwargs=, not both")
-        args, rest = tuple(rest.pop("args", None) or ()), {**(rest.pop("kwargs", None) or {}), **rest}
-    return _built(f, args, rest, options, default_timeout)
+    if rest:
+        if "args" in rest or "kwargs" in rest:
+            if args:
+                raise ValueError("give the task's arguments either directly or by args= and kwargs=, not both")
+            args, apart = tuple(rest.pop("args", None) or ()), rest.pop("kwargs", None) or {}
+            check_keywords(f, rest)
+            rest = {**apart, **rest}
+        else:
+            check_keywords(f, rest)
+    return _built(f, args, rest, options, own)
 
 
 def called_apart(
@@ -68,10 +88,20 @@ def called_apart(
     kwargs: Mapping[str, Any] | None,
     timeout: float | str | None,
     options: dict[str, Any],
-    default_timeout: float | str | None,
+    own: QueueDefaults,
 ) -> tuple[JobData, Replicas | None]:
     """`enqueue_call(func, args, kwargs, timeout=timeout, **options)`."""
-    return _built(func, tuple(args or ()), kwargs or {}, _options(timeout, options), default_timeout)
+    return _built(func, tuple(args or ()), kwargs or {}, _options(timeout, options), own)
+
+
+def delayed(
+    func: _Func, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
+) -> tuple[JobData, Replicas | None]:
+    """`func.delay(*args, **kwargs)` of a function marked by `@job(..., **options)`."""
+    check_keywords(func, kwargs, delayed=True)
+    return called_apart(
+        func, args, kwargs, options.get("timeout"), {n: v for n, v in options.items() if n != "timeout"}, QueueDefaults()
+    )
 
 
 def prepared(
@@ -80,14 +110,15 @@ def prepared(
     kwargs: Mapping[str, Any] | None,
     timeout: float | str | None,
     options: dict[str, Any],
+    serializer: str | None = None,
 ) -> JobData:
-    """`prepare_data(func, args, kwargs, timeout=timeout, **options)`."""
+    """`prepare_data(func, args, kwargs, timeout=timeout, serializer=serializer, **options)`."""
     known = _options(timeout, options)
     if known is not NONE:
         for name in ("durability", "replicas", "replicas_timeout"):
             if getattr(known, name) is not None:
                 raise ValueError(f"{name}= is of the call that sends the jobs; give it to enqueue_many")
-    return build(func, tuple(args or ()), kwargs or {}, known, get_settings())
+    return build(func, tuple(args or ()), kwargs or {}, known, get_settings(), QueueDefaults(serializer=serializer).serializer)
 
 
 def timed(name: str, time: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -137,13 +168,13 @@ def replicas_of(options: EnqueueOptions, settings: Settings) -> Replicas | None:
 def _options(timeout: float | str | None, options: dict[str, Any]) -> EnqueueOptions:
     if timeout is None and not options:
         return NONE
-    return EnqueueOptions(job_timeout=options.pop("job_timeout", timeout), **options)
+    return options_of({"job_timeout": timeout, **options})
 
 
 def _built(
-    func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, default_timeout: float | str | None
+    func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, own: QueueDefaults
 ) -> tuple[JobData, Replicas | None]:
-    if default_timeout is not None and options.job_timeout is None:
-        options = options.over(EnqueueOptions(job_timeout=default_timeout))
+    if own.timeout is not None and options.job_timeout is None:
+        options = options.over(EnqueueOptions(job_timeout=own.timeout))
     settings = get_settings()
-    return build(func, args, kwargs, options, settings), replicas_of(options, settings)
+    return build(func, args, kwargs, options, settings, own.serializer), replicas_of(options, settings)

@@ -14,7 +14,7 @@ from fusion import defaults, producing
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
 from fusion.options import EnqueueOptions, JobData
-from fusion.producing import Batch, timed
+from fusion.producing import Batch, QueueDefaults, timed
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.connections import get_current_connection
@@ -29,6 +29,8 @@ class PriorityQueue:
     Making one costs nothing and talks to nobody. Every `enqueue` is one round trip; when it has returned, the job is Redis's. It raises,
     with nothing written: ValueError for a bad option, SerializationError for an argument that is no JSON, PayloadTooLarge, DuplicateJob.
     StoreUnavailable while Redis can't be reached: then whether the job was accepted is not known, and the error's `repeat()` is safe.
+
+    `default_timeout`: of jobs that name none. `serializer`: "json" or "pickle", in place of the setting; pickle only where the settings allow it.
     """
 
     PRIORITY_HIGH = 2
@@ -36,11 +38,16 @@ class PriorityQueue:
     PRIORITY_LOW = 0
 
     def __init__(
-        self, name: str = defaults.QUEUE, connection: Redis | None = None, *, default_timeout: float | str | None = None
+        self,
+        name: str = defaults.QUEUE,
+        connection: Redis | None = None,
+        *,
+        default_timeout: float | str | None = None,
+        serializer: str | None = None,
     ) -> None:
         self.name = check_queue_name(name)
         self._connection = connection
-        self._default_timeout = default_timeout
+        self._defaults = QueueDefaults(default_timeout, serializer)
 
     @property
     def connection(self) -> Redis:
@@ -64,9 +71,10 @@ class PriorityQueue:
         """Accept a call of `f`, a function or its dotted path.
 
         Keywords that `EnqueueOptions` names are options (priority, job_timeout, result_ttl, ttl, job_id, retry, log_tag ...), all others
-        are the task's. `args=` and `kwargs=` give the task's arguments apart, as in RQ.
+        are the task's; TypeError for one that the function does not take, or that looks like a misspelled option. `args=` and `kwargs=`
+        give the task's arguments apart, as in RQ, and unchecked.
         """
-        return self._one(*producing.called(f, args, kwargs, self._default_timeout))
+        return self._one(*producing.called(f, args, kwargs, self._defaults))
 
     def enqueue_at(self, when: datetime, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """`enqueue` for a time: an aware datetime. It waits in the schedule, which is one for all queues, until it is due by the server's
@@ -91,7 +99,7 @@ class PriorityQueue:
         **options: Any,
     ) -> Job:
         """`enqueue` with the task's arguments apart from the options, so that no name can be mistaken."""
-        return self._one(*producing.called_apart(func, args, kwargs, timeout, options, self._default_timeout))
+        return self._one(*producing.called_apart(func, args, kwargs, timeout, options, self._defaults))
 
     @staticmethod
     def prepare_data(
@@ -100,11 +108,12 @@ class PriorityQueue:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout: float | str | None = None,
+        serializer: str | None = None,
         **options: Any,
     ) -> JobData:
         """A job for `enqueue_many`, checked and encoded. It is one job, however often it is enqueued. `enqueue_in` counts from the moment
-        at which it first is."""
-        return producing.prepared(func, args, kwargs, timeout, options)
+        at which it first is. `serializer` as of `Queue`, whose own is not asked here."""
+        return producing.prepared(func, args, kwargs, timeout, options, serializer)
 
     def enqueue_many(
         self,
@@ -121,6 +130,9 @@ class PriorityQueue:
         """
         options = EnqueueOptions(durability=durability, replicas=replicas, replicas_timeout=replicas_timeout)
         return self._all([], producing.chunks(self.name, job_datas, producing.replicas_of(options, get_settings())))
+
+    def _delay(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Job:
+        return self._one(*producing.delayed(f, args, kwargs, options))
 
     def _one(self, data: JobData, replicas: Replicas | None) -> Job:
         return self._accept_one(Batch.of(self.name, [data], replicas))

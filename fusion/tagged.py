@@ -101,8 +101,8 @@ def _encode_object(value: Any, room: int) -> Any:
                 raise SerializationError(f"this {value._meta.label} is not saved yet; save it before enqueueing")
             return _tag("model", [value._meta.label_lower, encode(value.pk, room - 1), value._state.db])
     raise SerializationError(
-        f"a {_name(value)} is not JSON; send plain data instead, or serializer='pickle' with allow_pickle "
-        "(FUSION_ALLOW_PICKLE=1) on both sides"
+        f"a {_name(value)} is not JSON; send plain data instead. Where all producers are trusted: FUSION_SERIALIZER=pickle (or "
+        "Queue(serializer='pickle')) and FUSION_ALLOW_PICKLE=1 here, and workers started with -S pickle"
     )
 
 
@@ -167,7 +167,10 @@ class Decoder:
         """The class at `module:Qual.name`, importing the module if that is permitted."""
         module, _, qualname = path.partition(":")
         if self._may_import is not None and not self._may_import(module):
-            raise DeserializationError(f"{path} may not be imported here; name its module: --tasks {module}")
+            advice = (
+                "send its value" if module.partition(".")[0] in sys.stdlib_module_names else f"name its module: --tasks {module}"
+            )
+            raise DeserializationError(f"{path} may not be imported here; {advice}")
         from importlib import import_module
 
         found: Any = import_module(module)

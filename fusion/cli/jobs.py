@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: Options whose flag has another name: messages must say what was typed.
 _FLAGS = {"job_timeout=": "--timeout ", "enqueue_at": "--schedule-at", "enqueue_in": "--schedule-in"}
-_CLASSES = {"low": 0, "moderate": 1, "high": 2}
 #: Ids requeued in one call.
 _CHUNK = 100
 
@@ -38,10 +37,12 @@ _CHUNK = 100
 def _priority(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     if value is None:
         return None
-    number = _CLASSES.get(value.lower(), int(value) if value.isdecimal() and value.isascii() else -1)
-    if not 0 <= number <= 255:
-        raise click.BadParameter(f"{value!r}: use high, moderate, low, or a whole number from 0 to 255 (higher runs first)")
-    return number
+    from fusion.store.score import check_priority
+
+    try:
+        return check_priority(int(value) if value.isdecimal() and value.isascii() else value)
+    except ValueError as error:
+        raise click.BadParameter(str(error).removeprefix("priority ")) from None
 
 
 def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:

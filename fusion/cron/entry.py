@@ -13,7 +13,7 @@ from typing import Any
 from fusion import defaults
 from fusion.cron.plan import Plan
 from fusion.importing import func_name_of
-from fusion.options import OPTION_NAMES, EnqueueOptions, build
+from fusion.options import OPTION_NAMES, EnqueueOptions, build, did_you_mean
 from fusion.settings import Settings
 from fusion.signing import SIGNATURE
 from fusion.store.keys import check_entry_id, check_queue_name
@@ -69,7 +69,8 @@ class Entry:
             raise ValueError(f"overlap={overlap!r}: use 'allow' or 'skip'")
         for name in options:
             if name not in OPTION_NAMES or name in _NOT_HERE:
-                raise ValueError(f"{name}= is not an option of a cron entry; use one of {', '.join(sorted(_OPTIONS))}")
+                hint = did_you_mean(name, _OPTIONS) or f"; use one of {', '.join(sorted(_OPTIONS))}"
+                raise ValueError(f"{name}= is not an option of a cron entry{hint}")
         name = func_name_of(func)
         # Stored entries are read by people and by schedulers of other versions: always JSON.
         data = build(func, tuple(args), kwargs or {}, EnqueueOptions(**options), replace(settings, serializer="json"))

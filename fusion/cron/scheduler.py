@@ -38,7 +38,7 @@ class Planner:
         id: str | None = None,
         timezone: str = "UTC",
         queue: str = defaults.QUEUE,
-        priority: int | None = None,
+        priority: int | str | None = None,
         args: Iterable[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         misfire: str = "latest",

@@ -9,6 +9,8 @@ import math
 
 UNIT = 2.0**-44
 MAX_PRIORITY = 255
+#: Priorities by name.
+CLASSES = {"low": 0, "moderate": 1, "high": 2}
 
 
 def score_of(priority: int, seq: int) -> float:
@@ -20,7 +22,10 @@ def priority_of(score: float) -> int:
 
 
 def check_priority(priority: object) -> int:
-    """Return `priority`, or raise ValueError: it is a whole number from 0 to 255, higher first."""
-    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= MAX_PRIORITY:
-        raise ValueError(f"priority {priority!r}: use a whole number from 0 to {MAX_PRIORITY} (LOW 0, MODERATE 1, HIGH 2)")
-    return priority
+    """A priority as its number. ValueError for anything but a whole number from 0 to 255, higher first, and the names in any case."""
+    found = CLASSES.get(priority.lower()) if isinstance(priority, str) else priority
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= MAX_PRIORITY:
+        raise ValueError(
+            f"priority {priority!r}: use high, moderate, low, or a whole number from 0 to {MAX_PRIORITY} (low is 0, moderate 1, high 2)"
+        )
+    return found

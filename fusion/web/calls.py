@@ -10,8 +10,8 @@ from typing import Any
 
 from fusion import defaults
 from fusion.exceptions import InvalidName, PayloadTooLarge, SerializationError, TaskNotAllowed
-from fusion.importing import check_path, is_allowed
-from fusion.options import EnqueueOptions, JobData, build
+from fusion.importing import check_path, how_to_allow, is_allowed
+from fusion.options import EnqueueOptions, JobData, build, did_you_mean
 from fusion.retry import Retry
 from fusion.settings import get_settings
 from fusion.store.keys import check_job_id, check_queue_name
@@ -19,7 +19,6 @@ from fusion.store.score import check_priority
 from fusion.timeutil import FURTHEST, parse_moment, parse_seconds
 from fusion.web.exchange import HttpError, listed
 
-_CLASSES = {"low": 0, "moderate": 1, "high": 2}
 #: Characters of a text that lists show.
 _LONGEST = 500
 #: Arguments of `EnqueueOptions` that have another name here.
@@ -95,7 +94,7 @@ def _function(value: Any, tasks: Sequence[str]) -> str:
         raise HttpError(
             403,
             "task_not_allowed",
-            f"{value} is not among the tasks of this server; to allow it, start the server with --tasks {module}",
+            f"{value} is not among the tasks of this server; {how_to_allow(module, 'start the server with')}",
         )
     return value
 
@@ -119,8 +118,9 @@ def _options(given: dict[str, Any], *, fixed: bool) -> dict[str, Any]:
     times = {"enqueue_at", "enqueue_in"} if fixed else set()
     for name in given:
         if name not in _READERS or name in times:
-            known = listed({"queue", "func", "args", "kwargs", "payload", *_READERS} - times)
-            raise _invalid(name[:80], f"there is no field of this name here; there are {known}")
+            known = {"queue", "func", "args", "kwargs", "payload", *_READERS} - times
+            hint = did_you_mean(name[:80], known)
+            raise _invalid(name[:80], f"there is no field of this name here{hint}; there are {listed(known)}")
     read = {name: _READERS[name](name, value) for name, value in given.items() if value is not None}
     retries, intervals = read.pop("retry_max", 0), read.pop("retry_interval", None)
     if intervals is not None and not retries:
@@ -137,7 +137,7 @@ def _text(field: str, value: Any) -> str:
 
 
 def _priority(field: str, value: Any) -> int:
-    found: int = _checked(field, _CLASSES.get(value.lower(), value) if isinstance(value, str) else value, check_priority)
+    found: int = _checked(field, value, check_priority)
     return found
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
+import pickle
 import subprocess
 import sys
 
@@ -80,10 +82,45 @@ def test_a_wrong_option_shows_at_the_latest_with_delay(conn: redis.Redis) -> Non
     assert conn.dbsize() == 0
 
 
-def test_task_modules_stay_lean() -> None:
+def printed(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "imported", ["import fusion.decorators", "from fusion import job", "import fusion; fusion.job()(lambda: 0)"]
+)
+def test_task_modules_stay_lean(imported: str) -> None:
     code = (
-        "import sys, fusion.decorators; from fusion import get_current_job, Retry;"
-        "print(sorted({'redis', 'asyncio', 'click'} & set(sys.modules)))"
+        f"import sys; {imported}; from fusion import get_current_job, Retry;"
+        "print(sorted({'redis', 'asyncio', 'click', 'fusion.job'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed(code) == "[]"
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["", "import fusion.job", "import fusion; fusion.job.Job", "from fusion.job import Job", "from fusion import Queue, job"],
+)
+def test_job_of_the_package_is_the_decorator_and_has_the_class(before: str) -> None:
+    code = f"""
+{before}
+from fusion import job
+import fusion
+assert job("sms")(print_it := lambda a: a) is print_it and print_it.delay
+import fusion.job as module
+assert fusion.job.Job is job.Job is module.Job is fusion.Job
+from fusion.job import Job
+assert Job is fusion.Job
+from fusion import job
+assert job("sms")(print_it) is print_it
+assert fusion.job()(print_it) is print_it
+"""
+    printed(code)
+
+
+def test_the_decorator_can_be_pickled_and_copied_and_has_no_other_names() -> None:
+    for found in (pickle.loads(pickle.dumps(job)), copy.deepcopy(job)):
+        assert found is job
+    for name in ("__wrapped__", "_mock_methods", "nothing"):
+        assert not hasattr(job, name)
+    assert pickle.loads(pickle.dumps(total)) is total

@@ -178,7 +178,7 @@ def test_json_traps_in_a_stored_cron_entry_are_told_before_a_tick(trap: dict[str
     plan, spec = entry.plan.to_json(), json.loads(entry.spec())
     assert Entry.of("e", plan, json.dumps(spec)).spec() == entry.spec()
     ((name, value),) = trap.items()
-    with pytest.raises(ValueError, match=r"declare it again|use a whole number|digits"):
+    with pytest.raises(ValueError, match=r"declare it again|or a whole number|digits"):
         Entry.of("e", plan, json.dumps({**spec, name: "@"}).replace('"@"', value))
 
 

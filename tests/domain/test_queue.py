@@ -103,7 +103,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"priority": -1}, "priority -1"),
     ({"priority": 1.5}, "priority 1.5"),
     ({"priority": True}, "priority True"),
-    ({"priority": "high"}, "priority 'high'"),
+    ({"priority": "highest"}, "priority 'highest': use high, moderate, low, or a whole number"),
     ({"job_timeout": 0}, "job_timeout=0"),
     ({"job_timeout": -5}, "job_timeout=-5"),
     ({"job_timeout": "soon"}, "job_timeout: 'soon'"),

@@ -116,7 +116,7 @@ def test_callbacks() -> None:
         ({"ttl": 0}, "ttl"),
         ({"ttl": -1}, "ttl"),
         ({"priority": 256}, "priority"),
-        ({"priority": "HIGH"}, "priority"),
+        ({"priority": "highest"}, "priority"),
         ({"priority": True}, "priority"),
         ({"on_lost": "retry"}, "on_lost"),
         ({"retry": 3}, "Retry"),

@@ -46,7 +46,12 @@ def test_legal_priorities(priority: int) -> None:
     assert check_priority(priority) == priority
 
 
-@pytest.mark.parametrize("priority", [-1, 256, 1.0, "1", True, None])
+@pytest.mark.parametrize(("name", "number"), [("low", 0), ("moderate", 1), ("high", 2), ("High", 2), ("LOW", 0), ("mOdErAtE", 1)])
+def test_priorities_have_names(name: str, number: int) -> None:
+    assert check_priority(name) == number
+
+
+@pytest.mark.parametrize("priority", [-1, 256, 1.0, "1", "", "highest", " high", True, None, [], b"high"])
 def test_illegal_priorities(priority: object) -> None:
     with pytest.raises(ValueError, match="from 0 to 255"):
         check_priority(priority)

@@ -126,7 +126,11 @@ def test_values_that_do_not_go_together(post: Post, conn: redis.Redis, more: dic
 def test_only_allowed_tasks(post: Post, conn: redis.Redis, func: str) -> None:
     answer = post({"func": func})
     assert (answer.status, answer.code) == (403, "task_not_allowed")
-    assert "--tasks" in answer.json["error"]["message"]
+    message = answer.json["error"]["message"]
+    assert (
+        "part of Python: a task is a function in a module of yours" if func in ("os.system", "subprocess.Popen") else "--tasks"
+    ) in message
+    assert "--tasks os" not in message
     assert conn.dbsize() == 0
 
 
