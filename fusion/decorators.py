@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from fusion import defaults
@@ -68,10 +67,3 @@ class _Decorator:
 
 
 job = _Decorator()
-
-
-class CallableModule(ModuleType):
-    """The class of the module `fusion.job`."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return job(*args, **kwargs)

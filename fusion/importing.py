@@ -22,6 +22,13 @@ _MAX_UNWRAP = 32
 _is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 
 
+class CallableModule(ModuleType):
+    """The class of the module `fusion.job`: `from fusion import job` is `@job`, also once this module has taken the name."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return import_module("fusion.decorators").job(*args, **kwargs)
+
+
 def is_allowed(module: str, patterns: Iterable[str]) -> bool:
     """True if a pattern names this module or a package above it."""
     return any(pattern in (module, "*") or module.startswith(pattern + ".") for pattern in patterns)

@@ -11,8 +11,8 @@ from typing import Any
 from redis import Redis
 
 from fusion.attempts import Attempt, parse_history
-from fusion.decorators import CallableModule
 from fusion.exceptions import BadSignature, DeserializationError, InvalidJobOperation, NoSuchJobError
+from fusion.importing import CallableModule
 from fusion.options import new_nonce, to_json
 from fusion.retry import Retry
 from fusion.serializers import JSONSerializer, get_serializer, loads_call
@@ -394,4 +394,4 @@ class Job:
             raise InvalidJobOperation(f"job {self.id} can't be deleted: {why_not(answer)}")
 
 
-sys.modules[__name__].__class__ = CallableModule  # `from fusion import job` is `@job`, also once this module has taken the name
+sys.modules[__name__].__class__ = CallableModule
