@@ -19,6 +19,7 @@ from time import monotonic
 from fusion.failpoints import failpoint
 from fusion.process.horse import HorseSettings, flush_stdio, run_horse
 from fusion.process.linux import Children, become_subreaper
+from fusion.process.offspring import PASSING, let_pass
 from fusion.process.preload import prepare
 
 TYPE_CHECKING = False
@@ -86,9 +87,9 @@ class ForkServer:
         self._children = Children()
         self._stuck.update(self._children.pids())  # what a task module started on import is its own business
         self._wake_fd, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
-        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
-            # A handler rather than SIG_IGN, which programs started by a task would inherit.
-            signal.signal(signum, _ignore)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whatever the worker was started with: soft timeouts need theirs
+        for signum in (*PASSING, signal.SIGCHLD):
+            signal.signal(signum, let_pass)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         self._settings.server_pid = os.getpid()
         self._settings.private_fds = tuple(
@@ -323,10 +324,6 @@ class ForkServer:
 
 class _Gone(Exception):
     """The worker closed its end."""
-
-
-def _ignore(signum: int, frame: object) -> None:
-    return None
 
 
 def _kill_orphan(pid: int) -> None:

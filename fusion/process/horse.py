@@ -19,6 +19,7 @@ from fusion.execution.executor import Executor
 from fusion.execution.frames import FrameError, FrameReader, pack
 from fusion.failpoints import failpoint
 from fusion.process.linux import become_subreaper, set_parent_death_signal
+from fusion.process.offspring import free_children
 from fusion.timeouts import held
 
 TYPE_CHECKING = False
@@ -199,6 +200,7 @@ def _settle(settings: HorseSettings) -> None:
     become_subreaper()
     _signal.set_wakeup_fd(-1)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    free_children()
     for private in settings.private_fds:
         os.close(private)
 

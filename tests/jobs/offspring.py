@@ -1,0 +1,115 @@
+"""Tasks that fork: what their children inherit, and whether those can be ended."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_SHOW = (
+    "import signal, sys\n"
+    "print([signal.getsignal(n) in (signal.SIG_DFL, signal.default_int_handler) for n in map(int, sys.argv[1:])], signal.pthread_sigmask(0, ()))"
+)
+
+
+def _square(x: int) -> int:
+    return x * x
+
+
+def pool(rounds: int, method: str = "fork") -> int:
+    """A pool's end terminates its processes: at once, also when they have hardly begun."""
+    total = 0
+    for n in range(rounds):
+        with multiprocessing.get_context(method).Pool(2) as workers:
+            if n % 2:
+                total += sum(workers.map(_square, range(4)))
+    return total
+
+
+def terminated(method: str) -> int | None:
+    """The exit code of a process that was asked to end."""
+    child = multiprocessing.get_context(method).Process(target=time.sleep, args=(600,))
+    child.start()
+    child.terminate()
+    child.join(5)
+    code = child.exitcode
+    child.kill()
+    child.join()
+    return code
+
+
+def struck_at_birth(number: int, rounds: int) -> list[int]:
+    """How forked children ended that got the signal at once."""
+    found = []
+    for _ in range(rounds):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                time.sleep(10)
+            finally:
+                os._exit(1)
+        os.kill(pid, number)
+        found.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    return found
+
+
+def inherited() -> list[Any]:
+    """In a forked child and in a program: whether each disposition is the usual one, and what is blocked."""
+
+    def look() -> str:
+        usual = [signal.getsignal(n) in (signal.SIG_DFL, signal.default_int_handler) for n in SIGNALS]
+        return f"{usual} {signal.pthread_sigmask(signal.SIG_BLOCK, ())}"
+
+    program = subprocess.run(
+        [sys.executable, "-c", _SHOW, *map(str, map(int, SIGNALS))], capture_output=True, text=True, check=True
+    )
+    return [_in_child(look), program.stdout.strip(), look()]
+
+
+def own_handlers() -> str:
+    """What a task sets up itself, its children inherit, as anywhere."""
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGQUIT])
+
+    def look() -> str:
+        kept = callable(signal.getsignal(signal.SIGTERM)), signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        return f"{kept} {sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ()))}"
+
+    return _in_child(look)
+
+
+def _in_child(look: Callable[[], str]) -> str:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writer, look().encode())
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(pid, 0)
+    with open(reader) as file:
+        return file.read()
+
+
+def forks_from_a_thread(number: int) -> list[int]:
+    """A process forked by another thread than the main one."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: struck_at_birth(number, 5), range(4)))
+    return [code for codes in found for code in codes]
+
+
+def passes() -> str:
+    """Gets the signals itself, after it has forked: they pass."""
+    with multiprocessing.get_context("fork").Pool(1) as workers:
+        workers.map(_square, [1])
+    for number in SIGNALS:
+        os.kill(os.getpid(), number)
+    return "still here"

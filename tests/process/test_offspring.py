@@ -1,0 +1,56 @@
+"""What a task forks dies of the usual signals, though the task's own process lets them pass."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.jobs.offspring import SIGNALS
+from tests.process.driver import Driver
+
+USUAL = "[True, True, True, True]"
+
+
+def run(driver: Driver, task: str, *args: object) -> object:
+    return driver.run(f"tests.jobs.offspring.{task}", *args, timeout="50").result
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_a_signal_ends_a_forked_child_however_soon_it_comes(driver: Driver, number: int) -> None:
+    codes = run(driver, "struck_at_birth", number, 60)
+    assert set(codes) <= ({1, -number} if number == signal.SIGINT else {-number}), "an INT raises KeyboardInterrupt"  # type: ignore[call-overload]
+
+
+def test_from_whichever_thread_it_is_forked(driver: Driver) -> None:
+    assert set(run(driver, "forks_from_a_thread", signal.SIGTERM)) == {-signal.SIGTERM}  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_terminate_ends_a_process(driver: Driver, method: str) -> None:
+    assert run(driver, "terminated", method) == -signal.SIGTERM
+
+
+def test_children_and_programs_have_the_usual_dispositions_and_nothing_blocked(driver: Driver) -> None:
+    forked, program, own = run(driver, "inherited")  # type: ignore[misc]
+    assert forked == program == f"{USUAL} set()"
+    assert own == "[False, False, False, False] set()", "the task's own process lets them pass"
+
+
+def test_what_a_task_sets_up_its_children_inherit(driver: Driver) -> None:
+    assert run(driver, "own_handlers") == f"(True, True) {sorted([signal.SIGUSR1, signal.SIGQUIT])}"
+
+
+def test_signals_still_pass_the_task_itself(driver: Driver) -> None:
+    assert run(driver, "passes") == "still here"
+
+
+def test_what_whoever_started_the_worker_has_blocked_no_job_has() -> None:
+    """A soft timeout needs its signal, and children of tasks theirs."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGALRM])
+    try:
+        with Driver(grace=20.0) as driver:
+            assert driver.hostile("spin", timeout="0.2").kind == "failed"
+            assert set(run(driver, "struck_at_birth", signal.SIGTERM, 3)) == {-signal.SIGTERM}  # type: ignore[call-overload]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
