@@ -61,7 +61,6 @@ _LONG = re.compile(r"\S{6,}")
 #: A number, a date, a time, an amount: without letters of any alphabet.
 _FIGURES = re.compile(r"[0-9!-/:-@\[-`{-~]+")
 _NAME = re.compile(r"[^\W\d][\w.:/ -]*")
-_CUT_WORD = re.compile(r"\S*\Z")
 
 
 class Secret:
@@ -236,8 +235,9 @@ def _beginning(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     head = text[:limit]
-    found = _CUT_WORD.search(head)
-    return f"{head[: found.start()] if found else ''}{MASK}"
+    if head and not head[-1].isspace():
+        head = head[: len(head) - len(head.rsplit(None, 1)[-1])]
+    return f"{head}{MASK}"
 
 
 # -- values

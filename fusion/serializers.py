@@ -22,6 +22,8 @@ _RAW_TAG = TAG.encode()
 
 #: Bytes of a compressed pickle that are looked at together.
 _CHUNK = 64 * 1024
+#: Characters of a key that an error shows.
+_QUOTED = 100
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
@@ -91,10 +93,9 @@ def _no_constant(text: str) -> NoReturn:
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise DeserializationError(
-            f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice in one object"
-        )
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise DeserializationError(f"the key {twice[:_QUOTED]!r} occurs twice in one object")
     return found
 
 
@@ -197,12 +198,14 @@ class PickleSerializer(Serializer):
 
         try:
             # Counted before anything is kept: a bomb must not take even as much memory as the largest pickle may.
-            reader, size, rest = zlib.decompressobj(), 0, raw
-            while rest and not reader.eof:
-                size += len(reader.decompress(rest, _CHUNK))
-                if size > self.max_size:
-                    raise DeserializationError(f"the compressed pickle is larger than {self.max_size} bytes")
-                rest = reader.unconsumed_tail
+            reader, size = zlib.decompressobj(), 0
+            for at in range(0, len(raw), _CHUNK):
+                rest = raw[at : at + _CHUNK]  # the reader copies what it did not get to each time
+                while rest and not reader.eof:
+                    size += len(reader.decompress(rest, _CHUNK))
+                    if size > self.max_size:
+                        raise DeserializationError(f"the compressed pickle is larger than {self.max_size} bytes")
+                    rest = reader.unconsumed_tail
             return zlib.decompressobj().decompress(raw)
         except zlib.error:
             return raw

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fusion.signing import Keyring
 
 _MASK = "***"
+_USER = re.compile(r"://[^:@/]*(?=:)")
+_SECRET_OPTION = re.compile(r"passw|secret|token", re.IGNORECASE)
 _SECRET_NAME = re.compile(r"passw|secret|token|api_?key", re.IGNORECASE)
 
 
@@ -40,8 +42,25 @@ def default_home(env: Mapping[str, str] | None = None) -> str:
 
 def mask_url(url: str) -> str:
     """`url` without its password, fit for logs. Masks too much rather than too little when the url is malformed."""
-    masked = re.sub(r"(://[^:@/]*):.*@", rf"\1:{_MASK}@", url)
-    return re.sub(r"((?:passw|secret|token)[^=&]*=)[^&]*", rf"\1{_MASK}", masked, flags=re.IGNORECASE)
+    # Searched for piece by piece: one expression for all would look through the rest of a long text at each place where it may begin.
+    parts, at, bare = [], 0, 0
+    for user in _USER.finditer(url):
+        end = user.end() + 1
+        if end <= max(at, bare):
+            continue  # inside of what is masked, or on a line without @
+        line_end = url.find("\n", end) % (len(url) + 1)
+        if (sign := url.rfind("@", end, line_end)) < 0:
+            bare = line_end
+            continue
+        parts += (url[at:end], _MASK)
+        at = sign
+    return "&".join(map(_mask_option, "".join([*parts, url[at:]]).split("&")))
+
+
+def _mask_option(text: str) -> str:
+    found = _SECRET_OPTION.search(text)
+    sign = text.find("=", found.end()) if found else -1
+    return text if sign < 0 else f"{text[: sign + 1]}{_MASK}"
 
 
 def _mask(name: str, value: Any) -> Any:

@@ -14,6 +14,9 @@ from fusion.serializers import _SCALARS, TAG
 
 #: Attempts to unpack deeper than this are refused; JSON itself was already held to its limit.
 _MAX_UNPACK = 400
+#: Keys of a dict or members of a set that may share a hash. Python compares each with all of those: whoever chooses the numbers could
+#: make many share one, and a megabyte of them would take minutes.
+_SAME_HASH = 200
 
 
 #: Subclasses go as their base. Not `str(value)`: that would run an overridden `__str__`.
@@ -271,11 +274,24 @@ class Decoder:
         return found
 
 
+def _spread(keys: list[Any]) -> list[Any]:
+    if len(keys) > _SAME_HASH:
+        hashes = sorted(map(hash, keys))
+        if any(first == last for first, last in zip(hashes, hashes[_SAME_HASH:], strict=False)):
+            raise DeserializationError(f"over {_SAME_HASH} keys share one hash, as no keys do by chance")
+    return keys
+
+
+def _load_dict(decoder: Decoder, value: Any) -> Any:
+    _spread([key for key, _ in value])
+    return dict(value)
+
+
 _LOADERS: dict[str, Callable[[Decoder, Any], Any]] = {
     "tuple": lambda decoder, value: tuple(value),
-    "set": lambda decoder, value: set(value),
-    "frozenset": lambda decoder, value: frozenset(value),
-    "dict": lambda decoder, value: dict(value),
+    "set": lambda decoder, value: set(_spread(value)),
+    "frozenset": lambda decoder, value: frozenset(_spread(value)),
+    "dict": _load_dict,
     "datetime": Decoder.load_datetime,
     "date": Decoder.load_date,
     "time": Decoder.load_time,

@@ -31,7 +31,7 @@ _STORED = ("data", "result")
 #: 1 January 9999, in ms: an entry's id may be anything an outsider wrote.
 _LAST = 253_370_764_800_000
 _FUNCTION = re.compile(rb'\s*\[\s*"([A-Za-z_][\w.]{0,255})"')
-_NUMBERS = re.compile(r"(\.\d+)+\Z")
+_NUMBERS = re.compile(r"(?:\d+\.)+")
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class Details:
         if len(self._hosts) >= _WORKERS:
             self._hosts.clear()
         # without an entry (it ended): by default a worker is called host.pid
-        self._hosts[worker] = host or _NUMBERS.sub("", worker)
+        self._hosts[worker] = host or _without_numbers(worker)
 
     def _read_data(
         self, some: Sequence[str], sizes: Mapping[str, tuple[int, int]], serializers: Mapping[str, str], jobs: dict[str, _Job]
@@ -153,6 +153,12 @@ class Details:
             if isinstance(reply, RedisError) and not (isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE")):
                 raise reply
         return [None if isinstance(reply, RedisError) else reply for reply in replies]
+
+
+def _without_numbers(worker: str) -> str:
+    """`host` of `host.12.3`. Looked for from the end: the name may be anything an outsider wrote, of any length."""
+    found = _NUMBERS.match(worker[::-1])
+    return worker[: len(worker) - found.end()] if found else worker
 
 
 def _in_full(raw: bytes, *, call: bool) -> str:

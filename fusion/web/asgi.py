@@ -41,10 +41,10 @@ class Asgi:
 
 
 def _request(scope: _Message, max_body: int) -> Request:
-    headers: dict[str, str] = {}
+    values: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    headers = {name: ", ".join(given) for name, given in values.items()}
     prefix, path = scope.get("root_path", ""), scope["path"]
     if prefix and (
         path == prefix or path.startswith(prefix + "/")

@@ -26,7 +26,7 @@ class FailureLimiter:
 
     def failed(self, client: str) -> int:
         """Note a failure. Whole seconds until the client may try again; 0 if it may at once."""
-        key, now = _network(client), self._clock()
+        key, now = network(client), self._clock()
         with self._lock:
             began, count = self._failures.pop(key, (now, 0))
             if now - began >= self._window:
@@ -37,7 +37,8 @@ class FailureLimiter:
         return math.ceil(began + self._window - now) if count >= self._attempts else 0
 
 
-def _network(client: str) -> str:
+def network(client: str) -> str:
+    """Whose address this is: an IPv4 one, or the /64 of an IPv6 one."""
     try:
         address = ipaddress.ip_address(client.partition("%")[0])
     except ValueError:

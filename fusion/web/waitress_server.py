@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 import time
+from collections import Counter
 from types import FrameType
 from typing import Any
 
@@ -16,6 +17,7 @@ from waitress.task import ErrorTask  # type: ignore[import-untyped]
 
 from fusion.web.app import App
 from fusion.web.exchange import HttpError, Request
+from fusion.web.limiter import network
 
 log = logging.getLogger("fusion.web")
 
@@ -25,8 +27,10 @@ MAX_HEADERS = 16 * 1024
 REQUEST_TIMEOUT = 30.0
 #: Seconds of silence after which a connection is closed.
 IDLE_TIMEOUT = 30
-#: Open connections, below the usual limit of 1,024 files; further ones wait in the kernel.
+#: Open connections, below the usual limit of 1,024 files. One more, and the one that has asked for nothing longest has to go.
 CONNECTIONS = 500
+#: Seconds between two log lines about that.
+_CROWDED_LINE = 60.0
 #: Seconds that requests get to end when the server is told to stop.
 GRACE = 10.0
 #: Bytes of a body above the core's limit that are still read, so that it is the core that refuses it.
@@ -61,12 +65,20 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
     error_task_class = _ErrorTask
     _until = 0.0
 
+    def __init__(self, server: Any, sock: socket.socket, addr: Any, adj: Any, map: Any = None) -> None:
+        super().__init__(server, sock, addr, adj, map)
+        self.client = network(str(addr[0]))
+        #: When its last request was complete, or it came.
+        self.since = time.monotonic()
+
     def received(self, data: bytes) -> bool:
         before, moment = self.request, time.monotonic()
         if before is not None and moment > self._until:
             self.will_close = True
             return False
         taken = bool(super().received(data))
+        if self.requests:
+            self.since = moment
         if self.request is not None and self.request is not before:
             self._until = moment + self.server.request_timeout
         return taken
@@ -108,6 +120,7 @@ class WebServer:
         self._server.channel_class = _Channel
         self._server.fusion_app, self._server.request_timeout = app, request_timeout
         self._stops, self._grace, self._ended = 0, grace, False
+        self._told = float("-inf")
 
     def stopping(self) -> bool:
         return self._stops > 0
@@ -140,7 +153,29 @@ class WebServer:
         return 1 if left else 0
 
     def _turn(self, seconds: float) -> None:
+        while len(self._map) >= CONNECTIONS and self._make_room():
+            pass
         wasyncore.loop(timeout=seconds, map=self._map, use_poll=True, count=1)
+
+    def _make_room(self) -> bool:
+        """Close a connection: of the client that has most of them, the one whose last request is longest ago. Never one whose request is being
+        answered; False if all are. So many silent connections, of whatever kind, keep nobody out, least of all a probe."""
+        silent = [channel for channel in self._server.active_channels.values() if not channel.requests]
+        if not silent:
+            return False
+        held = Counter(channel.client for channel in silent)
+        chosen = min(silent, key=lambda channel: (-held[channel.client], channel.since))
+        moment = time.monotonic()
+        if moment - self._told > _CROWDED_LINE:
+            self._told = moment
+            log.warning(
+                "all %d connections are taken, %d of them by %s: the ones that are silent longest are closed",
+                len(self._map),
+                held[chosen.client],
+                chosen.client,
+            )
+        chosen.handle_close()
+        return True
 
     def _busy(self) -> int:
         """Connections that still have something to say, after those at rest were closed."""
