@@ -8,7 +8,7 @@ RUN useradd --system --uid 10001 --no-create-home fusion
 # Dependencies alone, so that a change of the code does not install them again; Fusion itself runs from the checkout, like tasks/.
 COPY pyproject.toml LICENSE ./
 COPY fusion/__init__.py ./fusion/
-RUN pip install --no-cache-dir --disable-pip-version-check ".[cli,worker]" && pip uninstall --yes fusion-queue
+RUN pip install --no-cache-dir --disable-pip-version-check ".[tasks,worker]" && pip uninstall --yes fusion-queue
 
 COPY fusion ./fusion
 COPY tasks ./tasks

@@ -72,7 +72,7 @@ clean: ## remove .venv, caches and build products
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv-demo:
-	@sh tools/venv.sh embedded
+	@sh tools/venv.sh demo
 
 venv-dev:
 	@sh tools/venv.sh dev

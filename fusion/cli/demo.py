@@ -43,6 +43,8 @@ def demo(workers: int, slots: int, recipients: int | None) -> None:
     try:
         payloads = list(import_module("tasks.demo").campaign())[:recipients]
     except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "tasks":
+            raise ConfigurationError(str(error)) from None
         raise ConfigurationError(f"the demo runs from a checkout, where tasks/ and wrappers/ are ({error}); cd there") from None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the demo as Ctrl-C does: with everything it started
     with ExitStack() as stack:

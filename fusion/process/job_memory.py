@@ -27,7 +27,9 @@ class JobMemory:
         self._limit, self._stables = limit, stables
         self._look_at = 0.0
         if limit and not sys.platform.startswith("linux") and _psutil() is None:
-            raise ConfigurationError("--max-job-memory needs psutil on this system; pip install psutil, or leave the limit out")
+            raise ConfigurationError(
+                "--max-job-memory needs psutil on this system; pip install 'fusion-queue[worker]', or leave the limit out"
+            )
 
     @property
     def next_at(self) -> float:

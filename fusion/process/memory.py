@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
 
 #: Percent in use, None where there is no such memory or it can't be told.
@@ -48,6 +49,10 @@ class MemoryThrottle:
     def of(cls, settings: Settings, readers: Mapping[str, Reader] | None = None) -> MemoryThrottle:
         """By the settings; `readers` for `RAM`, `swap` and `GPU` stand in for those of this machine."""
         readers = machine_readers() if readers is None else readers
+        if not readers:
+            raise ConfigurationError(
+                "--memory-throttle needs psutil on this system; pip install 'fusion-queue[worker]', or leave it out"
+            )
         limits = {
             "RAM": (settings.memory_throttle_threshold, settings.memory_resume_threshold),
             "swap": (settings.swap_threshold, max(0.0, settings.swap_threshold - _SWAP_GAP)),
@@ -76,7 +81,7 @@ class MemoryThrottle:
 
 
 def machine_readers() -> dict[str, Reader]:
-    """What can be read on this machine. Empty off Linux without psutil."""
+    """What can be read on this machine. Empty off Linux without psutil, where there is no GPU either."""
     readers: dict[str, Reader] = {}
     if os.path.exists("/proc/meminfo"):
         readers = {"RAM": ram, "swap": swap}

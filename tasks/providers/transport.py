@@ -10,7 +10,12 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies_environment
 
-import requests
+try:
+    import requests
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        "the bundled tasks need requests; in the checkout: pip install '.[tasks]'", name="requests"
+    ) from None
 from requests.adapters import HTTPAdapter
 from requests.utils import should_bypass_proxies
 

@@ -41,7 +41,7 @@ def test_the_metadata_of_the_wheel(wheel: zipfile.ZipFile) -> None:
     metadata = BytesParser().parsebytes(wheel.read(name))
     assert (metadata["Name"], metadata["Version"]) == ("fusion-queue", fusion.__version__)
     core = {re.split(r"[^a-z]", line)[0] for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line}
-    assert core == {"redis", "click", "croniter", "requests"}
+    assert core == {"redis", "click", "croniter"}
 
 
 def test_the_extra_all_names_every_extra_of_users() -> None:
