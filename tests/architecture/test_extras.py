@@ -73,8 +73,8 @@ def test_whatever_is_imported_is_a_dependency() -> None:
     optional = {name_of(one) for extra in set(EXTRAS) - DEVELOPERS for one in EXTRAS[extra]}
     # hiredis comes with redis[hiredis]; pynvml reads a GPU where there is one
     assert IN_WHEEL - known - (optional - {"requests"}) - IF_LOADED - {"hiredis", "pynvml", "_typeshed"} == set()
-    # those of the cloud are for who has such an account
-    assert IN_CHECKOUT - known - {"requests", "boto3", "botocore", "google"} == set()
+    # urllib3 comes with requests; those of the cloud are for who has such an account
+    assert IN_CHECKOUT - known - {"requests", "urllib3", "boto3", "botocore", "google"} == set()
 
 
 def test_rq_has_an_upper_bound_wherever_it_is_named() -> None:
