@@ -119,6 +119,12 @@ def matching(pattern: str, rule: str) -> Callable[[Any], str]:
     return read
 
 
+def dotted(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", value):
+        raise Invalid("use the dotted path of a function, like shop.hooks.after_fork")
+    return value
+
+
 def choice(*names: str) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if str(value).lower() not in names:

@@ -151,6 +151,9 @@ class Settings(ReportingSettings):
         "0", values.matching(r"\d{1,15}(\.\d{1,15})*", "use whole numbers joined by dots, like 12 or 1.10.2")
     )
     preload: str = _setting("auto", values.choice("auto", "strict", "off"))
+    #: Functions, by dotted path: called in the fork server before each fork, and in each process once it is forked (docs/tasks.md).
+    before_fork: str | None = _setting(None, values.dotted)
+    after_fork: str | None = _setting(None, values.dotted)
     #: Port of the health probes, 0 for any free one; None = none.
     probe_port: int | None = _setting(None, values.whole(0, 65535))
     probe_host: str = _setting(defaults.PROBE_HOST, values.host)

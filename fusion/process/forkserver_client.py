@@ -22,6 +22,7 @@ from fusion import defaults
 from fusion.execution.frames import FrameError, FrameReader, pack
 from fusion.process.linux import processes
 from fusion.process.messages import (
+    Alike,
     ForkFailed,
     ForkServerConfig,
     HorseExited,
@@ -316,6 +317,8 @@ class ForkServer:
         if verb == "IMPORT_FAILED":
             found = json.loads(rest)
             return ImportFailed(found["module"], found["error"], found["traceback"])
+        if verb == "ALIKE":
+            return Alike(tuple(json.loads(rest)))
         if verb == "TAINTED":
             found = json.loads(rest)
             return Tainted(found["module"], found["reason"])

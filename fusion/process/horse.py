@@ -18,6 +18,7 @@ from importlib import import_module
 from fusion.execution.executor import Executor
 from fusion.execution.frames import FrameError, FrameReader, pack
 from fusion.failpoints import failpoint
+from fusion.process.chance import Chance
 from fusion.process.linux import become_subreaper, set_parent_death_signal
 from fusion.process.offspring import free_children
 from fusion.timeouts import held
@@ -46,6 +47,7 @@ class HorseSettings:
     """What the fork server knows before the fork and every horse needs after it."""
 
     executor = Executor(())
+    chance = Chance()
     late: tuple[str, ...] = ()
     after_fork: Callable[[], Any] | None = None
     #: Soft and hard limit to put back, if the fork server raised them for itself.
@@ -139,10 +141,11 @@ def run_horse(fd: int, settings: HorseSettings) -> NoReturn:
 
 def _live(fd: int, settings: HorseSettings) -> int:
     _settle(settings)
+    settings.chance.after_fork()
     channel = Channel(_lift(fd, settings))
     failpoint("horse.start")
     _prepare(settings)
-    code = run_many(channel, settings.executor) if settings.warm else run_one(channel, settings.executor)
+    code = run_many(channel, settings.executor, settings.chance) if settings.warm else run_one(channel, settings.executor)
     _wind_up()
     return code
 
@@ -162,7 +165,7 @@ def run_one(channel: Channel, executor: Executor) -> int:
     return 0
 
 
-def run_many(channel: Channel, executor: Executor) -> int:
+def run_many(channel: Channel, executor: Executor, chance: Chance) -> int:
     """Run jobs as they come, until there are no more or one leaves something behind. Returns the exit code."""
     from fusion.process.leftovers import Leftovers
 
@@ -183,6 +186,7 @@ def run_many(channel: Channel, executor: Executor) -> int:
         if left:
             return 0
         flush_stdio()
+        chance.between_jobs()
         if "django.db" in sys.modules:
             _renew_django_connections()
     return 0
@@ -227,6 +231,8 @@ def _prepare(settings: HorseSettings) -> None:
             import_module(module)
         except BaseException:
             pass  # the job that needs it imports it again and fails with the reason
+    if settings.late:
+        settings.chance.after_imports()
 
 
 def close_django_connections() -> None:

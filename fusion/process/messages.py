@@ -52,6 +52,13 @@ class Tainted:
 
 
 @dataclass(frozen=True)
+class Alike:
+    """Random generators, by name, of which every horse has the same state."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ForkFailed:
     """No process for this horse; `errno` says why."""
 
@@ -78,4 +85,4 @@ class ServerClosed:
     importing: str | None
 
 
-Message = Ready | ImportFailed | Tainted | ForkFailed | HorseExited | ServerClosed
+Message = Ready | ImportFailed | Tainted | Alike | ForkFailed | HorseExited | ServerClosed

@@ -65,6 +65,8 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     set_parent_death_signal(0)
     if "FUSION_FAILPOINTS" not in os.environ:  # those of a horse would strike here
         _warm_up()
+    if alike := settings.chance.look():
+        say("ALIKE " + json.dumps(alike))
     return settings, before_fork
 
 

@@ -17,7 +17,7 @@ from fusion.process import verdict
 from fusion.process.base import Loop
 from fusion.process.forkserver_client import ForkServer, Horse
 from fusion.process.linux import processes
-from fusion.process.messages import ForkFailed, ForkServerConfig, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
+from fusion.process.messages import Alike, ForkFailed, ForkServerConfig, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
 from fusion.store.records import Claimed
 
 #: Seconds after an outcome within which the horse must be gone by itself (its atexit handlers have 2 s).
@@ -208,6 +208,11 @@ class Stable:
                 self._on_fork_failed(message)
             elif isinstance(message, Ready):
                 self.ready = True
+            elif isinstance(message, Alike):
+                self._log.warning(
+                    "every process has %s in the same state, which can't be set anew: make such a thing inside the task, or in after_fork",
+                    ", ".join(message.names),
+                )
             elif isinstance(message, Tainted):
                 self.tainted = message
             elif isinstance(message, ImportFailed):

@@ -182,6 +182,8 @@ class Stables:
             max_result=settings.max_result,
             allow_pickle=settings.allow_pickle,
             warm=settings.horses is not None,
+            before_fork=settings.before_fork,
+            after_fork=settings.after_fork,
         )
         make = partial(Lanes, terms=self._terms) if config.warm else Stable
         try:

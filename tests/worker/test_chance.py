@@ -1,0 +1,100 @@
+"""No two jobs draw the same random numbers, whatever their module made and seeded when it was imported."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from fusion import Queue
+from fusion.job import Job
+from tests.support import eventually
+from tests.worker.harness import ROOT, Workers, field, status_of
+
+ENV = {"FUSION_TASKS": "tests.jobs.chance,tests.jobs.chance_numpy"}
+#: numpy starts threads otherwise, and is left to the processes.
+ALONE = {**ENV, "OPENBLAS_NUM_THREADS": "1"}
+MODES = pytest.mark.parametrize("mode", [("--slots", "2"), ("--horses", "2")], ids=["process per job", "warm"])
+
+
+def results(conn: redis.Redis, jobs: list[Job]) -> list[Any]:
+    eventually(lambda: all(status_of(conn, job.id) in ("finished", "failed") for job in jobs), 30, why="all have run")
+    assert {status_of(conn, job.id) for job in jobs} == {"finished"}, field(conn, jobs[0].id, "exc_info")
+    return [json.loads(field(conn, job.id, "result") or "null") for job in jobs]
+
+
+def alike(drawn: list[dict[str, float]]) -> set[str]:
+    """The generators that gave two jobs the same number."""
+    return {name for name in drawn[0] if len({found[name] for found in drawn}) < len(drawn)}
+
+
+@MODES
+@pytest.mark.parametrize("env", [{}, {"FUSION_PRELOAD": "off"}], ids=["loaded ahead", "by each process"])
+@pytest.mark.parametrize("module", ["chance", "chance_numpy"])
+def test_every_job_draws_its_own(
+    module: str, env: dict[str, str], mode: tuple[str, ...], workers: Workers, conn: redis.Redis
+) -> None:
+    workers.start("c", *mode, env={**ALONE, **env})
+    jobs = [Queue("c", conn).enqueue(f"tests.jobs.{module}.draw") for _ in range(12)]
+    assert alike(results(conn, jobs)) == set()
+
+
+@MODES
+def test_one_time_passwords_differ(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
+    workers.start("c", *mode, env=ALONE)
+    jobs = [Queue("c", conn).enqueue("tests.jobs.chance.password") for _ in range(20)]
+    assert len(set(results(conn, jobs))) >= 19
+
+
+@MODES
+@pytest.mark.parametrize("module", ["chance", "chance_numpy"])
+def test_a_job_that_seeds_makes_no_other_one_predictable(
+    module: str, mode: tuple[str, ...], workers: Workers, conn: redis.Redis
+) -> None:
+    workers.start("c", *mode, env=ALONE)
+    queue, drawn = Queue("c", conn), []
+    for _ in range(4):
+        results(conn, [queue.enqueue(f"tests.jobs.{module}.seed_all") for _ in range(2)])
+        drawn += results(conn, [queue.enqueue(f"tests.jobs.{module}.draw") for _ in range(2)])
+    assert alike(drawn) == set()
+
+
+def test_nor_one_of_a_module_that_a_warm_process_imports_later(workers: Workers, conn: redis.Redis) -> None:
+    workers.start("c", "--horses", "1", env=ENV)
+    queue = Queue("c", conn)
+    drawn = results(conn, [queue.enqueue("tests.jobs.chance.late", 42) for _ in range(6)])
+    for column in zip(*drawn, strict=True):
+        assert len(set(column)) == 6, drawn
+
+
+def test_what_can_not_be_seeded_is_named_when_the_modules_are_loaded(workers: Workers, conn: redis.Redis) -> None:
+    worker = workers.start("c", env=ALONE)
+    (line,) = [line for line in worker.output.splitlines() if "the same state" in line]
+    assert "tests.jobs.chance.FIXED (Fixed), tests.jobs.chance_numpy.SEEDS (SeedSequence) in the same state" in line
+
+
+def test_the_hook_of_the_docs(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """As it stands in docs/tasks.md."""
+    (block,) = re.findall(r"```python\n(# shop/hooks.py.*?)```", (ROOT / "docs/tasks.md").read_text(), re.DOTALL)
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    (shop / "__init__.py").touch()
+    (shop / "hooks.py").write_text(block)
+    (shop / "orders.py").write_text(
+        "import itertools\nNUMBERS = itertools.count(1)\n\n\ndef number():\n    return next(NUMBERS)\n"
+    )
+    setting = dict(re.findall(r"(FUSION_\w+)=(\S+)", block))
+    assert setting == {"FUSION_AFTER_FORK": "shop.hooks.after_fork"}
+    workers.start("c", env={"PYTHONPATH": str(tmp_path), "FUSION_TASKS": "shop.orders", **setting})
+    drawn = results(conn, [Queue("c", conn).enqueue("shop.orders.number") for _ in range(6)])
+    assert len(set(drawn)) == 6
+    assert min(drawn) > 100
+
+
+def test_a_hook_that_is_no_function_is_named(workers: Workers, conn: redis.Redis) -> None:
+    worker = workers.start("c", ready=False, env={**ENV, "FUSION_BEFORE_FORK": "tests.jobs.chance.no_such_hook"})
+    eventually(lambda: "tests.jobs.chance.no_such_hook can't be imported" in worker.output, why="the hook is named")
