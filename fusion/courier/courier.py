@@ -58,7 +58,7 @@ class _Desk(Roster):
 
     def __init__(self) -> None:
         super().__init__(())
-        self._queues = [CALLBACKS]
+        self._line = [CALLBACKS]
 
 
 class Courier:

@@ -13,6 +13,8 @@ from fusion.store.connections import classify, one_line
 
 #: Seconds between two looks for due jobs while the worker is busy; idle, `turn` tells it when the next one is due.
 _PROMOTE_INTERVAL = 1.0
+#: Seconds until a pass over all queues' names goes on.
+_BREATH = 0.05
 #: Calls of one bounded script in a row, so that a backlog never keeps the loop from its jobs.
 _ROUNDS = 5
 
@@ -82,8 +84,8 @@ class Duties:
             self.due(now + next_in)
 
     def _clean(self, broker: Broker, now: float) -> None:
-        if all(broker.clean() for _ in range(_ROUNDS)):
-            self._clean_at = now
+        if all(broker.clean(interval=self._clean_every / 2) for _ in range(_ROUNDS)):
+            self._clean_at = now + _BREATH
 
     def _bury(self, broker: Broker) -> None:
         for _ in range(_ROUNDS):

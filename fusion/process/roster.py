@@ -2,43 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from fusion.exceptions import ConfigurationError
 from fusion.store.keys import check_queue_name, is_pattern
 
+#: Calls of the survey in one look, 100 names each.
+_ROUNDS = 100
+#: What queues' names are made of.
+_ALPHABET = string.ascii_letters + string.digits + "_.-"
+#: One item of a wildcard: a set of characters, or one character.
+_ITEM = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+
 
 class Roster:
-    """Exact names are served from the start; wildcards are matched against the known queues again and again, as queues appear."""
+    """Names are served as they are; which queues a wildcard stands for Redis knows, that keeps an index of those that have work. However
+    many names there are: a turn looks at a few of them, and this process at none."""
 
     def __init__(self, names: Iterable[str]) -> None:
         unique = list(dict.fromkeys(names))
         self.patterns = [name for name in unique if is_pattern(name)]
-        self._queues = [check_queue_name(name) for name in unique if not is_pattern(name)]
+        self._line = [name if is_pattern(name) else check_queue_name(name) for name in unique]
+        self._compiled = {pattern: " ".join(["", *compiled(pattern)]) for pattern in self.patterns}
+        #: The queue served last, if the first of the line is the wildcard that it was served by.
+        self._last = ""
+        self._surveyed = False
 
     @property
     def queues(self) -> Sequence[str]:
-        """Queue names, the one to look at first in front."""
-        return self._queues
+        """Those named, the one to look at first in front."""
+        return [name for name in self._line if name not in self._compiled] if self.patterns else self._line
+
+    @property
+    def bells(self) -> Sequence[str]:
+        """Names and wildcards at whose doorbells to wait."""
+        return self._line
+
+    @property
+    def turn(self) -> Sequence[str]:
+        """What a turn looks at: names, and wildcards with the queue that was served last."""
+        return [f"{self._line[0]} {self._last}", *self._line[1:]] if self._last else self._line
 
     def check(self, wrong_types: Callable[[Sequence[str]], Sequence[str]]) -> None:
         """ConfigurationError if a key of one of the queues holds something else."""
-        if wrong := wrong_types(self._queues):
+        if wrong := wrong_types(self.queues):
             raise ConfigurationError(
                 f"{wrong[0]}: another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
             )
 
-    def refresh(self, known: Callable[[], Sequence[str]]) -> bool:
-        """Look for queues that match a wildcard; True if one is new. Costs nothing without wildcards."""
-        if not self.patterns:
-            return False
-        new = [n for n in known() if n not in self._queues and any(fnmatchcase(n, p) for p in self.patterns)]
-        self._queues += new
-        return bool(new)
+    def refresh(self, survey: Callable[[Mapping[str, str], float], bool], interval: float) -> bool:
+        """Name the wildcards, and have the index looked over if nobody did for `interval` seconds; True if there is more of it to do."""
+        for _ in range(_ROUNDS):
+            if not survey(self._compiled, interval if self._surveyed else 0):
+                self._surveyed = True
+                return False
+        return True
 
     def served(self, queue: str) -> None:
         """The queue had its turn: the others of its class come before it."""
-        if len(self._queues) > 1 and queue in self._queues:
-            at = self._queues.index(queue) + 1
-            self._queues = self._queues[at:] + self._queues[:at]
+        if queue in self._line:
+            at, self._last = self._line.index(queue) + 1, ""
+        else:
+            at = next((i for i, name in enumerate(self._line) if name in self._compiled and fnmatchcase(queue, name)), 0)
+            self._last = queue if self._line[at] in self._compiled else ""
+        if at:
+            self._line = self._line[at:] + self._line[:at]
+
+
+def compiled(wildcard: str) -> list[str]:
+    """A wildcard as patterns of Lua to be found in a name one behind the other: matching what `fnmatchcase` does, in linear time."""
+    pieces = ["".join(map(_item, _ITEM.findall(part))) for part in _split(wildcard)]
+    if len(pieces) == 1:
+        return [f"^{pieces[0]}$"]
+    first, *between, last = pieces
+    return [*([f"^{first}"] if first else []), *filter(None, between), *([f"{last}$"] if last else [])]
+
+
+def _split(wildcard: str) -> list[str]:
+    """At its stars; one in brackets is none."""
+    parts = [""]
+    for item in _ITEM.findall(wildcard):
+        if item == "*":
+            parts.append("")
+        else:
+            parts[-1] += item
+    return parts
+
+
+def _item(item: str) -> str:
+    if item == "?":
+        return "."
+    if len(item) > 1:
+        return "[" + "".join(f"%{one}" if not one.isalnum() else one for one in _ALPHABET if fnmatchcase(one, item)) + "%z]"
+    return item if item.isalnum() else f"%{item}"

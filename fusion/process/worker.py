@@ -126,7 +126,6 @@ class Worker:
         """
         check_server(self.connection, allow_eviction=self.settings.allow_eviction)
         self.roster.check(self.broker.wrong_types)
-        self.roster.refresh(self.broker.known_queues)
         if self.settings.probe_port is not None:
             log.info("probes: %s/livez and /readyz", self.probes.open(self.settings.probe_host, self.settings.probe_port))
         self.signals.install()  # from here on a signal is a request, and what was registered is taken back
@@ -192,7 +191,9 @@ class Worker:
         if now >= self._look_at and self._free_slots():
             self._look_at = now + self.settings.idle_wait
             if self.roster.patterns:  # else it asks nobody, and would prove nothing
-                self.link.attempt(lambda: self.roster.refresh(self.broker.known_queues), look=True)
+                interval = self.settings.idle_wait / 2
+                if self.link.attempt(lambda: self.roster.refresh(self.broker.survey, interval), look=True):
+                    self._look_at = now
             self._turn_wanted = True
         self.ledger.offer_late(now)
         for _ in range(_TURNS):
@@ -239,7 +240,7 @@ class Worker:
         slots = floors + [ANY] * ahead
         self._turn_wanted = False
         began = time.monotonic()
-        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.queues, slots, ahead)
+        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.turn, slots, ahead)
         if answered is None:
             return
         turn, results = answered
@@ -292,7 +293,7 @@ class Worker:
         """Wait at the doorbells while a slot is free, and keep the loop's descriptors in step with the connections."""
         if self.link.away_since is None:
             if not self._turn_wanted:
-                self.bells.arm(self.roster.queues)
+                self.bells.arm(self.roster.bells)
             self.commands.open(time.monotonic())
         self.bells.follow()
         self.loop.follow("commands", self.commands.fileno(), self._on_command)

@@ -13,9 +13,9 @@ RULES = (
 PRODUCER_RULES = (
     "resetkeys resetchannels -@all ~{prefix}job:* ~{prefix}queue:* ~{prefix}fifo:* ~{prefix}finished:* ~{prefix}canceled:*"
     " ~{prefix}stopped:* ~{prefix}scheduler:scheduled_jobs ~{prefix}queues ~{prefix}seq ~{prefix}seq:front ~{prefix}wake:* ~{prefix}paused:*"
-    " ~{prefix}suspended ~{prefix}events ~{prefix}events:meta ~{prefix}schema +eval +evalsha +time +ping +select +wait +del +exists +persist"
-    " +pexpire +pttl +hdel +hget +hgetall +hincrby +hmget +hset +incr +incrby +llen +rpush +sadd +xadd +zadd +zcard +zrange +zrem +zrevrank"
-    " +zscore"
+    " ~{prefix}suspended ~{prefix}events ~{prefix}events:meta ~{prefix}schema ~{prefix}wildcards ~{prefix}work:*"
+    " +eval +evalsha +time +ping +select +wait +del +exists +persist +pexpire +pttl +hdel +hget +hgetall +hincrby +hmget +hset +incr +incrby"
+    " +llen +rpush +sadd +xadd +zadd +zcard +zcount +zrange +zrem +zrevrank +zscore"
 )
 
 

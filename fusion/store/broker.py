@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fusion import defaults
@@ -124,10 +124,17 @@ class Broker(ScriptHost):
     # -- workers
 
     def known_queues(self) -> list[str]:
-        """Names of all queues that jobs were ever enqueued to, reserved ones left out."""
+        """Names of all queues that are used, or were within the last day, reserved ones left out."""
         members: Any = self.connection.smembers(self.keys.queues)
         names = (self.keys.name_of_queue(codec.text(key)) for key in members)
         return sorted(name for name in names if not is_reserved(name))
+
+    def survey(self, wildcards: Mapping[str, str], interval: float, limit: int = 100) -> bool:
+        """Name the wildcards that a worker serves (each with its patterns of Lua) and look over the index of their queues that have work, a
+        number of queues at a time; True if there are more. A pass begins when the last one began `interval` seconds ago."""
+        args = {"interval_ms": to_ms(interval), "limit": limit, "n_wildcards": len(wildcards)}
+        keys = {"queues": self.keys.queues, "survey": self.keys.survey, "wildcards": self.keys.wildcards}
+        return bool(self._script("survey")(keys, args, [part for pair in wildcards.items() for part in pair]))
 
     def wrong_types(self, queues: Sequence[str]) -> list[str]:
         """A line for each key of these queues that is of a type Fusion can't serve."""
@@ -235,7 +242,7 @@ class Broker(ScriptHost):
     def reap(self, lease: float, interval: float, queues: Sequence[str] = (), limit: int = 100) -> tuple[int, bool]:
         """Give back jobs whose lease ran out: how many, and whether there are more. Does nothing for one lease after an outage."""
         args = {"lease_ms": to_ms(lease), "interval_ms": to_ms(interval), "limit": limit, "n_queues": len(queues)}
-        recovered, again, _holding = self._script("reap")({"queues": self.keys.queues}, args, queues)
+        recovered, again, _holding = self._script("reap")({}, args, queues)
         return int(recovered), bool(again)
 
     def prune(
@@ -251,9 +258,11 @@ class Broker(ScriptHost):
         moved, next_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
         return int(moved), None if next_ms < 0 else next_ms / 1000
 
-    def clean(self, limit: int = 200) -> bool:
-        """Forget jobs whose time in a terminal set is over, or which are over its cap; True if there are more."""
-        return bool(self._script("clean")({"queues": self.keys.queues}, {"limit": limit})[2])
+    def clean(self, limit: int = 200, names: int = 50, interval: float = 0) -> bool:
+        """Forget jobs whose time in a terminal set is over, or which are over its cap, and names of queues long empty; True if there are more.
+        A pass over all names begins when the last one began `interval` seconds ago, whoever that was."""
+        keys = {"queues": self.keys.queues, "clean": self.keys.clean, "idle": self.keys.queues_idle}
+        return bool(self._script("clean")(keys, {"limit": limit, "names": names, "interval_ms": to_ms(interval)})[2])
 
     def suspend(self, seconds: int | None = None) -> None:
         """No worker claims a job from the moment this returns, for `seconds` or until resume."""
@@ -271,7 +280,12 @@ class Broker(ScriptHost):
 
     def resume(self) -> bool:
         """Let workers claim again; False if they were not suspended."""
-        return bool(self._script("resume")({"suspended": self.keys.suspended, "queues": self.keys.queues}, {}))
+        keys, cursor, was = {"suspended": self.keys.suspended, "queues": self.keys.queues}, "0", False
+        while True:
+            suspended, found = self._script("resume")(keys, {"cursor": cursor, "limit": 100})
+            was, cursor = was or bool(suspended), codec.text(found)
+            if cursor == "0":
+                return was
 
     def ring(self, queue: str) -> None:
         """Put back a doorbell token that reached a worker with no free slot."""

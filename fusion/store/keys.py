@@ -130,6 +130,29 @@ class Keys:
         return f"{self.prefix}queues"
 
     @property
+    def queues_idle(self) -> str:
+        return f"{self.prefix}queues:idle"
+
+    @property
+    def clean(self) -> str:
+        return f"{self.prefix}clean"
+
+    @property
+    def leases(self) -> str:
+        return f"{self.prefix}leases"
+
+    @property
+    def wildcards(self) -> str:
+        return f"{self.prefix}wildcards"
+
+    @property
+    def survey(self) -> str:
+        return f"{self.prefix}survey"
+
+    def work(self, wildcard: str) -> str:
+        return f"{self.prefix}work:{wildcard}"
+
+    @property
     def dropped(self) -> str:
         return f"{self.prefix}dropped"
 

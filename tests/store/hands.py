@@ -105,6 +105,7 @@ def may_reap(conn: redis.Redis) -> None:
 
 def expire_lease(conn: redis.Redis, queue: str, *job_ids: str) -> None:
     conn.zadd(f"rq:wip:{queue}", {job_id: now_ms(conn) - 1 for job_id in job_ids}, xx=True)
+    conn.zadd("rq:leases", {queue: now_ms(conn) - 1}, xx=True)
 
 
 def promote_all(broker: Broker, conn: redis.Redis) -> None:
@@ -130,15 +131,17 @@ def events_of(conn: redis.Redis, job_id: str | None = None) -> list[dict[str, st
 
 
 #: Fields that only say when somebody last looked.
-_CLOCKS = {b"beat_ms", b"last_heartbeat", b"last", b"hold", b"declared_at", b"error_at", b"served_ms", b"cap_until"}
-_CLOCK_SCORES = ("rq:wip:", "rq:schedulers", "rq:relays", "rq:cron:due")
+_CLOCKS = {b"beat_ms", b"last_heartbeat", b"last", b"hold", b"declared_at", b"error_at", b"served_ms", b"cap_until", b"began"}
+_CLOCK_SCORES = ("rq:wip:", "rq:leases", "rq:schedulers", "rq:relays", "rq:cron:due")
 
 
 def everything(conn: redis.Redis, *, clocks: bool = False) -> dict[str, Any]:
     """All keys with their contents and whether they expire; leases, looks and clock fields are left out unless `clocks`."""
     read = {
         b"string": conn.get,
-        b"hash": lambda key: {k: v for k, v in conn.hgetall(key).items() if clocks or k not in _CLOCKS},
+        b"hash": lambda key: {
+            k: v for k, v in conn.hgetall(key).items() if clocks or (k not in _CLOCKS and not key.endswith(b"wildcards"))
+        },
         b"set": conn.smembers,
         b"list": lambda key: conn.lrange(key, 0, -1),
         b"zset": lambda key: conn.zrange(key, 0, -1, withscores=clocks or not key.decode().startswith(_CLOCK_SCORES)),

@@ -37,8 +37,10 @@ def test_workers_never_see_the_queue(conn: redis.Redis, broker: Broker, hand: Ha
     assert CALLBACKS not in inspector_of(conn).queue_names()
     for pattern in ("*", "_*", "_callback?"):
         roster = Roster([pattern])
-        roster.refresh(broker.known_queues)
-        assert CALLBACKS not in roster.queues
+        assert not roster.refresh(broker.survey, 0)
+        broker.ring(CALLBACKS)
+        assert not conn.exists(f"rq:work:{pattern}")
+        assert hand.claim(1, roster.turn) == []
     with pytest.raises(InvalidName):
         Roster([CALLBACKS])
     with pytest.raises(InvalidName):

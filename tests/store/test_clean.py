@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import redis
 
 from fusion.store.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, everything, fields_of, now_ms, put, status_of
+from tests.store.hands import (
+    LEASE,
+    Hand,
+    drain,
+    everything,
+    expire_lease,
+    fields_of,
+    may_reap,
+    now_ms,
+    promote_all,
+    put,
+    status_of,
+)
 
 
 @pytest.fixture
@@ -98,3 +112,134 @@ def test_adopting_old_entries_is_bounded_too(broker: Broker, conn: redis.Redis, 
     assert len(set(scores)) == 25
     assert all(not score.is_integer() for score in scores)
     assert fields_of(conn, "j00")["priority"] == "1"
+
+
+# -- names
+
+DAY = 86_400_000
+
+
+def names(conn: redis.Redis) -> set[str]:
+    return {key.decode().removeprefix("rq:queue:") for key in conn.smembers("rq:queues")}
+
+
+def idle_since(conn: redis.Redis, queue: str, ms: int) -> None:
+    conn.hset("rq:queues:idle", f"rq:queue:{queue}", ms)
+
+
+def test_a_name_goes_when_all_its_sets_have_been_empty_for_a_day(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    put(broker, "other", "b")
+    hand.tell(hand.take(), "failed", reason="r")
+    broker.clean()
+    since = int(conn.hget("rq:queues:idle", "rq:queue:q"))
+    assert abs(since - now_ms(conn)) < 5_000
+    idle_since(conn, "q", now_ms(conn) - DAY + 5_000)
+    broker.clean()
+    assert names(conn) == {"q", "other"}
+    idle_since(conn, "q", now_ms(conn) - DAY)
+    broker.clean()
+    assert names(conn) == {"other"}
+    assert not conn.exists("rq:queues:idle")
+    put(broker, "q", "c")
+    assert names(conn) == {"q", "other"}
+    assert hand.take().id == "c"
+
+
+def _waiting(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+
+
+def _running(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    hand.take()
+
+
+def _ended(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    hand.tell(hand.take())
+
+
+def _canceled(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    broker.cancel("a")
+
+
+def _paused(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    conn.sadd("rq:queues", "rq:queue:q")
+    broker.pause("q")
+
+
+@pytest.mark.parametrize("state", [_waiting, _running, _ended, _canceled, _paused])
+def test_a_name_in_use_stays(
+    broker: Broker, conn: redis.Redis, hand: Hand, state: Callable[[Broker, redis.Redis, Hand], None]
+) -> None:
+    state(broker, conn, hand)
+    idle_since(conn, "q", 1)
+    broker.clean()
+    assert names(conn) == {"q"}
+    assert not conn.exists("rq:queues:idle"), "from now on its day begins anew"
+
+
+def test_the_clock_was_set_back_since(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    conn.sadd("rq:queues", "rq:queue:q")
+    idle_since(conn, "q", 2**45)
+    broker.clean()
+    assert abs(int(conn.hget("rq:queues:idle", "rq:queue:q")) - now_ms(conn)) < 5_000
+    conn.hset("rq:clean", "began", 2**45)
+    idle_since(conn, "q", 1)
+    broker.clean(interval=60)
+    assert names(conn) == set()
+
+
+def test_a_job_whose_time_comes_after_the_name_went_brings_it_back(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a", delay=1000.0)
+    idle_since(conn, "q", 1)
+    broker.clean()
+    assert names(conn) == set()
+    promote_all(broker, conn)
+    assert names(conn) == {"q"}
+    assert drain(hand) == ["a"]
+
+
+def test_calls_go_on_where_the_last_one_stopped(broker: Broker, conn: redis.Redis) -> None:
+    """One pass an interval, however many call, and a bounded number of names a call."""
+    conn.sadd("rq:queues", *(f"rq:queue:q{n}" for n in range(1000)))
+    processes = [Broker(conn) for _ in range(3)]
+    calls, looked = 0, 0
+    while processes[calls % 3].clean(names=30, interval=60):
+        calls += 1
+        assert conn.hlen("rq:queues:idle") - looked <= 60
+        looked = conn.hlen("rq:queues:idle")
+    assert conn.hlen("rq:queues:idle") == 1000
+    conn.delete("rq:queues:idle")
+    assert not broker.clean(interval=60)
+    assert not conn.exists("rq:queues:idle"), "the next pass begins when the interval is over"
+    assert broker.clean(names=30)
+
+
+@pytest.mark.parametrize("count", [5, 100])
+def test_a_small_set_of_names_is_bounded_as_well(broker: Broker, conn: redis.Redis, count: int) -> None:
+    """Redis gives a small set as a whole, however many are asked for."""
+    conn.sadd("rq:queues", *(f"rq:queue:q{n}" for n in range(count)))
+    assert broker.clean(names=2)
+    assert conn.hlen("rq:queues:idle") <= 4
+    while broker.clean(names=2):
+        pass
+    assert conn.hlen("rq:queues:idle") == count
+
+
+def test_leases_of_a_version_without_their_index_enter_it(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    hand.take()
+    ends = conn.zscore("rq:leases", "q")
+    conn.delete("rq:leases")
+    broker.clean()
+    assert conn.zscore("rq:leases", "q") == ends
+    may_reap(conn)
+    expire_lease(conn, "q", "a")
+    assert broker.reap(LEASE, 0) == (1, False)
+    broker.cancel("a")
+    may_reap(conn)
+    broker.reap(LEASE, 0)
+    assert not conn.exists("rq:leases")

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from fusion import Queue
+from fusion.process.roster import Roster
 from fusion.retry import Retry
 from fusion.store.broker import Broker
 from fusion.store.codec import RUN_FIELDS
@@ -48,7 +49,7 @@ def _keys() -> dict[str, tuple[str, str, str]]:
 
 
 def _pattern(key: str) -> re.Pattern[str]:
-    return re.compile(re.sub(r"<\w+>", "[A-Za-z0-9_.-]+", re.escape(key).replace(r"\<", "<").replace(r"\>", ">")) + r"\Z")
+    return re.compile(re.sub(r"<\w+>", "[A-Za-z0-9_.*-]+", re.escape(key).replace(r"\<", "<").replace(r"\>", ">")) + r"\Z")
 
 
 def test_every_key_of_python_is_documented_under_its_name() -> None:
@@ -100,6 +101,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     put(broker, "q", "front", front=True)
     put(broker, "q", *(f"j{i}" for i in range(12)))
     put(broker, "scheduler", "s1", "s2")
+    broker.survey(Roster(["*"])._compiled, 0)
     hand = Hand(broker, "q", "scheduler")
     jobs = hand.claim(8, ["q"])
     every = {"result": "1", "result_error": "e", "callback_error": "e", "exc_info": "t", "meta": "{}", "retryCount": 8}

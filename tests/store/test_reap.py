@@ -121,7 +121,7 @@ def test_queues_that_fell_out_of_the_list_are_looked_at_too(broker: Broker, conn
     put(broker, "q", "a")
     hand.take()
     expire_lease(conn, "q", "a")
-    conn.delete("rq:queues")
+    conn.delete("rq:queues", "rq:leases")
     assert broker.reap(LEASE, 0) == (0, False)
     assert broker.reap(LEASE, 0, ["q"]) == (1, False)
 
@@ -158,6 +158,7 @@ def test_a_lease_too_far_in_the_future_counts_as_expired(broker: Broker, conn: r
     put(broker, "q", "far", "near")
     hand.claim(2)
     conn.zadd("rq:wip:q", {"far": now_ms(conn) + 7_200_000, "near": now_ms(conn) + int(LEASE * 1900)})
+    conn.zadd("rq:leases", {"q": now_ms(conn) + 7_200_000})
     assert broker.reap(LEASE, 0) == (1, False)
     assert (status_of(conn, "far"), status_of(conn, "near")) == ("queued", "started")
 
@@ -174,6 +175,7 @@ def test_a_lease_without_a_started_job_is_dropped(broker: Broker, conn: redis.Re
     put(broker, "q", "waiting", "done")
     hand.tell(hand.take())
     conn.zadd("rq:wip:q", {"waiting": 1, "done": 1})
+    conn.zadd("rq:leases", {"q": 1})
     before = {job_id: everything(conn)[f"rq:job:{job_id}"] for job_id in ("waiting", "done")}
     assert broker.reap(LEASE, 0) == (0, False)
     assert conn.zcard("rq:wip:q") == 0

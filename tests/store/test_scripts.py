@@ -196,6 +196,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "prune_named": lambda: _said_nothing(broker.prune(LEASE, "silent.1")),
         "promote": lambda: _said_nothing(broker.promote()),
         "clean": lambda: _said_nothing(broker.clean()),
+        "survey": lambda: broker.survey({"?": " ^.$"}, 0),
         "cancel": lambda: broker.cancel("j5"),
         "cancel_running": lambda: broker.cancel(running[0].id),
         "delete": lambda: _said_nothing(broker.delete(["j6", "j2"])),
@@ -244,7 +245,7 @@ def _cron_scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
 REPEATED = [
     "enqueue", "enqueue_later", "reschedule", "enqueue_list",
     "requeue", "requeue_later", "requeue_chosen", "quarantine", "turn", "turn_failed", "turn_told", "turn_later", "turn_retry", "turn_lost",
-    "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named", "promote", "clean", "cancel", "cancel_running",
+    "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named", "promote", "clean", "survey", "cancel", "cancel_running",
     "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring", "suspend", "resume",
     "pause", "unpause", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire", "cron_remove", "cron_pause", "cron_resume",
     "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave",

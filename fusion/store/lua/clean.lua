@@ -1,9 +1,12 @@
--- clean: forget jobs whose time in a terminal set is over or which are too many, and give old producers' entries a place; bounded.
--- KEYS: queues
--- ARGV: limit
+-- clean: forget jobs whose time in a terminal set is over or which are too many, names of queues that have long been empty, and give old
+--   producers' entries a place; a bounded number of jobs and of names at a time.
+-- KEYS: queues clean idle
+-- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
 -- INCLUDE: keys time score ring callbacks
 -- Returns: {removed, adopted, again}
+-- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
+local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
 local left, removed, adopted = tonumber(A_limit), 0, 0
 
 local function sweep(set, status)
@@ -51,15 +54,62 @@ local function adopt(queue)
   end
 end
 
+-- Returns the time since which all of the queue's sets are empty; nil if one is not. A paused one is kept: somebody counts on it.
+local function tidy(queue, since)
+  local finished, canceled, stopped = set_of('finished', queue), set_of('canceled', queue), set_of('stopped', queue)
+  local ended = redis.call('EXISTS', finished, canceled, stopped)
+  if ended > 0 then
+    for _, status in ipairs({ 'finished', 'canceled', 'stopped' }) do
+      pcall(sweep, set_of(status, queue), status)
+      pcall(trim, set_of(status, queue), status)
+    end
+  end
+  local ready, wip = ready_key(queue), wip_key(queue)
+  local waits, runs = redis.call('EXISTS', ready), redis.call('EXISTS', wip)
+  if waits > 0 then pcall(adopt, queue) end
+  if runs > 0 then -- claimed by a version that kept no index of leases
+    local first = redis.pcall('ZRANGE', wip, 0, 0, 'WITHSCORES')[2]
+    if first then redis.pcall('ZADD', LEASES, 'NX', first, queue) end
+  end
+  if ended + waits + runs + redis.call('EXISTS', queue_key(queue), fifo_key(queue), set_of('deferred', queue),
+    set_of('blocked', queue), paused_key(queue)) > 0 then return nil end
+  since = tonumber(since) or now_ms
+  return since > now_ms and now_ms or since
+end
+
+local cursor, skip, began = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip', 'began'))
+if not cursor or cursor == '0' and skip == '0' then
+  local age = now_ms - (tonumber(began) or 0)
+  if age >= 0 and age < tonumber(A_interval_ms) then return { 0, 0, 0 } end
+  cursor, skip, began = '0', 0, now_ms
+end
 pcall(sweep, FAILED, 'failed')
 pcall(trim, FAILED, 'failed')
-for _, key in ipairs(redis.call('SMEMBERS', K_queues)) do
-  local queue = queue_name(key)
-  for _, status in ipairs({ 'finished', 'canceled', 'stopped' }) do
-    pcall(sweep, set_of(status, queue), status)
-    pcall(trim, set_of(status, queue), status)
+
+local names = tonumber(A_names)
+local following, keys = unpack(redis.call('SSCAN', K_queues, cursor, 'COUNT', names))
+skip = math.min(tonumber(skip), #keys)
+local upto = math.min(#keys, skip + names) -- a small set comes as a whole, however many were asked for
+local since = upto > skip and redis.call('HMGET', K_idle, unpack(keys, skip + 1, upto)) or {}
+local idle = {}
+for i = skip + 1, upto do
+  if left <= 0 then
+    upto = i - 1
+    break
   end
-  pcall(adopt, queue)
-  if left <= 0 then return { removed, adopted, 1 } end
+  local key = keys[i]
+  local known = since[i - skip]
+  local empty = tidy(queue_name(key), known)
+  if empty and now_ms - empty >= FORGET_MS then
+    redis.call('SREM', K_queues, key)
+    redis.call('HDEL', K_idle, key)
+  elseif empty and tonumber(known) ~= empty then
+    idle[#idle + 1], idle[#idle + 2] = key, empty
+  elseif known and not empty then
+    redis.call('HDEL', K_idle, key)
+  end
 end
-return { removed, adopted, 0 }
+if idle[1] then redis.call('HSET', K_idle, unpack(idle)) end
+if upto == #keys then cursor, skip = following, 0 else skip = upto end
+redis.call('HSET', K_clean, 'cursor', cursor, 'skip', skip, 'began', began)
+return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0) and 1 or 0 }

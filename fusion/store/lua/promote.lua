@@ -40,6 +40,9 @@ local ids = redis.call('ZRANGEBYSCORE', K_scheduled, '-inf', now_ms / 1000, 'LIM
 for _, id in ipairs(ids) do
   if not pcall(move, id) then redis.call('ZADD', K_scheduled, now_s + PUT_OFF, id) end
 end
-for queue in pairs(rung) do ring(queue) end
+for queue in pairs(rung) do
+  redis.call('SADD', QUEUES, queue_key(queue)) -- it may have been forgotten while the job waited for its time
+  ring(queue)
+end
 local due = redis.call('ZRANGE', K_scheduled, 0, 0, 'WITHSCORES')
 return { moved, due[1] and math.max(0, math.ceil(tonumber(due[2]) * 1000 - now_ms)) or -1 }

@@ -1,9 +1,8 @@
--- reap: give back what expired leases held, over all queues, a bounded number at a time.
--- KEYS: queues
+-- reap: give back what expired leases held, of all queues, a bounded number at a time.
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
 -- INCLUDE: keys time score emit ring schedule callbacks end_job history settle hold
--- Rest: the caller's own queues (looked at even if they fell out of the set of queues)
+-- Rest: the caller's own queues (looked at even if they are not in the index of leases)
 -- Returns: {recovered, again, holding}
 -- Events: abandoned failed canceled
 -- However many call it: within half an interval of the last look nothing is done, unless that one left something over.
@@ -13,17 +12,7 @@ local hold = hold_until(tonumber(A_lease_ms))
 redis.call('HSET', REAP, 'last', now_ms, 'hold', hold, 'more', 0)
 if now_ms < hold then return { 0, 0, 1 } end
 
-local names, seen = {}, {}
-local function add(name)
-  if not seen[name] then
-    seen[name] = true
-    names[#names + 1] = name
-  end
-end
-for _, key in ipairs(redis.call('SMEMBERS', K_queues)) do add(queue_name(key)) end
-for i = 1, tonumber(A_n_queues) do add(ARGV[REST + i - 1]) end
-
-local left, recovered = tonumber(A_limit), 0
+local left, recovered, LOOKS = tonumber(A_limit), 0, 100
 
 local function give_back(queue, wip, id)
   local key = job_key(id)
@@ -55,11 +44,32 @@ local function sweep(queue)
   end
 end
 
-for _, queue in ipairs(names) do
-  pcall(sweep, queue)
-  if left <= 0 then
-    redis.call('HSET', REAP, 'more', 1)
-    return { recovered, 1, 0 }
+-- The index says of each queue when its first lease ends, or earlier: leases are renewed without it.
+local function look_again(queue)
+  local first = redis.pcall('ZRANGE', wip_key(queue), 0, 0, 'WITHSCORES')
+  if first.err then
+    redis.call('ZADD', LEASES, now_ms + A_lease_ms, queue)
+  elseif first[2] then
+    redis.call('ZADD', LEASES, first[2], queue)
+  else
+    redis.call('ZREM', LEASES, queue)
   end
 end
-return { recovered, 0, 0 }
+
+local again = 0
+for _, range in ipairs({ { '-inf', now_ms }, { far, '+inf' } }) do
+  local queues = redis.pcall('ZRANGEBYSCORE', LEASES, range[1], range[2], 'LIMIT', 0, LOOKS)
+  for _, queue in ipairs(queues) do
+    if left > 0 then
+      pcall(sweep, queue)
+      pcall(look_again, queue)
+    end
+  end
+  if #queues == LOOKS then again = 1 end
+end
+for i = 1, tonumber(A_n_queues) do
+  if left > 0 then pcall(sweep, ARGV[REST + i - 1]) end
+end
+if left <= 0 then again = 1 end
+if again == 1 then redis.call('HSET', REAP, 'more', 1) end
+return { recovered, again, 0 }

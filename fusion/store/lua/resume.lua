@@ -1,10 +1,12 @@
--- resume: let workers take jobs again, and wake those that wait.
+-- resume: let workers take jobs again, and wake those that wait, a bounded number of queues at a time.
 -- KEYS: suspended queues
--- INCLUDE: writer keys ring
--- Returns: 1 if they were suspended, else 0
+-- ARGV: cursor limit
+-- INCLUDE: writer keys score ring
+-- Returns: {1 if they were suspended, else 0; where to go on, '0' at the end}
 local was = redis.call('DEL', K_suspended)
-for _, key in ipairs(redis.call('SMEMBERS', K_queues)) do
+local cursor, keys = unpack(redis.call('SSCAN', K_queues, A_cursor, 'COUNT', A_limit))
+for _, key in ipairs(keys) do
   local queue = queue_name(key)
   if redis.call('EXISTS', ready_key(queue), key) > 0 then ring(queue) end
 end
-return was
+return { was, cursor }

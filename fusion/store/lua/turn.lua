@@ -2,9 +2,9 @@
 -- KEYS: worker suspended
 -- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule callbacks end_job history settle commit claim
--- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues, a priority floor per free slot, begun (id
---   execution). The last n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told begun
+-- INCLUDE: keys time score emit ring schedule callbacks end_job history settle commit claim wildcards
+-- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after a space the last queue that
+--   was served by it), a priority floor per free slot, begun (id execution). The last n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told begun
 -- Returns: {status, answers, jobs, bad, again, next_ms}; status ok | suspended | unregistered | outdated;
 --   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to the next due job, -1 for none
 -- Events: completed failed retry held released abandoned canceled processing expired
@@ -62,15 +62,29 @@ for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
 each_of('HDEL', held_key, done)
 
 -- the claim half
-local first_queue, count = at, tonumber(A_n_queues)
-local first_slot = at + count
+local first_slot = at + A_n_queues
+if tonumber(A_n_slots) > 0 then
+  for i = at, first_slot - 1 do
+    if is_wildcard(ARGV[i]) then
+      for j = at, first_slot - 1 do listed[ARGV[j]] = true end
+      expand(string.match(ARGV[i], '^(%S+) ?(.*)$'))
+    else
+      names[count] = ARGV[i]
+      count = count + 1
+    end
+  end
+  for _, entry in ipairs(tail) do
+    names[count], bound[count], origin[count] = unpack(entry)
+    count = count + 1
+  end
+end
 for i = first_slot + A_n_slots, first_slot + A_n_slots + 2 * A_n_begun - 1, 2 do
   local key = job_key(ARGV[i])
   local job = redis.pcall('HMGET', key, 'status', 'execution_id')
   if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
 end
 local stops = { K_suspended }
-for i = 0, count - 1 do stops[i + 2] = paused_key(ARGV[first_queue + i]) end
+for i = 0, count - 1 do stops[i + 2] = paused_key(names[i]) end
 local stopped = false -- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
 for first = 1, count + 1, 1000 do
   stopped = redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 1))) > 0 or stopped
@@ -84,7 +98,7 @@ for i = 0, count - 1 do
 end
 
 local function take_out(i)
-  each_of('ZREM', ready_key(ARGV[first_queue + i]), out[i])
+  each_of('ZREM', ready_key(names[i]), out[i])
   out[i] = {}
 end
 
@@ -92,7 +106,7 @@ end
 local function head_of(i)
   local line = queued[i]
   if line == nil or line and not line[line.at] and not line.whole then
-    local queue = ARGV[first_queue + i]
+    local queue = names[i]
     take_out(i)
     local ok, found, more = pcall(look, queue, line and A_n_slots - #jobs + 1 or 2) -- all that may be wanted, from the second look on
     if not ok then bad[#bad + 1] = { queue, error_text(found) } end
@@ -107,7 +121,7 @@ local function best_queue(floor)
   local best, class
   for k = 0, count - 1 do
     local i = (start + k) % count
-    local head = head_of(i)
+    local head = not (bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)) and head_of(i)
     if head and head.class >= floor and (not class or head.class > class) then best, class = i, head.class end
   end
   return best
@@ -118,7 +132,7 @@ local function claim(floor, mark)
   while steps < STEPS do
     local i = best_queue(floor)
     if not i then return nil end
-    local queue, line = ARGV[first_queue + i], queued[i]
+    local queue, line = names[i], queued[i]
     local ok, job = pcall(take, queue, line[line.at], execution .. (#jobs + 1) .. mark)
     if not ok then
       bad[#bad + 1] = { queue, error_text(job) }
@@ -149,13 +163,35 @@ for s = 0, A_n_slots - 1 do
 end
 
 each_of('HSET', held_key, held, 3)
+local leases, leased = { 'NX' }, {}
+for _, job in ipairs(jobs) do
+  if not leased[job[1]] then
+    leased[job[1]] = true
+    leases[#leases + 1], leases[#leases + 2] = LEASE_END, job[1]
+  end
+end
+if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
 for i = 0, count - 1 do take_out(i) end
+
+-- What is in a wildcard's index and isn't so.
+for i = 0, count - 1 do
+  if bound[i] and queued[i] ~= nil then
+    local head = head_of(i)
+    if head and head.class < bound[i] then
+      redis.pcall('ZADD', work_key(origin[i]), head.class, names[i])
+    elseif not head and not (is_list(names[i]) and redis.pcall('EXISTS', queue_key(names[i])) == 1) then
+      redis.pcall('ZREM', work_key(origin[i]), names[i])
+      if crowded and #jobs < tonumber(A_n_slots) then again = 1 end -- it hid others
+    end
+  end
+end
 
 local next_ms, state = -1, 'busy'
 if #jobs > 0 then -- what is left wakes another worker
   for i = 0, count - 1 do
-    local head = head_of(i)
-    if head then ring(ARGV[first_queue + i], head.class) end
+    local head = not (bound[i] and queued[i] == nil) and head_of(i)
+    if head then ring(names[i], head.class, true) end
+    if bound[i] and queued[i] == nil then wake(origin[i], bound[i]) end
   end
 else
   if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end

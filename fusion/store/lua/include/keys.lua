@@ -1,6 +1,6 @@
 -- Names of keys that are known only inside a script; fusion/store/keys.py is the other half of this table.
 local FAILED, SCHEDULED, SUSPENDED, REAP = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs', P .. 'suspended', P .. 'reap'
-local QUEUES = P .. 'queues'
+local QUEUES, LEASES, WILDCARDS = P .. 'queues', P .. 'leases', P .. 'wildcards'
 local function job_key(id) return P .. 'job:' .. id end
 local function dependents_key(id) return P .. 'job:' .. id .. ':dependents' end
 local function queue_key(queue) return P .. 'queue:' .. queue end
@@ -8,11 +8,15 @@ local function fifo_key(queue) return P .. 'fifo:' .. queue end
 local function wip_key(queue) return P .. 'wip:' .. queue end
 local function wake_key(queue) return P .. 'wake:' .. queue end
 local function wake_high_key(queue) return P .. 'wake:' .. queue .. ':high' end
+local function work_key(wildcard) return P .. 'work:' .. wildcard end
 local function paused_key(queue) return P .. 'paused:' .. queue end
 local function worker_key(name) return P .. 'worker:' .. name end
 local function worker_jobs_key(name) return P .. 'worker:' .. name .. ':jobs' end
 local function queue_name(key) return string.sub(key, #P + 7) end
 local function worker_name(key) return string.sub(key, #P + 8) end
+
+-- Whether a worker named this for any number of queues; no queue can have such a name.
+local function is_wildcard(name) return string.find(name, '[*?%[]') ~= nil end
 
 -- `scheduler` is a LIST that outsiders push to; what was taken over from it waits in a ZSET like any other queue.
 local function is_list(queue) return queue == 'scheduler' end

@@ -1,0 +1,37 @@
+-- The queues of a turn: those its worker names, and of each wildcard those in its index, the best classes first.
+local names, count, WINDOW = {}, 0, 16 -- from 0 on; queues looked at of one wildcard
+local bound, origin, tail, listed, crowded = {}, {}, {}, {}, false -- of a queue by its wildcard: best class that may wait there; wildcard
+
+local function expand(wildcard, last)
+  local key, lists = work_key(wildcard), {}
+  lists[1] = redis.pcall('ZREVRANGE', key, '0', WINDOW - 1, 'WITHSCORES')
+  if #lists[1] == 2 * WINDOW then
+    crowded = true
+    local class = lists[1][2]
+    if last ~= '' and class == lists[1][2 * WINDOW] then -- more of one class than are looked at: on from the one served last, or from its place
+      local known = redis.call('ZSCORE', key, last)
+      if not known then redis.call('ZADD', key, class, last) end
+      if not known or known == class then
+        local rank = redis.call('ZREVRANK', key, last)
+        lists[2] = redis.call('ZREVRANGE', key, rank + 1, rank + WINDOW, 'WITHSCORES')
+      end
+      if not known then redis.call('ZREM', key, last) end
+    end
+  end
+  for nth = #lists, 1, -1 do
+    local found = lists[nth]
+    for i = 1, #found, 2 do
+      local queue, class = found[i], found[i + 1]
+      if not listed[queue] and (nth == 1 or class == lists[1][2]) then
+        listed[queue] = true
+        local entry = { queue, tonumber(class), wildcard }
+        if nth == 2 or last == '' or queue < last then -- equal scores stand in reverse order of their names
+          names[count], bound[count], origin[count] = unpack(entry)
+          count = count + 1
+        else
+          tail[#tail + 1] = entry
+        end
+      end
+    end
+  end
+end

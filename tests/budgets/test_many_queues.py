@@ -1,0 +1,113 @@
+"""5,000 names of queues: no call holds up the server for long, and a worker of a wildcard pays for those that have work alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from fusion.process.roster import Roster
+from fusion.store.broker import Broker
+from fusion.store.scripts import Script
+from tests.budgets import figures
+from tests.budgets.test_script_calls import TURNS, Counted
+from tests.store.hands import LEASE, Hand, expire_lease, may_reap, outcome, put
+
+NAMES = [f"tenant-{n:04}" for n in range(5000)]
+
+
+@pytest.fixture
+def broker(conn: redis.Redis) -> Broker:
+    return Broker(conn, server_version=(7,))
+
+
+@pytest.fixture
+def names(conn: redis.Redis) -> None:
+    conn.sadd("rq:queues", *(f"rq:queue:{name}" for name in NAMES))
+
+
+class Slowest:
+    """Milliseconds of its thread's time that the server took for the longest of the scripts called meanwhile: what runs beside it on this
+    machine does not count."""
+
+    def __init__(self, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._conn = conn
+        self.found: dict[str, float] = {}
+        call = Script.__call__
+
+        def measured(script: Script, *args: Any, **more: Any) -> Any:
+            before = self._used()
+            answer = call(script, *args, **more)
+            name = script._before.removesuffix(".before")
+            self.found[name] = max(self.found.get(name, 0.0), self._used() - before)
+            return answer
+
+        monkeypatch.setattr(Script, "__call__", measured)
+
+    def _used(self) -> float:
+        cpu = self._conn.info("cpu")
+        return 1000 * (cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
+
+
+def whole_pass(broker: Broker) -> None:
+    while broker.clean():
+        pass
+
+
+def whole_survey(broker: Broker, roster: Roster) -> None:
+    while roster.refresh(broker.survey, 0):
+        pass
+
+
+@pytest.mark.parametrize("state", ["empty", "finished", "waiting"])
+def test_no_script_is_slow(broker: Broker, conn: redis.Redis, names: None, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if state != "empty":
+        for name in NAMES:
+            put(broker, name, f"j-{name}")
+    hand, roster = Hand(broker, *NAMES[:3]), Roster(["tenant-*", "*"])
+    slowest = Slowest(conn, monkeypatch)
+    whole_survey(broker, roster)
+    if state == "finished":
+        while held := hand.turn(slots=[0] * 50, queues=roster.turn).jobs:
+            hand.turn(*map(outcome, held))
+    whole_survey(broker, roster)
+    whole_pass(broker)
+    broker.suspend()
+    broker.resume()
+    may_reap(conn)
+    broker.reap(LEASE, 0)
+    hand.turn(slots=[0], queues=roster.turn)
+    print(slowest.found)
+    assert slowest.found.keys() >= {"survey", "clean", "resume", "reap", "turn"}
+    assert {name: ms for name, ms in slowest.found.items() if ms >= figures.SCRIPT_MS} == {}
+
+
+def test_what_the_dead_held_is_found_among_all_names(broker: Broker, conn: redis.Redis, names: None) -> None:
+    put(broker, NAMES[77], "a")
+    Hand(broker, NAMES[77]).take()
+    may_reap(conn)
+    expire_lease(conn, NAMES[77], "a")
+    with Counted(conn) as counted:
+        assert broker.reap(LEASE, 0) == (1, False)
+    assert counted.calls < 40, "it looks at queues that have leases alone"
+
+
+@pytest.mark.parametrize("busy", figures.WILDCARD_CALLS)
+def test_a_wildcard_costs_what_a_name_costs(broker: Broker, conn: redis.Redis, names: None, busy: int) -> None:
+    """What the server does for a job, with so many of the queues having work."""
+    for name in NAMES[:busy]:
+        put(broker, name, *(f"{name}-{n}" for n in range(2 * (TURNS + 3) if busy == 1 else 9)))
+    put(broker, "named", *(f"n-{n}" for n in range(TURNS + 3)))
+    per_job = {}
+    for kind, roster in (("exact", Roster(["named"])), ("wildcard", Roster(["tenant-*"]))):
+        whole_survey(broker, roster)
+        hand = Hand(broker, *roster.turn, name=kind)
+        held = hand.claim(1)
+        held = hand.turn(*map(outcome, held), slots=[0]).jobs
+        with Counted(conn) as counted:
+            for _ in range(TURNS):
+                roster.served(held[0].queue)
+                held = hand.turn(outcome(held[0], fields={"result": "1"}), slots=[0], queues=roster.turn).jobs
+        per_job[kind] = counted.calls / TURNS
+    assert per_job["wildcard"] <= per_job["exact"] + figures.WILDCARD_CALLS[busy]
