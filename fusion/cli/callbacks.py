@@ -14,6 +14,7 @@ import click
 
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command
+from fusion.cli.output import echo
 from fusion.cli.render import table
 from fusion.timeutil import to_iso
 
@@ -76,12 +77,10 @@ def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
     dropped, gone = inspector.dropped(), inspector.gone()
     if as_json:
         rows = [_document(one) for one in shown]
-        click.echo(
-            json.dumps({"schema": SCHEMA, "at": to_iso(at), "callbacks": rows, "more": more, "dropped": dropped, "gone": gone})
-        )
+        echo(json.dumps({"schema": SCHEMA, "at": to_iso(at), "callbacks": rows, "more": more, "dropped": dropped, "gone": gone}))
         return
     if shown:
-        click.echo(
+        echo(
             "\n".join(
                 table(
                     ("ID", "STATUS", "ACCEPTED", "TO", "JOB", "ENDED", "TRIES", "LAST ANSWER", "NEXT TRY"), _rows(shown, at), (6,)
@@ -89,9 +88,9 @@ def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
             )
         )
     else:
-        click.echo("No callbacks" if status == "all" else f"No callbacks are {status}")
+        echo("No callbacks" if status == "all" else f"No callbacks are {status}")
     for line in _remarks(shown, more, limit, dropped, gone):
-        click.echo(line)
+        echo(line)
 
 
 def _rows(found: Iterable[DeliveryInfo], at: datetime) -> list[list[str]]:
@@ -191,13 +190,13 @@ def retry_callbacks(cli: Cli, ids: tuple[str, ...], everything: bool, to: str | 
         chosen = [one for status in ("failed", "retrying") for one in inspector.find(status) if one.url == to]
     count = _again(cli, chosen, refused)
     if as_json:
-        click.echo(json.dumps({"schema": SCHEMA, "retried": count, "readmitted": readmitted, "refused": refused}))
+        echo(json.dumps({"schema": SCHEMA, "retried": count, "readmitted": readmitted, "refused": refused}))
     else:
         if readmitted:
-            click.echo("The endpoint had answered 410 and gets callbacks again")
-        click.echo(f"{count} callbacks are tried again" if count or refused or not readmitted else "None had failed")
+            echo("The endpoint had answered 410 and gets callbacks again")
+        echo(f"{count} callbacks are tried again" if count or refused or not readmitted else "None had failed")
     for delivery, why in refused.items():
-        click.echo(f"Unable to retry {delivery}: {why}", err=True)
+        echo(f"Unable to retry {delivery}: {why}", err=True)
     if refused:
         sys.exit(1)
 

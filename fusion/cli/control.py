@@ -9,6 +9,7 @@ import click
 
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
+from fusion.cli.output import echo
 from fusion.timeutil import FURTHEST
 
 
@@ -26,16 +27,16 @@ def suspend(cli: Cli, duration: int | None) -> None:
     Jobs that run are completed, and jobs can still be enqueued. `resume` lets the workers go on.
     """
     if duration is not None and duration < 1:
-        click.echo("Duration must be an integer greater than 1", err=True)
+        echo("Duration must be an integer greater than 1", err=True)
         sys.exit(1)
     cli.broker.suspend(duration)
     if duration:
-        click.echo(
+        echo(
             f"Suspending workers for {duration} seconds. No new jobs will be started during that time,"
             " but then will automatically resume"
         )
     else:
-        click.echo("Suspending workers.  No new jobs will be started.  But current jobs will be completed")
+        echo("Suspending workers.  No new jobs will be started.  But current jobs will be completed")
 
 
 @command(example="run_worker.py resume")
@@ -43,7 +44,7 @@ def suspend(cli: Cli, duration: int | None) -> None:
 def resume(cli: Cli) -> None:
     """Let suspended workers start jobs again."""
     cli.broker.resume()
-    click.echo("Resuming workers.")
+    echo("Resuming workers.")
 
 
 @command(example="run_worker.py pause email\n  run_worker.py pause sms email --duration 600")
@@ -64,7 +65,7 @@ def pause(cli: Cli, queues: tuple[str, ...], duration: int | None) -> None:
 
     for queue in [check_queue_name(name) for name in queues]:
         cli.broker.pause(queue, duration)
-        click.echo(f"{queue} is paused" + (f" for {duration} seconds" if duration else ""))
+        echo(f"{queue} is paused" + (f" for {duration} seconds" if duration else ""))
 
 
 @command(example="run_worker.py unpause email")
@@ -75,7 +76,7 @@ def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
     from fusion.store.keys import check_queue_name
 
     for queue in [check_queue_name(name) for name in queues]:
-        click.echo(f"{queue} goes on" if cli.broker.unpause(queue) else f"{queue} was not paused")
+        echo(f"{queue} goes on" if cli.broker.unpause(queue) else f"{queue} was not paused")
 
 
 @command(example="run_worker.py quiet web1.4711\n  run_worker.py quiet --all")
@@ -113,13 +114,13 @@ def _command(cli: Cli, name: str, workers: tuple[str, ...], everyone: bool) -> N
     payload = json.dumps({"command": name})
     deaf = [worker for worker in (workers or alive) if not cli.broker.command(worker, payload)]
     told = len(workers or alive) - len(deaf)
-    click.echo(f"{name}: {told} worker(s) told")
+    echo(f"{name}: {told} worker(s) told")
     for worker in deaf:
         why = (
             "it does not listen just now, try again"
             if worker in alive
             else f"no such worker; there are {', '.join(alive) or 'none'}"
         )
-        click.echo(f"{worker}: {why}", err=True)
+        echo(f"{worker}: {why}", err=True)
     if deaf:
         sys.exit(1)

@@ -14,6 +14,7 @@ import click
 from fusion.cli import names
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command
+from fusion.cli.output import echo, shown
 from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
 from fusion.timeutil import now
 
@@ -88,14 +89,14 @@ def list_entries(cli: Cli, as_json: bool) -> None:
     jobs = _jobs(cli, [job for info in infos for job in (info.last_job, info.manual_job) if job])
     if as_json:
         entries = [render.entry_document(view, jobs) for view in views]
-        click.echo(json.dumps({"schema": SCHEMA, "schedulers": alive, "entries": entries}))
+        echo(json.dumps({"schema": SCHEMA, "schedulers": alive, "entries": entries}))
         return
     if not views:
-        click.echo(f"No cron entries; code declares them (@recurring) and `{prog()} scheduler --schedule MODULE` takes them up")
+        echo(f"No cron entries; code declares them (@recurring) and `{prog()} scheduler --schedule MODULE` takes them up")
         return
-    click.echo("\n".join(render.listing(views, jobs, prog())))
+    echo("\n".join(render.listing(views, jobs, prog())))
     if not alive:
-        click.echo(click.style(f"\nNo scheduler is alive: no entry runs. Start one: {prog()} scheduler", fg="yellow"))
+        echo(click.style(f"\nNo scheduler is alive: no entry runs. Start one: {prog()} scheduler", fg="yellow"))
 
 
 @_command(
@@ -130,11 +131,11 @@ def next_ticks(cli: Cli, what: tuple[str, ...], count: int, timezone: str | None
     found = render.ticks(plan, at.timestamp(), count)
     if as_json:
         about = {"id": info.id if info else None, "when": plan.text, "paused": bool(info and info.paused)}
-        click.echo(json.dumps({"schema": SCHEMA, **about, "ticks": [render.tick_document(plan, tick) for tick in found]}))
+        echo(json.dumps({"schema": SCHEMA, **about, "ticks": [render.tick_document(plan, tick) for tick in found]}))
         return
-    click.echo("\n".join(render.coming(plan, found, at.timestamp())) if found else f"{plan.text}: it has ended, no tick is left")
+    echo("\n".join(render.coming(plan, found, at.timestamp())) if found else f"{plan.text}: it has ended, no tick is left")
     if info and info.paused:
-        click.echo(click.style(f"\n{info.id} is paused: none of them runs until {prog()} cron resume {info.id}", fg="yellow"))
+        echo(click.style(f"\n{info.id} is paused: none of them runs until {prog()} cron resume {info.id}", fg="yellow"))
 
 
 @_command("history", example="run_worker.py cron history nightly-report -n 50")
@@ -155,11 +156,11 @@ def history(cli: Cli, id: str, count: int, as_json: bool) -> None:
     jobs = _jobs(cli, [one.what for one in found if one.outcome != "missed"])
     if as_json:
         rows = [render.decision_document(one, jobs) for one in found]
-        click.echo(json.dumps({"schema": SCHEMA, "id": id, "decisions": rows}))
+        echo(json.dumps({"schema": SCHEMA, "id": id, "decisions": rows}))
     elif not found:
-        click.echo(f"Nothing yet: no tick of {id} was due")
+        echo(f"Nothing yet: no tick of {id} was due")
     else:
-        click.echo("\n".join(render.decisions(view.entry.plan if view.entry else None, found, jobs)))
+        echo("\n".join(render.decisions(view.entry.plan if view.entry else None, found, jobs)))
 
 
 # -- changing
@@ -177,7 +178,7 @@ def run(cli: Cli, id: str, force: bool) -> None:
     scheduler = _scheduler(cli)
     _find(scheduler, id)
     try:
-        click.echo(scheduler.run(id, force=force).id)
+        echo(scheduler.run(id, force=force).id)
     except InvalidJobOperation as error:
         raise InvalidJobOperation(str(error).replace("; use force", "; to run it all the same: --force")) from None
     except ValueError as error:
@@ -224,8 +225,8 @@ def remove(cli: Cli, ids: tuple[str, ...], yes: bool) -> None:
     from fusion.store.access import cron_inspector_of
 
     known = {info.id: info for info in cron_inspector_of(cli.connection).entries([*dict.fromkeys(ids)])}
-    if known and not yes and sys.stdin.isatty() and not click.confirm(f"Forget {', '.join(known)}?", err=True):
-        click.echo("Nothing was removed", err=True)
+    if known and not yes and sys.stdin.isatty() and not click.confirm(shown(f"Forget {', '.join(known)}?"), err=True):
+        echo("Nothing was removed", err=True)
         sys.exit(1)
 
     def one(scheduler: Scheduler, entry: str) -> str:
@@ -243,12 +244,12 @@ def _each(cli: Cli, ids: Iterable[str], action: Callable[[Scheduler, str], str])
     missing = []
     for entry in dict.fromkeys(ids):
         try:
-            click.echo(action(scheduler, entry))
+            echo(action(scheduler, entry))
         except NoSuchEntryError:
             missing.append(entry)
     there = scheduler.ids() if missing else []
     for entry in missing:
-        click.echo(_no_entry(entry, there), err=True)
+        echo(_no_entry(entry, there), err=True)
     if missing:
         sys.exit(1)
 
@@ -285,7 +286,7 @@ def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
             }
             for entry in entries
         ]
-        click.echo(json.dumps({"schema": SCHEMA, "entries": rows, "faults": found.faults, "broken": found.broken}))
+        echo(json.dumps({"schema": SCHEMA, "entries": rows, "faults": found.faults, "broken": found.broken}))
     else:
         _tell_declared(render.declared(entries, at) if entries else [], found)
     if found.faults or found.broken:
@@ -294,14 +295,14 @@ def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
 
 def _tell_declared(lines: Sequence[str], found: Declarations) -> None:
     if lines:
-        click.echo("\n".join(lines))
+        echo("\n".join(lines))
     for entry, why in found.faults.items():
-        click.echo(f"Entry {entry}: {why}", err=True)
+        echo(f"Entry {entry}: {why}", err=True)
     for module, why in found.broken.items():
         trace = found.traces.get(module)
-        click.echo((f"{trace}\n" if trace else "") + f"Module {module} can't be loaded: {why}", err=True)
+        echo((f"{trace}\n" if trace else "") + f"Module {module} can't be loaded: {why}", err=True)
     if not lines and not found.faults and not found.broken:
-        click.echo("No cron entries declared; name the modules that declare them, here or in the setting `schedule`")
+        echo("No cron entries declared; name the modules that declare them, here or in the setting `schedule`")
 
 
 # -- what they share

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli.context import seconds
-from fusion.cli.render import shown, table
+from fusion.cli.output import shown
+from fusion.cli.render import table
 from fusion.cron.entry import Entry
 from fusion.timeutil import to_iso
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli.demo_report import Report, render
+from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def demo(workers: int, slots: int, recipients: int | None) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the demo as Ctrl-C does: with everything it started
     with ExitStack() as stack:
         report = _run(stack, payloads, workers, slots)
-    click.echo(render(report))
+    echo(render(report))
     sys.exit(0 if report.adds_up else 1)
 
 
@@ -219,4 +220,4 @@ def _progress(total: int) -> Iterator[_Bar]:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    echo(text, err=True)

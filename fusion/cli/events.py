@@ -10,6 +10,7 @@ import click
 
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command
+from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 from fusion.redaction import printable
 
@@ -54,7 +55,7 @@ def stats(cli: Cli, as_json: bool) -> None:
     snapshot = render.Snapshot(
         inspector.stream(), tuple(inspector.sinks()), tuple(inspector.relays()), cli.settings.sinks, cli.settings.events_cap
     )
-    click.echo(json.dumps(render.document(snapshot)) if as_json else render.text(snapshot, prog()))
+    echo(json.dumps(render.document(snapshot)) if as_json else render.text(snapshot, prog()))
 
 
 @_command("tail", "run_worker.py events tail -n 50\n  run_worker.py events tail --follow --job 4f1c")
@@ -74,11 +75,11 @@ def tail(cli: Cli, count: int, follow: bool, job_id: str, as_json: bool) -> None
     show = render.raw_line if as_json else render.line
     last = inspector.last_entry() if follow else ""
     for entry in inspector.tail(count, job_id, upto=last or "+") if last or not follow else ():
-        click.echo(show(entry))
+        echo(show(entry))
     if follow:
         try:
             for entry in _blocking_inspector(cli).follow(last or "0-0", min(1.0, cli.settings.idle_wait), job_id):
-                click.echo(show(entry))
+                echo(show(entry))
         except KeyboardInterrupt:
             pass
 
@@ -124,7 +125,7 @@ def forget(cli: Cli, sink: str, yes: bool) -> None:
         click.confirm(f"Forget how far {sink} is, and what is parked for it?", abort=True)
     cli.broker.check_writer()
     event_admin_of(cli.connection).forget(sink)
-    click.echo(f"{sink} is forgotten")
+    echo(f"{sink} is forgotten")
 
 
 @_command("setup", "run_worker.py events setup -c instance")
@@ -141,7 +142,7 @@ def setup(cli: Cli) -> None:
     from fusion.sinks.es_setup import setup
 
     for line in setup(options):
-        click.echo(line)
+        echo(line)
 
 
 def _inspector(cli: Cli) -> EventInspector:
@@ -172,9 +173,9 @@ def _replay(cli: Cli, sink: Sink, limit: int | None) -> None:
         admin.unpark(sink.name, [parked.entry for parked in page if parked.entry not in again])
         delivered += len(page) - len(again)
         refused += again.values()
-    click.echo(f"{sink.name}: {delivered} delivered" + (f", {len(refused)} refused again" if refused else ""))
+    echo(f"{sink.name}: {delivered} delivered" + (f", {len(refused)} refused again" if refused else ""))
     for why in dict.fromkeys(refused):
-        click.echo(f"  {refused.count(why)} x {why}")
+        echo(f"  {refused.count(why)} x {why}")
 
 
 def _write(sink: Sink, page: Sequence[Parked]) -> dict[str, str]:

@@ -12,6 +12,7 @@ import click
 from fusion.cli import names
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
+from fusion.cli.output import echo
 from fusion.cli.render import table
 from fusion.timeutil import now, parse_seconds, to_iso
 
@@ -76,12 +77,12 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
     groups = FailedQueue(cli.connection).groups(chosen(include_quarantined=True, **given))
     if as_json:
         total = sum(group.count for group in groups)
-        click.echo(json.dumps({"schema": SCHEMA, "failed": total, "groups": [_document(group) for group in groups]}))
+        echo(json.dumps({"schema": SCHEMA, "failed": total, "groups": [_document(group) for group in groups]}))
     elif not groups:
-        click.echo("No failed jobs")
+        echo("No failed jobs")
     else:
-        click.echo("\n".join(_lines(groups)))
-        click.echo(f"\nTo put some back: {prog()} requeue --all --error CLASS")
+        echo("\n".join(_lines(groups)))
+        echo(f"\nTo put some back: {prog()} requeue --all --error CLASS")
 
 
 def _lines(groups: list[FailureGroup]) -> list[str]:
@@ -145,11 +146,11 @@ def quarantine(cli: Cli, job_ids: tuple[str, ...], reason: str, as_json: bool, *
 
     moved, refused = FailedQueue(cli.connection).quarantine(job_ids or wanted, reason)
     if as_json:
-        click.echo(json.dumps({"schema": SCHEMA, "quarantined": moved, "refused": refused}))
+        echo(json.dumps({"schema": SCHEMA, "quarantined": moved, "refused": refused}))
     else:
-        click.echo(f"{moved} jobs quarantined")
+        echo(f"{moved} jobs quarantined")
     for job_id, why in refused.items():
         told = {"missing": "no such job"}.get(why) or (why if why.startswith("error: ") else f"it is {why}, not failed")
-        click.echo(f"Unable to quarantine {job_id}: {told}", err=True)
+        echo(f"Unable to quarantine {job_id}: {told}", err=True)
     if refused:
         sys.exit(1)

@@ -11,6 +11,7 @@ import click
 
 from fusion.cli.context import Cli, seconds, shared_options
 from fusion.cli.hints import command
+from fusion.cli.output import echo
 
 if TYPE_CHECKING:
     from fusion.store.inspector import WorkerInfo
@@ -57,13 +58,13 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
             "workers": [_worker(w, max_age) for w in workers],
             "unsaved": unsaved,
         }
-        click.echo(json.dumps(document))
+        echo(json.dumps(document))
     elif healthy:
-        click.echo("\n".join(f"{worker.name}: alive, {worker.state}" for worker in workers if worker.name not in wrong))
+        echo("\n".join(f"{worker.name}: alive, {worker.state}" for worker in workers if worker.name not in wrong))
     else:
-        click.echo("\n".join(reasons), err=True)
+        echo("\n".join(reasons), err=True)
     if unsaved:
-        click.echo("Redis can't save its data and may refuse to write: look at its log and at the room on its disk", err=True)
+        echo("Redis can't save its data and may refuse to write: look at its log and at the room on its disk", err=True)
     sys.exit(0 if healthy else UNHEALTHY)
 
 

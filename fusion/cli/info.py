@@ -16,6 +16,7 @@ import click
 from fusion.cli import names, render
 from fusion.cli.context import Cli, explain, prog, shared_options
 from fusion.cli.hints import command
+from fusion.cli.output import echo
 from fusion.timeutil import now, to_iso
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def info(
         return render.text(snapshot, by_queue=by_queue, program=prog())
 
     if interval is None:
-        click.echo(frame())
+        echo(frame())
     elif sys.stdout.isatty() and not raw:
         _live(frame, interval)
     else:
@@ -105,7 +106,7 @@ def _cron(cli: Cli) -> tuple[tuple[SchedulerInfo, ...], render.CronTotals]:
 def _repeat(frame: Callable[[], str], interval: float) -> None:
     try:
         while True:
-            click.echo(frame() + "\n")
+            echo(frame() + "\n")
             time.sleep(interval)
     except KeyboardInterrupt:
         pass

@@ -17,6 +17,7 @@ from fusion.cli.arguments import parse
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
+from fusion.cli.output import echo, shown
 from fusion.cli.scheduled import due, moment_option
 from fusion.exceptions import FusionError, InvalidName, PayloadTooLarge
 from fusion.importing import check_path
@@ -116,7 +117,7 @@ def enqueue(
 
         data = build(function, tuple(args), kwargs, _options(given), settings)
     if dry_run:
-        click.echo(json.dumps(_as_stored(queue, data), indent=2))
+        echo(json.dumps(_as_stored(queue, data), indent=2))
         return
     from fusion.queue import Queue
 
@@ -124,7 +125,7 @@ def enqueue(
     if not quiet:
         shown = [*map(repr, args), *sorted(f"{key}={value!r}" for key, value in kwargs.items())]
         call = click.style(f"{function}({', '.join(shown)})", fg="blue")
-        click.echo(f"Enqueued {call} with job-id '{job.id}'{_when(data, job)}.")
+        echo(f"Enqueued {call} with job-id '{job.id}'{_when(data, job)}.")
 
 
 def _check_function(function: str) -> None:
@@ -234,7 +235,7 @@ def requeue(
     total = failed if everything else len(ids)
     if total and not as_json:
         whose = f"the jobs of {queue}" if everything and queue else "jobs" if narrow or limit else f"{total} jobs"
-        click.echo(f"Requeueing {whose} from failed queue" + " (dry run: nothing is moved)" * dry_run)
+        echo(f"Requeueing {whose} from failed queue" + " (dry run: nothing is moved)" * dry_run)
     with _progress(total) as advance:
         if everything:
             moved, refused = _requeue_all(cli, wanted, limit, dry_run, advance)
@@ -242,13 +243,13 @@ def requeue(
             moved, refused = _requeue_ids(cli, ids, queue, advance)
     if as_json:
         dry = {"dry_run": True} if dry_run else {}
-        click.echo(json.dumps({"schema": SCHEMA, "requeued": moved, "refused": refused, **dry}))
+        echo(json.dumps({"schema": SCHEMA, "requeued": moved, "refused": refused, **dry}))
     elif not total:
-        click.echo("Nothing to do")
+        echo("Nothing to do")
     else:
-        click.echo(f"{moved} jobs {'would be ' * dry_run}requeued")
+        echo(f"{moved} jobs {'would be ' * dry_run}requeued")
     for job_id, why in refused.items():
-        click.echo(f"Unable to requeue {job_id}: {why}", err=True)
+        echo(f"Unable to requeue {job_id}: {why}", err=True)
     if refused:
         sys.exit(1)
 
@@ -337,14 +338,14 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool) -> Non
         raise click.UsageError("give queues or --all, not both")
     chosen = cli.inspector.queue_names() if everything else [names.check(name) for name in names.split(queues)]
     if not chosen:
-        click.echo("Nothing to do")
+        echo("Nothing to do")
         return
     if not yes and sys.stdin.isatty():
         waiting = sum(info.count for info in cli.inspector.queues(chosen))
-        if waiting and not click.confirm(f"Forget {waiting} waiting jobs of {', '.join(chosen)}?", err=True):
-            click.echo("Nothing was removed", err=True)
+        if waiting and not click.confirm(shown(f"Forget {waiting} waiting jobs of {', '.join(chosen)}?"), err=True):
+            echo("Nothing was removed", err=True)
             sys.exit(1)
     from fusion.queue import Queue
 
     for name in chosen:
-        click.echo(f"{Queue(name, cli.connection).empty()} jobs removed from {name} queue")
+        echo(f"{Queue(name, cli.connection).empty()} jobs removed from {name} queue")

@@ -10,6 +10,7 @@ import click
 
 from fusion import __version__
 from fusion.cli.context import current, explain
+from fusion.cli.output import echo, lines
 from fusion.exceptions import InvalidName
 
 #: name -> (where it is, what `--help` says of it: the first sentence of its own help)
@@ -88,13 +89,16 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit):
+        except click.ClickException as error:
+            vars(error)["message"] = lines(error.message)  # it may quote what is in Redis
+            raise
+        except click.exceptions.Exit:
             raise
         except (KeyboardInterrupt, click.Abort):
-            click.echo("Interrupted", err=True)
+            echo("Interrupted", err=True)
             ctx.exit(130)
         except InvalidName as error:
-            raise click.UsageError(str(error)) from None
+            raise click.UsageError(lines(str(error))) from None
         except Exception as error:
             _tell(ctx, error)
 
@@ -107,8 +111,8 @@ def _tell(ctx: click.Context, error: Exception) -> None:
     if cli and cli.verbose:
         import traceback
 
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    click.echo(f"Error: {line}", err=True)
+        echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    echo(f"Error: {line}", err=True)
     ctx.exit(1)
 
 

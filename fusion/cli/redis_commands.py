@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import click
 
+from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 from fusion.settings import get_settings
 from fusion.store.embedded import EmbeddedRedis, EmbeddedStatus
@@ -32,10 +33,10 @@ def start(home: str | None) -> None:
     url = _or_exit(server.start)
     status = server.status()
     if before.running:
-        click.echo(f"Redis already runs: {status.server}, pid {status.pid}, at {url}")
+        echo(f"Redis already runs: {status.server}, pid {status.pid}, at {url}")
     else:
-        click.echo(f"Redis started: {status.server}, pid {status.pid}, at {url}")
-    click.echo(f"Commands with the same FUSION_HOME find it by themselves; others want FUSION_REDIS_URL='{url}'", err=True)
+        echo(f"Redis started: {status.server}, pid {status.pid}, at {url}")
+    echo(f"Commands with the same FUSION_HOME find it by themselves; others want FUSION_REDIS_URL='{url}'", err=True)
 
 
 @redis_group.command(epilog="Example: run_worker.py redis stop")
@@ -44,9 +45,9 @@ def stop(home: str | None) -> None:
     """Stop it; its data is kept for the next start."""
     server = _server(home)
     if _or_exit(server.stop):
-        click.echo(f"Redis stopped; its data stays in {server.home}")
+        echo(f"Redis stopped; its data stays in {server.home}")
     else:
-        click.echo("Redis does not run; nothing to stop")
+        echo("Redis does not run; nothing to stop")
 
 
 @redis_group.command(epilog="Example: run_worker.py redis status --json")
@@ -57,11 +58,9 @@ def status(home: str | None, as_json: bool) -> None:
     found = _server(home).status()
     if as_json:
         facts = {"schema": 1, "running": found.running, "state": found.state, "pid": found.pid, "url": found.url}
-        click.echo(
-            json.dumps({**facts, "server": found.server, "persistent": found.persistent, "home": found.home, "log": found.log})
-        )
+        echo(json.dumps({**facts, "server": found.server, "persistent": found.persistent, "home": found.home, "log": found.log}))
     else:
-        click.echo(_sentence(found))
+        echo(_sentence(found))
     sys.exit(0 if found.running else 1)
 
 
@@ -84,5 +83,5 @@ def _or_exit(action: Callable[[], T]) -> T:
     try:
         return action()
     except ConfigurationError as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         sys.exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli.context import seconds
-from fusion.redaction import printable
+from fusion.cli.output import shown
 from fusion.timeutil import to_iso
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ SCHEMA = 1
 #: An en dash: what RQ prints for a queue without workers.
 _NONE = "\u2013"
 _ANY = 1_000_000
-#: As `click.style` sets and resets them.
-_COLOUR = re.compile(r"(\x1b\[(?:[0-2]|[39][0-7])m)")
 _STATE_COLOURS = {"busy": "red", "idle": "green", "alive": "green", "dead": "red"}
 _STATE_COLOURS |= dict.fromkeys(("suspended", "quiet", "throttled"), "yellow")
 
@@ -77,14 +74,6 @@ def serves(worker: WorkerInfo, queue: str) -> bool:
 def _age(at: datetime, moment: datetime | None) -> float | None:
     # Two clocks, the server's and ours, never agree to the millisecond.
     return None if moment is None else max(0.0, (at - moment).total_seconds())
-
-
-def shown(text: str, limit: int = 1000) -> str:
-    """In one line, and without anything that steers a terminal but colours: most texts were written by others. Cut to about `limit`."""
-    if text.isprintable() and len(text) <= limit:
-        return text
-    parts = _COLOUR.split(text)
-    return "".join(part if i % 2 else printable(part[:limit]) for i, part in enumerate(parts))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:

@@ -12,6 +12,7 @@ import click
 
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
+from fusion.cli.output import echo
 from fusion.cli.render import table
 from fusion.exceptions import InvalidName
 from fusion.status import why_not
@@ -81,23 +82,23 @@ def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
             for job_id, moment, row, why in lines
         ]
         document = {"schema": SCHEMA, "at": to_iso(at), "total": total, "offset": offset, "limit": limit, "jobs": jobs}
-        click.echo(json.dumps(document))
+        echo(json.dumps(document))
         return
     if not total:
-        click.echo("No scheduled jobs")
+        echo("No scheduled jobs")
         return
     if lines:
         cells = [
             (local(moment), _until(moment, at), job_id, row["origin"] or "-", row["description"] or "-", why)
             for job_id, moment, row, why in lines
         ]
-        click.echo("\n".join(table(("DUE", "", "ID", "QUEUE", "DESCRIPTION", "WHY"), cells)) + "\n")
+        echo("\n".join(table(("DUE", "", "ID", "QUEUE", "DESCRIPTION", "WHY"), cells)) + "\n")
     last = offset + len(lines)
     shown = f", shown: {offset + 1} to {last}" if lines else f", none from {offset} on"
-    click.echo(f"{total} scheduled, of all queues{shown}")
+    echo(f"{total} scheduled, of all queues{shown}")
     if last < total and lines:
         again = f" --limit {limit}" if limit != 20 else ""
-        click.echo(f"More: {prog()} scheduled --offset {last}{again}")
+        echo(f"More: {prog()} scheduled --offset {last}{again}")
 
 
 def _row(found: Mapping[str, bytes | None] | Exception) -> dict[str, str]:
@@ -155,13 +156,13 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], as_json: bool) -> None:
         else:
             refused[job_id] = "no such job" if answer == "missing" else why_not(answer)
     if as_json:
-        click.echo(json.dumps({"schema": SCHEMA, "canceled": canceled, "running": pending, "refused": refused}))
+        echo(json.dumps({"schema": SCHEMA, "canceled": canceled, "running": pending, "refused": refused}))
     else:
         for job_id in pending:
-            click.echo(f"{job_id} is running: it is canceled when this run ends, unless that finishes or fails")
-        click.echo(f"{canceled} jobs canceled")
+            echo(f"{job_id} is running: it is canceled when this run ends, unless that finishes or fails")
+        echo(f"{canceled} jobs canceled")
     for job_id, why in refused.items():
-        click.echo(f"Unable to cancel {job_id}: {why}", err=True)
+        echo(f"Unable to cancel {job_id}: {why}", err=True)
     if refused:
         sys.exit(1)
 
@@ -200,6 +201,6 @@ def reschedule(cli: Cli, job_id: str, when: datetime | float, as_json: bool) -> 
     except ValueError as error:
         raise click.UsageError(str(error).removeprefix("reschedule: ")) from None
     if as_json:
-        click.echo(json.dumps({"schema": SCHEMA, "id": job_id, "due_at": to_iso(moment)}))
+        echo(json.dumps({"schema": SCHEMA, "id": job_id, "due_at": to_iso(moment)}))
     else:
-        click.echo(f"Rescheduled {job_id}: {due(moment, cli.inspector.now())}")
+        echo(f"Rescheduled {job_id}: {due(moment, cli.inspector.now())}")

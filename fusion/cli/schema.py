@@ -13,6 +13,7 @@ import click
 from fusion import __version__
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
+from fusion.cli.output import echo
 
 #: Exit code of a program that is too old, and of a step that can't be made yet; 1 is left to errors.
 NOT_YET = 3
@@ -47,7 +48,7 @@ def schema(cli: Cli, up: bool, as_json: bool) -> None:
         told = str(error)
     if as_json:
         known = {"fusion": __version__, "version": VERSION}
-        click.echo(
+        echo(
             json.dumps(
                 {"data": {**asdict(found), "written": written}, "program": known, "older": [one._asdict() for one in older]}
             )
@@ -58,14 +59,14 @@ def schema(cli: Cli, up: bool, as_json: bool) -> None:
             if written
             else "nobody has written the key yet"
         )
-        click.echo(f"Data: schema {found.version}, for processes that know {needed} or newer; {who}")
-        click.echo(f"This program: schema {VERSION} (Fusion {__version__})")
+        echo(f"Data: schema {found.version}, for processes that know {needed} or newer; {who}")
+        echo(f"This program: schema {VERSION} (Fusion {__version__})")
         if up and not older:
-            click.echo(f"Raised from schema {before}" if found.version > before else "Nothing to raise")
+            echo(f"Raised from schema {before}" if found.version > before else "Nothing to raise")
         for one in older:
-            click.echo(f"{one.kind} {one.name} knows schema {one.knows} only", err=True)
+            echo(f"{one.kind} {one.name} knows schema {one.knows} only", err=True)
         if older:
-            click.echo("Not raised: upgrade or stop these first; one that died leaves its list within minutes", err=True)
+            echo("Not raised: upgrade or stop these first; one that died leaves its list within minutes", err=True)
         if told:
-            click.echo(f"Too old: {told}", err=True)
+            echo(f"Too old: {told}", err=True)
     sys.exit(NOT_YET if older or told else 0)

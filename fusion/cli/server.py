@@ -15,6 +15,7 @@ from fusion.cli import names
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
+from fusion.cli.output import echo
 from fusion.cli.worker import LEVELS, level_of, pid_file
 from fusion.exceptions import ConfigurationError
 
@@ -196,17 +197,17 @@ def token(name: str, scope: tuple[str, ...], path: str | None) -> None:
     except ValueError:
         raise click.UsageError(f"NAME {name[:80]!r}: use 1 to 64 of the characters A-Z a-z 0-9 _ . -") from None
     if path is None:
-        click.echo("The token, shown this once; below it the line for the tokens file:", err=True)
-        click.echo(made)
-        click.echo(line)
+        echo("The token, shown this once; below it the line for the tokens file:", err=True)
+        echo(made)
+        echo(line)
         return
     path = os.path.expanduser(path)
     known = TokenFile(path).names() if os.path.exists(path) else []
     if name in known:
         raise click.UsageError(f"{path} has a token of the name {name!r}; choose another name, or remove its line first")
     _append(path, line)
-    click.echo(f"Stored in {path} as {name!r}. The token, shown this once:", err=True)
-    click.echo(made)
+    echo(f"Stored in {path} as {name!r}. The token, shown this once:", err=True)
+    echo(made)
 
 
 def _append(path: str, line: str) -> None:

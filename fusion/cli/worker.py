@@ -17,6 +17,7 @@ from fusion.cli.context import Cli, shared_options
 from fusion.cli.handing_on import as_typed, hand_on_url, program
 from fusion.cli.hints import command
 from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
+from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def start_embedded(cli: Cli) -> str:
 
     server = EmbeddedRedis(cli.load().home)
     url = server.start()
-    click.echo(f"Built-in Redis at {url}; it goes on when this process ends (run_worker.py redis stop)", err=True)
+    echo(f"Built-in Redis at {url}; it goes on when this process ends (run_worker.py redis stop)", err=True)
     return url
 
 
