@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -136,9 +137,10 @@ class Job:
     def timeout(self) -> float:
         """Seconds it may run; -1 for no limit."""
         try:
-            return float(self._text("timeout"))
+            found = float(self._text("timeout"))
         except ValueError:  # none, or what an outsider wrote
-            return float(get_settings().job_timeout)
+            found = math.nan
+        return found if math.isfinite(found) else float(get_settings().job_timeout)
 
     @property
     def result_ttl(self) -> int:

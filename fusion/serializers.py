@@ -25,6 +25,7 @@ _CHUNK = 64 * 1024
 #: Characters of a key that an error shows.
 _QUOTED = 100
 
+_INFINITE = (float("inf"), float("-inf"))
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
@@ -90,6 +91,13 @@ def _no_constant(text: str) -> NoReturn:
     raise DeserializationError(f"{text} is not JSON")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in _INFINITE:  # 1e400: nobody wrote an infinity, and it could not be stored again
+        raise DeserializationError(f"{text[:_QUOTED]} is too large for a number; send it as a string")
+    return value
+
+
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -100,7 +108,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
-_scan = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
+_scan = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_finite, parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
 _encode_ascii = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 

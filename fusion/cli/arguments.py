@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import math
 from ast import literal_eval
 from collections.abc import Iterable
 from typing import Any
 
 import click
+
+from fusion.exceptions import DeserializationError
+from fusion.serializers import JSONSerializer
+
+
+class FiniteRange(click.FloatRange):
+    """`click.FloatRange` without nan, which is in every range, and inf."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = float(super().convert(value, param, ctx))
+        return found if math.isfinite(found) else self.fail(f"{value!r} is no number of seconds", param, ctx)
 
 
 def parse(arguments: Iterable[str]) -> tuple[list[Any], dict[str, Any]]:
@@ -60,9 +71,9 @@ def _content(text: str, where: str) -> str:
 def _value(kind: str, text: str, where: str) -> Any:
     if kind == ":":
         try:
-            return json.loads(text)
-        except ValueError as error:
-            raise click.UsageError(f"{where}: {text[:60]!r} is not JSON: {error}") from None
+            return JSONSerializer().parse(text.encode())
+        except (DeserializationError, UnicodeEncodeError) as error:
+            raise click.UsageError(f"{where}: {text[:60]!r} is not JSON that can be sent: {error}") from None
     if kind == "%":
         try:
             return literal_eval(text)

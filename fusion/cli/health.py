@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fusion.cli.arguments import FiniteRange
 from fusion.cli.context import Cli, seconds, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
@@ -22,9 +23,7 @@ UNHEALTHY = 3
 
 @command(example="run_worker.py health\n  run_worker.py health --worker web1.4711 --max-age 30")
 @click.option("--worker", "name", metavar="NAME", help="This worker, wherever it runs.  [default: any on this host]")
-@click.option(
-    "--max-age", type=click.FloatRange(min=0), default=60, metavar="SECONDS", help="Of its last heartbeat.  [default: 60]"
-)
+@click.option("--max-age", type=FiniteRange(min=0), default=60, metavar="SECONDS", help="Of its last heartbeat.  [default: 60]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
 def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:

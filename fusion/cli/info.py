@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli import names, render
+from fusion.cli.arguments import FiniteRange
 from fusion.cli.context import Cli, explain, prog, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
@@ -35,7 +36,7 @@ _HOME, _END_LINE, _END_SCREEN = "\x1b[H", "\x1b[K\n", "\x1b[J"
 @click.option("-r", "--raw", is_flag=True, help="RQ's raw lines; failed jobs are on a line of their own, `queue failed`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option(
-    "-i", "--interval", type=click.FloatRange(0.05, 24 * 3600), metavar="SECONDS", help="Show it again and again; Ctrl-C ends."
+    "-i", "--interval", type=FiniteRange(0.05, 24 * 3600), metavar="SECONDS", help="Show it again and again; Ctrl-C ends."
 )
 @shared_options
 def info(

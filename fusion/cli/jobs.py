@@ -13,7 +13,7 @@ import click
 
 from fusion import defaults
 from fusion.cli import names
-from fusion.cli.arguments import parse
+from fusion.cli.arguments import FiniteRange, parse
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
@@ -86,7 +86,7 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 )
 @click.option("--retry-max", type=click.IntRange(min=0), default=0, metavar="N", help="Retries when it fails.")
 @click.option(
-    "--retry-interval", type=click.FloatRange(min=0), multiple=True, metavar="SECONDS", help="Before each retry; repeatable."
+    "--retry-interval", type=FiniteRange(min=0), multiple=True, metavar="SECONDS", help="Before each retry; repeatable."
 )
 @click.option("--log-tag", metavar="TAG", help="Task and type in the event log, e.g. SMS_OTP.")
 @click.option("-S", "--serializer", type=click.Choice(["json", "pickle"]), help="How to store the arguments.  [default: json]")

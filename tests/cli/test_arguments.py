@@ -58,6 +58,11 @@ def test_values_from_files(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["a", ":nope"], "argument 2: 'nope' is not JSON"),
+        ([":1e400"], "argument 1: '1e400' is not JSON that can be sent: 1e400 is too large for a number"),
+        ([":-1e400"], "argument 1: '-1e400' is not JSON that can be sent"),
+        (["a:=[NaN]"], "keyword 'a': '[NaN]' is not JSON that can be sent: NaN is not JSON"),
+        ([":Infinity"], "Infinity is not JSON"),
+        ([':{"a": 1, "a": 2}'], "the key 'a' occurs twice"),
         (["k:={"], "keyword 'k': '{' is not JSON"),
         (["%open('x')"], "is no Python literal"),
         (["%("], "is no Python literal"),
