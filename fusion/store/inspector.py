@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -91,7 +92,8 @@ _LAST = 253_370_764_800
 
 
 def _moment(score: float) -> datetime:
-    return datetime.fromtimestamp(min(max(score, 0), _LAST), timezone.utc)
+    """To the millisecond: what a score holds beyond that is the order of arrival, see `schedule.lua`."""
+    return datetime.fromtimestamp(math.floor(min(max(score, 0), _LAST) * 1000 + 0.001) / 1000, timezone.utc)
 
 
 class Inspector:

@@ -97,10 +97,42 @@ def test_a_retry_that_gave_up_its_place_goes_to_the_end_of_its_priority(broker: 
     """Retry(place="back"): the worker clears `seq`."""
     put(broker, "q", "first", "second")
     put(broker, "q", "low", priority=0)
-    hand.tell(hand.take(), "retry", delay=0.0, fields={"seq": ""})
-    assert broker.promote()[0] == 1
+    hand.tell(hand.take(), "retry", delay=50.0, fields={"seq": ""})
+    promote_all(broker, conn)
     assert conn.zscore("rq:queue:q", "first") == score_of(1, int(fields_of(conn, "first")["seq"])), "and has it from then on"
     assert drain(hand) == ["second", "first", "low"]
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["at its place", "behind"])
+def test_a_retry_without_a_delay_is_queued_in_the_same_call(broker: Broker, conn: redis.Redis, hand: Hand, back: bool) -> None:
+    """Nobody need look at the schedule for it, and the slot that it leaves may take it."""
+    put(broker, "q", "first", "second")
+    put(broker, "q", "low", priority=0)
+    turn = hand.turn(outcome(hand.take(), "retry", delay=0.0, reason="r", fields={"seq": ""} if back else {}), slots=[0])
+    assert (turn.answers, ids(turn.jobs), turn.next_in) == (["ok"], ["second" if back else "first"], None)
+    assert conn.zcard("rq:scheduler:scheduled_jobs") == 0
+    told = [(event["event"], event.get("delay_ms")) for event in events_of(conn, "first")]
+    assert told[2:4] == [("retry", "0"), ("queued", None)], "the steps of every retry"
+    assert turn.jobs + hand.claim(1) and drain(hand) == ["low"]
+    assert set(check_conservation(conn, ["first", "second", "low"]).values()) == {"started"}
+    assert hand.turn(token=hand.token).answers == []
+
+
+def test_a_retry_without_a_delay_to_a_broken_queue_waits_in_the_schedule(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    claimed = hand.take()
+    conn.set("rq:queue:q", "junk")
+    assert hand.tell(claimed, "retry", reason="r") == "ok"
+    conn.delete("rq:queue:q")
+    assert check_conservation(conn, ["a"]) == {"a": "scheduled"}
+
+
+def test_a_turn_that_gives_jobs_tells_when_its_own_retry_is_due(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a", "b", "c")
+    turn = hand.turn(outcome(hand.take(), "retry", delay=0.4, reason="r"), slots=[0])
+    assert (ids(turn.jobs), turn.next_in) == (["b"], 0.4)
+    assert hand.turn(token=hand.token) == turn, "a resend too"
+    assert hand.turn(outcome(turn.jobs[0]), slots=[0]).next_in is None
 
 
 def test_a_success_after_failures_leaves_no_trace_of_them_but_the_count(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
@@ -221,10 +253,10 @@ def test_the_same_outcome_again_under_another_token_changes_nothing(
 ) -> None:
     put(broker, "q", "a", "b")
     claimed = hand.take()
-    assert hand.tell(claimed, kind, reason="r") == "ok"
+    assert hand.tell(claimed, kind, reason="r", delay=5.0) == "ok"
     assert status_of(conn, "a") == STATUS[kind]
     before = _without_memory(everything(conn))
-    assert hand.tell(claimed, kind, reason="r") == "ok"
+    assert hand.tell(claimed, kind, reason="r", delay=5.0) == "ok"
     assert _without_memory(everything(conn)) == before
 
 

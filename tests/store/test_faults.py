@@ -26,6 +26,7 @@ from tests.store.hands import (
     status_of,
 )
 from tests.store.servers import SpawnedServer
+from tests.support import eventually
 
 
 @pytest.fixture
@@ -222,8 +223,8 @@ def test_a_full_server_refuses_no_outcome(spawn: Callable[..., SpawnedServer], v
     expire_lease(conn, "good", lost.id)
     conn.config_set("maxmemory", 1)
     assert broker.reap(LEASE, 0) == (1, False)
-    assert hand.tell(held, "retry", reason="r") == "ok"
-    assert broker.promote()[0] == 1
+    assert hand.tell(held, "retry", reason="r", delay=0.001) == "ok"
+    eventually(lambda: broker.promote()[0] == 1)
     assert broker.cancel(held.id) == "canceled"
     assert ids(hand.claim()) == [released.id], "and what waits still runs, else nothing would ever shrink"
     broker.clean()

@@ -14,7 +14,7 @@ SCHEDULED = "rq:scheduler:scheduled_jobs"
 def _schedule(broker: Broker, conn: redis.Redis, hand: Hand, *job_ids: str, due: float = 1.0, queue: str = "q") -> None:
     put(broker, queue, *job_ids)
     for claimed in hand.claim(len(job_ids), [queue]):
-        hand.tell(claimed, "retry", reason="r")
+        hand.tell(claimed, "retry", reason="r", delay=60.0)
         conn.zadd(SCHEDULED, {claimed.id: due})
 
 

@@ -129,7 +129,7 @@ def test_the_front_once_it_is_due(broker: Broker, conn: redis.Redis) -> None:
     first, second, third = (hand.take() for _ in range(3))
     assert [c.id for c in (first, second, third)] == ["b", "a", "waiting"]
     assert "at_front" not in fields_of(conn, "a")
-    hand.tell(second, "retry", reason="r", fields={"seq": ""})
+    hand.tell(second, "retry", reason="r", delay=5.0, fields={"seq": ""})
     put(broker, "q", "c")
     promote_all(broker, conn)
     assert drain(hand, 1) == ["c", "a"], "a retry that gives up its place does not jump the queue"
@@ -140,7 +140,7 @@ def test_one_that_was_canceled_and_requeued_has_no_claim_to_the_front(broker: Br
     assert broker.cancel("a") == "canceled"
     assert broker.requeue(["a"], "n2") == ["ok"]
     hand = Hand(broker, "q")
-    hand.tell(hand.take(), "retry", reason="r", fields={"seq": ""})
+    hand.tell(hand.take(), "retry", reason="r", delay=5.0, fields={"seq": ""})
     put(broker, "q", "b")
     promote_all(broker, conn)
     assert drain(hand, 1) == ["b", "a"]

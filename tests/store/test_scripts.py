@@ -156,7 +156,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
     conn.rpush("rq:queue:scheduler", "unknown")
     silent.claim(2)
     hand.tell(hand.take("q"), "failed", reason="r")
-    hand.tell(hand.take("q"), "retry", reason="r")
+    hand.tell(hand.take("q"), "retry", reason="r", delay=0.001)
     running = hand.claim(2, ["q"])
     conn.hset(f"rq:job:{running[0].id}", mapping={"hooks": 1, "callback_url": "https://x/", "failed_task_handler": "https://y/"})
     expire_lease(conn, "q", running[1].id)

@@ -13,7 +13,7 @@ from fusion.status import JobStatus
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import retrying
 from tests.support import eventually
-from tests.worker.harness import Workers, lines
+from tests.worker.harness import Workers, lines, process_per_job
 
 ENV = {"FUSION_TASKS": "tests.jobs.retrying"}
 RETRIED = [
@@ -73,6 +73,21 @@ def test_a_returned_retry(workers: Workers, conn: redis.Redis, tmp_path: Path, q
     assert [attempt.outcome for attempt in job.attempt_history] == ["retry", "retry"]
     assert (job.reason, job.error_class) == ("", "")
     check_conservation(conn, [job.id])
+
+
+@pytest.mark.parametrize(
+    "flags", [pytest.param((), marks=process_per_job("the other case")), ("--horses", "1")], ids=["process per job", "warm"]
+)
+def test_a_retry_without_a_delay_runs_next(workers: Workers, conn: redis.Redis, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """At its place, in a worker that has others to run and no scheduler beside it."""
+    first, *others = [Queue("r").enqueue(retrying.returning, str(tmp_path / "runs"), 5)] + [
+        Queue("r").enqueue(retrying.runs, str(tmp_path / f"other{i}")) for i in range(3)
+    ]
+    workers.start("r", *flags, env=ENV)
+    assert [job.wait(20) for job in (first, *others)] == ["finished"] * 4
+    began = [Job.fetch(job.id).started_at for job in (first, *others)]
+    assert began == sorted(began), "its last run, too, before what stands behind it"
+    assert Job.fetch(first.id).attempts == 2
 
 
 def test_a_returned_retry_is_used_up(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

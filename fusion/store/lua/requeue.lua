@@ -27,8 +27,8 @@ local function requeue(id)
 
   redis.call('SADD', K_queues, queue_key(queue))
   if delay > 0 then
-    schedule(id, (now_ms + delay) / 1000)
-    if A_keep_place ~= '1' then redis.call('HSET', key, 'seq', '') end
+    schedule(id, now_ms + delay)
+    if A_keep_place ~= '1' then redis.call('HSET', key, 'seq', '', 'arrival', next_seq()) end
   elseif A_keep_place == '1' then
     line_up_again(queue, id, key, priority, seq)
   else

@@ -11,8 +11,9 @@ local status, queue, log_tag, ttl, reason = unpack(redis.call('HMGET', K_job, 's
 if not status then return 'missing' end
 if status ~= 'scheduled' then return status end
 local due = tonumber(A_due_ms)
-if tonumber(redis.call('ZSCORE', SCHEDULED, A_id)) == due / 1000 then return 'ok' end
-schedule(A_id, due / 1000)
+local before = redis.call('ZSCORE', SCHEDULED, A_id)
+if before and ms_of(before) == due then return 'ok' end
+schedule(A_id, due)
 if tonumber(ttl) and not reason then redis.call('HSET', K_job, 'expires_at', math.floor(math.max(due, now_ms) + ttl * 1000)) end
 emit('scheduled', A_id, queue or '', log_tag, 'reason', 'rescheduled', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
 return 'ok'

@@ -6,10 +6,10 @@
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after a space the last queue that
 --   was served by it), a priority floor per free slot, begun (id execution). The last n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told begun
 -- Returns: {status, answers, jobs, bad, again, next_ms}; status ok | suspended | unregistered | outdated;
---   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to the next due job, -1 for none
+--   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the worker may not know of, -1 for none
 -- Events: completed failed retry held released abandoned canceled processing expired
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per outcome) and was given
--- (a line per job).
+-- (a line per job), and ms to what it put into the schedule.
 local STEPS = 20 -- entries that are no work (stale, expired, corrupt) cleared per call
 local BEAT_MS = math.min(1000, A_lease_ms / 10) -- a turn is a sign of life, written down this often at most
 local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', K_worker, 'incarnation', 'turn', 'state',
@@ -30,7 +30,7 @@ if tonumber(A_token) == last then -- a resend: the same answers, and the jobs th
       jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + N_RUN_FIELDS) }
     end
   end
-  return { 'ok', answers, jobs, {}, 0, -1 }
+  return { 'ok', answers, jobs, {}, 0, tonumber(string.match(memory, '\n@(%d+)')) or -1 }
 end
 
 -- One command for a whole list of arguments; Lua's stack bounds how many go into one.
@@ -186,7 +186,8 @@ for i = 0, count - 1 do
   end
 end
 
-local next_ms, state = -1, 'busy'
+local state = 'busy'
+if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
 if #jobs > 0 then -- what is left wakes another worker
   for i = 0, count - 1 do
     local head = not (bound[i] and queued[i] == nil) and head_of(i)
@@ -196,8 +197,9 @@ if #jobs > 0 then -- what is left wakes another worker
 else
   if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
   local due = redis.pcall('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
-  if due[2] then next_ms = math.max(0, math.ceil(tonumber(due[2]) * 1000 - now_ms)) end
+  soonest = due[2] and ms_of(due[2])
 end
+local next_ms = soonest and math.max(0, soonest - now_ms) or -1 -- of a turn that gave jobs: of what it put into the schedule itself
 
 note[2] = table.concat(lines, '\n')
 local function add(field, value) note[#note + 1], note[#note + 2] = field, value end

@@ -112,6 +112,7 @@ class Model(People):
             self.settle(job, lost=told.kind == "lost")
             return "ok"
         worker.failed += told.kind in ("failed", "retry")
+        place = job.seq
         if told.back:
             job.seq = None  # given up, even if a cancel keeps it from lining up again
         if job.cancel and told.kind != "failed":
@@ -129,9 +130,15 @@ class Model(People):
         if told.kind != "retry":
             self.fail(job)
             return "ok"
-        self.schedule(job, (self.now + told.delay * 1000) / 1000)
         job.reason = True
         self.emit("retry", job)
+        if told.back and told.delay:
+            job.arrival = place or 0
+        if told.delay:
+            self.schedule(job, (self.now + told.delay * 1000) / 1000)
+        else:
+            self.to_place(job)
+            self.emit("queued", job)
         return "ok"
 
     def _claim(self, name: str, prefix: str, queues: Any, slots: tuple[int, ...], jobs: list[tuple[str, str, str]]) -> None:
@@ -217,8 +224,9 @@ class Model(People):
         return len(held)
 
     def promote(self, limit: int) -> int:
-        due = sorted((job.due, job.id) for job in self.of("scheduled") if job.due <= self.now / 1000)[:limit]
-        for _, job_id in due:
+        waiting = [job for job in self.of("scheduled") if job.due <= self.now / 1000]
+        due = sorted((job.due, job.arrival if job.seq is None else job.seq, job.id) for job in waiting)[:limit]
+        for _, _, job_id in due:
             job = self.jobs[job_id]
             if job.seq is not None:
                 self.to_place(job)

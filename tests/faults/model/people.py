@@ -28,6 +28,7 @@ class People(State):
             if later:
                 assert due is not None
                 self.schedule(job, due / 1000)
+                job.arrival = self.next_seq()
                 job.front = order.front
             elif order.front:
                 self.to_front(job)
@@ -110,7 +111,7 @@ class People(State):
         if delay:
             self.schedule(job, (self.now + delay * 1000) / 1000)
             if not keep_place:
-                job.seq = None
+                job.seq, job.arrival = None, self.next_seq()
         elif keep_place:
             self.to_place(job)
         else:

@@ -47,8 +47,8 @@ class Told:
 
 @dataclass
 class Job:
-    """`seq`: its arrival number, None before it has one; `boxed`: it waits in an inbox, not yet at that place; `due` and `expiry`: Unix
-    seconds as the sets hold them; `lease`, `expires`: ms."""
+    """`seq`: its arrival number, None before it has a place; `arrival`: what it has meanwhile; `boxed`: it waits in an inbox, not yet at
+    that place; `due` and `expiry`: Unix seconds as the sets hold them; `lease`, `expires`: ms."""
 
     id: str
     queue: str
@@ -78,6 +78,7 @@ class Job:
     quarantined: bool = False
     corrupt: bool = False
     boxed: bool = False
+    arrival: int = 0
 
     @property
     def rank(self) -> tuple[int, int]:

@@ -11,11 +11,11 @@ end
 -- `seq`: an arrival number kept for it; `ended`: the terminal set it stands in from a former life; `first` to `last`: its fields in ARGV.
 -- Returns whether it waits for a time; what is due already is queued.
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last)
-  local key, later = job_key(id), due and due > now_ms
+  local key, later, more = job_key(id), due and due > now_ms, {}
   -- index first: should the hash be refused, an entry without data is found and reported; data without an entry is not
   if later then
-    schedule(id, due / 1000)
-    seq = ''
+    schedule(id, due)
+    more, seq = { 'arrival', seq }, ''
   elseif front then
     seq = -redis.call('INCR', P .. 'seq:front')
     redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
@@ -25,8 +25,9 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   redis.call('DEL', key)
   redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'original_queue', queue, 'created_at', now_iso,
     'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV, first, last))
-  if later and front then redis.call('HSET', key, 'at_front', 1) end
-  if ttl then redis.call('HSET', key, 'expires_at', (later and due or now_ms) + ttl) end
+  if later and front then more[3], more[4] = 'at_front', 1 end
+  if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
+  if more[1] then redis.call('HSET', key, unpack(more)) end
   if ended then redis.call('ZREM', ended, id) end
   local log_tag
   for j = first, last, 2 do

@@ -8,6 +8,18 @@ local function error_of(reason, more)
   return frame and class .. ' at ' .. frame or class
 end
 
+-- Whether a retry goes behind those that wait; what says so is taken out of its fields.
+local function gives_up_place(more)
+  for i = #more - 1, 1, -2 do
+    if more[i] == 'seq' then
+      table.remove(more, i)
+      table.remove(more, i)
+      return true
+    end
+  end
+  return false
+end
+
 local left = {} -- by set: finished jobs that are to leave it, all together
 
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it. Compare-and-set on
@@ -44,7 +56,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
 
   local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
   if kind == 'later' or since and now_ms - since < HOLD_MS then
-    schedule(id, (now_ms + delay) / 1000)
+    schedule(id, now_ms + delay)
     redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
     if since then redis.call('HSET', key, 'held_since', since) else redis.call('HDEL', key, 'held_since') end
     redis.call('ZREM', wip, id)
@@ -57,12 +69,23 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
   note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
   redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since') -- of an earlier run; this one may have no such thing
   if kind == 'retry' then
-    schedule(id, (now_ms + delay) / 1000)
-    redis.call('HSET', key, 'status', 'scheduled', 'attempts', attempts, 'lost', 0, 'started_at', started, 'ended_at', ended,
-      'reason', reason, unpack(more))
+    local back = gives_up_place(more)
+    local at_once = delay <= 0 and pcall(line_up_again, queue, id, key, job.priority, not back and job.seq) -- else its queue is broken
+    if not at_once then schedule(id, now_ms + delay) end
+    if back and at_once then
+      redis.call('HSET', key, 'enqueued_at', now_iso)
+    elseif back then
+      redis.call('HSET', key, 'seq', '', 'arrival', job.seq or '')
+    end
+    redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'attempts', attempts, 'lost', 0, 'started_at', started,
+      'ended_at', ended, 'reason', reason, unpack(more))
     redis.call('ZREM', wip, id)
     emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed,
       'delay_ms', delay)
+    if at_once then
+      emit('queued', id, queue, job.log_tag, 'reason', 'due')
+      ring(queue)
+    end
   else
     local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed }
     fail_job(id, key, queue, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts, 'lost', 0, 'started_at', started,

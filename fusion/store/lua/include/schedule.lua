@@ -4,8 +4,36 @@ local function ring_scheduler()
   if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 end
 
--- Into the schedule, due at `at` (Unix seconds).
-local function schedule(id, at)
-  redis.call('ZADD', SCHEDULED, at, id)
+-- Jobs due at one instant are to arrive in the order in which they were enqueued, and the schedule orders equal scores by id. `promote` sorts
+-- them by number, as many as it can read at once: when about so many share a score, later ones get the next one within the millisecond.
+local SAME_SCORE, instants = 100, {} -- by instant: the score to give, and how many it was given in this call
+local soonest -- ms: the first instant for which something was scheduled in this call
+
+-- The instant a score stands for.
+local function ms_of(score) return math.floor(tonumber(score) * 1000 + 0.001) end
+
+local function score_at(ms)
+  local at = instants[ms]
+  if not at then
+    local first, range = ms / 1000, string.format('(%.17g', (ms + 1) / 1000)
+    local last = redis.call('ZRANGE', SCHEDULED, range, first, 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+    local full = last and redis.call('ZRANGE', SCHEDULED, last, last, 'BYSCORE', 'LIMIT', SAME_SCORE - 1, 1)[1]
+    at = { score = tonumber(last) or first, count = full and SAME_SCORE or 0 }
+    instants[ms] = at
+  end
+  if at.count >= SAME_SCORE then
+    at.score, at.count = at.score + math.max(2 ^ -22, at.score * 2 ^ -52), 0
+    if ms_of(at.score) > ms then return score_at(ms + 1) end -- a millisecond has room for 200,000
+  end
+  at.count = at.count + 1
+  return at.score
+end
+
+-- Into the schedule, due at `ms` (since 1970).
+local function schedule(id, ms)
+  local known = instants[ms]
+  redis.call('ZADD', SCHEDULED, score_at(ms), id)
+  if known then return end
+  soonest = math.min(soonest or ms, ms)
   if redis.call('ZRANGE', SCHEDULED, 0, 0)[1] == id then ring_scheduler() end
 end

@@ -37,7 +37,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   end
   local pause = lost and lost > 1 and not job.unbegun and 2 ^ math.min(lost - 2, 6) or 0
   if pause > 0 then
-    schedule(id, now_ms / 1000 + pause)
+    schedule(id, now_ms + pause * 1000)
   else
     line_up_again(queue, id, key, job.priority, job.seq)
   end
