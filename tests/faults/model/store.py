@@ -179,13 +179,15 @@ def _held(seen: Snapshot) -> dict[str, Any]:
             found[name]["token"] = value.get("turn", "0").partition("\n")[0]
         elif name == "reap":
             found[name] = {field: value.get(field) for field in ("last", "hold")} if "last" in value else None
-        elif kind == "wake" or name in ("seq", "seq:front", "events", "events:meta", "schema"):
+        elif kind in ("wake", "work") or name in _ASIDE:
             continue
         else:
             found[name] = value
     return {name: value for name, value in found.items() if value}
 
 
+#: Numbers, and what says only where to look.
+_ASIDE = ("seq", "seq:front", "events", "events:meta", "schema", "leases", "queues:idle", "clean", "survey", "wildcards")
 _FIELDS = ("status", "origin", "execution_id", "worker_name", "priority", "attempts", "lost", "deliveries", "requeued", "nonce",
            "requeue_nonce", "cancel", "expires_at", "held_since", "quarantined", "at_front")  # fmt: skip
 
