@@ -188,7 +188,8 @@ class Courier:
         if self._wanted or self._taken or self._gone or not self._ledger.settled or not self._entered:
             redis_at = now
         else:
-            redis_at = min(self._registration.next_at, self._duties.next_at, self._look_at if self._free else float("inf"))
+            look_at = self._look_at if self._free else float("inf")
+            redis_at = min(self._registration.next_at, self._duties.next_at, self._ledger.next_at, look_at)
         stop_at = float("inf") if self._stop_by is None else self._stop_by
         return max(0.0, min(max(redis_at, self._link.retry_at), stop_at) - now)
 
@@ -215,6 +216,7 @@ class Courier:
             self._wanted = True
         if now >= self._registration.next_at:
             self._renew(now)
+        self._ledger.offer_late(now)
         for _ in range(_TURNS):
             self._tell_gone()
             if not self._wanted and self._ledger.settled:
@@ -238,8 +240,9 @@ class Courier:
             self._registration.renew()
             return
         for result, answer in zip(results, turn.answers, strict=False):
+            again = answer.startswith("error:") and self._ledger.refused(result)
             if result.decision.kind != "later" or answer != "ok":
-                self._journal.committed(result.claimed, result.decision, answer)
+                self._journal.committed(result.claimed, result.decision, answer, again=again)
         for queue, error in turn.bad:
             self._journal.bad_queue(queue, error)
         self._journal.suspended(turn.status == "suspended")
@@ -347,6 +350,9 @@ class Courier:
         if held:
             log.warning("%d callback(s) under way were not waited for; they are delivered again", len(held))
         try:
+            self._ledger.offer_late(float("inf"))
+            while self._entered and not self._ledger.settled:
+                self._turn()
             if self._entered:
                 self._link.attempt(lambda: self._broker.deregister(self.name, self._registration.incarnation))
         except RedisAway:

@@ -247,6 +247,30 @@ def test_a_broken_list_of_gone_endpoints_stops_no_delivery(
 # -- how it lives
 
 
+@pytest.mark.parametrize("stopped", [False, True], ids=["mended", "stopped"])
+def test_an_outcome_that_a_broken_key_refused_is_kept_and_offered_again(world: World, receiver: Start, stopped: bool) -> None:
+    """What was delivered is not delivered again, though the key stays broken for longer than a lease."""
+    endpoint = Endpoint()
+    server = receiver(endpoint)
+    world.conn.set("rq:finished:_callbacks", "junk")
+    jobs = world.end(f"http://127.0.0.1:{server.port}/hook")
+    courier = world.courier(allowing(server))
+    eventually(lambda: world.conn.zcard("rq:wip:_callbacks"), why="it is under way")
+    ((_, first),) = world.conn.zrange("rq:wip:_callbacks", 0, -1, withscores=True)
+
+    def held_on() -> bool:
+        held = world.conn.zrange("rq:wip:_callbacks", 0, -1, withscores=True)
+        return len(endpoint.posts) > 1 or bool(held) and held[0][1] > first + 2000
+
+    eventually(held_on, why="its lease is renewed, twice its length")
+    world.conn.delete("rq:finished:_callbacks")
+    if stopped:
+        assert courier.stop(5)
+    world.settled(finished=1)
+    assert len(endpoint.posts) == 1
+    world.check(jobs)
+
+
 def test_it_is_shown_among_the_workers_and_is_none_of_them(world: World) -> None:
     courier = world.courier(allowing())
     eventually(lambda: registered(world.conn) == [courier.name])

@@ -3,7 +3,7 @@
 -- KEYS: events sink
 -- ARGV: sink relay count own dead
 -- FLAGS: allow-oom
--- INCLUDE: member keys time event_keys
+-- INCLUDE: member keys time event_keys silence
 -- Returns: {{entry id, {field, value ...}} ..., id of the last entry handed out to any relay of this sink}
 -- own, dead: 1 = look there too. The first call makes the sink's group, from the oldest entry there is.
 -- What the cap dropped is counted in the sink's hash: numbers that are missing before a new entry, and entries that were handed out, are
@@ -50,7 +50,8 @@ end
 
 local function is_alive(relay)
   local beat, lease = unpack(redis.pcall('HMGET', relay_key(relay), 'beat_ms', 'lease_ms'))
-  return beat and now_ms - beat <= (tonumber(lease) or 0)
+  local silent = silence(relay_key(relay), beat)
+  return silent and silent <= (tonumber(lease) or 0)
 end
 
 local function left_behind()

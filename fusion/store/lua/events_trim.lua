@@ -21,6 +21,10 @@ if excess <= 0 then return 0 end
 local low
 for _, group in ipairs(groups_of(K_events)) do
   local served = tonumber(redis.pcall('HGET', sink_key(group.name), 'served_ms'))
+  if served and served > now_ms then -- the clock was set back since
+    redis.pcall('HSET', sink_key(group.name), 'served_ms', now_ms)
+    served = now_ms
+  end
   if not served or now_ms - served < A_abandoned_s * 1000 then
     local needed = group['last-delivered-id']
     if group.pending > 0 then needed = redis.call('XPENDING', K_events, group.name)[2] end

@@ -2,7 +2,7 @@
 -- KEYS: workers
 -- ARGV: name incarnation reason lease_ms limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule callbacks end_job history settle hold
+-- INCLUDE: keys time score emit ring schedule callbacks end_job history settle hold silence
 -- Returns: {name, jobs recovered, name, jobs ...}
 -- Events: abandoned failed canceled
 -- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now. Without: those silent
@@ -32,13 +32,12 @@ if A_name ~= '' then
   if A_incarnation ~= '' and known and known ~= A_incarnation then return {} end
   return { A_name, bury(A_name, A_reason ~= '' and A_reason or 'worker ' .. A_name .. ' died') }
 end
-if now_ms < hold_until(tonumber(A_lease_ms)) then return {} end
-local buried = {}
+local held, buried = now_ms < hold_until(tonumber(A_lease_ms)), {}
 for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
   if #buried >= 2 * A_limit then break end
   local beat, lease = unpack(redis.call('HMGET', key, 'beat_ms', 'lease_ms'))
-  local silent = beat and now_ms - beat
-  if not silent or silent > (tonumber(lease) or tonumber(A_lease_ms)) then
+  local silent = silence(key, beat)
+  if not held and (not silent or silent > (tonumber(lease) or tonumber(A_lease_ms))) then
     local name = worker_name(key)
     buried[#buried + 1] = name
     buried[#buried + 1] = bury(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')

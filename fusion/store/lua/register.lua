@@ -2,13 +2,14 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation lease_ms worker_ttl n_pairs
 -- FLAGS: allow-oom
--- INCLUDE: keys time member enter
+-- INCLUDE: keys time member enter silence
 -- Rest: pairs (queues, pid, hostname, ...)
 -- Returns: ok | taken (a live other has the name, or a dead one whose jobs `prune` has not given back yet)
 -- Another incarnation's token goes with its hash. The same one's stays, so that a call from before is not taken for a new one.
 local known, beat, lease = unpack(redis.call('HMGET', K_worker, 'incarnation', 'beat_ms', 'lease_ms'))
 if known ~= A_incarnation then
-  if known and beat and now_ms - beat <= (tonumber(lease) or tonumber(A_lease_ms)) then return 'taken' end
+  local silent = silence(K_worker, beat)
+  if known and silent and silent <= (tonumber(lease) or tonumber(A_lease_ms)) then return 'taken' end
   for _, exec in ipairs(redis.call('HVALS', worker_jobs_key(A_name))) do
     if string.sub(exec, 1, #A_incarnation + 1) ~= A_incarnation .. ':' then
       redis.call('SADD', K_workers, K_worker) -- prune looks there

@@ -1,7 +1,7 @@
 -- relay_beat: a relay enters the list of relays, or says that it lives and which sinks it serves.
 -- KEYS: relay relays meta
 -- ARGV: name incarnation lease_ms ttl cap abandoned_s n_pairs
--- INCLUDE: keys time event_keys member enter
+-- INCLUDE: keys time event_keys member enter silence
 -- FLAGS: allow-oom
 -- Rest: pairs (pid, hostname, ...), then names of sinks
 -- Returns: ok | taken (a live other has the name)
@@ -9,7 +9,8 @@
 -- longer than their lease leave the list, a few at a time.
 local known, beat, lease = unpack(redis.call('HMGET', K_relay, 'incarnation', 'beat_ms', 'lease_ms'))
 if known and known ~= A_incarnation then
-  if beat and now_ms - beat <= (tonumber(lease) or tonumber(A_lease_ms)) then return 'taken' end
+  local silent = silence(K_relay, beat)
+  if silent and silent <= (tonumber(lease) or tonumber(A_lease_ms)) then return 'taken' end
   redis.call('DEL', K_relay)
 end
 redis.call('ZADD', K_relays, now_ms, A_name)
@@ -20,9 +21,14 @@ redis.call('HSET', K_relay, 'incarnation', A_incarnation, 'schema', SCHEMA, 'lea
 redis.call('EXPIRE', K_relay, A_ttl)
 if tonumber(A_cap) > 0 then redis.pcall('HSET', K_meta, 'cap', A_cap, 'cap_until', now_s + A_abandoned_s) end
 for i = REST + A_n_pairs, #ARGV do redis.pcall('HSET', sink_key(ARGV[i]), 'served_ms', now_ms) end
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', K_relays, '(' .. now_ms, '+inf', 'LIMIT', 0, 20)) do -- the clock was set back since
+  silence(relay_key(name), redis.pcall('HGET', relay_key(name), 'beat_ms'))
+  redis.call('ZADD', K_relays, now_ms, name)
+end
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', K_relays, '-inf', now_ms - A_lease_ms - 60000, 'LIMIT', 0, 20)) do
-  local silent, granted = unpack(redis.pcall('HMGET', relay_key(name), 'beat_ms', 'lease_ms'))
-  if not silent or now_ms - silent > (tonumber(granted) or 0) + 60000 then
+  local last, granted = unpack(redis.pcall('HMGET', relay_key(name), 'beat_ms', 'lease_ms'))
+  local silent = silence(relay_key(name), last)
+  if not silent or silent > (tonumber(granted) or 0) + 60000 then
     redis.call('DEL', relay_key(name))
     redis.call('ZREM', K_relays, name)
   end
