@@ -43,6 +43,12 @@ _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 _ANCILLARY = _socket.CMSG_SPACE(16 * 4)
 
 
+# What the loop lives on, as it was before any task module: gevent and its like put their own in these places.
+_fork, _read, _close, _kill, _killpg, _getpgid, _setpgid = os.fork, os.read, os.close, os.kill, os.killpg, os.getpgid, os.setpgid
+_wait4, _waitid = os.wait4, getattr(os, "waitid", None)
+_poll, _select, _set_handler = select.poll, select.select, signal.signal
+
+
 class _Horse:
     __slots__ = ("deadline", "pid", "serial", "why")
 
@@ -89,14 +95,14 @@ class ForkServer:
         self._wake_fd, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whatever the worker was started with: soft timeouts need theirs
         for signum in (*PASSING, signal.SIGCHLD):
-            signal.signal(signum, let_pass)
+            _set_handler(signum, let_pass)
         signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
         self._settings.server_pid = os.getpid()
         self._settings.private_fds = tuple(
             fd for fd in (self._control_fd, self._wake_fd, wake_writer, self._children.fd) if fd >= 0
         )
         self._control.setblocking(False)
-        poll = self._poll = select.poll()
+        poll = self._poll = _poll()
         poll.register(self._control_fd, select.POLLIN)
         poll.register(self._wake_fd, select.POLLIN)
         flush_stdio()
@@ -114,7 +120,7 @@ class ForkServer:
     def _turn(self, poll: select.poll) -> None:
         for fd, event in poll.poll(self._patience()):
             if fd == self._wake_fd:
-                os.read(fd, 4096)
+                _read(fd, 4096)
                 self._reap()
             elif event & ~select.POLLOUT:
                 self._listen()
@@ -196,9 +202,9 @@ class ForkServer:
                 self._before_fork()
                 flush_stdio()
             failpoint("fork.before")
-            pid = os.fork()
+            pid = _fork()
         except Exception as error:
-            os.close(fd)
+            _close(fd)
             number = error.errno if isinstance(error, OSError) else None
             if number is None:  # the hook failed
                 sys.excepthook(type(error), error, error.__traceback__)
@@ -208,14 +214,14 @@ class ForkServer:
             run_horse(fd, self._settings)
         failpoint("fork.after")
         try:
-            os.setpgid(pid, pid)
+            _setpgid(pid, pid)
         except OSError:  # the child did it first, or is gone already
             pass
-        os.close(fd)
+        _close(fd)
         self._horses[serial] = self._by_pid[pid] = _Horse(serial, pid)
 
     def _signal(self, horse: _Horse, signum: int) -> None:
-        for send in (os.killpg, os.kill):  # both: the task may have moved the horse to another group
+        for send in (_killpg, _kill):  # both: the task may have moved the horse to another group
             try:
                 send(horse.pid, signum)
             except OSError:
@@ -232,14 +238,14 @@ class ForkServer:
 
     def _next_dead(self) -> int | None:
         """A child that has ended and is not waited for yet."""
-        if not hasattr(os, "waitid"):  # macOS before Python 3.13 has no way to look without reaping
+        if _waitid is None:  # macOS before Python 3.13 has no way to look without reaping
             for pid in list(self._by_pid):
-                found, status, usage = os.wait4(pid, os.WNOHANG)
+                found, status, usage = _wait4(pid, os.WNOHANG)
                 if found:
                     self._report(self._by_pid.pop(pid), status, usage)
             return None
         try:
-            info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            info = _waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return None
         return None if info is None else info.si_pid
@@ -249,10 +255,10 @@ class ForkServer:
         if horse is not None:
             # While the zombie is unreaped its number names this group and no other.
             try:
-                os.killpg(pid, signal.SIGKILL)
+                _killpg(pid, signal.SIGKILL)
             except OSError:
                 pass
-        _, status, usage = os.wait4(pid, 0)
+        _, status, usage = _wait4(pid, 0)
         self._stuck.discard(pid)
         if horse is not None:
             self._report(horse, status, usage)
@@ -297,9 +303,9 @@ class ForkServer:
                 _kill_orphan(orphan)
             if not orphans and not self._horses:
                 return
-            select.select([self._wake_fd], [], [], SWEEP_INTERVAL)
+            _select([self._wake_fd], [], [], SWEEP_INTERVAL)
             try:
-                os.read(self._wake_fd, 4096)
+                _read(self._wake_fd, 4096)
             except BlockingIOError:
                 pass
 
@@ -328,9 +334,9 @@ class _Gone(Exception):
 
 def _kill_orphan(pid: int) -> None:
     try:
-        if os.getpgid(pid) == pid:
-            os.killpg(pid, signal.SIGKILL)
-        os.kill(pid, signal.SIGKILL)
+        if _getpgid(pid) == pid:
+            _killpg(pid, signal.SIGKILL)
+        _kill(pid, signal.SIGKILL)
     except OSError:
         pass
 

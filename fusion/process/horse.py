@@ -58,6 +58,10 @@ class HorseSettings:
     private_fds: tuple[int, ...] = ()
 
 
+# As they were before any task module: what gevent or eventlet put in their place may hand over to the task's own threads.
+_read, _write = os.read, os.write
+
+
 class Channel:
     """The horse's end of the socket. Frames are written whole or, if the task broke the socket, not at all."""
 
@@ -74,7 +78,7 @@ class Channel:
         reader = self._reader
         while True:
             try:
-                data = os.read(self.fd, 65536)
+                data = _read(self.fd, 65536)
             except ConnectionResetError:  # the worker died with something of this process unread
                 return None
             if not data:
@@ -92,9 +96,9 @@ class Channel:
                 os._exit(0)  # a fork of the task came back from the task's code: only the horse itself answers
             self._check()
             frame, self._rest = self._rest + frame, b""
-            sent = os.write(self.fd, frame[:_PIECE])
+            sent = _write(self.fd, frame[:_PIECE])
             while sent < len(frame):
-                sent += os.write(self.fd, memoryview(frame)[sent : sent + _PIECE])
+                sent += _write(self.fd, memoryview(frame)[sent : sent + _PIECE])
 
     def offer(self, fields: dict[bytes, bytes]) -> bool:
         """Send a frame if that needs no waiting: False if it was not sent. Raises OSError as `send` does."""
@@ -111,10 +115,10 @@ class Channel:
         os.set_blocking(self.fd, False)
         try:
             if self._rest:
-                self._rest = self._rest[os.write(self.fd, self._rest[:_PIECE]) :]
+                self._rest = self._rest[_write(self.fd, self._rest[:_PIECE]) :]
             if self._rest:
                 return False
-            self._rest = frame[os.write(self.fd, frame[:_PIECE]) :]  # what did not fit goes ahead of whatever comes next
+            self._rest = frame[_write(self.fd, frame[:_PIECE]) :]  # what did not fit goes ahead of whatever comes next
             return True
         except BlockingIOError:
             return False

@@ -7,12 +7,15 @@ would be shared by all of them.
 from __future__ import annotations
 
 import _socket
+import _thread
 import importlib
 import json
 import os
 import resource
+import select
 import signal
 import sys
+import time
 from collections.abc import Callable
 
 from fusion.execution.executor import Executor
@@ -26,6 +29,19 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     Hook = Callable[[], Any]
 
+#: What no module may replace in a process that forks: gevent and eventlet do, and what they put there waits for a loop of their own.
+_PRIMITIVES = {
+    f"{module.__name__}.{name}": (module, name, getattr(module, name))
+    for module, names in (
+        (os, "fork read write waitpid"),
+        (select, "select poll"),
+        (signal, "signal"),
+        (time, "sleep"),
+        (_thread, "start_new_thread allocate_lock"),
+    )
+    for name in names.split()
+    if hasattr(module, name)
+}
 #: Files whose frames say nothing about why an import failed.
 _NOISE = (__file__, importlib.__file__)
 
@@ -83,6 +99,8 @@ def _preload(module: str, strict: bool, control_fd: int, say: Callable[[str], No
     reasons = []
     if thread_count() > threads:
         reasons.append(f"starts {thread_count() - threads} thread(s)")
+    if patched := _replaced():
+        reasons.append(f"replaces {', '.join(patched[:3])}{' and more' * (len(patched) > 3)} (gevent, eventlet or the like)")
     opened = connected_sockets() - sockets - {control_fd}
     if opened:
         reasons.append(f"opens {len(opened)} connection(s)")
@@ -95,6 +113,10 @@ def _preload(module: str, strict: bool, control_fd: int, say: Callable[[str], No
     else:
         say("TAINTED " + json.dumps({"module": module, "reason": reason}))
     return False
+
+
+def _replaced() -> list[str]:
+    return [path for path, (module, name, ours) in _PRIMITIVES.items() if getattr(module, name, None) is not ours]
 
 
 def _failure(module: str, error: BaseException) -> str:

@@ -1,0 +1,76 @@
+"""Task modules that patch the standard library (gevent) are tasks like others: what one job comes to, its neighbours do not feel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion import Queue
+from tests.faults.rig.conservation import check_conservation
+from tests.support import eventually
+from tests.worker.harness import Workers, alive, field, runs_of, status_of
+
+ENV = {"FUSION_TASKS": "tests.jobs.greenlets", "FUSION_TIMEOUT_GRACE": "0.3"}
+HOOK = {
+    "FUSION_TASKS": "tests.jobs.basic,tests.jobs.stubborn",
+    "FUSION_BEFORE_FORK": "tests.jobs.greenlets.hook",
+    "FUSION_TIMEOUT_GRACE": "0.3",
+}
+MODES = pytest.mark.parametrize("mode", [("--slots", "3"), ("--horses", "3")], ids=["process per job", "warm"])
+
+
+@MODES
+def test_a_hard_timeout_ends_one_job_and_no_neighbour(
+    mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    gate, beside_seen, seen = tmp_path / "gate", tmp_path / "beside", tmp_path / "seen"
+    gate.touch()
+    worker = workers.start("g", *mode, env=ENV)
+    queue, server = Queue("g", conn), worker.fork_server().pid
+    beside = [queue.enqueue("tests.jobs.greenlets.beside", str(gate), str(beside_seen)) for _ in range(2)]
+    eventually(lambda: len(runs_of(beside_seen, "started")) == 2)
+    ended = [queue.enqueue(f"tests.jobs.greenlets.{task}", str(seen), job_timeout=0.4) for task in ("waits", "swallows", "waits")]
+    eventually(lambda: all(status_of(conn, job.id) == "failed" for job in ended), 20)
+    assert all("JobTimeoutException" in field(conn, job.id, "exc_info") for job in ended)
+    eventually(lambda: not any(alive(pid) for pid in runs_of(seen, "here")))
+    gate.unlink()
+    eventually(lambda: all(status_of(conn, job.id) == "finished" for job in beside))
+    assert len(runs_of(beside_seen, "started")) == 2, "none ran again"
+    assert worker.fork_server().pid == server, worker.output
+    check_conservation(conn, [job.id for job in (*beside, *ended)])
+
+
+@MODES
+def test_its_greenlets_threads_and_programs_work(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
+    worker = workers.start("g", *mode, env=ENV)
+    jobs = [Queue("g", conn).enqueue("tests.jobs.greenlets.works", 3) for _ in range(6)]
+    eventually(lambda: all(status_of(conn, job.id) in ("finished", "failed") for job in jobs), 20)
+    assert {field(conn, job.id, "result") for job in jobs} == {"[0,2,4,-1,0]"}, field(conn, jobs[0].id, "exc_info")
+    assert "tests.jobs.greenlets replaces os.fork" in worker.output
+    assert "each job's process imports it itself" in worker.output
+
+
+def test_strict_preload_refuses_it(workers: Workers, conn: redis.Redis) -> None:
+    worker = workers.start("g", "--preload", "strict", ready=False, env=ENV)
+    eventually(lambda: "start the worker with --preload auto" in worker.output)
+
+
+@MODES
+def test_a_hook_that_patches_the_fork_server_itself(
+    mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    """Too late to be told apart; the loop that forks and kills goes on."""
+    gate, seen = tmp_path / "gate", tmp_path / "seen"
+    gate.touch()
+    worker = workers.start("g", *mode, env=HOOK)
+    queue, server = Queue("g", conn), worker.fork_server().pid
+    beside = queue.enqueue("tests.jobs.basic.until_gone", str(gate), str(seen))
+    eventually(lambda: runs_of(seen, "started"))
+    ended = queue.enqueue("tests.jobs.stubborn.swallows", str(seen), job_timeout=0.4)
+    eventually(lambda: status_of(conn, ended.id) == "failed")
+    gate.unlink()
+    eventually(lambda: status_of(conn, beside.id) == "finished")
+    assert worker.fork_server().pid == server, worker.output
+    assert len(runs_of(seen, "started")) == 1
