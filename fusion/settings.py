@@ -43,7 +43,8 @@ def default_home(env: Mapping[str, str] | None = None) -> str:
 def mask_url(url: str) -> str:
     """`url` without its password, fit for logs. Masks too much rather than too little when the url is malformed."""
     # Searched for piece by piece: one expression for all would look through the rest of a long text at each place where it may begin.
-    parts, at, bare = [], 0, 0
+    parts: list[str] = []
+    at = bare = 0
     for user in _USER.finditer(url):
         end = user.end() + 1
         if end <= max(at, bare):

@@ -29,9 +29,9 @@ def redis_group() -> None:
 def start(home: str | None) -> None:
     """Start it, unless it runs already."""
     server = _server(home)
-    before = server.status()
+    before = _or_exit(server.status)
     url = _or_exit(server.start)
-    status = server.status()
+    status = _or_exit(server.status)
     if before.running:
         echo(f"Redis already runs: {status.server}, pid {status.pid}, at {url}")
     else:
@@ -55,7 +55,7 @@ def stop(home: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def status(home: str | None, as_json: bool) -> None:
     """Say whether it runs. Exit code 0 if so, else 1."""
-    found = _server(home).status()
+    found = _or_exit(_server(home).status)
     if as_json:
         facts = {"schema": 1, "running": found.running, "state": found.state, "pid": found.pid, "url": found.url}
         echo(json.dumps({**facts, "server": found.server, "persistent": found.persistent, "home": found.home, "log": found.log}))

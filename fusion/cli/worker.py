@@ -19,6 +19,7 @@ from fusion.cli.hints import command
 from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
+from fusion.store.own_files import read_own, reason, write_own
 
 if TYPE_CHECKING:
     from fusion.settings import Settings
@@ -231,15 +232,15 @@ def pid_file(path: str | None) -> Iterator[None]:
         return
     path, own = os.path.expanduser(path), str(os.getpid())
     try:
-        with open(path, "w") as file:
-            file.write(own)
+        write_own(path, own, 0o644)
     except OSError as error:
-        raise ConfigurationError(f"--pid {path!r} can't be written: {error.strerror}; choose another file") from None
+        raise ConfigurationError(f"--pid {path!r} can't be written: {reason(error)}, or choose another file") from None
     try:
         yield
     finally:
-        # A worker that was started meanwhile may have written its own.
-        with open(path) as file:
-            ours = file.read() == own
-        if ours:
-            os.unlink(path)
+        try:
+            # A worker that was started meanwhile may have written its own.
+            if read_own(path) == own:
+                os.unlink(path)
+        except OSError:  # somebody removed it
+            pass

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.exceptions import ConfigurationError
+from fusion.store.own_files import check_home, check_socket, close_to_others, open_own, read_own, reason, write_own
 from fusion.store.server_binary import ServerBinary, find_server
 
 __all__ = ["EmbeddedRedis", "EmbeddedStatus", "ServerBinary", "find_server", "running", "url_of"]
@@ -45,14 +46,22 @@ def url_of(home: str | os.PathLike[str]) -> str:
 
 
 def running(home: str | os.PathLike[str]) -> str | None:
-    """The url of the server of `home`, if one listens. A busy one counts: nobody may turn to another Redis for that."""
+    """The url of the server of `home`, if one listens. A busy one counts: nobody may turn to another Redis for that.
+
+    ConfigurationError if it is another user's: who enqueues there gives them everything.
+    """
+    path = _socket_path(home)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(_ANSWER_TIMEOUT)
         try:
-            sock.connect(_socket_path(home))
+            sock.connect(path)
+            check_home(home)
+            check_socket(path, sock)
         except OSError as error:
-            # EAGAIN: it listens, and its queue is full.
-            return url_of(home) if error.errno == errno.EAGAIN else None
+            if error.errno != errno.EAGAIN:  # it listens, and its queue is full
+                return None
+            check_home(home)
+            check_socket(path)
     return url_of(home)
 
 
@@ -98,12 +107,13 @@ class EmbeddedRedis:
         try:
             self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._locked():
+                self._close_to_others()
                 if not self.status().pid:
                     self._launch(self._server or find_server())
                 self._await_ready()
         except OSError as error:
             raise ConfigurationError(
-                f"the built-in Redis can't use {self.home}: {error.strerror or error}; set FUSION_HOME"
+                f"the built-in Redis can't use {error.filename or self.home}: {reason(error)}; or set FUSION_HOME to another directory"
             ) from error
         return self.url
 
@@ -120,6 +130,8 @@ class EmbeddedRedis:
             return status.pid is not None
 
     def status(self) -> EmbeddedStatus:
+        """ConfigurationError if the directory, or who answers, is not of this user."""
+        check_home(self.home)
         facts = _ask(str(self.socket))
         if facts:
             state = "loading" if facts.get("loading") == "1" else "running"
@@ -135,9 +147,20 @@ class EmbeddedRedis:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Held while starting and stopping. Its file stays: removing it would let two starters lock two files of one name."""
-        with open(self.home / "redis.lock", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        check_home(self.home)
+        fd = open_own(self.home / "redis.lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(fd)
+
+    def _close_to_others(self) -> None:
+        """What the home holds is for its owner, however open the home itself is."""
+        kept = self.home / "appendonlydir"
+        names = ("redis.lock", "redis.log", "redis.pid", "dump.rdb", "appendonly.aof")
+        for path in (*map(self.home.joinpath, names), kept, *kept.glob("*")):
+            close_to_others(path)
 
     def _launch(self, server: ServerBinary) -> None:
         self.socket.unlink(missing_ok=True)
@@ -148,7 +171,7 @@ class EmbeddedRedis:
             *(server.path, "--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700"),
             *("--dir", str(self.home), "--daemonize", "no", "--maxmemory-policy", "noeviction", *keep),
         ]
-        with open(self.log, "ab") as log:
+        with open(open_own(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -156,9 +179,10 @@ class EmbeddedRedis:
                 stderr=log,
                 cwd=self.home,
                 start_new_session=True,
+                umask=0o077,
                 preexec_fn=None if self.persistent else _death_pact(),
             )
-        self._pid_file.write_text(f"{self.process.pid}\n")
+        write_own(self._pid_file, f"{self.process.pid}\n")
 
     def _await_ready(self) -> None:
         begun = time.monotonic()
@@ -178,7 +202,7 @@ class EmbeddedRedis:
         raise ConfigurationError(f"the built-in Redis {what}; the end of its log, {self.log}:\n{self._log_tail()}")
 
     def _log_tail(self) -> str:
-        with open(self.log, "rb") as file:
+        with open(open_own(self.log, os.O_RDONLY), "rb") as file:
             file.seek(max(0, os.path.getsize(self.log) - 2000))
             return b"\n".join(file.read().splitlines()[-10:]).decode(errors="replace")
 
@@ -201,7 +225,7 @@ class EmbeddedRedis:
     def _written_pid(self) -> int | None:
         """The pid file's process if that is still our server: pids are used again."""
         try:
-            pid = int(self._pid_file.read_text())
+            pid = int(read_own(self._pid_file))
         except (OSError, ValueError):
             return None
         return pid if self._is_ours(pid) else None
@@ -241,6 +265,7 @@ def _ask(path: str) -> dict[str, Any] | None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(_ANSWER_TIMEOUT)
             sock.connect(path)
+            check_socket(path, sock)
             sock.sendall(b"INFO\r\n")
             answer = b""
             while chunk := sock.recv(65536):

@@ -1,0 +1,86 @@
+"""Files, directories and sockets that must be this user's own: nobody else may read, replace or redirect them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import socket
+import stat
+import struct
+import sys
+
+from fusion.exceptions import ConfigurationError
+
+
+def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
+    """A descriptor of a regular file, made if need be. OSError for a link, which may lead to any file of ours, and for what is none."""
+    # O_NONBLOCK: a pipe of that name must not hold us up until somebody reads it.
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
+    return fd
+
+
+def write_own(path: str | os.PathLike[str], text: str, mode: int = 0o600) -> None:
+    """Emptied only once it is known to be a file. OSError as `open_own`."""
+    with open(open_own(path, os.O_WRONLY | os.O_CREAT, mode), "w") as file:
+        file.truncate()
+        file.write(text)
+
+
+def read_own(path: str | os.PathLike[str]) -> str:
+    with open(open_own(path, os.O_RDONLY)) as file:
+        return file.read()
+
+
+def reason(error: OSError) -> str:
+    """For people. What the kernel says of a link is no help: "Too many levels of symbolic links"."""
+    return "it is a link; remove it" if error.errno == errno.ELOOP else error.strerror or str(error)
+
+
+def check_home(home: str | os.PathLike[str]) -> None:
+    """ConfigurationError, which names the fix, for a state directory in which others can do as they like. One that is not there is fine."""
+    try:
+        link, found = os.lstat(home), os.stat(home)
+    except OSError:
+        return
+    ours = os.geteuid()
+    # A link may also be root's, who can do anyway what a link could do.
+    for owner in {found.st_uid, link.st_uid if link.st_uid and stat.S_ISLNK(link.st_mode) else ours} - {ours}:
+        raise ConfigurationError(
+            f"{os.fspath(home)} belongs to user {owner}, and this process runs as user {ours}: a Redis in it would be that user's. "
+            f"Run as user {owner}, or set FUSION_HOME to a directory of your own, or name the Redis that you mean (FUSION_REDIS_URL)"
+        )
+    if found.st_mode & 0o022:
+        raise ConfigurationError(
+            f"others may write to {os.fspath(home)} (mode {stat.S_IMODE(found.st_mode):o}), so that what is in it may be theirs: "
+            f"chmod go-w {shlex.quote(os.fspath(home))}, or set FUSION_HOME to a directory of your own"
+        )
+
+
+def check_socket(path: str, peer: socket.socket | None = None) -> None:
+    """ConfigurationError if the socket file, or the process that listens there, is not of this user."""
+    ours = os.geteuid()
+    found = os.lstat(path)
+    owners = {found.st_uid}
+    if peer is not None and sys.platform == "linux":
+        _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        owners.add(uid)
+    if owners != {ours} or stat.S_ISLNK(found.st_mode):
+        what = f"a socket of user {min(owners - {ours})}, not" if owners != {ours} else "a link, no socket"
+        raise ConfigurationError(
+            f"{path} is {what} of user {ours}, as whom this process runs: remove it, or set FUSION_HOME to another directory, "
+            "or name the Redis that you mean (FUSION_REDIS_URL)"
+        )
+
+
+def close_to_others(path: str | os.PathLike[str]) -> None:
+    """Take from others what they may do with a file or directory of ours, left by versions that did not mind. Nothing for a link."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if found.st_mode & 0o077 and found.st_uid == os.geteuid() and (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+        os.chmod(path, stat.S_IMODE(found.st_mode) & ~0o077)
