@@ -146,36 +146,37 @@ class PriorityQueue:
 
     def _all(self, done: list[Job], batches: Iterable[Batch]) -> list[Job]:
         left = iter(batches)
-        ready = ((batch, self._ready(batch)) for batch in left)
         connection = self.connection
+        broker = broker_of(connection)
+        ready = ((batch, broker.ready_enqueue(batch.queue, batch.jobs, batch.replicas)) for batch in left)
         heard: Callable[[], list[Job]] = list
         current = next(ready, None)
         while current is not None:
-            batch, send = current
-            hear, current = send(), None
+            (batch, call), current = current, None
             try:
-                try:  # while Redis is busy with this one: the jobs of the one before, and the next one's command
+                try:
+                    call.send()
+                    # while Redis is busy with this one: the jobs of the one before, and the next one's command
                     done += heard()
                     heard = list
                     current = next(ready, None)
-                finally:
-                    with fusion_errors(connection):
-                        heard = partial(batch.accepted, hear(), connection)
+                except Exception:
+                    with fusion_errors(connection):  # the chunks before what can't be sent are accepted
+                        call.hear()
+                    raise
+                with fusion_errors(connection):
+                    heard = partial(batch.accepted, call.hear(), connection)
             except StoreUnavailable as error:
                 rest = [batch] if current is None else [batch, current[0]]
                 batch.failed(error, partial(self._go_on, done, rest, left))
                 raise
+            finally:
+                call.close()
         done += heard()
         return done
 
     def _go_on(self, done: list[Job], rest: list[Batch], left: Iterator[Batch]) -> list[Job]:
         return self._all([*done], chain(rest, left))
-
-    def _ready(self, batch: Batch) -> Callable[[], Callable[[], str]]:
-        """What sends it, and returns what hears the time at which it was accepted."""
-        if batch.replicas is not None:
-            return lambda: partial(broker_of(self.connection).enqueue, batch.queue, batch.jobs, replicas=batch.replicas)
-        return broker_of(self.connection).ready_enqueue(batch.queue, batch.jobs)
 
     def _accept(self, batch: Batch) -> list[Job]:
         connection = self.connection

@@ -21,7 +21,7 @@ from fusion.failpoints import failpoint
 from fusion.process.chance import Chance
 from fusion.process.linux import become_subreaper, set_parent_death_signal
 from fusion.process.offspring import free_children
-from fusion.timeouts import held
+from fusion.timeouts import held, was_struck
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -179,7 +179,7 @@ def run_many(channel: Channel, executor: Executor, chance: Chance) -> int:
         answer = copy_context().run(executor.run, fields, channel.send, channel.offer)
         answer[b"execution_id"] = fields.get(b"execution_id", b"")
         failpoint("horse.before_outcome")
-        left = b"isolated" if fields.get(b"isolate") else leftovers.found()
+        left = b"isolated" if fields.get(b"isolate") else b"a soft timeout" if was_struck() else leftovers.found()
         if left:
             answer[b"recycle"] = left
         try:

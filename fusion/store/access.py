@@ -7,6 +7,7 @@ import secrets
 from redis import Redis
 
 from fusion.settings import get_settings
+from fusion.store.asking import asking
 from fusion.store.broker import Broker
 from fusion.store.connections import get_current_connection
 from fusion.store.cron_broker import CronBroker
@@ -27,7 +28,7 @@ def broker_of(connection: Redis) -> Broker:
     kept: tuple[object, Broker] | None = vars(connection).get(_BROKER)
     if kept is not None and kept[0] is settings:
         return kept[1]
-    broker = typed(Broker.of(connection, settings), connection)
+    broker = typed(Broker.of(asking(connection), settings), connection)
     vars(connection)[_BROKER] = (settings, broker)
     return broker
 
@@ -38,24 +39,24 @@ def log_event(line: LogLine) -> None:
 
 
 def cron_broker_of(connection: Redis) -> CronBroker:
-    return typed(CronBroker.of(connection, get_settings()), connection)
+    return typed(CronBroker.of(asking(connection), get_settings()), connection)
 
 
 def cron_inspector_of(connection: Redis) -> CronInspector:
-    return typed(CronInspector(connection, prefix=get_settings().prefix), connection)
+    return typed(CronInspector(asking(connection), prefix=get_settings().prefix), connection)
 
 
 def inspector_of(connection: Redis) -> Inspector:
-    return typed(Inspector(connection, prefix=get_settings().prefix), connection)
+    return typed(Inspector(asking(connection), prefix=get_settings().prefix), connection)
 
 
 def event_inspector_of(connection: Redis) -> EventInspector:
-    return typed(EventInspector(connection, prefix=get_settings().prefix), connection)
+    return typed(EventInspector(asking(connection), prefix=get_settings().prefix), connection)
 
 
 def schema_broker_of(connection: Redis) -> SchemaBroker:
-    return typed(SchemaBroker.of(connection, get_settings()), connection)
+    return typed(SchemaBroker.of(asking(connection), get_settings()), connection)
 
 
 def event_admin_of(connection: Redis) -> EventAdmin:
-    return typed(EventAdmin(connection, prefix=get_settings().prefix), connection)
+    return typed(EventAdmin(asking(connection), prefix=get_settings().prefix), connection)

@@ -3,66 +3,106 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Generic, TypeVar
 
 from redis import Redis
 from redis.exceptions import NoScriptError, RedisError
 
 from fusion.failpoints import failpoint
 from fusion.store import doubt
+from fusion.store.asking import client_of
 from fusion.store.scripts import Script
 from fusion.store.wire import is_ours, pack
+from fusion.timeouts import deferred
+
+T = TypeVar("T")
 
 
-def ready(
-    script: Script, connection: Redis, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any]
-) -> Callable[[], Callable[[], Any]]:
-    """Encode it, and return what sends it. That returns what hears and returns the answer, and must be called. Whatever goes wrong is left to
-    an ordinary call, which the script must take for a repetition: it knows how often to try, and of servers that forgot the script."""
-    command = pack(("EVALSHA", script.sha, *script.command(keys, args, rest))) if is_ours(connection) else None
-    if command is None:
-        return lambda: lambda: script(keys, args, rest)
-    return lambda: _send(script, connection, command, lambda send: script(keys, args, rest, send))
+class Later(Generic[T]):
+    """A call that is made when it is heard."""
+
+    def __init__(self, hear: Callable[[], T]) -> None:
+        #: Makes sure that it was made, and returns the answer. Once; nothing else raises.
+        self.hear = hear
+
+    def send(self) -> None:
+        """Begin."""
+
+    def close(self) -> None:
+        """At the end, whatever happened since `send`."""
 
 
-def _send(
-    script: Script, connection: Redis, command: bytes, call: Callable[[Callable[..., Any] | None], Any]
-) -> Callable[[], Any]:
-    pool, client = connection.connection_pool, cast(Any, connection)
-    line: Any = None
-    trouble: Exception | None = None
-    try:
-        line = pool.get_connection()
-        failpoint("enqueue.before")
-        line.send_packed_command([command])
-    except (RedisError, OSError) as error:
-        trouble = error
+class Ahead(Later[T]):
+    """One that is made when it is sent. Whatever goes wrong is left to an ordinary call, which the script must take for a repetition: it
+    knows how often to try, and of servers that forgot the script."""
 
-    def as_text(name: str, *command: Any) -> Any:
-        if name == "EVALSHA":
-            raise NoScriptError  # as the server has said already
-        return client.execute_command(name, *command)
+    def __init__(
+        self, client: Any, command: bytes, call: Callable[[Callable[..., Any] | None], Any], understood: Callable[[Any], T]
+    ) -> None:
+        super().__init__(lambda: understood(self._hear()))
+        self._client, self._command, self._call = client, command, call
+        self._line: Any = None
+        self._trouble: Exception | None = None
 
-    def hear() -> Any:
-        answer, error = None, trouble
+    def send(self) -> None:
         try:
-            if error is None:
-                answer = line.read_response()
-                failpoint("enqueue.after")
-        except (RedisError, OSError) as found:
-            error = found
-        finally:
-            if line is not None:
-                if error is not None or answer is None:
-                    line.disconnect()
-                pool.release(line)
+            with deferred():
+                self._line = self._client.connection_pool.get_connection()
+                failpoint("enqueue.before")
+                self._line.send_packed_command([self._command])
+        except (RedisError, OSError) as error:
+            self._trouble = error
+
+    def _hear(self) -> Any:
+        with deferred():
+            answer, error = self._read()
         if error is None:
             return answer
         try:
-            return call(as_text if isinstance(error, NoScriptError) else None)
+            return self._call(self._as_text if isinstance(error, NoScriptError) else None)
         except (RedisError, OSError) as later:
             if doubt.may_have_run(error):
                 doubt.note(later, True)
             raise
 
-    return hear
+    def _read(self) -> tuple[Any, Exception | None]:
+        answer, error = None, self._trouble
+        try:
+            if error is None:
+                answer = self._line.read_response()
+                failpoint("enqueue.after")
+                self._client.connection_pool.release(self._line)
+                self._line = None
+        except (RedisError, OSError) as found:
+            error = found
+        finally:
+            self.close()
+        return answer, error
+
+    def close(self) -> None:
+        """Nobody will hear the answer, if there is to be one: the connection on which it comes must not serve another call."""
+        if self._line is not None:
+            self._line.disconnect()
+            self._client.connection_pool.release(self._line)
+            self._line = None
+
+    def _as_text(self, name: str, *command: Any) -> Any:
+        if name == "EVALSHA":
+            raise NoScriptError  # as the server has said already
+        return self._client.execute_command(name, *command)
+
+
+def ready(
+    script: Script,
+    connection: Redis,
+    keys: Mapping[str, str],
+    args: Mapping[str, Any],
+    rest: Sequence[Any],
+    understood: Callable[[Any], T],
+) -> Later[T]:
+    """The call of a script, encoded. `understood`: what its answer means."""
+    client = client_of(connection)
+    command = pack(("EVALSHA", script.sha, *script.command(keys, args, rest))) if is_ours(client) else None
+    if command is None:
+        return Later(lambda: understood(script(keys, args, rest)))
+    return Ahead(client, command, lambda send: script(keys, args, rest, send), understood)

@@ -2,20 +2,58 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from fusion.failpoints import failpoint
 from fusion.settings import Settings
 from fusion.store import accepting, schema
+from fusion.store.asking import plain, undecoded, words
+from fusion.store.async_connections import AsyncCleanPool
 from fusion.store.host import ScriptHost
 from fusion.store.records import NewJob, Replicas
 from fusion.store.replication import Replication
 
 _BROKER = "_fusion_broker"
+
+
+class _Asking:
+    """What `fusion.store.asking` says of a client, of one for asyncio. redis-py closes a connection on which a cancelled call waited; an
+    exception of a signal handler may strike between its waits as well."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._options = undecoded(client)
+
+    @property
+    def connection_pool(self) -> Any:
+        return self._client.connection_pool
+
+    async def execute_command(self, *command: Any) -> Any:
+        return await self._whole(self._client.execute_command(*words(command), **self._options))
+
+    def pipeline(self, transaction: bool = False) -> Any:
+        assert not transaction
+        pipe = plain(self._client.pipeline(transaction=False), self._options)
+        execute = pipe.execute
+        pipe.execute = lambda: self._whole(execute())
+        return pipe
+
+    async def _whole(self, call: Awaitable[Any]) -> Any:
+        try:
+            return await call
+        except (RedisError, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException:
+            if self._client.connection is not None:
+                await self._client.connection.disconnect()
+            elif not isinstance(self._client.connection_pool, AsyncCleanPool):
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+            raise
 
 
 class AsyncBroker(ScriptHost):
@@ -59,7 +97,7 @@ def async_broker_of(connection: Redis, settings: Settings) -> AsyncBroker:
     kept: tuple[object, AsyncBroker] | None = vars(connection).get(_BROKER)
     if kept is not None and kept[0] is settings:
         return kept[1]
-    client: Any = connection
+    client: Any = _Asking(connection)
     broker = AsyncBroker.of(client, settings)
     vars(connection)[_BROKER] = (settings, broker)
     return broker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -61,6 +62,25 @@ class AsyncBoundedRetry(Retry):
             self._inside = False
 
 
+class AsyncCleanPool(aredis.ConnectionPool):
+    """What CleanPool is."""
+
+    async def get_connection(self, *args: Any, **options: Any) -> Any:
+        connection: Any = await super().get_connection(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+        connection.amid = id(sys.exception())
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        error = sys.exception()
+        if error is not None and not isinstance(error, errors.ResponseError) and id(error) != getattr(connection, "amid", 0):
+            await connection.disconnect(nowait=True)
+        await super().release(connection)
+
+
+class AsyncCleanSentinelPool(sentinel.SentinelConnectionPool, AsyncCleanPool):
+    pass
+
+
 async def _greet(connection: Any) -> None:
     await connection.on_connect()
     if not (connection.username or connection.password or connection.credential_provider or connection.db):
@@ -83,13 +103,13 @@ def twin(client: redis.Redis) -> aredis.Redis:
         manager: Any = sentinel.Sentinel([])  # type: ignore[no-untyped-call]
         manager.sentinels = [twin(one) for one in pool.sentinel_manager.sentinels]
         kind = sentinel.SentinelManagedSSLConnection if secure else sentinel.SentinelManagedConnection
-        following: Any = sentinel.SentinelConnectionPool
+        following: Any = AsyncCleanSentinelPool
         return aredis.Redis.from_pool(following(pool.service_name, manager, connection_class=kind, **options))
     if issubclass(pool.connection_class, UnixDomainSocketConnection):
         kind = kinds.UnixDomainSocketConnection
     else:
         kind = kinds.SSLConnection if secure else kinds.Connection
-    return aredis.Redis.from_pool(aredis.ConnectionPool(connection_class=kind, **options))
+    return aredis.Redis.from_pool(AsyncCleanPool(connection_class=kind, **options))
 
 
 _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Settings, aredis.Redis]] = WeakKeyDictionary()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fusion import defaults
@@ -37,17 +37,13 @@ class Broker(ScriptHost):
             if replication.done():
                 return at
 
-    def ready_enqueue(self, queue: str, jobs: Sequence[NewJob]) -> Callable[[], Callable[[], str]]:
-        """`enqueue` in steps, none of which but the last raises: they are encoded, what is returned sends them, and what that returns hears
-        the answer."""
+    def ready_enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> ahead.Later[str]:
+        """`enqueue` in steps, of which encoding them is done."""
+        if replicas is not None:
+            return ahead.Later(lambda: self.enqueue(queue, jobs, replicas=replicas))
         args, rest = accepting.arguments(queue, jobs, "")
-        send = ahead.ready(self._script("enqueue"), self.connection, {"queues": self.keys.queues}, args, rest)
-
-        def sent() -> Callable[[], str]:
-            hear = send()
-            return lambda: accepting.accepted(hear())
-
-        return sent
+        script, keys = self._script("enqueue"), {"queues": self.keys.queues}
+        return ahead.ready(script, self.connection, keys, args, rest, accepting.accepted)
 
     waits = staticmethod(accepting.waits)
 

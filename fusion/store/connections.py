@@ -29,7 +29,7 @@ from fusion.store import doubt, embedded
 from fusion.store.failures import classify, one_line
 from fusion.store.sentinel import is_sentinel_url, sentinel_pool, sentinel_url
 from fusion.store.server import ServerInfo, check_server, read_server
-from fusion.store.sockets import NamedConnection, NamedSSLConnection, UnixConnection
+from fusion.store.sockets import CleanPool, NamedConnection, NamedSSLConnection, UnixConnection
 
 __all__ = [
     "Connection",
@@ -139,7 +139,7 @@ def connect(target: str | Settings | None = None, role: Role = "producer", setti
         del options["socket_keepalive"], options["socket_keepalive_options"]
     if "password" not in given and url != embedded.url_of(settings.home):
         options |= _login(settings, given.pop("username", None))
-    return redis.Redis.from_pool(redis.ConnectionPool(connection_class=kind, **{**options, **given}))
+    return redis.Redis.from_pool(CleanPool(connection_class=kind, **{**options, **given}))
 
 
 def resolve_redis(settings: Settings) -> tuple[str, str]:

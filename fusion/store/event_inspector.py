@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from itertools import chain
 from typing import Any, NamedTuple
 
 from redis import Redis
@@ -211,7 +212,9 @@ class EventInspector:
         """What comes after an entry, for ever; `block` seconds is less than the connection's own limit."""
         while True:
             answer: Any = self.connection.xread({self.keys.events: after}, count=_PAGE, block=int(block * 1000))
-            for row in answer[0][1] if answer else ():
+            # redis-py gives a list of streams, or over RESP3 a dict of lists of such
+            pages = [page for (page,) in answer.values()] if isinstance(answer, dict) else [page for _, page in answer or ()]
+            for row in chain.from_iterable(pages):
                 entry = to_entry(_flat(row))
                 after = entry.id
                 if not job_id or entry.fields.get("job_id") == job_id:

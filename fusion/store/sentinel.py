@@ -8,11 +8,18 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from redis.connection import SSLConnection
-from redis.sentinel import Sentinel, SentinelConnectionPool
+from redis.sentinel import Sentinel
 
 from fusion.exceptions import ConfigurationError
 from fusion.settings import mask_url
-from fusion.store.sockets import NamedConnection, NamedMasterConnection, NamedMasterSSLConnection, NamedSSLConnection
+from fusion.store.sockets import (
+    CleanPool,
+    CleanSentinelPool,
+    NamedConnection,
+    NamedMasterConnection,
+    NamedMasterSSLConnection,
+    NamedSSLConnection,
+)
 
 _URL = re.compile(
     r"redis(?P<tls>s?)\+sentinel://(?:(?P<login>[^/]*)@)?(?P<hosts>[^/@]+)(?:/(?P<master>[^/?]+))?(?:/(?P<db>\d+))?/?\Z"
@@ -34,7 +41,7 @@ def sentinel_url(described: Mapping[str, Any]) -> str:
 
 def sentinel_pool(
     url: str, described: Mapping[str, Any] | None, options: dict[str, Any], login: Mapping[str, Any]
-) -> SentinelConnectionPool:
+) -> CleanSentinelPool:
     """A pool that asks Sentinel for the master at each connect. `described` wins over `url`; `login` is used if neither has one."""
     if described is None:
         described = _parse(url)
@@ -55,8 +62,9 @@ def sentinel_pool(
     manager = Sentinel(_instances(described), sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
     for client in manager.sentinels:
         pool = client.connection_pool
-        pool.connection_class = NamedSSLConnection if issubclass(pool.connection_class, SSLConnection) else NamedConnection
-    return SentinelConnectionPool(_master(described), manager, **options)  # type: ignore[no-untyped-call]
+        asking = NamedSSLConnection if issubclass(pool.connection_class, SSLConnection) else NamedConnection
+        client.connection_pool = CleanPool(connection_class=asking, **pool.connection_kwargs)
+    return CleanSentinelPool(_master(described), manager, **options)  # type: ignore[no-untyped-call]
 
 
 def _master(described: Mapping[str, Any]) -> str:

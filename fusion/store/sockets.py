@@ -1,11 +1,15 @@
-"""redis-py's connections, with two things more: finding the server takes no longer than connecting may, and a large request has longer."""
+"""redis-py's connections, with two things more: finding the server takes no longer than connecting may, and a large request has longer.
+And its pools, with one more: a connection that somebody left amid an exchange is nobody else's.
+"""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from redis.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
-from redis.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
+from redis.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import ResponseError
+from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from fusion.store.lookup import addresses
 
@@ -61,4 +65,26 @@ class NamedMasterConnection(SentinelManagedConnection, NamedConnection):
 
 
 class NamedMasterSSLConnection(SentinelManagedSSLConnection, NamedConnection):
+    pass
+
+
+class CleanPool(ConnectionPool):
+    """Closes a connection that comes back while an exception is on its way, unless that is the server's answer. An exception that a signal
+    handler raised between a command and its answer would leave the answer to whoever uses the connection next, and redis-py notices only
+    if it has arrived by then.
+    """
+
+    def get_connection(self, *args: Any, **options: Any) -> Any:
+        connection: Any = super().get_connection(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+        connection.amid = id(sys.exception())  # what the caller handles just now, if it does, has nothing to do with it
+        return connection
+
+    def release(self, connection: Any) -> None:
+        error = sys.exception()
+        if error is not None and not isinstance(error, ResponseError) and id(error) != getattr(connection, "amid", 0):
+            connection.disconnect()
+        super().release(connection)  # type: ignore[no-untyped-call, unused-ignore]
+
+
+class CleanSentinelPool(SentinelConnectionPool, CleanPool):
     pass

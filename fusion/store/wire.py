@@ -1,7 +1,7 @@
 """Sending a command and reading its answer over redis-py's connections, without its client: that costs as much again as a small script.
 
 What the client does besides is kept: the connection comes from its pool and goes back there, the connection's own retry decides how often an
-exchange is tried, and one that broke is closed.
+exchange is tried, and one that broke is closed. So is one that an exception left before the whole answer was read, see `CleanPool`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 import hiredis
 from redis import Redis
 
+from fusion.store.asking import client_of
 from fusion.store.connections import BoundedRetry
+from fusion.timeouts import deferred
 
 
 def is_ours(connection: Redis) -> bool:
@@ -28,6 +30,8 @@ def is_ours(connection: Redis) -> bool:
 
 def pack(command: tuple[Any, ...]) -> bytes | None:
     """As it is sent; None if it holds what only redis-py knows how to encode, or to refuse."""
+    # Of an int hiredis makes a text itself, and Python looks for signals amid that: 3.5.0 does not survive a handler that raises there.
+    command = tuple([repr(word) if type(word) is int else word for word in command])
     try:
         packed: bytes = hiredis.pack_command(command)
     except TypeError:
@@ -37,9 +41,9 @@ def pack(command: tuple[Any, ...]) -> bytes | None:
 
 def sender(connection: Redis) -> Callable[..., Any]:
     """What sends a command, word by word, and returns the answer. Raises what `connection.execute_command` does."""
-    client: Any = connection
-    ordinary: Callable[..., Any] = client.execute_command
-    if not is_ours(connection):
+    client: Any = client_of(connection)
+    ordinary: Callable[..., Any] = connection.execute_command  # type: ignore[assignment, unused-ignore]
+    if not is_ours(client):
         return ordinary
     pool = client.connection_pool
 
@@ -47,15 +51,18 @@ def sender(connection: Redis) -> Callable[..., Any]:
         packed = pack(command)
         if packed is None:
             return ordinary(*command)
-        line = pool.get_connection()
+        line: Any = None
 
         def exchange() -> Any:
             line.send_packed_command([packed])
             return line.read_response()
 
-        try:
-            return line.retry.call_with_retry(exchange, lambda error: line.disconnect())
-        finally:
-            pool.release(line)
+        with deferred():
+            try:
+                line = pool.get_connection()
+                return line.retry.call_with_retry(exchange, lambda error: line.disconnect())
+            finally:
+                if line is not None:
+                    pool.release(line)
 
     return send

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -68,6 +69,40 @@ class SpawnedServer:
     def _listens(self) -> bool:
         with socket.socket(socket.AF_UNIX) as sock:
             return sock.connect_ex(self.socket) == 0
+
+
+class LateAnswers:
+    """In front of a server on a unix socket: what that answers arrives so many seconds later, and in its order."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        self._path, self._seconds = path, seconds
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(self._path)
+            for source, target, late in ((near, far, 0.0), (far, near, self._seconds)):
+                threading.Thread(target=self._pump, args=(source, target, late), daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket, late: float) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 20):
+                time.sleep(late)
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listener.close()
 
 
 def free_port() -> int:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from fusion.exceptions import JobTimeoutException
-from fusion.timeouts import held, run_with_timeout
+from fusion.timeouts import deferred, held, run_with_timeout, strike
 
 
 @pytest.fixture(autouse=True)
@@ -127,3 +128,96 @@ def test_nested_calls_keep_the_outer_handler() -> None:
         assert hits == [1]
     finally:
         signal.signal(signal.SIGALRM, previous)
+
+
+def test_what_is_deferred_is_struck_at_its_end() -> None:
+    """Whole, and at once after it: not at the next tick."""
+    finished = []
+
+    def calls() -> None:
+        with deferred():
+            with deferred():
+                end = time.perf_counter() + 0.15
+                while time.perf_counter() < end:
+                    pass
+            finished.append(time.perf_counter())
+        finished.append(-1.0)
+
+    with pytest.raises(JobTimeoutException):
+        run_with_timeout(0.05, "Task", calls)
+    assert time.perf_counter() - finished[0] < 0.5
+    assert len(finished) == 1
+
+
+def test_a_section_that_takes_long_is_struck_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fusion.timeouts.REPEAT", 0.05)
+    monkeypatch.setattr("fusion.timeouts.PATIENCE", 0.2)
+    caught = []
+
+    def hangs() -> None:
+        try:
+            with deferred(), deferred():
+                spin()
+        except JobTimeoutException:
+            caught.append(time.perf_counter())
+        with deferred():  # the next one is a section of its own
+            end = time.perf_counter() + 0.15
+            while time.perf_counter() < end:
+                pass
+            caught.append(time.perf_counter())
+        spin()
+
+    started = time.perf_counter()
+    with pytest.raises(JobTimeoutException):
+        run_with_timeout(0.05, "Task", hangs)
+    assert 0.2 < caught[0] - started < 2
+    assert len(caught) == 2
+
+
+def test_the_section_of_another_thread_defers_nothing() -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def section() -> None:
+        with deferred():
+            inside.set()
+            done.wait(10)
+
+    other = threading.Thread(target=section)
+    other.start()
+    inside.wait(10)
+    started = time.monotonic()
+    with pytest.raises(JobTimeoutException):
+        run_with_timeout(0.05, "Task", spin)
+    assert time.monotonic() - started < 0.9
+    done.set()
+    other.join()
+
+
+def test_a_section_amid_which_the_function_ends_leaves_none_behind() -> None:
+    def leaves() -> None:
+        deferred().__enter__()
+
+    run_with_timeout(5, "Task", leaves)
+    test_raises_inside_the_function()
+
+
+def test_anything_that_a_handler_raises_goes_the_same_way() -> None:
+    class Stopped(BaseException):
+        pass
+
+    signal.signal(signal.SIGUSR1, lambda *_: strike(Stopped()))
+    seen = []
+
+    def stopped() -> None:
+        with deferred():
+            signal.raise_signal(signal.SIGUSR1)
+            seen.append("whole")
+
+    try:
+        with pytest.raises(Stopped):
+            run_with_timeout(5, "Task", stopped)
+        with pytest.raises(Stopped):
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    assert seen == ["whole"]

@@ -71,6 +71,9 @@ _WRITE = "            refused, pause = self._write(some)\n"
 _ACK = "            self._ask(lambda some=some: self._reader.ack(some, {}))\n"
 _EXIT = "    what = describe_death(exited.status)\n"
 
+_CUT = "store/test_interrupted.py::test_whatever_cuts_a_call_short_the_next_one_gets_its_own_answer"
+_UNDECODED = "return {NEVER_DECODE: True} if client.get_encoder().decode_responses else {}"
+
 MUTANTS = (
     _mutant(
         "a",
@@ -267,6 +270,30 @@ MUTANTS = (
         "a job that takes its process down each time runs for ever",
         "worker/test_kills.py::test_a_poison_pill_fails_after_its_last_life",
         Edit(INCLUDE + "settle.lua", "lost >= MAX_LOST and job.on_lost ~= 'again'", "false"),
+    ),
+    _mutant(
+        "w1",
+        "a connection that an exception left amid an exchange serves the next call",
+        _CUT + "[ours-enqueue]",
+        Edit("fusion/store/sockets.py", "            connection.disconnect()\n", "            pass\n"),
+    ),
+    _mutant(
+        "w2",
+        "so does one of a client that is somebody else's",
+        _CUT + "[theirs-enqueue]",
+        Edit("fusion/store/asking.py", "                self._disown()\n", "                pass\n"),
+    ),
+    _mutant(
+        "w3",
+        "a soft timeout strikes inside a call of Fusion's own",
+        "store/test_interrupted.py::test_a_soft_timeout_lets_a_call_end[ours-enqueue]",
+        Edit("fusion/timeouts.py", "    if _Hold.depth:\n", "    if _Hold.firm:\n"),
+    ),
+    _mutant(
+        "y",
+        "a client that decodes its answers decodes those to Fusion",
+        "domain/test_clients.py::test_enqueueing[decoding]",
+        Edit("fusion/store/asking.py", _UNDECODED, "return {}"),
     ),
 )
 
