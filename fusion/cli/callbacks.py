@@ -70,7 +70,9 @@ def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
     What comes next is first, of those that have ended the last. Of a URL only the host is shown: the rest may hold a token. Delivered ones
     are kept for a day, failed ones for a week.
     """
-    inspector = _inspector(cli)
+    from fusion.store.callback_inspector import CallbackInspector
+
+    inspector = CallbackInspector(cli.looking, prefix=cli.settings.prefix)
     at = cli.inspector.now()
     found = list(islice(inspector.find(None if status == "all" else status), limit + 1))
     shown, more = found[:limit], len(found) > limit

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError, FusionError
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Cli:
     ) -> None:
         self.url, self.config, self.prefix, self.verbose = url, config, prefix, verbose
         self._settings: Settings | None = None
+        self._told = False
         # At the end, as RQ does it: what lies in the current directory must not shadow what is installed.
         for entry in map(os.path.abspath, path):
             if entry not in sys.path:
@@ -75,6 +77,33 @@ class Cli:
         click.get_current_context().call_on_close(self._close)
         return connection
 
+    @cached_property
+    def _looking(self) -> tuple[Redis, dict[str, str]]:
+        from fusion.store.forgiving import forgiving
+
+        return forgiving(self.connection)
+
+    @property
+    def looking(self) -> Redis:
+        """The connection for what is only shown: a key of a wrong type hides nothing but itself."""
+        return self._looking[0]
+
+    def broken(self) -> list[str]:
+        """A sentence for each such key that was met; for a command that tells them in its own way."""
+        self._told = True
+        return [
+            f"{key} should be {kind} and is something else: what it holds is not shown. Look who else writes to this Redis, and rename or delete it"
+            for key, kind in sorted(self._looking[1].items())
+        ]
+
+    def tell_broken(self) -> None:
+        """Also at the end of every command: exit code 1 if something could not be shown."""
+        if self._told or "_looking" not in vars(self) or not (lines := self.broken()):
+            return
+        for line in lines:
+            echo(f"Error: {line}", err=True)
+        sys.exit(1)
+
     def _close(self) -> None:
         from fusion.store.connections import pop_connection
 
@@ -91,6 +120,13 @@ class Cli:
         from fusion.store.access import inspector_of
 
         return inspector_of(self.connection)
+
+    @property
+    def onlooker(self) -> Inspector:
+        """The Inspector of `looking`."""
+        from fusion.store.access import inspector_of
+
+        return inspector_of(self.looking)
 
 
 def explain(error: BaseException) -> str | None:
@@ -155,7 +191,9 @@ def shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
         shared = {name: given.pop(name) for name in ("url", "config", "prefix", "path", "verbose")}
         cli = Cli(**shared)
         click.get_current_context().meta[_META] = cli
-        return function(cli, **given)
+        answer = function(cli, **given)
+        cli.tell_broken()
+        return answer
 
     wrapped: Callable[..., Any] = update_wrapper(command, function)
     for option in reversed(_SHARED):

@@ -82,7 +82,7 @@ def list_entries(cli: Cli, as_json: bool) -> None:
     from fusion.cli import cron_render as render
     from fusion.store.access import cron_inspector_of
 
-    inspector = cron_inspector_of(cli.connection)
+    inspector = cron_inspector_of(cli.looking)
     at, infos = cli.inspector.now(), inspector.entries()
     alive = [scheduler.name for scheduler in inspector.schedulers() if scheduler.alive]
     views = [render.View.of(info, at.timestamp()) for info in infos]
@@ -92,6 +92,7 @@ def list_entries(cli: Cli, as_json: bool) -> None:
         echo(json.dumps({"schema": SCHEMA, "schedulers": alive, "entries": entries}))
         return
     if not views:
+        cli.tell_broken()
         echo(f"No cron entries; code declares them (@recurring) and `{prog()} scheduler --schedule MODULE` takes them up")
         return
     echo("\n".join(render.listing(views, jobs, prog())))

@@ -50,8 +50,9 @@ def stats(cli: Cli, as_json: bool) -> None:
     replay` delivers them again. DROPPED: events it will never get, since the stream was at its cap while it was behind.
     """
     from fusion.cli import events_render as render
+    from fusion.store.access import event_inspector_of
 
-    inspector = _inspector(cli)
+    inspector = event_inspector_of(cli.looking)
     snapshot = render.Snapshot(
         inspector.stream(), tuple(inspector.sinks()), tuple(inspector.relays()), cli.settings.sinks, cli.settings.events_cap
     )

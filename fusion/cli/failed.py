@@ -74,11 +74,12 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
     """
     from fusion.failed_queue import FailedQueue
 
-    groups = FailedQueue(cli.connection).groups(chosen(include_quarantined=True, **given))
+    groups = FailedQueue(cli.looking).groups(chosen(include_quarantined=True, **given))
     if as_json:
         total = sum(group.count for group in groups)
         echo(json.dumps({"schema": SCHEMA, "failed": total, "groups": [_document(group) for group in groups]}))
     elif not groups:
+        cli.tell_broken()
         echo("No failed jobs")
     else:
         echo("\n".join(_lines(groups)))

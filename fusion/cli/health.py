@@ -37,7 +37,7 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
     host = socket.gethostname()
     workers = [
         worker
-        for worker in cli.inspector.workers()
+        for worker in cli.onlooker.workers([name] if name else None)
         if (worker.name == name if name else worker.hostname == host and not worker.is_courier)
     ]
     wrong = {worker.name: f"silent for {seconds(worker.silent)}" for worker in workers if worker.silent > max_age}
@@ -50,6 +50,9 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
             f"no worker {name} is registered" if name else f"no worker of this host ({host}) is registered",
             *_too_old(cli),
         ]
+    broken = cli.broken()
+    if not workers and broken:  # there may be some all the same
+        reasons = broken
     if as_json:
         document = {
             "status": "ok" if healthy else "error",
@@ -64,7 +67,7 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
         echo("\n".join(reasons), err=True)
     if unsaved:
         echo("Redis can't save its data and may refuse to write: look at its log and at the room on its disk", err=True)
-    sys.exit(0 if healthy else UNHEALTHY)
+    sys.exit(1 if broken and not workers else 0 if healthy else UNHEALTHY)
 
 
 def _too_old(cli: Cli) -> list[str]:

@@ -82,7 +82,7 @@ def gather(
     cli: Cli, chosen: list[str], *, with_queues: bool, with_workers: bool, with_schedulers: bool = False
 ) -> render.Snapshot:
     """Read it all: a handful of round trips."""
-    inspector = cli.inspector
+    inspector = cli.onlooker
     existing = inspector.queue_names()
     listed = names.known(chosen, existing)
     queues = tuple(inspector.queues(listed)) if with_queues else None
@@ -91,13 +91,15 @@ def gather(
         workers = tuple(worker for worker in workers if any(render.serves(worker, name) for name in listed))
     unseen = tuple(name for name in listed if name not in existing)
     schedulers, cron = _cron(cli) if with_schedulers else (None, None)
-    return render.Snapshot(now(), inspector.totals(), listed, queues, workers, bool(chosen), unseen, schedulers, cron)
+    totals = inspector.totals()
+    broken = tuple(cli.broken())
+    return render.Snapshot(now(), totals, listed, queues, workers, bool(chosen), unseen, schedulers, cron, broken)
 
 
 def _cron(cli: Cli) -> tuple[tuple[SchedulerInfo, ...], render.CronTotals]:
     from fusion.store.access import cron_inspector_of
 
-    inspector = cron_inspector_of(cli.connection)
+    inspector = cron_inspector_of(cli.looking)
     entries = inspector.entries()
     errors = sum(bool(entry.error or entry.declared_error) for entry in entries)
     paused = sum(entry.paused is not None for entry in entries)

@@ -51,6 +51,8 @@ class Snapshot:
     unseen: tuple[str, ...] = ()
     schedulers: tuple[SchedulerInfo, ...] | None = None
     cron: CronTotals | None = None
+    #: What could not be read, in sentences.
+    broken: tuple[str, ...] = ()
 
     @property
     def scheduler_alive(self) -> bool | None:
@@ -168,7 +170,7 @@ def _coloured(state: str) -> str:
 
 
 def _remarks(snapshot: Snapshot, program: str) -> list[str]:
-    lines = []
+    lines = [click.style(line, fg="red") for line in snapshot.broken]
     totals = snapshot.totals
     if totals.failed and snapshot.queues is not None:
         lines.append(f"{totals.failed} failed, of all queues; to put them back: {program} requeue --all")
@@ -273,6 +275,7 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "failed": totals.failed,
         "scheduled": totals.scheduled,
         "dropped": totals.dropped,
+        "broken": list(snapshot.broken),
         "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],
         "workers": None if snapshot.workers is None else [_worker(snapshot, worker) for worker in snapshot.workers],
         "schedulers": None if snapshot.schedulers is None else [_scheduler(snapshot, one) for one in snapshot.schedulers],

@@ -65,8 +65,10 @@ def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     Of all queues: those that were enqueued for later, that failed and will be tried again, and that were held back. `due` means that any
     worker moves it to its queue now.
     """
-    total, at = cli.inspector.scheduled_count(), cli.inspector.now()
-    found = cli.inspector.scheduled(offset, limit)
+    total, at = cli.onlooker.scheduled_count(), cli.inspector.now()
+    found = cli.onlooker.scheduled(offset, limit)
+    if not found:
+        cli.tell_broken()
     rows = [_row(row) for row in cli.inspector.table([job_id for job_id, _ in found], _FIELDS)]
     lines = [(job_id, moment, row, _why(row)) for (job_id, moment), row in zip(found, rows, strict=True)]
     if as_json:

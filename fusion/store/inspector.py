@@ -250,9 +250,13 @@ class Inspector:
 
     # -- workers
 
-    def workers(self) -> list[WorkerInfo]:
-        members: Any = self.connection.smembers(self.keys.workers)
-        keys = sorted(codec.text(key) for key in members)
+    def workers(self, names: Sequence[str] | None = None) -> list[WorkerInfo]:
+        """Those of these names, or all that are registered."""
+        if names is None:
+            members: Any = self.connection.smembers(self.keys.workers)
+            keys = sorted(codec.text(key) for key in members)
+        else:
+            keys = [self.keys.worker(name) for name in names]
         pipe = self.connection.pipeline(transaction=False)
         pipe.time()
         for key in keys:

@@ -137,6 +137,7 @@ def test_the_document() -> None:
         "failed": 1,
         "scheduled": 2,
         "dropped": {},
+        "broken": [],
         "schedulers": [],
         "cron": {"entries": 0, "paused": 0, "errors": 0},
     }
