@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from fusion import defaults
+from fusion.importing import check_no_generator
 
 if TYPE_CHECKING:
     from fusion.job import Job
@@ -45,6 +46,8 @@ class _Decorator:
             raise TypeError("write @job() or @job('sms'), with brackets")
 
         def decorate(func: Callable[P, R]) -> Task[P, R]:
+            check_no_generator(func, f"{func.__module__}.{getattr(func, '__qualname__', func)}")
+
             def delay(*args: P.args, **kwargs: P.kwargs) -> Job:
                 from fusion.queue import Queue
 

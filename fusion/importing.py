@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import AsyncGeneratorType, BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 
 from fusion.exceptions import SerializationError, TaskNotAllowed, TaskNotFound
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
 _MAX_UNWRAP = 32
+#: Of a code object: calling it makes a generator, of either kind. As in `inspect`, which costs every process 2 MB.
+_GENERATES = 0x20 | 0x200
 _is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 
 
@@ -156,6 +159,7 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
             f"{func!r} is a {kind}; a worker imports a task by name, so enqueue a module-level function or its dotted path"
         )
     module, name = func.__module__, func.__qualname__
+    check_no_generator(func, f"{module}.{name}")
     if "<lambda>" in name:
         raise SerializationError("a lambda has no name to import it by; define a module-level function")
     if "<locals>" in name:
@@ -168,3 +172,28 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
             f"of its own, or enqueue it by path, e.g. 'mytasks.{name}'"
         )
     return f"{module}.{name}"
+
+
+def check_no_generator(func: Any, name: str) -> None:
+    """Raises TypeError for a function with `yield`: a call of it runs none of its lines, so its job would end at once, finished."""
+    for _ in range(_MAX_UNWRAP):
+        if isinstance(func, partial):
+            func = func.func
+        elif isinstance(func, (MethodType, staticmethod, classmethod)):
+            func = func.__func__
+        elif isinstance(func, FunctionType):
+            if func.__code__.co_flags & _GENERATES:
+                raise TypeError(_told(name, "is a generator function"))
+            return
+        else:
+            func = vars(type(func)).get("__call__")
+
+
+def check_result(value: Any, name: str) -> None:
+    """Raises TypeError for a generator that a task returned, say one whose decorator hides what it is."""
+    if type(value) is GeneratorType or type(value) is AsyncGeneratorType:
+        raise TypeError(_told(name, "returned a generator"))
+
+
+def _told(name: str, what: str) -> str:
+    return f"{name} {what}, of which no line would run; write a task without yield, which loops over it if need be"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from types import CoroutineType, TracebackType
 
@@ -13,7 +13,7 @@ from fusion import context, defaults
 from fusion.exceptions import PayloadTooLarge, TaskNotAllowed, TaskNotFound
 from fusion.execution import outcome
 from fusion.failpoints import failpoint
-from fusion.importing import is_allowed, resolve
+from fusion.importing import check_no_generator, check_result, is_allowed, resolve
 from fusion.serializers import JSONSerializer, Serializer, get_serializer, split_call
 from fusion.timeouts import run_with_timeout
 
@@ -27,7 +27,7 @@ Fields = dict[bytes, bytes]
 CALLBACK_TIMEOUT = 60.0
 #: ru_maxrss is bytes on macOS, KiB elsewhere.
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
-_OWN_MODULES = frozenset({__name__, "fusion.timeouts"})
+_OWN_MODULES = frozenset({__name__, "fusion.timeouts", "fusion.importing"})
 
 
 class Executor:
@@ -73,12 +73,9 @@ class Executor:
         function = resolve(name, self._tasks)
         self._found = True
         job.args, job.kwargs = load()
+        check_no_generator(function, name)
         failpoint("horse.before_task")
-        value = function(*job.args, **job.kwargs)
-        if type(value) is CoroutineType:
-            import asyncio
-
-            value = asyncio.run(value)
+        value = _called(function, name, job.args, job.kwargs)
         failpoint("horse.after_task")
         return value
 
@@ -151,11 +148,9 @@ class Executor:
             answer[b"callback_error"] = outcome.one_line(f"{key.decode()}: {outcome.exc_line(error).decode()}")
 
     def _run_callback(self, path: str, args: tuple[Any, ...]) -> None:
-        value = resolve(path, self._tasks)(*args)
-        if type(value) is CoroutineType:
-            import asyncio
-
-            asyncio.run(value)
+        function = resolve(path, self._tasks)
+        check_no_generator(function, path)
+        _called(function, path, args, {})
 
     def _save_meta(self, meta: dict[str, Any]) -> None:
         self._send({b"kind": b"meta", b"meta": self._encoded_meta(meta)})
@@ -184,6 +179,16 @@ def callback_limit(spec: dict[str, Any]) -> float:
     """Seconds that a callback may take; what stands there for them may be anything."""
     limit = float(spec.get("timeout") or CALLBACK_TIMEOUT)
     return min(limit, defaults.FURTHEST) if limit > 0 else CALLBACK_TIMEOUT  # no number is not above 0 either
+
+
+def _called(function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    value = function(*args, **kwargs)
+    if type(value) is CoroutineType:
+        import asyncio
+
+        value = asyncio.run(value)
+    check_result(value, name)
+    return value
 
 
 def _send_nowhere(fields: Fields) -> None:
