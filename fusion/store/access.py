@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any, cast
 
 from redis import Redis
 
@@ -14,6 +15,7 @@ from fusion.store.cron_broker import CronBroker
 from fusion.store.cron_inspector import CronInspector
 from fusion.store.event_admin import EventAdmin
 from fusion.store.event_inspector import EventInspector
+from fusion.store.forgiving import Forgiving
 from fusion.store.inspector import Inspector
 from fusion.store.records import LogLine
 from fusion.store.schema_broker import SchemaBroker
@@ -42,16 +44,20 @@ def cron_broker_of(connection: Redis) -> CronBroker:
     return typed(CronBroker.of(asking(connection), get_settings()), connection)
 
 
+def _looking(connection: Any) -> Redis:
+    return cast(Redis, connection) if isinstance(connection, Forgiving) else asking(connection)
+
+
 def cron_inspector_of(connection: Redis) -> CronInspector:
-    return typed(CronInspector(asking(connection), prefix=get_settings().prefix), connection)
+    return typed(CronInspector(_looking(connection), prefix=get_settings().prefix), connection)
 
 
 def inspector_of(connection: Redis) -> Inspector:
-    return typed(Inspector(asking(connection), prefix=get_settings().prefix), connection)
+    return typed(Inspector(_looking(connection), prefix=get_settings().prefix), connection)
 
 
 def event_inspector_of(connection: Redis) -> EventInspector:
-    return typed(EventInspector(asking(connection), prefix=get_settings().prefix), connection)
+    return typed(EventInspector(_looking(connection), prefix=get_settings().prefix), connection)
 
 
 def schema_broker_of(connection: Redis) -> SchemaBroker:

@@ -8,6 +8,8 @@ from typing import Any, cast
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from fusion.store.asking import asking
+
 #: What a command answers for a key that does not exist.
 _EMPTY: dict[str, Callable[[list[Any]], Any]] = {
     "smembers": lambda args: set(),
@@ -23,10 +25,10 @@ _KINDS = {"s": "a set", "z": "a sorted set", "h": "a hash", "l": "a list", "x": 
 
 
 class Forgiving:
-    """Passes everything on to a client. `broken`: keys that were of a wrong type, with the type that they should be of."""
+    """Passes everything on to a client, as `asking` does. `broken`: keys that were of a wrong type, with the type that they should be of."""
 
     def __init__(self, client: Redis) -> None:
-        self._client = client
+        self._client = asking(client)
         self.broken: dict[str, str] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -59,7 +61,7 @@ class Forgiving:
             self.broken[key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)] = _KINDS[name[0]]
         return wrong
 
-    def pipeline(self, transaction: bool = True) -> Any:
+    def pipeline(self, transaction: bool = False) -> Any:
         return _Pipeline(self, self._client.pipeline(transaction=transaction))
 
 
