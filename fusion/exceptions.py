@@ -90,8 +90,11 @@ class DuplicateJob(FusionError):
     """A live job already has this id."""
 
     def __init__(self, job_id: str, status: str = "") -> None:
-        state = f" and is {status}" if status else ""
-        super().__init__(f"job id {job_id!r} is taken{state}; use another job_id, or cancel or delete that job first")
+        if status == "foreign":
+            super().__init__(f"job id {job_id!r} is taken by another program's job, RQ's perhaps; use another job_id")
+        else:
+            state = f" and is {status}" if status else ""
+            super().__init__(f"job id {job_id!r} is taken{state}; use another job_id, or cancel or delete that job first")
         self.job_id = job_id
         self.status = status
 

@@ -19,7 +19,7 @@ from fusion.retry import Retry
 from fusion.serializers import JSONSerializer, get_serializer, loads_call
 from fusion.settings import get_settings
 from fusion.signing import as_claimed
-from fusion.status import TERMINAL, JobStatus, why_not
+from fusion.status import TERMINAL, JobStatus, refuse_foreign, why_not
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.codec import number, text
 from fusion.store.connections import get_current_connection
@@ -327,9 +327,14 @@ class Job:
         self._meta = value
 
     def save_meta(self) -> None:
-        """Store `meta`, whoever holds the job. NoSuchJobError if it is gone, SerializationError if it can't be sent."""
-        if broker_of(self.connection).save_meta(self.id, to_json("meta", self.meta)) == "missing":
+        """Store `meta`, whoever holds the job. NoSuchJobError if it is gone, InvalidJobOperation if it is another program's,
+        SerializationError if it can't be sent."""
+        self._check(broker_of(self.connection).save_meta(self.id, to_json("meta", self.meta)))
+
+    def _check(self, answer: str) -> None:
+        if answer == "missing":
             raise NoSuchJobError(f"no job {self.id!r}")
+        refuse_foreign(self.id, answer)
 
     # -- changing its state
 
@@ -337,8 +342,7 @@ class Job:
         """A waiting job will not run: `canceled`. A running one will not run again: `pending`, it ends as canceled unless this run
         finishes or fails. Canceled already is no error; InvalidJobOperation if it has ended otherwise, NoSuchJobError if it is gone."""
         answer = broker_of(self.connection).cancel(self.id)
-        if answer == "missing":
-            raise NoSuchJobError(f"no job {self.id!r}")
+        self._check(answer)
         if answer not in ("canceled", "pending"):
             raise InvalidJobOperation(f"job {self.id} can't be canceled: {why_not(answer)}")
         self._fields["status"] = "canceled" if answer == "canceled" else "started"
@@ -358,8 +362,7 @@ class Job:
             due = to_delay(when, "reschedule") + inspector_of(self.connection).now().timestamp()
         due = round(due, 3)  # as it is stored
         answer = broker_of(self.connection).reschedule(self.id, due)
-        if answer == "missing":
-            raise NoSuchJobError(f"no job {self.id!r}")
+        self._check(answer)
         if answer != "ok":
             raise InvalidJobOperation(
                 f"job {self.id} is {answer}; only a scheduled one, which waits for a time, can be rescheduled"
@@ -377,8 +380,7 @@ class Job:
 
     def _requeue(self, nonce: str, keep_place: bool) -> None:
         (answer,) = broker_of(self.connection).requeue([self.id], nonce, keep_place=keep_place)
-        if answer == "missing":
-            raise NoSuchJobError(f"no job {self.id!r}")
+        self._check(answer)
         if answer.startswith("error: "):
             raise InvalidJobOperation(f"job {self.id} can't be put back: {answer}")
         if answer == "corrupt":

@@ -122,6 +122,8 @@ class Settings(ReportingSettings):
     claim_ahead: int = _setting(defaults.CLAIM_AHEAD, values.whole(0, 1000))
     #: Queues, wildcards too, whose jobs get a process of their own with warm processes as well.
     isolate_queues: tuple[str, ...] | None = _setting(None, values.names)
+    #: Queues whose key is a LIST of stock RQ's, on a Redis shared with it, and whose jobs this worker takes out of it all the same.
+    adopt_rq: tuple[str, ...] | None = _setting(None, values.names)
     #: Slots kept free for HIGH and above.
     reserve_high: int = _setting(0, values.whole(0, 1024))
     lease: float = _setting(defaults.LEASE, values.seconds(0.1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from fusion.exceptions import InvalidJobOperation
+
 
 class JobStatus(str, Enum):
     """In which state a job is. One that only a newer version of Fusion knows is itself too, under that name, and none of those named here."""
@@ -34,8 +36,21 @@ class JobStatus(str, Enum):
         return self in TERMINAL
 
 
+#: What scripts answer in place of a status for a record that has no mark of ours.
+FOREIGN = "foreign"
+FOREIGN_JOB = "another program's job, RQ's perhaps; Fusion leaves it alone"
+
+
+def refuse_foreign(job_id: str, answer: str) -> None:
+    """InvalidJobOperation if that is what a script answered."""
+    if answer == FOREIGN:
+        raise InvalidJobOperation(f"job {job_id} is {FOREIGN_JOB}")
+
+
 def why_not(status: str) -> str:
     """Why a job of this status can't be changed as one that waits could be."""
+    if status == FOREIGN:
+        return f"it is {FOREIGN_JOB}"
     if status == JobStatus.STARTED:
         return "it is running"
     return (

@@ -14,6 +14,7 @@ from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.render import table
+from fusion.status import FOREIGN, why_not
 from fusion.timeutil import now, parse_seconds, to_iso
 
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ def quarantine(cli: Cli, job_ids: tuple[str, ...], reason: str, as_json: bool, *
     else:
         echo(f"{moved} jobs quarantined")
     for job_id, why in refused.items():
-        told = {"missing": "no such job"}.get(why) or (why if why.startswith("error: ") else f"it is {why}, not failed")
+        told = {"missing": "no such job", FOREIGN: why_not(FOREIGN)}.get(why) or (
+            why if why.startswith("error: ") else f"it is {why}, not failed"
+        )
         echo(f"Unable to quarantine {job_id}: {told}", err=True)
     if refused:
         sys.exit(1)

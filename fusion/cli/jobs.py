@@ -21,6 +21,7 @@ from fusion.cli.output import echo, shown
 from fusion.cli.scheduled import due, moment_option
 from fusion.exceptions import FusionError, InvalidName, PayloadTooLarge
 from fusion.importing import check_path
+from fusion.status import FOREIGN, why_not
 from fusion.timeutil import parse_seconds, to_iso
 
 if TYPE_CHECKING:
@@ -265,7 +266,7 @@ def _requeue_all(
     return moved, {job_id: why for job_id, why in told.items() if why}
 
 
-_WHY = {"missing": "no such job", "corrupt": "it has no data to run"}
+_WHY = {"missing": "no such job", "corrupt": "it has no data to run", FOREIGN: why_not(FOREIGN)}
 
 
 def _why(answer: str) -> str | None:

@@ -183,6 +183,12 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
         )
     if totals.suspended:
         lines.append(click.style(f"Suspended: no new job is started until {program} resume", fg="yellow"))
+    for queue in snapshot.queues or ():
+        if queue.rq:
+            why = f"{queue.rq} jobs of stock RQ wait in the queue {queue.name}, which RQ's producers write to: they are RQ's"
+            lines.append(f"{why}; to run them here, too: {program} worker {queue.name} --adopt-rq {queue.name}")
+        if queue.error:
+            lines.append(click.style(f"The queue {queue.name} can't be read: {queue.error}", fg="red"))
     if snapshot.unseen:
         lines.append(f"No job was ever enqueued to: {', '.join(snapshot.unseen)}")
     if snapshot.workers is not None:
@@ -298,6 +304,7 @@ def _queue(snapshot: Snapshot, queue: QueueInfo) -> dict[str, Any]:
         "deferred": queue.deferred,
         "canceled": queue.canceled,
         "paused": queue.paused,
+        "rq": queue.rq,
     }
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -88,6 +89,9 @@ _RUNNING = (
     ),
     click.option(
         "-S", "--serializer", type=click.Choice(["json", "pickle"]), help="pickle: run RQ's jobs too; trust your producers."
+    ),
+    click.option(
+        "--adopt-rq", multiple=True, metavar="QUEUE", help="Run what stock RQ's producers enqueue to QUEUE, too. Repeatable."
     ),
     click.option("--results-ttl", metavar="SECONDS", help=f"How long results are kept.  [default: {defaults.RESULT_TTL}]"),
     click.option(
@@ -184,6 +188,7 @@ def plan_worker(
     customq: tuple[str, ...],
     burst: bool,
     tasks: tuple[str, ...],
+    adopt_rq: tuple[str, ...],
     serializer: str | None,
     results_ttl: str | None,
     disable_job_desc_logging: bool,
@@ -197,13 +202,18 @@ def plan_worker(
         flags["allow_pickle"] = True
     if tasks:
         flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
+    if adopt_rq:
+        flags["adopt_rq"] = tuple(names.check(name) for name in names.split(adopt_rq))
     settings = cli.load(**flags)
     typed = [*queues, *names.split(customq)]
     if not typed:
         if customq:
             raise click.UsageError("--customq names no queue; use --customq sms, or --customq all")
         typed = [defaults.QUEUE] if settings.origin_of("queues") == "default" else list(settings.queues)
-    return Plan(settings, names.expand_all(typed, settings.queues), burst, not disable_job_desc_logging, not no_relay)
+    served = names.expand_all(typed, settings.queues)
+    # By its name: of a queue in the index of a wildcard everybody's workers say whether there is work.
+    served += tuple(q for q in settings.adopt_rq or () if q not in served and any(fnmatchcase(q, name) for name in served))
+    return Plan(settings, served, burst, not disable_job_desc_logging, not no_relay)
 
 
 def level_of(cli: Cli, given: dict[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from fusion.exceptions import ConfigurationError
+from fusion.store.failures import OTHERS_DATA
 from fusion.store.keys import check_queue_name, is_pattern
 
 #: Calls of the survey in one look, 100 names each.
@@ -46,12 +47,12 @@ class Roster:
         """What a turn looks at: names, and wildcards with the queue that was served last."""
         return [f"{self._line[0]} {self._last}", *self._line[1:]] if self._last else self._line
 
-    def check(self, wrong_types: Callable[[Sequence[str]], Sequence[str]]) -> None:
-        """ConfigurationError if a key of one of the queues holds something else."""
-        if wrong := wrong_types(self.queues):
-            raise ConfigurationError(
-                f"{wrong[0]}: another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
-            )
+    def check(self, wrong_types: Callable[[Sequence[str]], tuple[Sequence[str], Sequence[str]]]) -> Sequence[str]:
+        """Queues whose key stock RQ's producers write to. ConfigurationError if a key of one of the queues holds something else."""
+        wrong, lists = wrong_types(self.queues)
+        if wrong:
+            raise ConfigurationError(f"{wrong[0]}: {OTHERS_DATA}")
+        return lists
 
     def refresh(self, survey: Callable[[Mapping[str, str], float], bool], interval: float) -> bool:
         """Name the wildcards, and have the index looked over if nobody did for `interval` seconds; True if there is more of it to do."""

@@ -125,7 +125,7 @@ class Worker:
         ConfigurationError if the server or the queues' keys can't be used; redis-py's errors if it can't be reached at the start.
         """
         check_server(self.connection, allow_eviction=self.settings.allow_eviction)
-        self.roster.check(self.broker.wrong_types)
+        self._meet_rq(self.roster.check(self.broker.wrong_types))
         if self.settings.probe_port is not None:
             log.info("probes: %s/livez and /readyz", self.probes.open(self.settings.probe_host, self.settings.probe_port))
         self.signals.install()  # from here on a signal is a request, and what was registered is taken back
@@ -150,6 +150,18 @@ class Worker:
             self.reporter.close()
             self.connection.close()
             log.removeFilter(self._sign)
+
+    def _meet_rq(self, lists: Sequence[str]) -> None:
+        """Say what becomes of queues that stock RQ's producers write to, too."""
+        adopted = self.settings.adopt_rq or ()
+        if adopted:
+            self.broker.adopt(adopted)
+            log.info("jobs that stock RQ's producers enqueue to %s run here", ", ".join(adopted))
+        for queue in lists:
+            if queue not in adopted:
+                log.warning(
+                    "queue %s: its key is a list of stock RQ's and stays RQ's; --adopt-rq %s runs those jobs, too", queue, queue
+                )
 
     def _sign(self, record: logging.LogRecord) -> bool:
         record.worker = self.name

@@ -12,10 +12,11 @@ RULES = (
 #: For programs that only enqueue jobs, and look at those whose ids they know.
 PRODUCER_RULES = (
     "resetkeys resetchannels -@all ~{prefix}job:* ~{prefix}queue:* ~{prefix}fifo:* ~{prefix}finished:* ~{prefix}canceled:*"
-    " ~{prefix}stopped:* ~{prefix}scheduler:scheduled_jobs ~{prefix}queues ~{prefix}seq ~{prefix}seq:front ~{prefix}wake:* ~{prefix}paused:*"
+    " ~{prefix}stopped:* ~{prefix}scheduler:scheduled_jobs ~{prefix}queues ~{prefix}fifos ~{prefix}seq ~{prefix}seq:front"
+    " ~{prefix}wake:* ~{prefix}paused:*"
     " ~{prefix}suspended ~{prefix}events ~{prefix}events:meta ~{prefix}schema ~{prefix}wildcards ~{prefix}work:*"
     " +eval +evalsha +time +ping +select +wait +del +exists +persist +pexpire +pttl +hdel +hget +hgetall +hincrby +hmget +hset +incr +incrby"
-    " +llen +rpush +sadd +xadd +zadd +zcard +zcount +zrange +zrem +zrevrank +zscore"
+    " +llen +rpush +sadd +sismember +type +xadd +zadd +zcard +zcount +zrange +zrem +zrevrank +zscore"
 )
 
 

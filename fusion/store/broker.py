@@ -132,18 +132,25 @@ class Broker(ScriptHost):
         keys = {"queues": self.keys.queues, "survey": self.keys.survey, "wildcards": self.keys.wildcards}
         return bool(self._script("survey")(keys, args, [part for pair in wildcards.items() for part in pair]))
 
-    def wrong_types(self, queues: Sequence[str]) -> list[str]:
-        """A line for each key of these queues that is of a type Fusion can't serve."""
+    def wrong_types(self, queues: Sequence[str]) -> tuple[list[str], list[str]]:
+        """A line for each key of these queues that is of a type Fusion can't serve, and the queues whose key is a LIST of stock RQ's."""
         pipe = self.connection.pipeline(transaction=False)
-        wanted = [(self.keys.ready(q), b"zset") for q in queues] + [(self.keys.wip(q), b"zset") for q in queues]
-        wanted += [(self.keys.queue(q), b"list") for q in queues if q in LIST_QUEUES]
-        for key, _ in wanted:
+        wanted = [(q, self.keys.queue(q), b"list" if q in LIST_QUEUES else b"zset") for q in queues]
+        wanted += [(q, key(q), b"zset") for key in (self.keys.fifo, self.keys.wip) for q in queues]
+        for _, key, _ in wanted:
             pipe.type(key)
-        return [
-            f"{key} is a {codec.text(found)}, not a {codec.text(kind)}"
-            for (key, kind), found in zip(wanted, pipe.execute(), strict=True)
-            if found not in (kind, b"none")
-        ]
+        wrong, lists = list[str](), list[str]()
+        for (queue, key, kind), found in zip(wanted, pipe.execute(), strict=True):
+            if found == b"list" != kind and key == self.keys.queue(queue):
+                lists.append(queue)
+            elif found not in (kind, b"none"):
+                wrong.append(f"{key} is a {codec.text(found)}, not a {codec.text(kind)}")
+        return wrong, lists
+
+    def adopt(self, queues: Sequence[str]) -> None:
+        """Leave the keys of these queues to stock RQ's producers from now on; the queues' jobs wait in `fifo`."""
+        self.check_writer()
+        self.connection.sadd(self.keys.fifos, *queues)
 
     def register(self, name: str, incarnation: str, lease: float, worker_ttl: float, fields: dict[str, Any]) -> bool:
         """Enter the list of workers; False if a live other, or a dead one that still holds jobs, has the name."""

@@ -12,6 +12,9 @@ from redis import exceptions as errors
 from fusion.exceptions import ConfigurationError, StoreUnavailable
 from fusion.settings import mask_url
 
+#: What to do about a key under our prefix that holds what Fusion does not write there.
+OTHERS_DATA = "another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
+
 Kind = Literal["transient", "configuration", "bug"]
 
 #: Error replies that pass by themselves, or once the operator has acted, while we wait. redis-py has no class for half of them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from redis import Redis
@@ -39,6 +39,7 @@ class ScriptHost:
         failed_max: int = defaults.FAILED_MAX,
         finished_max: int = defaults.FINISHED_MAX,
         canceled_max: int = defaults.CANCELED_MAX,
+        adopt: Sequence[str] = (),
         server_version: tuple[int, ...] | None = None,
     ) -> None:
         self.connection = connection
@@ -56,6 +57,7 @@ class ScriptHost:
             FAILED_MAX=failed_max,
             FINISHED_MAX=finished_max,
             CANCELED_MAX=canceled_max,
+            ADOPT=tuple(adopt),
         )
         self.server_version = server_version
         self._scripts: dict[str, Script] = {}
@@ -74,6 +76,7 @@ class ScriptHost:
             failed_max=settings.failed_max,
             finished_max=settings.finished_max,
             canceled_max=settings.canceled_max,
+            adopt=settings.adopt_rq or (),
         )
 
     def check_writer(self) -> None:

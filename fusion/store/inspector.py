@@ -14,6 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from fusion import defaults
 from fusion.store import codec
+from fusion.store.failures import OTHERS_DATA
 from fusion.store.keys import CALLBACKS, LIST_QUEUES, MAX_NAME, Keys, is_reserved
 from fusion.timeutil import from_iso
 
@@ -42,6 +43,8 @@ class QueueInfo:
     oldest: datetime | None
     error: str = ""
     paused: bool = False
+    #: Jobs of stock RQ's in the queue's own key, which is a LIST of RQ's; None if it is ours. No part of `count`.
+    rq: int | None = None
 
     @property
     def count(self) -> int:
@@ -96,6 +99,26 @@ def _moment(score: float) -> datetime:
     return datetime.fromtimestamp(math.floor(min(max(score, 0), _LAST) * 1000 + 0.001) / 1000, timezone.utc)
 
 
+#: Below this a score in the set of running jobs is one of stock RQ's, in seconds; +inf is one, too.
+_LEAST_LEASE = 100_000_000_000
+
+
+def _sound(reply: Any) -> Any:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def _trouble(error: Exception) -> str:
+    """Of a key that is of another type than ours, in words."""
+    return f"a key holds {OTHERS_DATA} (WRONGTYPE)" if str(error).startswith("WRONGTYPE") else str(error)
+
+
+def _of_the_list(name: str, length: list[Any]) -> tuple[int, int | None]:
+    """How many wait in the inbox, and how many jobs of stock RQ's in a LIST that is RQ's; `length` is empty where there is no LIST."""
+    return (sum(length), None) if name in LIST_QUEUES or not length else (0, int(length[0]))
+
+
 class Inspector:
     def __init__(self, connection: Redis, *, prefix: str = defaults.KEY_PREFIX) -> None:
         self.connection = connection
@@ -142,35 +165,59 @@ class Inspector:
         return sorted(name for name in names if not is_reserved(name))
 
     def count(self, queue: str) -> int:
-        """Waiting jobs of a queue, those in a LIST queue's inbox included."""
+        """Waiting jobs of a queue, those in a LIST queue's inbox included, those of a LIST of stock RQ's not."""
         pipe = self.connection.pipeline(transaction=False)
-        pipe.zcard(self.keys.ready(queue))
+        pipe.zcard(self.keys.fifo(queue))
+        pipe.llen(self.keys.queue(queue))
+        pipe.zcard(self.keys.queue(queue))
+        fifo, inbox, zset = pipe.execute(raise_on_error=False)
         if queue in LIST_QUEUES:
-            pipe.llen(self.keys.queue(queue))
-        return sum(pipe.execute())
+            return int(_sound(fifo)) + int(_sound(inbox))
+        # Of LLEN and ZCARD one fails, whatever there is.
+        return int(_sound(fifo)) + (int(_sound(zset)) if isinstance(inbox, Exception) else 0)
+
+    def _ready(self, queue: str) -> str:
+        """The ZSET in which the queue's jobs wait: not its own key where that is a LIST of stock RQ's, or was one once."""
+        return self._ready_of([queue])[0]
+
+    def _ready_of(self, queues: Sequence[str]) -> list[str]:
+        pipe = self.connection.pipeline(transaction=False)
+        pipe.smembers(self.keys.fifos)
+        for queue in queues:
+            pipe.type(self.keys.queue(queue))
+        noted, *types = pipe.execute(raise_on_error=False)
+        fifos = LIST_QUEUES if isinstance(noted, Exception) else {codec.text(name) for name in noted} | LIST_QUEUES
+        return [
+            self.keys.fifo(queue) if queue in fifos or kind == b"list" else self.keys.queue(queue)
+            for queue, kind in zip(queues, types, strict=True)
+        ]
 
     def queues(self, names: Sequence[str]) -> list[QueueInfo]:
-        """One pipeline for all counts, one more for the ages. A broken key of one queue does not hide the others."""
+        """One pipeline for where they wait, one for all counts, one more for the ages. A broken key of one queue does not hide the others."""
+        waiting = self._ready_of(names)
         pipe = self.connection.pipeline(transaction=False)
-        for name in names:
-            ready = self.keys.ready(name)
+        for name, ready in zip(names, waiting, strict=True):
             for low, high in _RANGES:
                 pipe.zcount(ready, low, high)
-            for key in (self.keys.wip, self.keys.finished, self.keys.deferred, self.keys.canceled):
+            pipe.zcount(self.keys.wip(name), _LEAST_LEASE, "(+inf")
+            for key in (self.keys.finished, self.keys.deferred, self.keys.canceled):
                 pipe.zcard(key(name))
             pipe.exists(self.keys.paused(name))
             for low, high in _RANGES:
                 pipe.zrange(ready, cast(int, high), cast(int, low), byscore=True, desc=True, offset=0, num=1)
-            if name in LIST_QUEUES:
+            if ready != self.keys.queue(name):
                 pipe.llen(self.keys.queue(name))
         replies = iter(pipe.execute(raise_on_error=False))
-        rows = [list(islice(replies, _REPLIES + (name in LIST_QUEUES))) for name in names]
-        errors = [next((str(reply) for reply in row if isinstance(reply, Exception)), "") for row in rows]
+        rows = [
+            list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in zip(names, waiting, strict=True)
+        ]
+        errors = [next((_trouble(reply) for reply in row if isinstance(reply, Exception)), "") for row in rows]
         good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
         oldest = self._oldest([[codec.text(ids[0]) for ids in row[8:_REPLIES] if ids] for row in good])
         return [
-            QueueInfo(name, row[0], row[1], row[2], sum(row[_REPLIES:]), row[3], row[4], row[5], row[6], age, error, bool(row[7]))
+            QueueInfo(name, row[0], row[1], row[2], inbox, row[3], row[4], row[5], row[6], age, error, bool(row[7]), rq)
             for name, row, age, error in zip(names, good, oldest, errors, strict=True)
+            for inbox, rq in [_of_the_list(name, row[_REPLIES:])]
         ]
 
     def _oldest(self, heads: list[list[str]]) -> list[datetime | None]:
@@ -183,7 +230,7 @@ class Inspector:
 
     def waiting(self, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
         """Ids in the order in which they will be claimed; a LIST queue's inbox comes last. A negative limit means all."""
-        ids = self._page(self.keys.ready(queue), offset, limit, desc=True)
+        ids = self._page(self._ready(queue), offset, limit, desc=True)
         if queue in LIST_QUEUES and not 0 <= limit <= len(ids):
             skip = max(0, offset - int(self.connection.zcard(self.keys.ready(queue))))
             end = -1 if limit < 0 else skip + limit - len(ids) - 1
@@ -199,7 +246,13 @@ class Inspector:
 
     def position(self, queue: str, job_id: str) -> int | None:
         """How many jobs of the queue come before it; None if it does not wait there."""
-        rank: Any = self.connection.zrevrank(self.keys.ready(queue), job_id)
+        pipe = self.connection.pipeline(transaction=False)
+        for key in (self.keys.fifo(queue), self.keys.queue(queue)):
+            pipe.zrevrank(key, job_id)
+        found: list[Any] = pipe.execute(raise_on_error=False)
+        rank = _sound(found[0])
+        if rank is None and isinstance(found[1], int):
+            rank = found[1]
         if rank is None and queue in LIST_QUEUES:
             inbox: Any = self.connection.lpos(self.keys.queue(queue), job_id)
             rank = None if inbox is None else inbox + int(self.connection.zcard(self.keys.ready(queue)))
@@ -251,7 +304,7 @@ class Inspector:
     # -- workers
 
     def workers(self, names: Sequence[str] | None = None) -> list[WorkerInfo]:
-        """Those of these names, or all that are registered."""
+        """Fusion's own of these names, or all that are registered; stock RQ's are in the same set."""
         if names is None:
             members: Any = self.connection.smembers(self.keys.workers)
             keys = sorted(codec.text(key) for key in members)
@@ -264,7 +317,7 @@ class Inspector:
         (seconds, micros), *rows = pipe.execute()
         now_ms = seconds * 1000 + micros / 1000
         found = [(key, {codec.text(n): codec.text(v) for n, v in row.items()}) for key, row in zip(keys, rows, strict=True)]
-        return [self._worker(key, row, now_ms) for key, row in found if row]
+        return [self._worker(key, row, now_ms) for key, row in found if "incarnation" in row]
 
     def _worker(self, key: str, row: dict[str, str], now_ms: float) -> WorkerInfo:
         lease = codec.number(row.get("lease_ms"), int(defaults.LEASE * 1000))

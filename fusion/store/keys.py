@@ -90,7 +90,7 @@ class Keys:
         return f"{self.prefix}fifo:{name}"
 
     def ready(self, name: str) -> str:
-        """The ZSET a claim reads: the queue itself, or what was taken over from a LIST queue's inbox."""
+        """The ZSET a claim reads: the queue itself, or what was taken over from a LIST queue's inbox. Of a queue in `fifos` it is `fifo`."""
         return self.fifo(name) if name in LIST_QUEUES else self.queue(name)
 
     def wake(self, name: str) -> str:
@@ -153,6 +153,10 @@ class Keys:
         return f"{self.prefix}work:{wildcard}"
 
     @property
+    def fifos(self) -> str:
+        return f"{self.prefix}fifos"
+
+    @property
     def dropped(self) -> str:
         return f"{self.prefix}dropped"
 
@@ -190,6 +194,10 @@ class Keys:
     @property
     def workers(self) -> str:
         return f"{self.prefix}workers"
+
+    @property
+    def fleet(self) -> str:
+        return f"{self.prefix}fleet"
 
     @property
     def suspended(self) -> str:

@@ -32,7 +32,7 @@ _NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
 @dataclass(frozen=True, slots=True)
 class Constants:
     """What scripts know by these names. Times in seconds, HOLD_MS in milliseconds; CAP: events kept, as a command's argument; *_MAX:
-    entries of a terminal set; RUN_FIELDS: see `codec`."""
+    entries of a terminal set; RUN_FIELDS: see `codec`; ADOPT: queues whose LIST of stock RQ's this process takes over."""
 
     P: str
     CAP: str
@@ -43,6 +43,7 @@ class Constants:
     MAX_LOST: int
     HOLD_MS: int
     RUN_FIELDS: tuple[str, ...]
+    ADOPT: tuple[str, ...] = ()
     FAILED_MAX: int = defaults.FAILED_MAX
     FINISHED_MAX: int = defaults.FINISHED_MAX
     CANCELED_MAX: int = defaults.CANCELED_MAX

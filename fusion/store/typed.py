@@ -14,9 +14,10 @@ from typing import Any, TypeVar, cast
 from redis.exceptions import OutOfMemoryError, RedisError
 
 from fusion.exceptions import ConfigurationError, FusionError, StoreFull, StoreUnavailable
+from fusion.settings import mask_url
 from fusion.store.connections import url_of
 from fusion.store.doubt import is_certain
-from fusion.store.failures import classify, one_line, reply_code
+from fusion.store.failures import OTHERS_DATA, classify, one_line, reply_code
 
 T = TypeVar("T")
 
@@ -38,6 +39,8 @@ def fusion_error(error: Exception, connection: Any) -> FusionError | None:
     if isinstance(error.__cause__, RedisError):  # redis.asyncio wraps what goes wrong with a connect, a wrong password too
         error = error.__cause__
     kind = classify(error)
+    if reply_code(error) == "WRONGTYPE":
+        return ConfigurationError(f"Redis at {mask_url(url_of(connection))}: a key holds {OTHERS_DATA} (WRONGTYPE)")
     if kind == "bug":
         return None
     line = one_line(error, url_of(connection))

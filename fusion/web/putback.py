@@ -6,6 +6,7 @@ from redis import Redis
 
 from fusion.exceptions import InvalidJobOperation, NoSuchJobError
 from fusion.options import new_nonce
+from fusion.status import refuse_foreign
 from fusion.store.access import broker_of
 from fusion.store.connections import get_current_connection
 from fusion.store.keys import check_job_id
@@ -37,5 +38,6 @@ def _put_back(connection: Redis, job_id: str, nonce: str, seconds: float) -> Non
         raise InvalidJobOperation(f"job {job_id} has no data to run; delete it")
     if answer.startswith("error: "):
         raise InvalidJobOperation(f"job {job_id} can't be put back: {answer}")
+    refuse_foreign(job_id, answer)
     if answer != "ok":
         raise InvalidJobOperation(f"job {job_id} is {answer}; only failed, canceled or stopped jobs are put back")

@@ -155,6 +155,7 @@ def test_the_document() -> None:
         "deferred": 6,
         "canceled": 7,
         "paused": False,
+        "rq": None,
     }
     assert document["queues"][1]["oldest"] is document["queues"][1]["oldest_age"] is None
     assert document["workers"] == [

@@ -260,7 +260,7 @@ def test_an_outcome_that_a_broken_key_refused_is_kept_and_offered_again(world: W
 
     def held_on() -> bool:
         held = world.conn.zrange("rq:wip:_callbacks", 0, -1, withscores=True)
-        return len(endpoint.posts) > 1 or bool(held) and held[0][1] > first + 2000
+        return len(endpoint.posts) > 1 or (bool(held) and held[0][1] > first + 2000)
 
     eventually(held_on, why="its lease is renewed, twice its length")
     world.conn.delete("rq:finished:_callbacks")

@@ -6,7 +6,7 @@ import redis
 
 from fusion.store.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, events_of, everything, fields_of, now_ms, put, status_of
+from tests.store.hands import Hand, drain, events_of, everything, now_ms, put, status_of
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"
 
@@ -46,7 +46,7 @@ def test_bounded_work_and_nothing_twice(broker: Broker, conn: redis.Redis) -> No
     assert set(check_conservation(conn, names).values()) == {"started"}
 
 
-def test_a_stale_entry_is_dropped_and_one_without_a_job_is_reported(broker: Broker, conn: redis.Redis) -> None:
+def test_a_stale_entry_is_dropped_and_one_without_a_job_is_left_to_whoever_wrote_it(broker: Broker, conn: redis.Redis) -> None:
     hand = Hand(broker, "q")
     put(broker, "q", "queued", "finished")
     put(broker, "q", "first", priority=2)
@@ -55,8 +55,8 @@ def test_a_stale_entry_is_dropped_and_one_without_a_job_is_reported(broker: Brok
     conn.zadd(SCHEDULED, {"queued": 1, "finished": 1, "missing": 1})
     assert broker.promote() == (0, None)
     assert {job_id: everything(conn)[f"rq:job:{job_id}"] for job_id in before} == before
-    assert fields_of(conn, "missing")["reason"] == "corrupt: the schedule names a job that has no data"
-    assert check_conservation(conn, ["missing"]) == {"missing": "failed"}
+    assert conn.zrange(SCHEDULED, 0, -1) == [b"missing"]
+    assert not conn.exists("rq:job:missing")
 
 
 def test_a_broken_queue_keeps_nobody_else_waiting(broker: Broker, conn: redis.Redis) -> None:

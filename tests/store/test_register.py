@@ -115,8 +115,9 @@ def test_the_queues_and_types_a_worker_asks_for_at_its_start(broker: Broker, con
     put(broker, "sms", "b")
     conn.sadd("rq:queues", "rq:queue:_internal")
     assert broker.known_queues() == ["q", "sms"]
-    assert broker.wrong_types(["q", "sms", "new", "scheduler"]) == []
+    assert broker.wrong_types(["q", "sms", "new", "scheduler"]) == ([], [])
     conn.rpush("rq:queue:bad", "x")
     conn.set("rq:queue:scheduler", "x")
-    wrong = broker.wrong_types(["q", "bad", "scheduler"])
-    assert wrong == ["rq:queue:bad is a list, not a zset", "rq:queue:scheduler is a string, not a list"]
+    wrong, lists = broker.wrong_types(["q", "bad", "scheduler"])
+    assert wrong == ["rq:queue:scheduler is a string, not a list"]
+    assert lists == ["bad"]

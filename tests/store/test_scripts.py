@@ -61,7 +61,7 @@ LOOKS = {"cron_due"}
 def test_every_script_has_its_method() -> None:
     members = [item for kind in (Broker, CronBroker, EventBroker, SchemaBroker) for item in vars(kind).items()]
     methods = {name for name, value in members if callable(value) and not isinstance(value, staticmethod | classmethod)}
-    assert set(NAMES) == {name for name in methods if not name.startswith("_")} - READ - {"suspend", "pause", "command"}
+    assert set(NAMES) == {name for name in methods if not name.startswith("_")} - READ - {"suspend", "pause", "command", "adopt"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -3,17 +3,39 @@
 -- KEYS: queues clean idle
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
--- INCLUDE: keys time score ring callbacks
+-- INCLUDE: keys waits mark time score ring callbacks
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
 local left, removed, adopted = tonumber(A_limit), 0, 0
 
+-- Stock RQ keeps its ended jobs in the same sets, but for failed ones. What has no mark of ours stays: a record that says so, or, where there is none any more, a
+-- score in whole seconds, which RQ writes and Fusion does not.
+local function is_others(set, job, score)
+  if job.err or job[2] or job[3] then return false end
+  return job[1] or set ~= FAILED and tonumber(score) % 1 == 0
+end
+
+local function sweep_from(set, status, offset)
+  local found, others = redis.call('ZRANGEBYSCORE', set, '-inf', '(' .. now_s, 'WITHSCORES', 'LIMIT', offset, left), 0
+  for i = 1, #found, 2 do
+    local id = found[i]
+    local job = redis.pcall('HMGET', job_key(id), 'status', 'seq', 'raw_id')
+    if is_others(set, job, found[i + 1]) then
+      others = others + 1
+    else
+      redis.call('ZREM', set, id)
+      if job[1] == status then redis.call('DEL', job_key(id), dependents_key(id)) end
+      removed, left = removed + 1, left - 1
+    end
+  end
+  return others
+end
+
 local function sweep(set, status)
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', set, '-inf', '(' .. now_s, 'LIMIT', 0, left)) do
-    redis.call('ZREM', set, id)
-    if redis.pcall('HGET', job_key(id), 'status') == status then redis.call('DEL', job_key(id), dependents_key(id)) end
-    removed, left = removed + 1, left - 1
+  local room = left
+  if room > 0 and sweep_from(set, status, 0) == room then -- nothing but others' entries: ours stand behind them, and chance finds where
+    sweep_from(set, status, now_us % redis.call('ZCOUNT', set, '-inf', '(' .. now_s))
   end
 end
 
@@ -22,18 +44,21 @@ local CAPS = { failed = FAILED_MAX, finished = FINISHED_MAX, canceled = CANCELED
 local young = iso_before(MIN_TTL * 1000000)
 
 local function trim(set, status)
-  local over = math.min(redis.call('ZCARD', set) - CAPS[status], left)
+  local over, dropped = redis.call('ZCARD', set) - CAPS[status], 0
   if over <= 0 then return end
-  local dropped = 0
-  for _, id in ipairs(redis.call('ZRANGE', set, 0, over - 1)) do
-    local job = redis.pcall('HMGET', job_key(id), 'status', 'ended_at')
-    if job[1] == status and (job[2] or '') > young then break end
-    redis.call('ZREM', set, id)
-    if job[1] == status then
-      redis.call('DEL', job_key(id), dependents_key(id))
-      dropped = dropped + 1
+  local found = redis.call('ZRANGE', set, 0, left - 1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    local id = found[i]
+    local job = redis.pcall('HMGET', job_key(id), 'status', 'seq', 'raw_id', 'ended_at')
+    if over <= 0 or job[1] == status and (job[4] or '') > young then break end
+    if not is_others(set, job, found[i + 1]) then
+      redis.call('ZREM', set, id)
+      if job[1] == status then
+        redis.call('DEL', job_key(id), dependents_key(id))
+        dropped = dropped + 1
+      end
+      removed, left, over = removed + 1, left - 1, over - 1
     end
-    removed, left = removed + 1, left - 1
   end
   if dropped > 0 then redis.call('HINCRBY', P .. 'dropped', status, dropped) end
 end
@@ -43,18 +68,19 @@ local function adopt(queue)
   local ready = ready_key(queue)
   for class = 0, 2 do
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', ready, class, class, 'LIMIT', 0, left)) do
-      local seq = next_seq()
+      local seq, key = next_seq(), job_key(id)
       redis.call('ZADD', ready, score_of(queue, class, seq), id)
-      if redis.pcall('HEXISTS', job_key(id), 'data') == 1 then
-        redis.call('HSET', job_key(id), 'seq', seq, 'priority', class)
-        mark_hooks(job_key(id))
+      if redis.pcall('HEXISTS', key, 'data') == 1 and not is_rqs(key) then
+        redis.call('HSET', key, 'seq', seq, 'priority', class)
+        mark_hooks(key)
       end
       adopted, left = adopted + 1, left - 1
     end
   end
 end
 
--- Returns the time since which all of the queue's sets are empty; nil if one is not. A paused one is kept: somebody counts on it.
+-- Returns the time since which all of the queue's sets are empty; nil if one is not. A paused one is kept: somebody counts on it; and one that is stock RQ's as
+-- well, as RQ goes by these names, too.
 local function tidy(queue, since)
   local finished, canceled, stopped = set_of('finished', queue), set_of('canceled', queue), set_of('stopped', queue)
   local ended = redis.call('EXISTS', finished, canceled, stopped)
@@ -68,11 +94,11 @@ local function tidy(queue, since)
   local waits, runs = redis.call('EXISTS', ready), redis.call('EXISTS', wip)
   if waits > 0 then pcall(adopt, queue) end
   if runs > 0 then -- claimed by a version that kept no index of leases
-    local first = redis.pcall('ZRANGE', wip, 0, 0, 'WITHSCORES')[2]
+    local first = redis.pcall('ZRANGEBYSCORE', wip, LEAST_LEASE, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
     if first then redis.pcall('ZADD', LEASES, 'NX', first, queue) end
   end
   if ended + waits + runs + redis.call('EXISTS', queue_key(queue), fifo_key(queue), set_of('deferred', queue),
-    set_of('blocked', queue), paused_key(queue)) > 0 then return nil end
+    set_of('blocked', queue), paused_key(queue)) > 0 or in_fifo(queue) and not is_list(queue) then return nil end
   since = tonumber(since) or now_ms
   return since > now_ms and now_ms or since
 end

@@ -1,18 +1,20 @@
 -- delete: forget jobs that are not running.
 -- ARGV: n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits time emit forget
+-- INCLUDE: writer keys waits mark time emit forget
 -- Rest: ids
--- Returns: an answer per job: deleted | missing | started | a status that only a newer version knows
+-- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a newer version knows
 -- Events: deleted
 local answers = {}
 for i = 1, tonumber(A_n_jobs) do
   local id = ARGV[REST + i - 1]
   local key = job_key(id)
-  local status, origin, log_tag = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag'))
+  local status, origin, log_tag, seq = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'seq'))
   if not status then
     redis.call('ZREM', FAILED, id)
     answers[i] = 'missing'
+  elseif not seq and not is_ours(id, key, origin or '', status) then
+    answers[i] = 'foreign'
   elseif status == 'started' then
     answers[i] = 'started'
   elseif is_foreign(status) and not waits(id, origin or '') then

@@ -20,4 +20,5 @@ end
 for i = 1, #held, 2 do pcall(give_back, held[i], held[i + 1]) end
 redis.call('DEL', K_worker, worker_jobs_key(A_name))
 redis.call('SREM', K_workers, K_worker)
+redis.call('SREM', FLEET, A_name)
 return back

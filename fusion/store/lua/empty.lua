@@ -1,15 +1,16 @@
 -- empty: forget the waiting jobs of a queue, a bounded number at a time.
 -- ARGV: queue limit
 -- FLAGS: allow-oom
--- INCLUDE: writer keys time emit
+-- INCLUDE: writer keys waits mark time emit
 -- Returns: {deleted, again}
 -- Events: deleted
 local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
 
 local function drop(id)
   local key = job_key(id)
-  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin')
+  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin', 'seq')
   if job.err or is_elsewhere(job[1]) then return end
+  if not job[4] and not is_list(A_queue) and is_rqs(key) then return end
   local origin = job[3] -- an outsider may have pushed the id of a job that waits in another queue
   if origin and origin ~= A_queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
   if redis.call('DEL', key, dependents_key(id)) == 0 then return end

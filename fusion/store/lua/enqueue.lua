@@ -3,13 +3,24 @@
 -- ARGV: queue n_jobs
 -- INCLUDE: writer keys time score emit ring schedule accept
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of)
--- Returns: {'ok', enqueued_at} | {'duplicate', id, status}
+-- Returns: {'ok', enqueued_at} | {'duplicate', id, status; foreign: another program's record}
 -- Events: queued scheduled
 -- Same id + same nonce is a resend and answers as the first time; same id + other nonce is a new life of an ended job, or refused.
 -- A resend writes all the same, what changes nothing and a full server takes: on a connection that wrote nothing WAIT waits for nothing, and
 -- a primary that was demoted meanwhile must not vouch for what its successor may not have.
 -- No allow-oom here: at maxmemory the first write is refused and nothing has happened.
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
+
+-- Whether there is a record without a mark of ours. Mostly there is none at all, and no queue ever was a LIST of stock RQ's: one look for both.
+local function is_anothers(key)
+  if redis.call('EXISTS', key, FIFOS) == 0 then
+    if fifos[A_queue] == nil then fifos[A_queue] = false end
+    return false
+  end
+  in_fifo(A_queue)
+  return redis.call('EXISTS', key) == 1 and redis.call('HEXISTS', key, 'seq') == 0
+end
+
 for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
   local status, nonce, origin, created_at = unpack(redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at'))
@@ -17,6 +28,8 @@ for _ = 1, tonumber(A_n_jobs) do
     first_answer, again = created_at, job_key(id)
   elseif seen[id] or status and not is_terminal(status) then
     return { 'duplicate', id, status or 'queued' }
+  elseif not nonce and is_anothers(job_key(id)) then
+    return { 'duplicate', id, 'foreign' }
   else
     local due, front = due_of(ARGV[at + 3])
     fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front, ttl = tonumber(ARGV[at + 4]),
@@ -35,6 +48,7 @@ end
 if #fresh == 0 then return { 'ok', first_answer } end
 
 if several > 1 then -- jobs go to several keys: a broken one refuses them all now, not the rest of them later
+  if not fifos[A_queue] then fifos[A_queue] = nil end
   redis.call('ZCARD', ready_key(A_queue))
   if is_list(A_queue) then redis.call('LLEN', queue_key(A_queue)) end
   if targets.schedule then redis.call('ZCARD', SCHEDULED) end

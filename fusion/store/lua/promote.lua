@@ -1,22 +1,21 @@
 -- promote: scheduled jobs that are due go to their queues, a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score emit ring schedule callbacks end_job
+-- INCLUDE: keys time score emit ring schedule next_due
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1}
--- Events: queued failed
+-- Events: queued
 -- A job that had a place gets it back; one that was enqueued for this time arrives now. Those of one instant go in the order of their
--- numbers, so a batch ends between two scores.
+-- numbers, so a batch ends between two scores. rq-scheduler keeps its entries in the same ZSET: what has no mark of ours stays as it is, and
+-- keeps none of ours waiting.
 local MOST = 1000 -- entries of one score that are sorted; more have it only if others than Fusion's newer versions wrote them
 local moved, rung, PUT_OFF = 0, {}, 30 -- seconds until a job whose queue is broken is looked at again, so that it keeps nobody else waiting
 
 local function move(id, job)
-  if job.err then error('a broken key') end -- put off
   local key = job_key(id)
   local status, queue, priority, seq, log_tag, front = unpack(job)
   if status ~= 'scheduled' then
-    if not status then fail_corrupt(id, queue or '', nil, 'the schedule names a job that has no data') end
-    if status and is_foreign(status) then error('left to a newer version') end -- put off
+    if is_foreign(status) then error('left to a newer version') end -- put off
   else
     if tonumber(seq) then
       redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
@@ -39,26 +38,39 @@ local function move(id, job)
   redis.call('ZREM', K_scheduled, id)
 end
 
-local limit = tonumber(A_limit)
-local found = redis.call('ZRANGEBYSCORE', K_scheduled, '-inf', string.format('(%.17g', (now_ms + 1) / 1000), 'WITHSCORES', 'LIMIT', 0, limit + 1)
-local count = #found / 2
-if count > limit then
-  local last = found[2 * count]
-  repeat count = count - 1 until count == 0 or found[2 * count] ~= last
-  if count == 0 then
-    found = redis.call('ZRANGEBYSCORE', K_scheduled, last, last, 'WITHSCORES', 'LIMIT', 0, MOST)
-    count = #found / 2
+local limit, upto = tonumber(A_limit), string.format('(%.17g', (now_ms + 1) / 1000)
+
+-- What is due of ours from a score on, in its order, and whether there is more than was looked at.
+local function read(from)
+  local found = redis.call('ZRANGEBYSCORE', K_scheduled, from, upto, 'WITHSCORES', 'LIMIT', 0, limit + 1)
+  local count, due = #found / 2, {}
+  local more = count > limit
+  if more then
+    local last = found[2 * count]
+    repeat count = count - 1 until count == 0 or found[2 * count] ~= last
+    if count == 0 then
+      found = redis.call('ZRANGEBYSCORE', K_scheduled, last, last, 'WITHSCORES', 'LIMIT', 0, MOST)
+      count = #found / 2
+    end
   end
+  for i = 1, count do
+    local id, score = found[2 * i - 1], found[2 * i]
+    local job = redis.pcall('HMGET', job_key(id), 'status', 'origin', 'priority', 'seq', 'log_tag', 'at_front', 'arrival')
+    local before = due[#due]
+    if job[4] then
+      due[#due + 1] = { id = id, job = job, score = score, number = tonumber(job[4]) or tonumber(job[7]) or 0,
+        group = before and before.group + (before.score == score and 0 or 1) or 1 }
+    end
+  end
+  return due, more
 end
 
-local due = {}
-for i = 1, count do
-  local id, score = found[2 * i - 1], found[2 * i]
-  local job = redis.pcall('HMGET', job_key(id), 'status', 'origin', 'priority', 'seq', 'log_tag', 'at_front', 'arrival')
-  local before = due[i - 1]
-  due[i] = { id = id, job = job, score = score, number = tonumber(job[4]) or tonumber(job[7]) or 0,
-    group = before and before.group + (before.score == score and 0 or 1) or 1 }
+local due, more = read('-inf')
+if not due[1] and more then -- nothing but others' entries: ours stand behind them, and chance finds where
+  local rank = now_us % redis.call('ZCOUNT', K_scheduled, '-inf', upto)
+  due = read(redis.call('ZRANGE', K_scheduled, rank, rank, 'WITHSCORES')[2])
 end
+local count = #due
 if count > 1 and due[count].group < count then
   table.sort(due, function(a, b)
     if a.group ~= b.group then return a.group < b.group end
@@ -74,5 +86,5 @@ for queue in pairs(rung) do
   redis.call('SADD', QUEUES, queue_key(queue)) -- it may have been forgotten while the job waited for its time
   ring(queue)
 end
-local first = redis.call('ZRANGE', K_scheduled, 0, 0, 'WITHSCORES')
-return { moved, first[1] and math.max(0, ms_of(first[2]) - now_ms) or -1 }
+local first = next_due()
+return { moved, first and math.max(0, first - now_ms) or -1 }

@@ -24,20 +24,34 @@ local function bury(name, why)
   for i = 1, #held, 2 do pcall(give_back, held[i], held[i + 1], why, name) end
   redis.call('DEL', worker_key(name), worker_jobs_key(name))
   redis.call('SREM', K_workers, worker_key(name))
+  redis.call('SREM', FLEET, name)
   return recovered
 end
 
 if A_name ~= '' then
   local known = redis.call('HGET', worker_key(A_name), 'incarnation')
   if A_incarnation ~= '' and known and known ~= A_incarnation then return {} end
+  if not known and redis.call('EXISTS', worker_key(A_name)) == 1 then return {} end -- another program's
   return { A_name, bury(A_name, A_reason ~= '' and A_reason or 'worker ' .. A_name .. ' died') }
 end
 local held, buried = now_ms < hold_until(tonumber(A_lease_ms)), {}
+
+-- Whether a worker is Fusion's, not stock RQ's. Of one without a hash, which Redis forgets some minutes after its last sign of life, `rq:fleet`
+-- says so; one of a version before that is known by what it holds.
+local function is_fusions(key, incarnation)
+  if incarnation then return true end
+  local name = worker_name(key)
+  if redis.call('EXISTS', key) == 1 then return false end
+  return redis.call('SISMEMBER', FLEET, name) == 1 or redis.call('EXISTS', worker_jobs_key(name)) == 1
+end
+
 for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
   if #buried >= 2 * A_limit then break end
-  local beat, lease = unpack(redis.call('HMGET', key, 'beat_ms', 'lease_ms'))
+  local beat, lease, incarnation = unpack(redis.call('HMGET', key, 'beat_ms', 'lease_ms', 'incarnation'))
   local silent = silence(key, beat)
-  if not held and (not silent or silent > (tonumber(lease) or tonumber(A_lease_ms))) then
+  local ours = is_fusions(key, incarnation)
+  local silent = ours and silence(key, beat)
+  if ours and not held and (not silent or silent > (tonumber(lease) or tonumber(A_lease_ms))) then
     local name = worker_name(key)
     buried[#buried + 1] = name
     buried[#buried + 1] = bury(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')

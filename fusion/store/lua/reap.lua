@@ -35,7 +35,7 @@ end
 local far = now_ms + 2 * math.max(tonumber(lease_ms) or 0, tonumber(A_lease_ms))
 local function sweep(queue)
   local wip = wip_key(queue)
-  for _, range in ipairs({ { '-inf', now_ms }, { far, '+inf' } }) do
+  for _, range in ipairs({ { LEAST_LEASE, now_ms }, { far, '(+inf' } }) do
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', wip, range[1], range[2], 'LIMIT', 0, left)) do
       left = left - 1
       -- what can't be given back (a broken key) makes room for those behind it and is tried again a lease later
@@ -46,7 +46,7 @@ end
 
 -- The index says of each queue when its first lease ends, or earlier: leases are renewed without it.
 local function look_again(queue)
-  local first = redis.pcall('ZRANGE', wip_key(queue), 0, 0, 'WITHSCORES')
+  local first = redis.pcall('ZRANGEBYSCORE', wip_key(queue), LEAST_LEASE, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if first.err then
     redis.call('ZADD', LEASES, now_ms + A_lease_ms, queue)
   elseif first[2] then

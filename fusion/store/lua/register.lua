@@ -7,6 +7,7 @@
 -- Returns: ok | taken (a live other has the name, or a dead one whose jobs `prune` has not given back yet)
 -- Another incarnation's token goes with its hash. The same one's stays, so that a call from before is not taken for a new one.
 local known, beat, lease = unpack(redis.call('HMGET', K_worker, 'incarnation', 'beat_ms', 'lease_ms'))
+if not known and redis.call('EXISTS', K_worker) == 1 then return 'taken' end -- by another program's worker
 if known ~= A_incarnation then
   local silent = silence(K_worker, beat)
   if known and silent and silent <= (tonumber(lease) or tonumber(A_lease_ms)) then return 'taken' end
@@ -19,6 +20,7 @@ if known ~= A_incarnation then
   redis.call('DEL', K_worker)
 end
 redis.call('SADD', K_workers, K_worker)
+redis.call('SADD', FLEET, A_name)
 redis.call('HSETNX', K_worker, 'birth', now_iso)
 redis.call('HSETNX', K_worker, 'state', 'started')
 redis.call('HSET', K_worker, 'incarnation', A_incarnation, 'schema', SCHEMA, 'lease_ms', A_lease_ms,

@@ -1,9 +1,9 @@
 -- requeue: ended jobs start over in the queue they came from, at their old priority; with a delay they wait in the schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys time score emit ring schedule each
+-- INCLUDE: writer keys waits mark time score emit ring schedule each
 -- Rest: ids
--- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | quarantined (unless those were asked for) | error: why
+-- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) | quarantined (unless those were asked for) | error: why
 --   (a broken key; the others go on) | its status, which is none that can be requeued
 -- Events: queued scheduled
 -- Same nonce again is a resend and answers ok. It has a field of its own: the producer's nonce goes on telling a resent enqueue.
@@ -20,6 +20,7 @@ local function requeue(id)
     return 'missing'
   end
   if nonce == A_nonce then return 'ok' end
+  if not seq and not is_ours(id, key, origin or '', status) then return 'foreign' end
   if status ~= 'failed' and status ~= 'canceled' and status ~= 'stopped' then return status end
   if quarantined and A_quarantined ~= '1' then return 'quarantined' end
   local queue = original or origin

@@ -3,12 +3,13 @@
 -- ARGV: id due_ms
 -- INCLUDE: writer keys time emit schedule
 -- FLAGS: allow-oom
--- Returns: ok | missing | its status, which is not scheduled
+-- Returns: ok | missing | foreign (another program's job) | its status, which is not scheduled
 -- Events: scheduled
 -- The ttl of one that was enqueued or requeued for a time counts from that time, and moves along; that of a retry, or of one that was held
 -- back or lost, does not. Those have a reason.
-local status, queue, log_tag, ttl, reason = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'ttl', 'reason'))
+local status, queue, log_tag, ttl, reason, seq = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'ttl', 'reason', 'seq'))
 if not status then return 'missing' end
+if not seq then return 'foreign' end
 if status ~= 'scheduled' then return status end
 local due = tonumber(A_due_ms)
 local before = redis.call('ZSCORE', SCHEDULED, A_id)

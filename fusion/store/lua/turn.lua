@@ -2,7 +2,7 @@
 -- KEYS: worker suspended
 -- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule callbacks end_job history settle commit claim wildcards
+-- INCLUDE: keys time score emit ring schedule next_due callbacks end_job history settle commit claim wildcards
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after a space the last queue that
 --   was served by it), a priority floor per free slot, begun (id execution). The last n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told begun
 -- Returns: {status, answers, jobs, bad, again, next_ms}; status ok | suspended | unregistered | outdated;
@@ -83,21 +83,22 @@ for i = first_slot + A_n_slots, first_slot + A_n_slots + 2 * A_n_begun - 1, 2 do
   local job = redis.pcall('HMGET', key, 'status', 'execution_id')
   if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
 end
-local stops = { K_suspended }
-for i = 0, count - 1 do stops[i + 2] = paused_key(names[i]) end
+local stops = { K_suspended, FIFOS }
+for i = 0, count - 1 do stops[i + 3] = paused_key(names[i]) end
 local stopped = false -- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
-for first = 1, count + 1, 1000 do
-  stopped = redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 1))) > 0 or stopped
+for first = 1, count + 2, 1000 do
+  stopped = redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 2))) > 0 or stopped
 end
 local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
 local queued, out, start, steps, again = {}, {}, 0, 0, 0 -- of the i-th queue: its best entries, and those that are to leave it
 for i = 0, count - 1 do
   out[i] = {}
-  if stopped and redis.call('EXISTS', stops[i + 2]) == 1 then queued[i] = false end
+  if stopped and redis.call('EXISTS', stops[i + 3]) == 1 then queued[i] = false end
 end
 
 local function take_out(i)
+  if not out[i][1] then return end
   each_of('ZREM', ready_key(names[i]), out[i])
   out[i] = {}
 end
@@ -108,6 +109,7 @@ local function head_of(i)
   if line == nil or line and not line[line.at] and not line.whole then
     local queue = names[i]
     take_out(i)
+    if stopped then in_fifo(queue) elseif fifos[queue] == nil then fifos[queue] = false end -- no queue ever was a LIST
     local ok, found, more = pcall(look, queue, line and A_n_slots - #jobs + 1 or 2) -- all that may be wanted, from the second look on
     if not ok then bad[#bad + 1] = { queue, error_text(found) } end
     if ok and more then again = 1 end
@@ -196,8 +198,7 @@ if #jobs > 0 then -- what is left wakes another worker
   end
 else
   if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
-  local due = redis.pcall('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
-  soonest = due[2] and ms_of(due[2])
+  soonest = next_due()
 end
 local next_ms = soonest and math.max(0, soonest - now_ms) or -1 -- of a turn that gave jobs: of what it put into the schedule itself
 

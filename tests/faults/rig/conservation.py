@@ -29,9 +29,11 @@ def memberships(conn: redis.Redis, keys: Keys | None = None) -> dict[str, list[s
 
     for queue_key in conn.smembers(keys.queues):
         queue = keys.name_of_queue(queue_key.decode())
-        add("queued", conn.zrange(keys.ready(queue), 0, -1))
+        add("queued", conn.zrange(keys.fifo(queue), 0, -1))
         if queue in LIST_QUEUES:
             add("queued", conn.lrange(keys.queue(queue), 0, -1))
+        elif conn.type(keys.queue(queue)) != b"list":  # of stock RQ's
+            add("queued", conn.zrange(keys.queue(queue), 0, -1))
         add("started", conn.zrange(keys.wip(queue), 0, -1))
         for status in ("finished", "canceled", "stopped", "deferred"):
             add(status, conn.zrange(getattr(keys, status)(queue), 0, -1))

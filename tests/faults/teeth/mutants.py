@@ -53,7 +53,7 @@ _FAREWELL = Edit(
 _FENCE = "  if job.execution_id ~= exec then return 'stale', false end\n"
 _FINISHED = "    end_job(id, key, queue, 'finished',"
 _TOLD = "  if job.status ~= 'started' then return 'ok', false end\n"
-_DUE = "local ids = redis.call('ZRANGEBYSCORE', K_scheduled, '-inf', now_ms / 1000, 'LIMIT', 0, A_limit)"
+_DUE = "local found = redis.call('ZRANGEBYSCORE', K_scheduled, from, upto, 'WITHSCORES', 'LIMIT', 0, limit + 1)\n"
 _PROMOTE = 'self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit}'
 _POP = f"""seconds, micros = self.connection.time()
         due = self.connection.zrangebyscore(self.keys.scheduled, "-inf", seconds + micros / 1e6, start=0, num=limit)
@@ -136,7 +136,11 @@ MUTANTS = (
         "g",
         "due jobs are taken out of the schedule by one call and put into their queues by the next",
         "scheduler/test_kills.py::test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once[promote.before-200]",
-        Edit(LUA + "promote.lua", _DUE, "local ids = { unpack(ARGV, REST) }"),
+        Edit(
+            LUA + "promote.lua",
+            _DUE,
+            "local found = {} for i = REST, #ARGV do found[2 * (i - REST) + 1], found[2 * (i - REST) + 2] = ARGV[i], '1' end\n",
+        ),
         Edit("fusion/store/broker.py", f"moved, next_ms = {_PROMOTE})", _POP),
     ),
     _mutant(
@@ -294,6 +298,12 @@ MUTANTS = (
         "a client that decodes its answers decodes those to Fusion",
         "domain/test_clients.py::test_enqueueing[decoding]",
         Edit("fusion/store/asking.py", _UNDECODED, "return {}"),
+    ),
+    _mutant(
+        "z",
+        "what another program keeps in the schedule is moved like a job",
+        "store/test_rq_shared.py::test_no_script_changes_what_is_theirs[promote]",
+        Edit(LUA + "promote.lua", "    if job[4] then\n", "    if true then\n"),
     ),
 )
 

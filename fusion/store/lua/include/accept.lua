@@ -8,7 +8,8 @@ local function due_of(place)
   return sign == '+' and now_ms + ms or tonumber(ms), front == 'f'
 end
 
--- `seq`: an arrival number kept for it; `ended`: the terminal set it stands in from a former life; `first` to `last`: its fields in ARGV.
+-- There is no record of this id, unless from a former life. `seq`: an arrival number kept for it; `ended`: the terminal set it stands in from
+-- that life; `first` to `last`: its fields in ARGV.
 -- Returns whether it waits for a time; what is due already is queued.
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last)
   local key, later, more = job_key(id), due and due > now_ms, {}
@@ -18,11 +19,11 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
     more, seq = { 'arrival', seq }, ''
   elseif front then
     seq = -redis.call('INCR', P .. 'seq:front')
-    redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
+    enter_line(queue, score_of(queue, priority, seq), id)
   else
     line_up(queue, id, priority, seq)
   end
-  redis.call('DEL', key)
+  if ended then redis.call('DEL', key) end
   redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'original_queue', queue, 'created_at', now_iso,
     'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV, first, last))
   if later and front then more[3], more[4] = 'at_front', 1 end

@@ -2,18 +2,25 @@
 -- queues' order, so equal classes are served round-robin.
 local TAKE_OVER = 20 -- ids taken over from an inbox at a time
 
+-- RQ stores pickles, compressed, and says nothing of it; in our records no word means JSON, which begins with neither byte.
+local function note_pickle(key, data)
+  local first = string.byte(data)
+  if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
+end
+
 -- Ids that outsiders pushed to a LIST queue get a place of their own, in the order of the list.
 local function take_over_one(queue, id)
   local key, ready = job_key(id), fifo_key(queue)
-  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin')
+  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq')
   if not job or job.err then return fail_corrupt(id, queue, nil, 'the inbox names what is no job') end
-  local status, data, origin = unpack(job)
+  local status, data, origin, known = unpack(job)
   if is_elsewhere(status) then return end
   if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
   if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end -- it waits there
   if redis.call('ZSCORE', ready, id) then return end
   local seq = next_seq()
   redis.call('ZADD', ready, score_of(queue, 1, seq), id)
+  if not known then note_pickle(key, data) end
   redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
   mark_hooks(key)
   redis.call('SADD', QUEUES, queue_key(queue))
@@ -27,6 +34,21 @@ local function take_over(queue)
   return #ids == TAKE_OVER
 end
 
+-- Into the `rq:fifo:` key of a queue whose own key is no inbox of ours: what a process of before wrote to that key while it was no LIST, and
+-- of a LIST what stock RQ's producers pushed, if this worker was told to adopt it. Whether there is more.
+local function gather(queue)
+  local waiting = redis.pcall('ZREVRANGE', queue_key(queue), 0, TAKE_OVER - 1, 'WITHSCORES')
+  for i = 1, #waiting, 2 do
+    redis.call('ZADD', fifo_key(queue), waiting[i + 1], waiting[i])
+    redis.call('ZREM', queue_key(queue), waiting[i])
+  end
+  if #waiting > 0 then return #waiting == 2 * TAKE_OVER end
+  for _, name in ipairs({ ADOPT }) do
+    if name == queue then return take_over(queue) end
+  end
+  return false
+end
+
 local function entry(id, score)
   score = tonumber(score)
   return { id = id, class = class_of(score), bare = score == math.floor(score) }
@@ -35,11 +57,18 @@ end
 -- The best entries of a queue in their order, up to `count`; `at`: the one whose turn it is, `whole`: there are no others. Second:
 -- whether the inbox held nothing but corrupt ids and there are more.
 local function look(queue, count)
-  local ready = ready_key(queue)
-  local found, more = redis.call('ZREVRANGE', ready, '0', count - 1, 'WITHSCORES'), false
-  if not found[1] and is_list(queue) then
+  local more = fifos[queue] and not is_list(queue) and gather(queue)
+  local found = redis.pcall('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
+  if found.err and not fifos[queue] then -- not known to be a LIST until now?
+    fifos[queue] = nil
+    if not in_fifo(queue) then error(found) end
+    more = gather(queue)
+    found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
+  elseif found.err then
+    error(found)
+  elseif not found[1] and is_list(queue) then
     more = take_over(queue)
-    found = redis.call('ZREVRANGE', ready, '0', count - 1, 'WITHSCORES')
+    found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
   end
   local line = { at = 1, whole = #found < 2 * count and (not is_list(queue) or not found[1]) }
   for i = 1, #found, 2 do line[#line + 1] = entry(found[i], found[i + 1]) end
@@ -59,6 +88,10 @@ local function take(queue, head, exec)
     return false
   end
   local status, expires, deliveries, seq, data, origin, log_tag = unpack(job, 1, 7)
+  if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
+    fail_corrupt(id, queue, nil, 'the queue names a job of stock RQ')
+    return false
+  end
   if is_elsewhere(status) then return false end
   if not data then
     fail_corrupt(id, queue, nil, 'the queue names a job that has no data')
@@ -66,7 +99,7 @@ local function take(queue, head, exec)
   end
   if expires and (tonumber(expires) or math.huge) <= now_ms then
     if job[5 + N_RUN_FIELDS] then hooked[key] = true end
-    end_job(id, key, queue, 'canceled', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired')
+    end_job(id, key, queue, 'canceled', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired', 'seq', seq or '')
     emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
     return false
   end
@@ -79,6 +112,7 @@ local function take(queue, head, exec)
     redis.call('HSET', key, 'seq', next_seq(), 'priority', head.class, 'origin', queue)
     redis.call('SADD', QUEUES, queue_key(queue))
     mark_hooks(key)
+    if not seq and note_pickle(key, data) then job[8] = 'pickle' end
     job[6] = queue
   end
   redis.call('PERSIST', key)

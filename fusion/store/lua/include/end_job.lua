@@ -27,12 +27,14 @@ local function fail_job(id, key, queue, leave, log_tag, ttl, reason, told, ...)
   emit('failed', id, queue, log_tag, unpack(told))
 end
 
--- An index entry that leads to no job. What can't be a job's own record (no id, or its key holds something else) gets one made for it.
+-- An index entry that leads to no job. What can't be a job's own record (no id, or its key holds something else, or another program's job)
+-- gets one made for it.
 local function fail_corrupt(id, queue, leave, what)
   local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
   local kind = is_id(id) and redis.call('TYPE', job_key(id)).ok
-  if kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
+  local others = kind == 'hash' and redis.call('HEXISTS', job_key(id), 'seq') == 0
+  if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
   fail_job(record, job_key(record), queue, nil, '', nil, why, { 'reason', why }, 'origin', queue, 'original_queue', queue, 'ended_at', now_iso,
-    'exc_info', why, 'raw_id', raw)
+    'exc_info', why, 'raw_id', raw, 'seq', '')
   if leave then redis.call('ZREM', leave, id) end
 end

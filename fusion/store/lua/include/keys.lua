@@ -1,6 +1,6 @@
 -- Names of keys that are known only inside a script; fusion/store/keys.py is the other half of this table.
 local FAILED, SCHEDULED, SUSPENDED, REAP = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs', P .. 'suspended', P .. 'reap'
-local QUEUES, LEASES, WILDCARDS = P .. 'queues', P .. 'leases', P .. 'wildcards'
+local QUEUES, LEASES, WILDCARDS, FIFOS, FLEET = P .. 'queues', P .. 'leases', P .. 'wildcards', P .. 'fifos', P .. 'fleet'
 local function job_key(id) return P .. 'job:' .. id end
 local function dependents_key(id) return P .. 'job:' .. id .. ':dependents' end
 local function queue_key(queue) return P .. 'queue:' .. queue end
@@ -18,11 +18,30 @@ local function worker_name(key) return string.sub(key, #P + 8) end
 -- Whether a worker named this for any number of queues; no queue can have such a name.
 local function is_wildcard(name) return string.find(name, '[*?%[]') ~= nil end
 
+-- Stock RQ keeps the jobs it runs in the same sets as we do, scored in seconds or with +inf: below what a lease in milliseconds can be, or above.
+local LEAST_LEASE = 1e11
+
 -- `scheduler` is a LIST that outsiders push to; what was taken over from it waits in a ZSET like any other queue.
 local function is_list(queue) return queue == 'scheduler' end
 
+-- Whether the jobs of a queue wait in its `rq:fifo:` key, as its own key is a LIST of stock RQ's, or was one once: RQ's producers may push
+-- there at any moment, and what was never one key's type must not become it. Noted for the whole fleet by whoever sees it first.
+local fifos = { scheduler = true } -- as far as this call has looked
+local function in_fifo(queue)
+  local known = fifos[queue]
+  if known == nil then
+    known = redis.pcall('SISMEMBER', FIFOS, queue) == 1
+    if not known and redis.pcall('TYPE', queue_key(queue)).ok == 'list' then
+      known = true
+      redis.pcall('SADD', FIFOS, queue)
+    end
+    fifos[queue] = known
+  end
+  return known
+end
+
 local function ready_key(queue)
-  if is_list(queue) then return fifo_key(queue) end
+  if in_fifo(queue) then return fifo_key(queue) end
   return queue_key(queue)
 end
 

@@ -35,5 +35,7 @@ local function schedule(id, ms)
   redis.call('ZADD', SCHEDULED, score_at(ms), id)
   if known then return end
   soonest = math.min(soonest or ms, ms)
-  if redis.call('ZRANGE', SCHEDULED, 0, 0)[1] == id then ring_scheduler() end
+  -- nothing else before it, but for what is overdue: others' entries may be, for ever
+  local before = redis.call('ZCOUNT', SCHEDULED, string.format('(%.17g', (now_ms + 1) / 1000), string.format('(%.17g', ms / 1000))
+  if before == 0 then ring_scheduler() end
 end

@@ -12,12 +12,22 @@ end
 
 local function next_seq() return redis.call('INCR', P .. 'seq') end
 
+-- Among the jobs that wait. Where a caller knows of no LIST of stock RQ's at all, this is who notices the first.
+local function enter_line(queue, score, id)
+  local added = redis.pcall('ZADD', ready_key(queue), score, id)
+  if type(added) == 'number' then return end
+  if fifos[queue] ~= false then error(added) end
+  fifos[queue] = nil
+  if not in_fifo(queue) then error(added) end
+  redis.call('ZADD', ready_key(queue), score, id)
+end
+
 -- A new arrival's place. Behind a LIST queue's inbox, so that outsiders' ids that came before are served before.
 local function line_up(queue, id, priority, seq)
   if is_list(queue) then
     redis.call('RPUSH', queue_key(queue), id)
   else
-    redis.call('ZADD', queue_key(queue), score_of(queue, priority, seq), id)
+    enter_line(queue, score_of(queue, priority, seq), id)
   end
 end
 
@@ -27,5 +37,5 @@ local function line_up_again(queue, id, key, priority, seq)
     seq = next_seq()
     redis.call('HSET', key, 'seq', seq)
   end
-  redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
+  enter_line(queue, score_of(queue, priority, seq), id)
 end

@@ -1,0 +1,404 @@
+"""On a Redis and a prefix that stock RQ and rq-scheduler use too, nothing of theirs is changed, moved or buried (P13)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+import redis
+
+from fusion import Queue
+from fusion.exceptions import ConfigurationError, DuplicateJob, InvalidJobOperation
+from fusion.job import Job
+from fusion.store.access import broker_of
+from fusion.store.broker import Broker
+from fusion.store.inspector import Inspector
+from tests.faults.rig.conservation import check_conservation
+from tests.store.hands import LEASE, Hand, drain, expire_lease, fields_of, ids, may_reap, put, status_of
+
+rq = pytest.importorskip("rq")
+rq_scheduler = pytest.importorskip("rq_scheduler")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+TASK = "tests.jobs.basic.noop"
+SCHEDULED = "rq:scheduler:scheduled_jobs"
+#: Jobs of stock RQ's in every state in which one can be: name -> what it leads to.
+STATES = ("queued", "started", "finished", "kept", "failed", "canceled", "deferred", "periodic", "cron", "later")
+
+
+class Neighbour:
+    """A deployment of stock RQ and rq-scheduler: a job in each state, a worker that lives and one whose hash is gone."""
+
+    def __init__(self, conn: redis.Redis, queue: str = "default") -> None:
+        self.conn, self.queue = conn, rq.Queue(queue, connection=conn)
+        now = int(time.time())
+        for name in ("queued", "started", "finished", "kept", "failed", "canceled", "deferred"):
+            self.queue.enqueue(TASK, job_id=f"rq-{name}")
+        for name in ("started", "finished", "kept", "failed", "canceled", "deferred"):
+            conn.lrem(self.queue.key, 0, f"rq-{name}")
+            conn.hset(f"rq:job:rq-{name}", "status", "finished" if name == "kept" else name)
+        conn.zadd(
+            f"rq:wip:{queue}", {"rq-started:0123456789abcdef": now + 600, "rq-late:fedcba": now - 5, "rq-endless:ab": "+inf"}
+        )
+        conn.zadd(f"rq:finished:{queue}", {"rq-finished": now - 100, "rq-gone": now - 200, "rq-kept": "+inf"})
+        conn.zadd(f"rq:canceled:{queue}", {"rq-canceled": now - 50})
+        conn.zadd(f"rq:deferred:{queue}", {"rq-deferred": now + 50})
+        conn.zadd(f"rq:failed:{queue}", {"rq-failed": now + 50})
+        conn.sadd("rq:job:rq-queued:dependents", "rq-deferred")
+        clock = rq_scheduler.Scheduler(queue, connection=conn)
+        past = datetime.now(timezone.utc).replace(tzinfo=None) - timedelta(seconds=3)
+        clock.schedule(past, TASK, interval=60, id="rq-periodic")
+        clock.cron("* * * * *", TASK, id="rq-cron")
+        clock.enqueue_in(timedelta(hours=1), TASK, job_id="rq-later")
+        conn.zadd(SCHEDULED, {"rq-cron": now - 10, "rq-orphan": now - 20})
+        worker = rq.Worker([self.queue], name="stock", connection=conn)
+        worker.register_birth()
+        conn.sadd("rq:workers", "rq:worker:asleep")
+        conn.hset("rq:job:of-nobody", mapping={"status": "finished", "data": "x"})
+        self.before = self.entries()
+        assert {f"rq-{name}" for name in STATES} <= {key.decode().removeprefix("rq:job:") for key in self.before}
+
+    def entries(self) -> dict[bytes, Any]:
+        """All that is theirs: hashes, lists, and of shared sets the members with `rq-` in them."""
+        found: dict[bytes, Any] = {}
+        for key in self.conn.scan_iter():
+            kind = self.conn.type(key)
+            if kind == b"hash" and (b"job:rq-" in key or b"of-nobody" in key or b"worker:stock" in key):
+                found[key] = (self.conn.hgetall(key), self.conn.ttl(key) < 0)
+            elif kind == b"list" and key == self.queue.key.encode():
+                found[key] = self.conn.lrange(key, 0, -1)
+            elif kind == b"zset" and (
+                theirs := [(m, s) for m, s in self.conn.zrange(key, 0, -1, withscores=True) if b"rq-" in m]
+            ):
+                found[key] = theirs
+            elif kind == b"set":
+                found[key] = {m for m in self.conn.smembers(key) if b"rq-" in m or m in (b"rq:worker:stock", b"rq:worker:asleep")}
+                if not found[key]:
+                    del found[key]
+        return found
+
+    def check(self) -> None:
+        after = self.entries()
+        for key in self.before.keys() | after.keys():
+            assert after.get(key) == self.before.get(key), key
+
+
+@pytest.fixture
+def neighbour(conn: redis.Redis) -> Neighbour:
+    return Neighbour(conn)
+
+
+ALL = [f"rq-{name}" for name in STATES] + ["of-nobody"]
+
+
+def _claims(broker: Broker, conn: redis.Redis) -> None:
+    hand = Hand(broker, "default", "default2", name="host.9")
+    for _ in range(3):
+        answer = hand.turn(slots=[0, 0])
+        assert (answer.jobs, answer.bad) == ([], [])
+
+
+def _reaps(broker: Broker, conn: redis.Redis) -> None:
+    Hand(broker, "q")
+    for _ in range(3):
+        may_reap(conn)
+        conn.hset("rq:reap", "more", 1)
+        assert broker.reap(LEASE, 0, ["default"])[0] == 0
+
+
+def _prunes(broker: Broker, conn: redis.Redis) -> None:
+    for _ in range(2):
+        may_reap(conn)
+        assert broker.prune(LEASE) == []
+    assert broker.prune(LEASE, "stock") == []
+
+
+def _takes_its_name(broker: Broker, conn: redis.Redis) -> None:
+    assert not broker.register("stock", "incarnation", LEASE, 420, {"queues": "q"})
+
+
+def _enqueues_its_ids(broker: Broker, conn: redis.Redis) -> None:
+    for job_id in ALL:
+        with pytest.raises(DuplicateJob):
+            put(broker, "default", job_id)
+        with pytest.raises(DuplicateJob):
+            put(broker, "elsewhere", job_id, delay=5)
+    with pytest.raises(DuplicateJob, match="another program's job, RQ's perhaps; use another"):
+        put(broker, "q", "rq-finished")
+
+
+def _over_the_caps(broker: Broker, conn: redis.Redis) -> None:
+    tight = Broker(conn, finished_max=0, canceled_max=0, failed_max=0)
+    for _ in range(3):
+        tight.clean()
+
+
+SCRIPTS: dict[str, Callable[[Broker, redis.Redis], object]] = {
+    "promote": lambda broker, conn: [broker.promote() for _ in range(3)],
+    "claims": _claims,
+    "reap": _reaps,
+    "prune": _prunes,
+    "register": _takes_its_name,
+    "enqueue": _enqueues_its_ids,
+    "clean": lambda broker, conn: [broker.clean(limit) for limit in (1, 2, 200)],
+    "clean over the caps": _over_the_caps,
+    "delete": lambda broker, conn: broker.delete(ALL),
+    "cancel": lambda broker, conn: [broker.cancel(job_id) for job_id in ALL],
+    "requeue": lambda broker, conn: broker.requeue(ALL, "n"),
+    "requeue later": lambda broker, conn: broker.requeue(ALL, "n", delay=9),
+    "quarantine": lambda broker, conn: broker.quarantine(ALL, "because"),
+    "reschedule": lambda broker, conn: [broker.reschedule(job_id, 1.0) for job_id in ALL],
+    "save_meta": lambda broker, conn: [broker.save_meta(job_id, "{}") for job_id in ALL if job_id != "of-nobody"],
+    "empty": lambda broker, conn: broker.empty("default"),
+    "resume": lambda broker, conn: (broker.suspend(), broker.resume(), broker.unpause("default")),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_script_changes_what_is_theirs(broker: Broker, conn: redis.Redis, neighbour: Neighbour, name: str) -> None:
+    SCRIPTS[name](broker, conn)
+    neighbour.check()
+
+
+def test_what_a_person_asks_of_their_jobs_is_refused_in_words(conn: redis.Redis, neighbour: Neighbour) -> None:
+    job = Job.fetch("rq-queued", conn)
+    for ask in (job.cancel, job.delete, job.requeue, job.save_meta, lambda: job.reschedule(5)):
+        with pytest.raises(InvalidJobOperation, match=r"another program's job, RQ's perhaps; Fusion leaves it alone"):
+            ask()
+    neighbour.check()
+
+
+def test_ours_beside_theirs_live_as_ever(broker: Broker, conn: redis.Redis, neighbour: Neighbour) -> None:
+    """In a queue of the same name, through all that is done with one."""
+    hand = Hand(broker, "default")
+    put(broker, "default", "low", priority=0)
+    put(broker, "default", "done", "failed", "lost")
+    put(broker, "default", "high", priority=2)
+    put(broker, "default", "canceled", "deleted", "soon", priority=0)
+    put(broker, "default", "timed", delay=0.001)
+    broker.cancel("canceled")
+    assert broker.delete(["deleted"]) == ["deleted"]
+    time.sleep(0.01)
+    assert broker.promote()[0] == 1
+    jobs = {claimed.id: claimed for claimed in hand.claim(7)}
+    assert list(jobs) == ["high", "done", "failed", "lost", "timed", "low", "soon"]
+    hand.tell(jobs["done"])
+    hand.tell(jobs["failed"], "failed", reason="r")
+    hand.tell(jobs["low"], "retry", reason="r", delay=50.0)
+    conn.zadd(SCHEDULED, {"low": 1000})
+    hand.tell(jobs["soon"], "release", reason="r")
+    expire_lease(conn, "default", "lost")
+    may_reap(conn)
+    assert broker.reap(LEASE, 0) == (1, False)
+    assert broker.promote()[0] == 1
+    assert drain(hand) == ["lost", "low", "soon"]
+    assert broker.requeue(["failed"], "n") == ["ok"]
+    assert ids(hand.claim()) == ["failed"]
+    ours = ["low", "done", "failed", "lost", "high", "canceled", "soon", "timed"]
+    assert check_conservation(conn, ours)["done"] == "finished"
+    neighbour.check()
+
+
+def test_our_ended_jobs_are_forgotten_behind_any_number_of_theirs(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "ours")
+    hand = Hand(broker, "q")
+    hand.tell(hand.take())
+    now = int(time.time())
+    conn.zadd("rq:finished:q", {f"rq-{n}": now - 1000 + n for n in range(60)})
+    conn.zadd("rq:finished:q", {"ours": now - 5.5})
+    for _ in range(2000):
+        broker.clean(20)
+        if status_of(conn, "ours") is None:
+            break
+    assert conn.zcard("rq:finished:q") == 60
+    assert not conn.exists("rq:job:ours")
+
+
+def test_our_due_jobs_are_queued_behind_any_number_of_theirs(broker: Broker, conn: redis.Redis) -> None:
+    conn.zadd(SCHEDULED, {f"rq-{n}": 1000 + n for n in range(60)})
+    put(broker, "q", "ours", delay=50)
+    conn.zadd(SCHEDULED, {"ours": 5000})
+    for _ in range(2000):
+        if broker.promote(20)[0]:
+            break
+    assert status_of(conn, "ours") == "queued"
+    assert conn.zcard(SCHEDULED) == 60
+
+
+def test_overdue_entries_of_theirs_neither_hurry_nor_delay_anybody(
+    broker: Broker, conn: redis.Redis, neighbour: Neighbour
+) -> None:
+    hand = Hand(broker, "q")
+    put(broker, "q", "later", delay=500)
+    _, next_in = broker.promote()
+    assert next_in is not None
+    assert next_in > 0, "a loop that asked at once again would never rest"
+    turn = hand.turn(slots=[0])
+    assert turn.next_in is not None
+    assert turn.next_in > 0
+    conn.delete("rq:wake:_scheduler")
+    put(broker, "q", "sooner", delay=5)
+    assert conn.llen("rq:wake:_scheduler") == 1, "the scheduler sleeps until something of a minute's time"
+    conn.delete("rq:wake:_scheduler")
+    put(broker, "q", "last", delay=900)
+    assert conn.llen("rq:wake:_scheduler") == 0
+    conn.zadd(SCHEDULED, {"sooner": 5})
+    assert hand.turn(slots=[0]).next_in == 0
+
+
+def test_a_dead_worker_of_ours_is_buried_beside_live_ones_of_theirs(
+    broker: Broker, conn: redis.Redis, neighbour: Neighbour
+) -> None:
+    put(broker, "q", "held")
+    hand = Hand(broker, "q", name="dead.1", lease=0.001)
+    hand.take()
+    Hand(broker, "q", name="idle.1", lease=0.001)
+    conn.delete("rq:worker:idle.1")  # it expired
+    time.sleep(0.01)
+    may_reap(conn)
+    assert sorted(broker.prune(LEASE)) == [("dead.1", 1), ("idle.1", 0)]
+    assert conn.smembers("rq:workers") == {b"rq:worker:stock", b"rq:worker:asleep"}
+    assert not conn.exists("rq:fleet")
+    neighbour.check()
+
+
+def test_their_workers_are_not_shown_as_dead_ones_of_ours(broker: Broker, conn: redis.Redis, neighbour: Neighbour) -> None:
+    Hand(broker, "q")
+    assert [worker.name for worker in Inspector(conn).workers()] == ["host.1"]
+    (info,) = Inspector(conn).queues(["default"])
+    assert (info.started, info.rq, info.count, info.error) == (0, 1, 0, "")
+
+
+# -- a queue that both use
+
+
+def test_a_drained_queue_that_became_their_list_stays_open_to_us(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "first")
+    hand, stock = Hand(broker, "q"), rq.Queue("q", connection=conn)
+    assert drain(hand) == ["first"]
+    stock.enqueue(TASK, job_id="rq-1")
+    assert hand.turn(slots=[0]).bad == []
+    put(broker, "q", "low", priority=0)
+    put(broker, "q", "high", priority=2)
+    put(broker, "q", "front", front=True)
+    assert conn.lrange("rq:queue:q", 0, -1) == [b"rq-1"]
+    inspector = Inspector(conn)
+    assert (Queue("q", conn).count, inspector.waiting("q")) == (3, ["high", "front", "low"])
+    assert (inspector.position("q", "low"), Job.fetch("front", conn).get_position()) == (2, 1)
+    assert drain(hand) == ["high", "front", "low"]
+    stock.empty()
+    assert conn.type("rq:queue:q") == b"none"
+    put(broker, "q", "after")
+    assert conn.type("rq:queue:q") == b"none", "for good: their producers may push at any moment"
+    stock.enqueue(TASK, job_id="rq-2")
+    assert drain(hand) == ["after"]
+    assert conn.lrange("rq:queue:q", 0, -1) == [b"rq-2"]
+
+
+@pytest.mark.parametrize(
+    "before", ["enqueue", "front", "later", "requeue", "release", "lost", "retry", "many", "empty", "claim", "cancel"]
+)
+def test_whoever_meets_their_list_first(broker: Broker, conn: redis.Redis, before: str) -> None:
+    """Drained, then pushed to by RQ: each script in turn is the first to see that."""
+    put(broker, "q", "a", "b")
+    hand = Hand(broker, "q")
+    a, _ = hand.claim(2)
+    if before == "requeue":
+        hand.tell(a, "failed", reason="r")
+    elif before in ("later", "retry"):
+        hand.tell(a, "retry", reason="r", delay=50.0)
+        conn.zadd(SCHEDULED, {"a": 1000})
+    rq.Queue("q", connection=conn).enqueue(TASK, job_id="rq-1")
+    steps: dict[str, Callable[[], object]] = {
+        "enqueue": lambda: put(broker, "q", "new"),
+        "front": lambda: put(broker, "q", "new", front=True),
+        "many": lambda: put(broker, "q", "new", "new2"),
+        "later": broker.promote,
+        "retry": lambda: hand.turn(slots=[0]) and broker.promote(),
+        "requeue": lambda: broker.requeue(["a"], "n"),
+        "release": lambda: hand.tell(a, "release", reason="r"),
+        "lost": lambda: hand.tell(a, "lost", reason="r"),
+        "empty": lambda: broker.empty("q"),
+        "claim": lambda: hand.turn(slots=[0]),
+        "cancel": lambda: broker.cancel("a"),
+    }
+    steps[before]()
+    assert conn.lrange("rq:queue:q", 0, -1) == [b"rq-1"]
+    put(broker, "q", "last")
+    waiting = [*drain(hand)]
+    assert waiting[-1] == "last"
+    assert waiting[:-1] == {"front": ["new"], "enqueue": ["new"], "many": ["new", "new2"]}.get(
+        before, ["a"] if before in ("later", "retry", "requeue", "release", "lost") else []
+    )
+    assert conn.lrange("rq:queue:q", 0, -1) == [b"rq-1"]
+    assert conn.smembers("rq:fifos") == {b"q"}
+
+
+def test_what_a_process_of_before_wrote_to_such_a_queues_own_key_is_served(broker: Broker, conn: redis.Redis) -> None:
+    conn.sadd("rq:fifos", "q")
+    put(broker, "q", "new")
+    for n in range(30):  # 0.1 knows of no such queues
+        conn.hset(f"rq:job:old-{n:02d}", mapping={**fields_of(conn, "new"), "seq": 100 + n, "status": "queued"})
+        conn.zadd("rq:queue:q", {f"old-{n:02d}": 2.5 - n / 1000})
+    assert drain(Hand(broker, "q"), 1) == [*(f"old-{n:02d}" for n in range(30)), "new"]
+
+
+def test_adopted_jobs_of_a_list_run_beside_ours(conn: redis.Redis) -> None:
+    stock, plain = rq.Queue("q", connection=conn), Broker(conn)
+    for n in range(50):
+        stock.enqueue(TASK, job_id=f"rq-{n:02d}")
+    put(plain, "q", "low", priority=0)
+    put(plain, "q", "high", priority=2)
+    assert ids(Hand(plain, "q", name="other.1").claim(1)) == ["high"]
+    assert conn.llen("rq:queue:q") == 50
+    hand = Hand(Broker(conn, adopt=["q"]), "q")
+    (first,) = hand.claim(1)
+    assert (first.id, first.fields[b"serializer"]) == ("rq-00", b"pickle")
+    assert drain(hand, 7) == [*(f"rq-{n:02d}" for n in range(1, 50)), "low"]
+    assert conn.llen("rq:queue:q") == 0
+    assert hand.tell(first) == "ok"
+    assert check_conservation(conn, ["rq-00"]) == {"rq-00": "finished"}
+
+
+def test_adopting_leaves_the_key_to_their_producers_from_the_start(conn: redis.Redis) -> None:
+    broker = Broker(conn, adopt=["q"])
+    put(broker, "q", "before")
+    broker.adopt(["q"])
+    put(broker, "q", "after")
+    hand = Hand(broker, "q")
+    assert ids(hand.claim(1)) == ["before"]
+    rq.Queue("q", connection=conn).enqueue(TASK, job_id="rq-1")
+    assert drain(hand) == ["after", "rq-1"]
+
+
+def test_a_job_of_theirs_in_a_zset_of_ours_is_reported_and_not_run(broker: Broker, conn: redis.Redis) -> None:
+    rq.Queue("theirs", connection=conn).enqueue(TASK, job_id="rq-1")
+    before = conn.hgetall("rq:job:rq-1")
+    conn.zadd("rq:queue:q", {"rq-1": 1})
+    broker.clean()
+    assert drain(Hand(broker, "q")) == []
+    assert conn.hgetall("rq:job:rq-1") == before
+    (record,) = conn.zrange("rq:queue:failed", 0, -1)
+    assert fields_of(conn, record.decode())["reason"] == "corrupt: the queue names a job of stock RQ"
+
+
+def test_an_old_producers_pickle_is_known_for_one(broker: Broker, conn: redis.Redis) -> None:
+    conn.hset("rq:job:old", mapping={"data": b"\x80\x04...", "created_at": "2026-01-31T09:30:00"})
+    conn.zadd("rq:queue:q", {"old": 1})
+    assert Hand(broker, "q").take().fields[b"serializer"] == b"pickle"
+    conn.hset("rq:job:inbox", mapping={"data": b"x\x9c...", "created_at": "2026-01-31T09:30:00"})
+    conn.rpush("rq:queue:scheduler", "inbox")
+    assert Hand(broker, "scheduler", name="h.2").take().fields[b"serializer"] == b"pickle"
+
+
+def test_a_producer_gets_a_sentence_for_a_key_of_another_type(conn: redis.Redis) -> None:
+    conn.set("rq:queue:q", "x")
+    for ask in (lambda: Queue("q", conn).enqueue(TASK), lambda: Queue("q", conn).count):
+        with pytest.raises(
+            ConfigurationError, match=r"another program's data, an RQ queue perhaps; drain it there, or give this fleet"
+        ):
+            ask()
+    assert broker_of(conn) is not None
