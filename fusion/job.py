@@ -327,8 +327,7 @@ class Job:
         self._meta = value
 
     def save_meta(self) -> None:
-        """Store `meta`, whoever holds the job. NoSuchJobError if it is gone, InvalidJobOperation if it is another program's,
-        SerializationError if it can't be sent."""
+        """Store `meta`, whoever holds the job. NoSuchJobError, InvalidJobOperation (not Fusion's job) or SerializationError if it can't be."""
         self._check(broker_of(self.connection).save_meta(self.id, to_json("meta", self.meta)))
 
     def _check(self, answer: str) -> None:
@@ -341,8 +340,7 @@ class Job:
     def cancel(self) -> str:
         """A waiting job will not run: `canceled`. A running one will not run again: `pending`, it ends as canceled unless this run
         finishes or fails. Canceled already is no error; InvalidJobOperation if it has ended otherwise, NoSuchJobError if it is gone."""
-        answer = broker_of(self.connection).cancel(self.id)
-        self._check(answer)
+        self._check(answer := broker_of(self.connection).cancel(self.id))
         if answer not in ("canceled", "pending"):
             raise InvalidJobOperation(f"job {self.id} can't be canceled: {why_not(answer)}")
         self._fields["status"] = "canceled" if answer == "canceled" else "started"
