@@ -151,12 +151,14 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     INT or TERM ends it when its jobs are done, twice at once; jobs that are cut off go back to their place.
     """
     plan = prepare(cli, embedded, **given)
+    from fusion.process.orphans import adopt
     from fusion.process.signals import Signals
     from fusion.process.worker import Worker
 
     hand_on_url(cli.url)  # to its jobs as well: a task that enqueues means the same Redis
     relay = _relay() if plan.relay else []
     Signals.ends_process = True
+    adopt()
     with pid_file(pid):
         code = Worker(plan.settings, plan.queues, burst=plan.burst, job_lines=plan.job_lines, relay=relay).run()
     sys.exit(code)

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from math import inf
 from pathlib import Path
 from time import monotonic
+from typing import ClassVar
 
 from fusion import defaults
 from fusion.execution.frames import FrameError, FrameReader, pack
@@ -32,6 +33,7 @@ from fusion.process.messages import (
     ServerClosed,
     Tainted,
 )
+from fusion.process.orphans import end_orphans
 
 #: Seconds the fork server gets to kill everything and go before it is killed itself.
 DESTROY_LIMIT = 2.5
@@ -147,6 +149,9 @@ class Horse:
 class ForkServer:
     """One fork server process. After ServerClosed make a new one; this object is then only good for `destroy`."""
 
+    #: Pids of those of this process that are not destroyed yet.
+    _living: ClassVar[set[int]] = set()
+
     def __init__(self, config: ForkServerConfig) -> None:
         self.config = config
         self.importing: str | None = None
@@ -173,6 +178,7 @@ class ForkServer:
             except BaseException:
                 ours.close()
                 raise
+        self._living.add(self._process.pid)
         ours.setblocking(False)
         self._control = ours
         self._say(f"CONFIG {json.dumps(asdict(self.config))}")
@@ -267,7 +273,7 @@ class ForkServer:
                 self._out.popleft()
 
     def destroy(self) -> None:
-        """End the server and everything below it, by SIGKILL if it does not go by itself. Waits up to 2.5 s."""
+        """End the server and everything below it, by SIGKILL if it does not go by itself. Waits up to 2.5 s, and 2 s for what it left."""
         self._close()
         process = self._process
         if process is None:
@@ -284,6 +290,8 @@ class ForkServer:
                     except OSError:
                         continue
             process.wait()
+        self._living.discard(process.pid)
+        end_orphans(self._living)
 
     def _say(self, line: str, end: socket.socket | None = None) -> None:
         if self._control is None:

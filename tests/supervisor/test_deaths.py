@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import time
@@ -168,3 +169,24 @@ def test_while_redis_is_away_the_dead_wait_for_their_burial(private_redis: Priva
     finally:
         private_redis.revive()
         services.stop()
+
+
+@pytest.mark.parametrize("mode", [("--slots", "1"), ("--horses", "1")], ids=["process per job", "warm"])
+def test_a_worker_killed_together_with_its_fork_server_leaves_no_daemon_beside_the_rerun(
+    mode: tuple[str, ...], services: Services, conn: redis.Redis, tmp_path: Path
+) -> None:
+    seen, gate = tmp_path / "seen", tmp_path / "gate"
+    gate.touch()
+    job = Queue("o", conn).enqueue("tests.jobs.stubborn.daemon_beside", str(seen), str(gate))
+    service = services.start(1, "o", *mode, env={"FUSION_TASKS": "tests.jobs.stubborn"})
+    eventually(lambda: len(runs_of(seen, "daemon")) == 4, 20)
+    worker = service.worker_of(conn, job.id)
+    servers = worker.children()
+    os.kill(worker.pid, signal.SIGSTOP)
+    for process in (*servers, worker):
+        process.kill()
+    eventually(lambda: len(runs_of(seen, "here")) == 2, 20, why="the job runs again")
+    assert runs_of(seen, "overlap") == []
+    assert not any(alive(pid) for pid in runs_of(seen, "daemon")[:4])
+    gate.unlink()
+    eventually(lambda: status_of(conn, job.id) == "finished")
