@@ -102,6 +102,8 @@ LOG_RATE = 50
 
 #: Callbacks that one process delivers at a time, to all hosts and to one host.
 CALLBACK_SLOTS, CALLBACK_SLOTS_PER_HOST = 16, 2
+#: Callbacks that may wait, for their first try or another; those that come then are not accepted.
+CALLBACKS_MAX = 100_000
 #: Ports that callbacks may go to.
 CALLBACK_PORTS = (443, 80, 8443)
 #: Endpoints remembered as wanting no more callbacks.

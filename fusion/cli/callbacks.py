@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from fusion import defaults
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo
@@ -76,10 +77,11 @@ def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
     at = cli.inspector.now()
     found = list(islice(inspector.find(None if status == "all" else status), limit + 1))
     shown, more = found[:limit], len(found) > limit
-    dropped, gone = inspector.dropped(), inspector.gone()
+    dropped, refused, gone = inspector.dropped(), inspector.refused(), inspector.gone()
     if as_json:
         rows = [_document(one) for one in shown]
-        echo(json.dumps({"schema": SCHEMA, "at": to_iso(at), "callbacks": rows, "more": more, "dropped": dropped, "gone": gone}))
+        counts = {"dropped": dropped, "refused": refused, "gone": gone}
+        echo(json.dumps({"schema": SCHEMA, "at": to_iso(at), "callbacks": rows, "more": more, **counts}))
         return
     if shown:
         echo(
@@ -91,7 +93,7 @@ def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
         )
     else:
         echo("No callbacks" if status == "all" else f"No callbacks are {status}")
-    for line in _remarks(shown, more, limit, dropped, gone):
+    for line in _remarks(shown, more, limit, dropped, refused, gone):
         echo(line)
 
 
@@ -112,7 +114,7 @@ def _rows(found: Iterable[DeliveryInfo], at: datetime) -> list[list[str]]:
     ]
 
 
-def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, gone: int) -> list[str]:
+def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, refused: int, gone: int) -> list[str]:
     lines = []
     if more:
         lines.append(f"There are more: --limit {min(limit * 10, 10_000)}, or --status")
@@ -122,6 +124,8 @@ def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, go
         lines.append(
             f"{gone} endpoints answered 410 and get none any more; to send to one again: {prog()} callbacks retry --to URL"
         )
+    if refused:
+        lines.append(click.style(f"{refused} were not accepted, as {defaults.CALLBACKS_MAX:,} waited", fg="red"))
     if dropped:
         lines.append(click.style(f"{dropped} could not be accepted, as a key of the queue _callbacks is broken", fg="red"))
     return lines

@@ -47,6 +47,8 @@ T = TypeVar("T")
 _PROMOTE, _BATCH = 5.0, 200
 #: Turns in a row before anything else is looked at.
 _TURNS = 10
+#: Deliveries claimed at a time beyond what there is room for, at most.
+_EXTRA = 256
 #: Seconds that Redis gets at the end, beyond the deadline.
 _LAST_WORDS = 3.0
 #: Seconds until it goes on after an error that nobody foresaw.
@@ -101,6 +103,9 @@ class Courier:
         self._gone: list[Tried] = []
         self._entered = self._wanted = False
         self._look_at = 0.0
+        #: Deliveries claimed beyond what there is room for, as they are put off at once; and claimed last, if all that it asked for came.
+        self._extra = self._claimed = 0
+        self._refused: int | None = None
         self._stop_by: float | None = None
         self._said = ""
 
@@ -229,7 +234,8 @@ class Courier:
             self._link.attempt(lambda: self._duties.run(self._broker, now), look=True)
 
     def _turn(self) -> None:
-        slots = [0] * max(0, self._free)
+        free = max(0, self._free)
+        slots = [0] * (free + (self._extra if free else 0))
         self._wanted = False
         answered = self._ledger.turn(self.name, self._registration.incarnation, [CALLBACKS], slots)
         if answered is None:
@@ -248,6 +254,7 @@ class Courier:
         self._journal.suspended(turn.status == "suspended")
         for claimed in turn.jobs:
             self._open(claimed)
+        self._claimed = len(turn.jobs) if len(turn.jobs) == len(slots) else 0
         if turn.next_in is not None:
             self._duties.due(time.monotonic() + turn.next_in)
         self._wanted = turn.again
@@ -279,6 +286,14 @@ class Courier:
         )
         held = [*(parcel.claimed for parcel in parcels), *self._ledger.held()]
         self._registration.tell(now, [(claimed.id, claimed.execution_id) for claimed in held])
+        refused = self._ask(self._broker.callbacks_refused) or 0
+        if self._refused is not None and refused > self._refused:
+            log.error(
+                "%d callback(s) were not accepted: %d wait already (`callbacks list --status retrying` shows for whom)",
+                refused - self._refused,
+                defaults.CALLBACKS_MAX,
+            )
+        self._refused = refused
 
     # -- deliveries on their way through
 
@@ -294,26 +309,33 @@ class Courier:
             self._secrets.refresh()
             gone = self._ask(lambda: self._broker.gone([parcel.url for parcel in self._taken]))
             taken, self._taken = self._taken, []
-            for parcel, is_gone in zip(taken, gone or [False] * len(taken), strict=True):
-                self._place(parcel, is_gone)
+            put_off = sum(
+                self._place(parcel, is_gone) for parcel, is_gone in zip(taken, gone or [False] * len(taken), strict=True)
+            )
+            # those for a busy host stand before others': past them with ever more at a time
+            self._extra = min(_EXTRA, 2 * self._claimed) if 2 * put_off >= self._claimed else 0
         self._move_on()
 
-    def _place(self, parcel: Parcel, is_gone: bool) -> None:
+    def _place(self, parcel: Parcel, is_gone: bool) -> bool:
+        """Whether it was put off."""
         try:
             target = parse_target(parcel.url, self._policy)
         except DeliveryRefused as error:
-            return self._refuse(parcel.claimed, str(error), error)
+            self._refuse(parcel.claimed, str(error), error)
+            return False
         if is_gone:
             reason = (
                 f"{target} answered 410 before: this endpoint wants no more callbacks (`callbacks retry --to` sends to it again)"
             )
-            return self._refuse(parcel.claimed, reason, DeliveryRefused(reason), target.host)
+            self._refuse(parcel.claimed, reason, DeliveryRefused(reason), target.host)
+            return False
         delay = self._hosts.wait(target.host, time.monotonic())
         if delay:
-            self._ledger.add(parcel.claimed, Decision("later", f"{target} is busy with others", delay), 0.0)
+            # without its place: what comes back would stand before others' deliveries again and again
+            self._ledger.add(parcel.claimed, Decision("later", f"{target} is busy with others", delay, {"seq": ""}), 0.0)
         else:
             self._line.append((parcel, target))
-        return None
+        return bool(delay)
 
     def _refuse(self, claimed: Claimed, reason: str, error: Exception, host: str = "") -> None:
         self._ledger.add(claimed, Decision("failed", reason, fields=failure(reason, error, host)), 0.0)
@@ -325,7 +347,7 @@ class Courier:
             if self._stop_by is not None:
                 self._hosts.leave(target.host)
                 self._ledger.add(parcel.claimed, Decision("release", "the courier ends"), 0.0)
-            elif self._hosts.begin(target.host, now):
+            elif len(self._under_way) < self._slots and self._hosts.begin(target.host, now):
                 self._under_way[parcel.id] = parcel
                 self._pool.run(partial(attempt, parcel, target, self._policy, self._secrets))
             else:

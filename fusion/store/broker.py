@@ -100,6 +100,10 @@ class Broker(ScriptHost):
         """Whether a delivery could be made now. O(1)."""
         return bool(self.connection.exists(self.keys.queue(CALLBACKS)))
 
+    def callbacks_refused(self) -> int:
+        """How many were not accepted, ever, as too many waited."""
+        return int(codec.text(self.connection.get(self.keys.callbacks_refused) or b"0"))
+
     def endpoint_gone(self, url: str) -> bool:
         """Note that this URL wants no more callbacks; False if that was known."""
         args = {"digest": codec.digest(url), "keep": defaults.GONE_MAX}

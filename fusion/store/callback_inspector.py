@@ -53,6 +53,11 @@ class CallbackInspector:
         found: Any = self.connection.get(self.keys.callbacks_dropped)
         return codec.number(found)
 
+    def refused(self) -> int:
+        """Callbacks that were not accepted, as too many waited."""
+        found: Any = self.connection.get(self.keys.callbacks_refused)
+        return codec.number(found)
+
     def gone(self) -> int:
         """Endpoints that want no more callbacks."""
         return int(self.connection.zcard(self.keys.callbacks_gone))

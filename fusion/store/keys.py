@@ -181,6 +181,14 @@ class Keys:
     def callbacks_dropped(self) -> str:
         return f"{self.prefix}callbacks:dropped"
 
+    @property
+    def callbacks_refused(self) -> str:
+        return f"{self.prefix}callbacks:refused"
+
+    @property
+    def callbacks_open(self) -> str:
+        return f"{self.prefix}callbacks:open"
+
     # -- workers
     def worker(self, name: str) -> str:
         return f"{self.prefix}worker:{name}"

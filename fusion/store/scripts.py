@@ -47,6 +47,7 @@ class Constants:
     FAILED_MAX: int = defaults.FAILED_MAX
     FINISHED_MAX: int = defaults.FINISHED_MAX
     CANCELED_MAX: int = defaults.CANCELED_MAX
+    CALLBACKS_MAX: int = defaults.CALLBACKS_MAX
     SCHEMA: int = schema.VERSION
     FIRST_SCHEMA: int = schema.FIRST
     FUSION: str = __version__

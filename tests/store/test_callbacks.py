@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import redis
 from fusion import Queue
 from fusion.exceptions import BadSignature, InvalidName
 from fusion.store.broker import Broker
+from fusion.store.inspector import Inspector
 from fusion.store.keys import CALLBACKS, is_delivery_id
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
@@ -257,6 +259,46 @@ def test_a_broken_queue_of_callbacks_fails_no_job_and_is_counted(
     assert [status_of(conn, job_id) for job_id in "jkl"] == ["finished", "failed", "canceled"]
     assert conn.get("rq:callbacks:dropped") == b"5"
     assert not list(conn.scan_iter("rq:job:cb-*")), "nothing that no index leads to"
+
+
+def capped(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch, cap: int) -> Broker:
+    broker = Broker(conn)
+    monkeypatch.setattr(broker, "_constants", replace(broker._constants, CALLBACKS_MAX=cap))
+    return broker
+
+
+def test_when_too_many_wait_new_ones_are_refused_and_counted(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = capped(conn, monkeypatch, 3)
+    hand = Hand(broker, "q", name="host.2")
+
+    def end(job_id: str) -> str:
+        Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id=job_id, callback_url="https://x/")
+        return hand.tell(hand.take())
+
+    assert [end(job_id) for job_id in "abcde"] == ["ok"] * 5
+    assert len(list(conn.scan_iter("rq:job:cb-*"))) == 3
+    assert (broker.callbacks_refused(), conn.zcard("rq:callbacks:open")) == (2, 3)
+    courier = Hand(broker, CALLBACKS, name="courier.1")
+    first, second = courier.claim(2)
+    courier.tell(first)
+    courier.tell(second, "later", delay=60.0, reason="busy")
+    assert conn.zcard("rq:callbacks:open") == 2, "what was put off waits"
+    assert end("f") == "ok"
+    assert broker.callbacks_refused() == 2
+    assert broker.delete([second.id]) == ["deleted"]
+    courier.tell(courier.take(), "failed", reason="r")
+    assert conn.zcard("rq:callbacks:open") == 1
+    assert Inspector(conn).count("q") == 0
+
+
+def test_what_lost_its_entry_among_the_waiting_ones_goes_by_its_age(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = capped(conn, monkeypatch, 2)
+    hand = Hand(broker, "q", name="host.2")
+    conn.zadd("rq:callbacks:open", {"cb-1": 1, "cb-2": 2})
+    Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="a", callback_url="https://x/")
+    hand.tell(hand.take())
+    assert len(list(conn.scan_iter("rq:job:cb-*"))) == 1
+    assert (broker.callbacks_refused(), conn.zcard("rq:callbacks:open")) == (0, 1)
 
 
 def test_on_a_full_server_a_job_ends_and_is_told(conn: redis.Redis, hand: Hand, start: Callable[..., Any]) -> None:

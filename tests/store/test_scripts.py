@@ -50,7 +50,9 @@ NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if ent
 CONSTANTS = Constants("rq:", "100", 60, 500, 600, 700, 5, 600_000, ("data", "timeout"))
 
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
-READ = set("known_queues wrong_types callbacks_wait gone served callbacks_served readmit_endpoint stored ready_enqueue".split())
+READ = set(
+    "known_queues wrong_types callbacks_wait callbacks_refused gone served callbacks_served readmit_endpoint stored ready_enqueue".split()
+)
 #: Scripts that change nothing.
 LOOKS = {"cron_due"}
 

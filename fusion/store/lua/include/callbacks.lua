@@ -9,8 +9,19 @@ local function mark_hooks(key)
   if urls[1] or urls[2] or urls[3] then redis.call('HSET', key, 'hooks', 1) end
 end
 
+-- The deliveries that have not ended, by the time they were accepted. Too many, and new ones are refused: those that wait were promised, to
+-- refuse costs the same however many wait, and of what is dropped somebody is told. What lost its entry otherwise goes by its age.
+local OPEN, LONGEST_LIFE = P .. 'callbacks:open', 7 * 86400
+local function is_full()
+  if redis.call('ZCARD', OPEN) < CALLBACKS_MAX then return false end
+  local old = redis.call('ZRANGEBYSCORE', OPEN, '-inf', now_s - LONGEST_LIFE, 'LIMIT', 0, 100)
+  if old[1] then redis.call('ZREM', OPEN, unpack(old)) else redis.call('INCR', P .. 'callbacks:refused') end
+  return not old[1]
+end
+
 -- The id is sent along and tells a receiver what it has had already. Number and time: after a loss of the last second a number may come again.
 local function accept_delivery(message)
+  if is_full() then return end
   local seq = next_seq()
   local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
   redis.call('SADD', QUEUES, queue_key('_callbacks'))
@@ -19,6 +30,7 @@ local function accept_delivery(message)
     'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id, 'on_lost', 'again',
     'result_ttl', DELIVERED_TTL, 'failure_ttl', UNDELIVERED_TTL,
     'data', '["fusion.courier.deliver",null,[],' .. cjson.encode(message) .. ']')
+  redis.call('ZADD', OPEN, now_s, id)
   ring('_callbacks', 1)
 end
 

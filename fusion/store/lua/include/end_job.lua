@@ -13,6 +13,7 @@ local function end_job(id, key, queue, status, ttl, leave, ...)
   redis.call('HSET', key, 'status', status, ...)
   if seconds >= 0 then redis.call('EXPIRE', key, seconds + NET_SECONDS) else redis.call('PERSIST', key) end
   if leave then redis.call('ZREM', leave, id) end
+  if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
   if hooked[key] then tell_ended(id, key, queue, status) end
 end
 
