@@ -10,8 +10,12 @@ from typing import Any
 from fusion.importing import func_name_of
 from fusion.timeutil import FURTHEST, parse_seconds
 
-#: What a URL must look like to be accepted; whether it may be called is decided when it is (`fusion.delivery.targets`).
-_URL = re.compile(r"(https?)://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?(?:[/?#][!-\[\]-~]*)?", re.IGNORECASE)
+#: What a URL must look like to be accepted. What no settings can ever allow is refused here; whether it may be called is decided when it is
+#: (`fusion.delivery.targets`).
+_URL = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?(?:[/?#][!-\[\]-~]*)?", re.IGNORECASE)
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+# Of a name whose last part is one of these the URL standard says that it is an IPv4 address or an error (url.spec.whatwg.org, "ends in a number").
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _LONGEST = 2048
 
 
@@ -65,8 +69,38 @@ def check_url(name: str, url: object, allow_http: bool) -> str | None:
             f"{name}: use a URL like https://host[:port]/path, without user and password, of at most {_LONGEST} characters of "
             "printable ASCII; percent-encode what else is in it"
         )
+    try:
+        read_host(match[2])
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if match[3] and not 0 < int(match[3]) < 65536:
+        raise ValueError(f"{name}: there is no port {int(match[3])}; use one from 1 to 65535, or none")
     if match[1].lower() == "http" and not allow_http:
         raise ValueError(
             f"{name}: use https://; plain http is for those who set callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)"
         )
     return match[0]
+
+
+def read_host(text: str) -> str:
+    """A URL's host in lower case, without the root's dot; `127.1`, `0x7f.1`, `0177.0.0.1` and `2130706433` all as 127.0.0.1. ValueError for
+    what no resolver knows."""
+    host = text.lower().removesuffix(".")
+    if host.startswith("["):
+        from ipaddress import IPv6Address
+
+        try:
+            return str(IPv6Address(host[1:-1]))
+        except ValueError:
+            raise ValueError("what the URL has in [brackets] is no IPv6 address") from None
+    labels = host.split(".")
+    if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise ValueError("the URL's host is no host name: labels of letters, digits and hyphens, joined by dots")
+    if not _NUMBER.fullmatch(labels[-1]):
+        return host
+    import socket
+
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host))
+    except OSError:
+        raise ValueError("the URL's host ends in a number but is no IPv4 address; write it as 192.0.2.1") from None

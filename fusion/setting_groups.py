@@ -24,6 +24,8 @@ class ReportingSettings:
     #: Host -> its secrets (whsec_...), `*` for all others; several are all used, so that one can take over from another.
     callback_secrets: Mapping[str, tuple[str, ...]] | None = _setting(None, values.callback_secrets)
     callback_secrets_file: str | None = _setting(None, values.path)
+    #: Whether a callback for whose host there is no secret fails instead of going out unsigned.
+    callback_require_signatures: bool = _setting(False, values.flag)
     callback_allowed_hosts: tuple[str, ...] | None = _setting(None, values.names)
     callback_allow_http: bool = _setting(False, values.flag)
     callback_ports: tuple[int, ...] = _setting(defaults.CALLBACK_PORTS, values.ports)

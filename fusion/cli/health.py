@@ -50,6 +50,7 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
             f"no worker {name} is registered" if name else f"no worker of this host ({host}) is registered",
             *_too_old(cli),
         ]
+    advice = _advice(cli)
     broken = cli.broken()
     if not workers and broken:  # there may be some all the same
         reasons = broken
@@ -59,15 +60,36 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
             "reasons": reasons,
             "workers": [_worker(w, max_age) for w in workers],
             "unsaved": unsaved,
+            "advice": advice,
         }
         echo(json.dumps(document))
     elif healthy:
         echo("\n".join(f"{worker.name}: alive, {worker.state}" for worker in workers if worker.name not in wrong))
     else:
         echo("\n".join(reasons), err=True)
+    if not as_json:
+        for line in advice:
+            echo(line, err=True)
     if unsaved:
         echo("Redis can't save its data and may refuse to write: look at its log and at the room on its disk", err=True)
     sys.exit(1 if broken and not workers else 0 if healthy else UNHEALTHY)
+
+
+def _advice(cli: Cli) -> list[str]:
+    """What works, and should not stay so."""
+    from redis.exceptions import ResponseError
+
+    from fusion.store.callback_inspector import CallbackInspector
+
+    try:
+        hosts = CallbackInspector(cli.looking, prefix=cli.settings.prefix).unsigned()
+    except ResponseError:  # a key of another type
+        return []
+    if not hosts:
+        return []
+    shown = ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
+    told = f"callbacks to {shown} go out without a signature, so that anybody could have sent them: "
+    return [told + "set callback_secrets where relays run, and callback_require_signatures (docs/callbacks.md)"]
 
 
 def _too_old(cli: Cli) -> list[str]:

@@ -39,15 +39,18 @@ def attempt(parcel: Parcel, target: Target, policy: Policy, secrets: Secrets) ->
     began = time.monotonic()
     failpoint("callback.before_post")
     result: _Result
+    signed = False
     try:
-        result = post(target, parcel.body, {}, policy, signature=_signature(parcel, target, secrets))
+        signature = _signature(parcel, target, secrets)
+        signed = "webhook-signature" in signature
+        result = post(target, parcel.body, {}, policy, signature=signature)
     except (DeliveryFailed, DeliveryRefused) as error:
         result = error
     except Exception as error:
         log.exception("callback %s to %s: not foreseen", parcel.id, target)
         result = DeliveryFailed(f"not foreseen: {type(error).__name__}")
     failpoint("callback.after_post")
-    return decided(parcel, target, result, time.monotonic() - began)
+    return decided(parcel, target, result, time.monotonic() - began, signed=signed)
 
 
 def _signature(parcel: Parcel, target: Target, secrets: Secrets) -> dict[str, str]:
@@ -58,12 +61,13 @@ def _signature(parcel: Parcel, target: Target, secrets: Secrets) -> dict[str, st
     return {"webhook-id": parcel.id, "webhook-timestamp": str(int(time.time()))}
 
 
-def decided(parcel: Parcel, target: Target, result: _Result, elapsed: float) -> Tried:
+def decided(parcel: Parcel, target: Target, result: _Result, elapsed: float, *, signed: bool = True) -> Tried:
     """What is committed. The answer's text is kept for people in the delivery's own record, and nowhere else."""
     found = verdict(result, parcel.tries)
     if found.outcome == "delivered":
         assert isinstance(result, Answer)
-        return Tried(parcel, target, Decision("finished", fields={"result": str(result.status)}), elapsed)
+        told: dict[str, bytes | str | int] = {"result": str(result.status)}
+        return Tried(parcel, target, Decision("finished", fields=told if signed else told | {"unsigned": 1}), elapsed)
     reason, said = found.reason, found.reason
     if isinstance(result, Answer):
         reason = f"{target} answered: {found.reason}"

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 
 from fusion import setting_values
+from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.signing import check_secret
 from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
@@ -31,11 +32,20 @@ class Secrets:
         self._unsigned: set[str] = set()
 
     def of(self, host: str) -> tuple[str, ...]:
-        """The secrets for a host, none if there are none; said once of each host."""
+        """The secrets for a host, none if there are none; said once of each host. DeliveryRefused if there must be some."""
         found = self._by_host.get(host) or self._by_host.get(_OTHERS, ())
+        if not found and self._settings.callback_require_signatures:
+            raise DeliveryRefused(
+                f"callback_secrets has no secret for {host}, and callback_require_signatures is on: add one for it or for `*`, then "
+                "`callbacks retry --all`"
+            )
         if not found and host not in self._unsigned and len(self._unsigned) < _WARNED:
             self._unsigned.add(host)
-            log.warning("callbacks to %s go out without a signature: callback_secrets has none for it", host)
+            log.warning(
+                "callbacks to %s go out without a signature, so that anybody could have sent them: callback_secrets has no secret for it; "
+                "callback_require_signatures holds such callbacks back",
+                host,
+            )
         return found
 
     def refresh(self) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import socket
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address
+from ipaddress import ip_address
 
+from fusion.callbacks import read_host
 from fusion.delivery.addresses import check_address
 from fusion.delivery.errors import DeliveryRefused
 from fusion.exceptions import ConfigurationError
@@ -19,9 +19,6 @@ _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>[/?][^#]*)?(?:#.*)?",
     re.IGNORECASE,
 )
-_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-# Of a name whose last part is one of these the URL standard says that it is an IPv4 address or an error (url.spec.whatwg.org, "ends in a number").
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +115,10 @@ def literal(host: str) -> bool:
 
 
 def _host(text: str) -> str:
-    """Lower case, without the root's dot; `127.1`, `0x7f.1`, `0177.0.0.1` and `2130706433` all as 127.0.0.1."""
-    host = text.lower().removesuffix(".")
-    if host.startswith("["):
-        try:
-            return str(IPv6Address(host[1:-1]))
-        except ValueError:
-            raise DeliveryRefused("what the URL has in [brackets] is no IPv6 address") from None
-    labels = host.split(".")
-    if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
-        raise DeliveryRefused("the URL's host is no host name: labels of letters, digits and hyphens, joined by dots")
-    if not _NUMBER.fullmatch(labels[-1]):
-        return host
     try:
-        return socket.inet_ntoa(socket.inet_aton(host))
-    except OSError:
-        raise DeliveryRefused("the URL's host ends in a number but is no IPv4 address; write it as 192.0.2.1") from None
+        return read_host(text)
+    except ValueError as error:
+        raise DeliveryRefused(str(error)) from None
 
 
 def _allowed(entry: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis import Redis
 
@@ -19,6 +20,8 @@ from fusion.timeutil import from_iso
 #: What a delivery can be. `waiting`: no try has failed yet; `retrying`: one has.
 STATUSES = ("waiting", "retrying", "failed", "delivered", "canceled")
 _PAGE = 500
+#: Delivered ones that are looked at for their signature.
+_LAST = 50
 _FIELDS = ("status", "data", "created_at", "ended_at", "reason", "result", "retryCount")
 _ENDED = {"failed": "failed", "finished": "delivered", "canceled": "canceled"}
 
@@ -61,6 +64,15 @@ class CallbackInspector:
     def gone(self) -> int:
         """Endpoints that want no more callbacks."""
         return int(self.connection.zcard(self.keys.callbacks_gone))
+
+    def unsigned(self) -> list[str]:
+        """Hosts of which the last callbacks went out without a signature."""
+        last = self._inspector.members("finished", CALLBACKS, -_LAST, -1)
+        found = set()
+        for row in self._inspector.table(last, ("unsigned", "data")):
+            if not isinstance(row, Exception) and row["unsigned"]:
+                found.add(urlsplit(str(_sent(codec.text(row["data"])).get("url") or "")).hostname or "")
+        return sorted(found - {""})
 
     def find(self, status: str | None = None) -> Iterator[DeliveryInfo]:
         """Those of a status, or all: first what is next, of those that have ended the last."""

@@ -28,6 +28,8 @@ _HELD, _LARGEST = 4 * 1024 * 1024, 8 * 1024 * 1024
 #: Workers whose host is remembered.
 _WORKERS = 1000
 _STORED = ("data", "result")
+#: In place of the last, if the job keeps no result.
+_ONCE = "result_once"
 #: 1 January 9999, in ms: an entry's id may be anything an outsider wrote.
 _LAST = 253_370_764_800_000
 _FUNCTION = re.compile(rb'\s*\[\s*"([A-Za-z_][\w.]{0,255})"')
@@ -91,17 +93,20 @@ class Details:
         workers = list(workers)
         pipe = self._connection.pipeline(transaction=False)
         for job_id in wanted:
-            pipe.hmget(self._keys.job(job_id), ["serializer", "priority"])
+            pipe.hmget(self._keys.job(job_id), ["serializer", "priority", "result_ttl"])
             pipe.hstrlen(self._keys.job(job_id), "data")
             pipe.hstrlen(self._keys.job(job_id), "result")
         for worker in workers:
             pipe.hget(self._keys.worker(worker), "hostname")
         replies = iter(self._run(pipe))
         jobs, sizes, serializers = dict[str, _Job](), dict[str, tuple[int, int]](), dict[str, str]()
+        aside = dict[str, int]()
         for job_id, needs_result in wanted.items():
             fields, data, result = next(replies), next(replies), next(replies)
             if fields is None or data is None or result is None:  # not a hash
                 continue
+            if needs_result and not result and fields[2] and codec.number(fields[2], -1) == 0:
+                result = aside[job_id] = self._connection.hstrlen(self._keys.job(job_id), _ONCE)
             serializers[job_id] = codec.text(fields[0]) or "json"
             sizes[job_id] = (data, result if needs_result else 0)
             told = (self._told(None, size, "", call=False) for size in sizes[job_id])
@@ -109,7 +114,7 @@ class Details:
         for worker, host in zip(workers, replies, strict=True):
             self._remember(worker, codec.text(host))
         for some in _portions(sizes):
-            self._read_data(some, sizes, serializers, jobs)
+            self._read_data(some, sizes, serializers, jobs, aside)
         return jobs
 
     def _remember(self, worker: str, host: str) -> None:
@@ -119,14 +124,19 @@ class Details:
         self._hosts[worker] = host or _without_numbers(worker)
 
     def _read_data(
-        self, some: Sequence[str], sizes: Mapping[str, tuple[int, int]], serializers: Mapping[str, str], jobs: dict[str, _Job]
+        self,
+        some: Sequence[str],
+        sizes: Mapping[str, tuple[int, int]],
+        serializers: Mapping[str, str],
+        jobs: dict[str, _Job],
+        aside: Mapping[str, int],
     ) -> None:
         pipe = self._connection.pipeline(transaction=False)
         asked = {
             job_id: [name for name, size in zip(_STORED, sizes[job_id], strict=True) if 0 < size <= _LARGEST] for job_id in some
         }
         for job_id, names in asked.items():
-            pipe.hmget(self._keys.job(job_id), names)
+            pipe.hmget(self._keys.job(job_id), [_ONCE if name == "result" and job_id in aside else name for name in names])
         for (job_id, names), values in zip(asked.items(), self._run(pipe), strict=True):
             job, serializer, found = jobs[job_id], serializers[job_id], dict(zip(names, values or (), strict=False))
             if raw := found.get("data"):

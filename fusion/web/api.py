@@ -38,6 +38,7 @@ class Api:
             Route("GET", "/healthz", self.health, None, "health"),
             Route("GET", "/readyz", self.ready, None, "ready"),
             Route("POST", "/retryTask/", self.retry_task, "operate", "retry_task"),
+            Route("POST", "/retryTask", self.retry_task, "operate", "retry_task"),
             Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue"),
             Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job"),
             Route("GET", "/api/v1/queues", self.queues, "read", "queues"),

@@ -180,6 +180,13 @@ def _job_id(field: str, value: Any) -> str:
     return found
 
 
+def _url(field: str, value: Any) -> str:
+    """As a producer's: looked at where all options are, and never shown."""
+    if not isinstance(value, str):
+        raise _invalid(field, f"{field}: use a text, like https://hooks.example.com/jobs")
+    return value
+
+
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "priority": _priority,
     "timeout": _duration,
@@ -194,4 +201,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "retry_max": _count,
     "retry_interval": _intervals,
     "log_tag": _text,
+    "success_task_handler": _url,
+    "failed_task_handler": _url,
+    "callback_url": _url,
 }

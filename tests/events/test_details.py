@@ -8,6 +8,7 @@ import pickle
 import pytest
 import redis
 
+from fusion import Job
 from fusion.events.event import JobEvent
 from fusion.store import event_details
 from fusion.store.broker import Broker
@@ -46,6 +47,25 @@ def test_a_finished_job(hand: Hand, events: EventBroker) -> None:
     assert set(json.loads(done.result)) == {"token", "ok"}
     assert found["queued"].result == ""
     assert (found["queued"].message, found["processing"].message) == ("queued to sms", "processing by web1.4711")
+
+
+def test_a_result_that_is_not_kept_is_told_once_all_the_same(
+    broker: Broker, conn: redis.Redis, events: EventBroker, hand: Hand
+) -> None:
+    put(broker, "sms", "unkept", data=DATA, result_ttl=0)
+    put(broker, "sms", "large", data=DATA, result_ttl=0)
+    for text in (json.dumps({"token": SECRET, "sent": True}), json.dumps("x" * 9_000_000)):
+        claimed = hand.take()
+        while claimed.id == "j":
+            hand.tell(claimed)
+            claimed = hand.take()
+        hand.tell(claimed, fields={"result": text})
+    found = {d.event.job_id: d.event for d in reader(events).read(500, 0) if d.event.event == "completed"}
+    assert set(json.loads(found["unkept"].result)) == {"token", "sent"}
+    assert SECRET not in repr(found)
+    assert found["large"].result == "[9000002 bytes]"
+    assert conn.hexists("rq:job:unkept", "result") is False
+    assert Job.fetch("unkept", conn).result is None
 
 
 def test_a_failed_job_tells_class_and_place_and_no_text(hand: Hand, events: EventBroker, conn: redis.Redis) -> None:

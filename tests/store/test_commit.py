@@ -235,6 +235,7 @@ def test_how_long_a_result_is_kept(broker: Broker, conn: redis.Redis, hand: Hand
     hand.tell(hand.take(), fields={"result": "1"})
     assert conn.zscore("rq:finished:q", "a") == pytest.approx(now_ms(conn) / 1000 + expiry, abs=3)
     assert ("result" in fields_of(conn, "a")) is (ttl != 0)
+    assert fields_of(conn, "a").get("result_once") == ("1" if ttl == 0 else None), "for its event alone"
     assert conn.ttl("rq:job:a") == pytest.approx(expiry + 3600, abs=3)
 
 

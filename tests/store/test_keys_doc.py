@@ -191,6 +191,8 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
         "isolate",
         "begun",
         "spared",
+        "result_once",
+        "unsigned",
     }
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
-from fusion.callbacks import payload_url
+from fusion.callbacks import check_url, payload_url
+from fusion.delivery.errors import DeliveryRefused
+from fusion.delivery.targets import Policy, parse_target
 from fusion.exceptions import ConfigurationError
 from fusion.options import EnqueueOptions, build
 from fusion.settings import Settings
@@ -105,6 +110,42 @@ def test_what_is_no_url_is_refused_and_not_shown(url: object, by_payload: bool) 
     with pytest.raises(ValueError, match="callback_url: use a URL like https://") as caught:
         built({"callback": 1, "callback_url": url}) if by_payload else built(callback_url=url)
     assert "S3CR3T" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://256.1.1.1/", "no IPv4 address; write it as 192.0.2.1"),
+        ("https://1.2.3.4.5/", "no IPv4 address"),
+        ("https://example.0x/", "no IPv4 address"),
+        ("https://a..b/", "no host name"),
+        ("https://.a/", "no host name"),
+        ("https://-a.b/", "no host name"),
+        (f"https://{'a' * 64}.b/", "no host name"),
+        (f"https://{'a.' * 126}abc/", "no host name"),
+        ("https://[::::]/", "no IPv6 address"),
+        ("https://[1.2.3.4]/", "no IPv6 address"),
+        ("https://a.example:0/", "there is no port 0; use one from 1 to 65535"),
+        ("https://a.example:65536/", "there is no port 65536"),
+    ],
+)
+def test_what_no_settings_can_allow_is_refused_at_once(url: str, why: str) -> None:
+    for name in ("success_task_handler", "failed_task_handler", "callback_url"):
+        with pytest.raises(ValueError, match=f"^{name}: .*{why}"):
+            built(**{name: url + "S3CR3T"})
+    with pytest.raises(DeliveryRefused):
+        parse_target(url, Policy(ports=(1, 65535), allowed_hosts=("*",)))
+
+
+@hypothesis.given(st.from_regex(r"https://[a-z0-9.:\[\]x-]{1,20}(:[0-9]{1,5})?/?", fullmatch=True))
+def test_what_is_accepted_some_settings_allow(url: str) -> None:
+    try:
+        accepted = check_url("callback_url", url, False)
+    except ValueError:
+        return
+    host, port = re.fullmatch(r"https://(\[.*?\]|[^:/]*)(?::(\d+))?.*", url).groups()  # type: ignore[union-attr]
+    policy = Policy(ports=(int(port or 443),), allowed_hosts=(host,))
+    assert parse_target(accepted, policy).trusted
 
 
 def test_plain_http_is_for_those_who_allow_it() -> None:

@@ -20,6 +20,13 @@ local function gives_up_place(more)
   return false
 end
 
+-- A result that is not kept stands aside, where only the event's reader looks, until the job itself goes: a minute.
+local function set_aside(more)
+  for i = 1, #more, 2 do
+    if more[i] == 'result' then more[i] = 'result_once' end
+  end
+end
+
 local left = {} -- by set: finished jobs that are to leave it, all together
 
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it. Compare-and-set on
@@ -34,9 +41,11 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
   local queue, wip, worker = job.origin, wip_key(job.origin), job.worker_name
 
   if kind == 'finished' then
+    local dropped = tonumber(job.result_ttl) == 0
+    if dropped then set_aside(more) end
     end_job(id, key, queue, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at', iso_before(age + elapsed),
       'ended_at', iso_before(age), unpack(more))
-    if tonumber(job.result_ttl) == 0 then redis.call('HDEL', key, 'result') end
+    if dropped then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel', 'held_since',
         'begun', 'spared')
