@@ -147,7 +147,8 @@ def next_ticks(cli: Cli, what: tuple[str, ...], count: int, timezone: str | None
 def history(cli: Cli, id: str, count: int, as_json: bool) -> None:
     """Show what became of an entry's last ticks.
 
-    The newest first; 50 are kept. OUTCOME: enqueued; overlap (JOB had not ended); missed; exists (JOB was there already); manual.
+    The newest first; 50 are kept. OUTCOME: enqueued; overlap (JOB had not ended); missed; exists (JOB was
+    there already); taken (JOB is not this entry's: the tick did not run); manual.
     """
     from fusion.cli import cron_render as render
 

@@ -103,8 +103,15 @@ class Ticker:
             raise
         except Refused as error:
             return self._put_off(stored, f"can't be enqueued: {error}")
-        if status == "ok":
+        if status == "ok" or status.startswith("taken"):
             self._report(entry, tick, enqueued, skipped)
+            if status != "ok":
+                self._log.error(
+                    "cron entry %s: a tick did not run, the job id %s is taken by a job that is not of this entry; "
+                    "see who made it, and delete it",
+                    entry.id,
+                    one_line(status.removeprefix("taken "), 200),
+                )
         elif status == "early" and tick.upto > now:
             self._log.warning(
                 "cron entry %s has run up to %s and waits for that, the clock of Redis was set back; cron pause and cron resume end that",

@@ -64,7 +64,8 @@ class CronBroker(ScriptHost):
     def cron_tick(
         self, entry: StoredEntry, tick: Tick, job: NewJob, queue: str, nonce: str, *, overlap: str
     ) -> tuple[str, int, int]:
-        """Decide ticks: `ok`, `stale`, `early` or `error: ...`, the jobs enqueued, and the ticks skipped for a job that has not ended.
+        """Decide ticks: `ok`, `taken <id>` (one did not run: a job of that id is there that is not the entry's), `stale`, `early` or
+        `error: ...`, the jobs enqueued, and the ticks skipped for a job that has not ended.
 
         `job` is what each of them is made of; its id is not used.
         """

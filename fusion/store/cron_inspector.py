@@ -44,7 +44,7 @@ class EntryInfo:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One line of an entry's history. `outcome`: enqueued, overlap, missed, exists or manual; `what`: the job's id, or how many missed."""
+    """One line of an entry's history. `outcome`: enqueued, overlap, missed, exists, taken or manual; `what`: the job's id, or how many missed."""
 
     tick: datetime
     outcome: str

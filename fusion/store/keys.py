@@ -10,6 +10,13 @@ from fusion.exceptions import InvalidName
 
 _JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _DELIVERY_ID = re.compile(r"cb-\d{16,}-\d+\Z", re.ASCII)
+#: What ids begin with that Fusion makes itself, and whose they are: the id alone says that such a job was made once.
+_OWN_IDS = {
+    "cron-": "cron entries' jobs",
+    "idem-": "requests with an Idempotency-Key",
+    "cb-": "callbacks",
+    "corrupt-": "records of broken entries",
+}
 #: Characters of a queue's name, or of a wildcard.
 MAX_NAME = 128
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
@@ -31,10 +38,11 @@ def check_job_id(job_id: object) -> str:
 
 
 def check_new_job_id(job_id: object) -> str:
-    """`check_job_id` for a job that is to be: callbacks' deliveries name themselves."""
+    """`check_job_id` for a job that a caller names: some ids are those that Fusion gives."""
     name = check_job_id(job_id)
-    if is_delivery_id(name):
-        raise InvalidName(f"job id {name!r}: ids like that are those of callbacks; choose one that does not begin with 'cb-'")
+    for prefix, whose in _OWN_IDS.items():
+        if name.startswith(prefix):
+            raise InvalidName(f"job id {name!r}: ids that begin with {prefix!r} are those of {whose}; choose another")
     return name
 
 

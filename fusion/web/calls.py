@@ -14,7 +14,7 @@ from fusion.importing import check_path, how_to_allow, is_allowed
 from fusion.options import EnqueueOptions, JobData, build, did_you_mean
 from fusion.retry import Retry
 from fusion.settings import get_settings
-from fusion.store.keys import check_job_id, check_queue_name
+from fusion.store.keys import check_new_job_id, check_queue_name
 from fusion.store.score import check_priority
 from fusion.timeutil import FURTHEST, parse_moment, parse_seconds
 from fusion.web.exchange import HttpError, listed
@@ -45,18 +45,19 @@ def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = ""
     args, kwargs = _arguments(given)
     options = _options(given, fixed=enqueue_in is not None)
     named = options.get("job_id") is not None
-    if not named:
-        options["job_id"] = job_id or None
     if enqueue_in is not None:
         options["enqueue_in"] = enqueue_in
     try:
-        return Call(queue, build(func, tuple(args), kwargs, EnqueueOptions(**options), get_settings()), named)
+        data = build(func, tuple(args), kwargs, EnqueueOptions(**options), get_settings())
     except PayloadTooLarge as error:
         raise HttpError(413, "payload_too_large", str(error)) from None
     except SerializationError as error:
         raise _invalid("args", str(error)) from None
     except ValueError as error:
         raise _of(error) from None
+    if job_id and not named:
+        data.new.id = job_id
+    return Call(queue, data, named)
 
 
 def _of(error: ValueError) -> HttpError:
@@ -176,7 +177,7 @@ def _intervals(field: str, value: Any) -> list[float]:
 
 
 def _job_id(field: str, value: Any) -> str:
-    found: str = _checked(field, value, check_job_id)
+    found: str = _checked(field, value, check_new_job_id)
     return found
 
 

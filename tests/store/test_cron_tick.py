@@ -293,3 +293,30 @@ def test_an_id_that_a_person_enqueued_ahead(cron: Cron, conn: redis.Redis) -> No
     assert cron.tick(tick) == ("ok", 0, 0)
     assert check_conservation(conn, [cron.id(tick)]) == {cron.id(tick): "scheduled"}
     assert mark_of(conn) == tick
+
+
+def test_a_tick_whose_id_is_another_jobs_says_so_everywhere(cron: Cron, conn: redis.Redis) -> None:
+    """A producer of before could name a job like a tick to come: that tick would not run, and nobody would know."""
+    ticks = [cron.now - 120, cron.now - 60]
+    stranger = cron.id(ticks[0])
+    put(Broker(conn), "other", stranger, data=b'["tests.jobs.basic.noop",null,[],{}]')
+    before = fields_of(conn, stranger)
+    answer = cron.tick(*ticks, nonce="n")
+    assert answer == (f"taken {stranger}", 1, 0), "the other one runs"
+    assert cron.tick(*ticks, nonce="n") == answer, "a resend is told the same"
+    assert fields_of(conn, stranger) == before
+    assert [(tick, outcome) for tick, outcome, _ in history_of(conn)] == [(ticks[0], "taken"), (ticks[1], "enqueued")]
+    assert fields_of_entry(conn)["error"] == f"a tick did not run: the id {stranger} is taken by a job that is not of this entry"
+    assert (mark_of(conn), fields_of(conn, cron.id(ticks[1]))["cron"]) == (ticks[1], "e"), "it is decided, and the ticks go on"
+    assert cron.tick(cron.now) == ("ok", 1, 0)
+    assert "error" not in fields_of_entry(conn)
+
+
+def test_a_tick_that_a_version_of_before_ran_is_known_for_its_own(cron: Cron, conn: redis.Redis) -> None:
+    tick = cron.now - 60
+    cron.tick(tick)
+    conn.hdel(f"rq:job:{cron.id(tick)}", "cron")
+    cron.set_mark(None)
+    assert cron.tick(tick) == ("ok", 0, 0)
+    assert history_of(conn)[-1][1] == "exists"
+    assert "error" not in fields_of_entry(conn)

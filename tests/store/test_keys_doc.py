@@ -218,7 +218,7 @@ def test_every_field_of_a_cron_entry_and_of_a_scheduler_is_documented(used: redi
     (row,) = [row for row in _section("Schedulers and cron") if row[0] == "`rq:cron:history:<entry>`"]
     outcomes = {line.split()[1].decode() for line in used.lrange("rq:cron:history:e", 0, -1)}
     assert {"manual", "missed", "overlap", "enqueued"} == outcomes
-    assert outcomes | {"exists"} == set(re.findall(r"`(\w+)`", row[3]))
+    assert outcomes | {"exists", "taken"} == set(re.findall(r"`(\w+)`", row[3]))
 
 
 def test_every_field_of_a_sink_and_of_a_relay_is_documented(used: redis.Redis) -> None:

@@ -307,3 +307,11 @@ def test_order_and_priority_are_those_of_every_producer(post: Post, conn: redis.
     for name, priority in (("low", "low"), ("a", 1), ("high", "HIGH"), ("b", "moderate")):
         assert post({"queue": "sms", "func": NOOP, "job_id": name, "priority": priority}).status == 201
     assert drain(Hand(Broker(conn), "sms"), 1) == ["high", "a", "b", "low"]
+
+
+def test_ids_that_fusion_makes_are_not_for_callers(post: Post, conn: redis.Redis) -> None:
+    for job_id in ("cron-e-20300101T000000Z", "idem-0123456789", "cb-1", "corrupt-1"):
+        refused = post({"func": NOOP, "job_id": job_id})
+        assert (refused.status, refused.json["error"]["field"]) == (422, "job_id")
+        assert "are those of" in refused.json["error"]["message"]
+    assert not conn.exists("rq:queues")

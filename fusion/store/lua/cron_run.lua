@@ -20,6 +20,7 @@ repeat -- past the jobs of an entry of this id that was removed
 until redis.call('EXISTS', job_key(id)) == 0
 redis.call('SADD', QUEUES, queue_key(A_queue))
 accept(A_queue, id, A_priority, nil, false, tonumber(A_ttl_ms), A_nonce, next_seq(), nil, REST, REST + A_n_pairs - 1)
+redis.call('HSET', job_key(id), 'cron', A_id)
 ring(A_queue, tonumber(A_priority))
 redis.call('HSET', K_entry, 'manual_nonce', A_nonce, 'manual_job', id)
 note_decision(A_id, now_s, 'manual', id)

@@ -3,14 +3,15 @@
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
 -- INCLUDE: keys cron_keys time score emit ring schedule accept entry
 -- Rest: pairs (the jobs' fields), then per tick: its Unix seconds, its name in the job's id, ms by which it is put off
--- Returns: {ok | stale (others were faster, or the entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}
+-- Returns: {ok | taken <id> (a tick did not run: a job of that id is there, and it is not the tick's) | stale (others were faster, or the
+--   entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}
 -- Events: queued scheduled
 -- One job per (entry, tick): only who knows the mark moves it, and a job of that id is never made twice. A resend answers as the first time.
 -- What can't be enqueued (a broken queue key) leaves the mark where it is; the entry says why and is looked at again in half a minute.
 local rev, nonce, answer, paused, last, by_hand = unpack(redis.call('HMGET', K_entry, 'rev', 'nonce', 'answer', 'paused', 'last_job', 'manual_job'))
 if nonce == A_nonce then
-  local enqueued, skipped = string.match(answer, '(%d+) (%d+)')
-  return { 'ok', tonumber(enqueued), tonumber(skipped) }
+  local enqueued, skipped, others = string.match(answer, '(%d+) (%d+) ?(%S*)')
+  return { others == '' and 'ok' or 'taken ' .. others, tonumber(enqueued), tonumber(skipped) }
 end
 if rev ~= A_rev or paused or (redis.call('ZSCORE', K_marks, A_id) or '') ~= A_mark then return { 'stale', 0, 0 } end
 if tonumber(A_upto) > now_s then
@@ -19,7 +20,7 @@ if tonumber(A_upto) > now_s then
 end
 
 local first_pair, at = REST, REST + A_n_pairs
-local enqueued, skipped, missed, mark, queued, PUT_OFF = 0, 0, tonumber(A_missed), A_mark, false, 30
+local enqueued, skipped, missed, mark, queued, taken, PUT_OFF = 0, 0, tonumber(A_missed), A_mark, false, nil, 30
 
 -- A line for the history. What was missed is older than the ticks that run and comes first, together with the first of them.
 local function note(tick, outcome, what)
@@ -31,10 +32,24 @@ local function note(tick, outcome, what)
   if tick then note_decision(A_id, tick, outcome, what) end
 end
 
+-- Whether a job of the tick's id is the tick's. What versions before this field made of an entry has the entry's call.
+local function is_its(key)
+  local entry, data = unpack(redis.pcall('HMGET', key, 'cron', 'data'))
+  if entry then return entry == A_id end
+  for i = first_pair, at - 1, 2 do
+    if ARGV[i] == 'data' then return ARGV[i + 1] == data end
+  end
+end
+
 local function run(tick, name, delay)
   local id = 'cron-' .. A_id .. '-' .. name
   if redis.call('EXISTS', job_key(id)) == 1 then
-    note(tick, 'exists', id)
+    if is_its(job_key(id)) then
+      note(tick, 'exists', id)
+    else
+      taken = taken or id
+      note(tick, 'taken', id)
+    end
   elseif A_overlap == 'skip' and (is_live(last) or is_live(by_hand)) then
     note(tick, 'overlap', is_live(last) and last or by_hand)
     skipped = skipped + 1
@@ -42,6 +57,7 @@ local function run(tick, name, delay)
     redis.call('SADD', QUEUES, queue_key(A_queue))
     local due = tonumber(delay) > 0 and tick * 1000 + delay or nil
     local later = accept(A_queue, id, A_priority, due, false, tonumber(A_ttl_ms), A_nonce, next_seq(), nil, first_pair, at - 1)
+    redis.call('HSET', job_key(id), 'cron', A_id)
     last, enqueued, queued = id, enqueued + 1, queued or not later
     note(tick, 'enqueued', id)
   end
@@ -60,8 +76,12 @@ if ok then
   redis.call('ZADD', K_marks, mark, A_id)
   redis.call('ZADD', K_due, A_next == '' and '+inf' or A_next, A_id)
   note()
-  redis.call('HSET', K_entry, 'next', A_next, 'nonce', A_nonce, 'answer', enqueued .. ' ' .. skipped)
-  redis.call('HDEL', K_entry, 'error', 'error_at')
+  redis.call('HSET', K_entry, 'next', A_next, 'nonce', A_nonce, 'answer', enqueued .. ' ' .. skipped .. (taken and ' ' .. taken or ''))
+  if taken then
+    redis.call('HSET', K_entry, 'error', 'a tick did not run: the id ' .. taken .. ' is taken by a job that is not of this entry', 'error_at', now_iso)
+  else
+    redis.call('HDEL', K_entry, 'error', 'error_at')
+  end
 else
   problem = error_text(problem)
   if mark ~= A_mark then redis.call('ZADD', K_marks, mark, A_id) end
@@ -74,4 +94,4 @@ if enqueued > 0 then
 end
 if skipped > 0 then redis.pcall('HINCRBY', K_entry, 'overlapped', skipped) end
 if queued then ring(A_queue, tonumber(A_priority)) end
-return { ok and 'ok' or 'error: ' .. problem, enqueued, skipped }
+return { ok and (taken and 'taken ' .. taken or 'ok') or 'error: ' .. problem, enqueued, skipped }
