@@ -39,6 +39,10 @@ NAMES = frozenset(
     worker/test_wildcards.py::test_a_dead_workers_job_is_claimable_within_35_s_among_5000_names
     worker/test_wildcards.py::test_an_older_producers_job_is_found_within_seconds
     worker/test_rq_adopt.py::*
+    worker/test_pool.py::test_leaked_descriptors_are_no_other_jobs_trouble
+    worker/test_producing_tasks.py::test_a_soft_timeout_breaks_nothing
+    worker/test_stolen.py::*
+    worker/test_tree_stop.py::*
     worker/test_queues.py::test_one_worker_runs_2000_jobs_in_the_order_of_their_arrival
     """.split()
 )

@@ -69,7 +69,9 @@ _RUNNING = (
     click.option("-n", "--name", metavar="NAME", help="Its name.  [default: host.pid]"),
     click.option("--slots", metavar="N", help="Jobs it runs at a time.  [default: 1]"),
     click.option(
-        "--horses", metavar="N|auto", help="Warm processes that run one job after another, in place of one process per job."
+        "--horses",
+        metavar="N|auto",
+        help="Warm processes that run one job after another, in place of one process per job. A task can read the arguments of jobs that wait in its process.",
     ),
     click.option(
         "--max-jobs-per-horse",

@@ -118,7 +118,12 @@ class Handout:
         if self._task_logs.take(run, frame):
             return
         failpoint("outcome.received")
-        self._ledger.add(run.claimed, verdict.of_frame(run.claimed.fields, frame), verdict.elapsed(frame))
+        fields, elapsed = run.claimed.fields, verdict.elapsed(frame)
+        decision, ago = verdict.of_frame(fields, frame), verdict.signaled(frame)
+        if ago is None or decision.kind not in ("failed", "retry") or fields.get(b"on_lost") == b"fail":
+            self._ledger.add(run.claimed, decision, elapsed)
+        else:
+            self._ledger.add_struck(run.claimed, decision, elapsed, verdict.struck(decision), time.monotonic() - ago)
 
     def _on_death(self, run: Run, exited: HorseExited | None) -> None:
         if run.killed in ("cold", "lost"):

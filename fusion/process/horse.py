@@ -20,7 +20,7 @@ from fusion.execution.frames import FrameError, FrameReader, pack
 from fusion.failpoints import failpoint
 from fusion.process.chance import Chance
 from fusion.process.linux import become_subreaper, set_parent_death_signal
-from fusion.process.offspring import free_children
+from fusion.process.offspring import free_children, note_struck
 from fusion.timeouts import held, was_struck
 
 TYPE_CHECKING = False
@@ -160,6 +160,7 @@ def run_one(channel: Channel, executor: Executor) -> int:
     if fields is None:
         return 0
     answer = executor.run(fields, channel.send, channel.offer)
+    note_struck(answer)
     failpoint("horse.before_outcome")
     try:
         channel.send(answer)
@@ -175,9 +176,13 @@ def run_many(channel: Channel, executor: Executor, chance: Chance) -> int:
 
     leftovers = Leftovers(SAFE_FD)
     while (fields := channel.receive()) is not None:
+        if b"running" in fields:
+            channel.send({b"kind": b"idle", b"execution_id": fields[b"running"]})
+            continue
         # What one job sets in a context variable, decimal's precision say, the next one must not find.
         answer = copy_context().run(executor.run, fields, channel.send, channel.offer)
         answer[b"execution_id"] = fields.get(b"execution_id", b"")
+        note_struck(answer)
         failpoint("horse.before_outcome")
         left = b"isolated" if fields.get(b"isolate") else b"a soft timeout" if was_struck() else leftovers.found()
         if left:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fusion.execution.completion import Decision
 from fusion.failpoints import failpoint
 from fusion.process.link import RedisLink
+from fusion.process.offspring import NEAR
 from fusion.settings import Settings
 from fusion.store.broker import Broker
 from fusion.store.records import Claimed, Commit, Turn
@@ -27,6 +28,9 @@ class Result:
     elapsed: float
     #: How often a broken key refused it.
     refused: int = 0
+    #: What it is if the worker was signaled at this time too.
+    instead: Decision | None = None
+    signaled: float = 0.0
 
     def commit(self, now: float) -> Commit:
         d = self.decision
@@ -101,6 +105,17 @@ class Ledger:
         self._results.append(Result(claimed, decision, time.monotonic(), elapsed))
         if self._begun:
             self._begun = [other for other in self._begun if other is not claimed]
+
+    def add_struck(self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float) -> None:
+        """An outcome of a process that got a signal at that time. Whether the worker got it too shows within a moment."""
+        result = Result(claimed, decision, time.monotonic(), elapsed, instead=instead, signaled=signaled)
+        self._late.append((signaled + NEAR, result))
+
+    def struck(self, at: float) -> None:
+        """The worker got a signal at that time."""
+        for _, result in self._late:
+            if result.instead is not None and abs(result.signaled - at) <= NEAR:
+                result.decision, result.instead = result.instead, None
 
     def begun(self, claimed: Claimed) -> None:
         """A job claimed ahead runs: should this worker die now, it is lost."""

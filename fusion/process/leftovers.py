@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import _locale
 import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
+import fcntl
 import gc
 import os
 import resource
@@ -35,7 +36,10 @@ _NAMES = (
     "locale",
     "interpreter settings",
     "threads",
+    "descriptors",
 )
+#: Descriptors that jobs may keep open between them, at most half of what the process may have.
+_KEPT = 256
 _TIMERS = (_signal.ITIMER_REAL, _signal.ITIMER_VIRTUAL, _signal.ITIMER_PROF)
 
 
@@ -45,6 +49,9 @@ class Leftovers:
     def __init__(self, spare_fd: int) -> None:
         """`spare_fd`: from which descriptor on its own one is put."""
         self._tasks = _open_tasks(spare_fd)
+        lowest = _lowest_free(self._tasks)
+        #: Lowest free descriptor at which too many are open: what a task keeps (a client, a log file) is some, what it leaks has no end.
+        self._too_many = lowest + min(_KEPT, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - lowest) // 2)
         self._before = self._look()
 
     def _look(self) -> tuple[Any, ...]:
@@ -65,6 +72,7 @@ class Leftovers:
             _locale.setlocale(_locale.LC_ALL, None),
             (sys.getrecursionlimit(), sys.gettrace(), sys.getprofile(), gc.isenabled()),
             self._threads(),
+            self._used_up(),
         )
 
     def found(self) -> bytes:
@@ -80,6 +88,13 @@ class Leftovers:
         except BaseException as error:  # a working directory that is gone, a closed descriptor, a thing with an __eq__ of its own
             return type(error).__name__.encode("ascii", "replace")
 
+    def _used_up(self) -> bool:
+        """Whether so many descriptors are open that the next job might get none."""
+        try:
+            return _lowest_free(self._tasks) >= self._too_many
+        except OSError:
+            return True
+
     def _threads(self) -> int:
         if self._tasks >= 0:
             return os.fstat(self._tasks).st_nlink
@@ -88,8 +103,6 @@ class Leftovers:
 
 
 def _open_tasks(spare_fd: int) -> int:
-    import fcntl
-
     try:
         fd = os.open("/proc/self/task", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -100,6 +113,12 @@ def _open_tasks(spare_fd: int) -> int:
         return fd
     os.close(fd)
     return lifted
+
+
+def _lowest_free(open_fd: int) -> int:
+    fd = fcntl.fcntl(open_fd, fcntl.F_DUPFD_CLOEXEC, 0) if open_fd >= 0 else os.open("/", os.O_RDONLY | os.O_CLOEXEC)
+    os.close(fd)
+    return fd
 
 
 def _umask() -> int:

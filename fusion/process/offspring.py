@@ -9,15 +9,39 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
 import _thread
 import os
+import resource
+from math import inf
+from time import monotonic, sleep
 
+#: Seconds within which a signal and a failure belong together, or those of two processes; and by which that of a parent may be later.
+NEAR, _LATER = 1.0, 0.1
 #: What a horse lets pass unless its task installs a handler.
 PASSING = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 
 _mask = _thread._local()  # of the thread that forks
 
 
+#: When the last signal was let pass, in monotonic seconds.
+_passed = [-inf]
+
+
 def let_pass(signum: int, frame: object) -> None:
     """A handler in place of SIG_IGN, which programs started by a task would inherit."""
+    _passed[0] = monotonic()
+
+
+def note_struck(answer: dict[bytes, bytes]) -> None:
+    """Tell with a failure that a signal reached this process a moment before: whoever sent it to the whole tree has ended what the task
+    had started, and with that the task. It may reach the children first."""
+    if answer.get(b"kind") != b"failed":
+        return
+    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
+        until = monotonic() + _LATER
+        while monotonic() < until and monotonic() - _passed[0] > NEAR:
+            sleep(_LATER / 10)
+    ago = monotonic() - _passed[0]
+    if ago <= NEAR:
+        answer[b"signaled"] = b"%.6f" % ago
 
 
 def free_children() -> None:

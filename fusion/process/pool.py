@@ -233,13 +233,18 @@ class Pool(Stable):
             self._break_off(horse)
 
     def _take_in(self, horse: WarmHorse, frames: list[dict[bytes, bytes]]) -> None:
-        newest = max((at for at, frame in enumerate(frames) if frame.get(b"kind") != b"log"), default=-1)
+        newest = max((at for at, frame in enumerate(frames) if frame.get(b"kind") not in (b"log", b"idle")), default=-1)
         for at, frame in enumerate(frames):
             run, kind = self.runs.get(horse.serial), frame.get(b"kind")
             if horse.serial not in self._horses or (run is None and kind in _OF_A_RUN):
                 return  # nothing counts after an outcome
-            if run is None or (kind not in _OF_A_RUN and frame.get(b"execution_id") != run.claimed.execution_id.encode()):
+            its_own = run is not None and frame.get(b"execution_id") == run.claimed.execution_id.encode()
+            if kind == b"idle" and not its_own:
+                continue  # it has been heard of since
+            if run is None or kind == b"idle" or not (kind in _OF_A_RUN or its_own):
                 horse.broken, horse.at_eof = "an outcome of no job that it has", True
+                if run is not None and horse.done:
+                    run.killed = "stolen"
                 return
             if kind == b"callback":
                 horse.grant_callback(time.monotonic(), self.server.config.grace)
@@ -350,6 +355,7 @@ class Pool(Stable):
                 run.told = True
                 failpoint("ahead.begun")
                 self._terms.on_begun(run.claimed)
+                horse.ask(run)
             if horse.told > horse.deadline + _LATE:
                 self._tell(horse, horse.deadline + SLACK)
             if now < horse.deadline:

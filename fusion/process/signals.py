@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import time
+from math import inf
 from types import FrameType
 
 _NOTED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP, signal.SIGCONT)
@@ -17,6 +19,8 @@ class Signals:
 
     def __init__(self) -> None:
         self.stops = 0
+        #: When one that ends processes came last, in monotonic seconds.
+        self.struck_at = -inf
         self.quit = False
         self.reload = False
         #: True after TSTP, False after CONT, None once that was heeded.
@@ -43,6 +47,8 @@ class Signals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.noted = True
+        if number not in (signal.SIGTSTP, signal.SIGCONT):
+            self.struck_at = time.monotonic()
         if number == signal.SIGQUIT:
             self.quit = True
         elif number == signal.SIGHUP:

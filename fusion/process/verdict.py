@@ -39,6 +39,20 @@ def elapsed(frame: Mapping[bytes, bytes]) -> float:
     return min(max(value, 0.0), FURTHEST) if isfinite(value) else 0.0
 
 
+def signaled(frame: Mapping[bytes, bytes]) -> float | None:
+    """Seconds since a signal reached its process, if one did a moment before it failed."""
+    try:
+        ago = float(frame.get(b"signaled") or "nan")
+    except ValueError:
+        return None
+    return ago if 0 <= ago <= 60 else None
+
+
+def struck(decision: Decision) -> Decision:
+    """In place of a failure amid a stop of the whole tree. It counts as lost, so that one which stops its worker itself ends some day."""
+    return Decision("lost", f"it failed as its processes were signaled with its worker: {decision.shown}")
+
+
 def priority(job: Mapping[bytes, bytes]) -> int:
     """A job's class; the lowest one if that is no number."""
     raw = job.get(b"priority", b"")

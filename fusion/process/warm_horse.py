@@ -78,6 +78,13 @@ class WarmHorse(Horse):
         except OSError:
             self._out = memoryview(b"")
 
+    def ask(self, run: Run) -> None:
+        """Ask whether it runs this job: one that does reads that only afterwards."""
+        try:
+            self._socket.send(pack({b"running": run.claimed.execution_id.encode()}))
+        except OSError:  # no room, or it is gone
+            pass
+
     def take_back(self) -> set[bytes]:
         """The executions that the horse has not read; it will not find them any more. It may have read one amid this, from between them."""
         taken: set[bytes] = set()
@@ -91,7 +98,8 @@ class WarmHorse(Horse):
                 return taken
             if not packet:
                 return taken
-            taken.add(unpack(packet[4:])[b"execution_id"])
+            if (execution := unpack(packet[4:]).get(b"execution_id")) is not None:
+                taken.add(execution)
 
     def receive(self, limit: int = 256 * 1024) -> list[dict[bytes, bytes]]:
         """Like its base, but with `callback` frames in their place: which job one is about depends on what stands before it."""

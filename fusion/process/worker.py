@@ -207,6 +207,7 @@ class Worker:
                 if self.link.attempt(lambda: self.roster.refresh(self.broker.survey, interval), look=True):
                     self._look_at = now
             self._turn_wanted = True
+        self.ledger.struck(self.signals.struck_at)
         self.ledger.offer_late(now)
         for _ in range(_TURNS):
             if not self._turn_wanted and self.ledger.settled:
@@ -374,6 +375,7 @@ class Worker:
                 self.stables.flush()
                 self.loop.run_once(0.05)
         try:
+            self.ledger.struck(self.signals.struck_at)
             self.ledger.offer_late(float("inf"))
             while not self.ledger.settled:
                 self._turn()

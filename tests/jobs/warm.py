@@ -55,6 +55,26 @@ def leave(kind: str) -> int:
     return os.getpid()
 
 
+_leaked: list[int] = []
+
+
+def leak(count: int) -> list[int]:
+    """Open so many descriptors, or with -1 all there are, and keep them."""
+    try:
+        while count:
+            _leaked.append(os.open("/dev/null", os.O_RDONLY))
+            count -= 1
+    except OSError:
+        if count > 0:
+            raise
+    return [os.getpid(), len(_leaked)]
+
+
+def opens() -> int:
+    with open("/dev/null"):
+        return os.getpid()
+
+
 def leave_in_context(word: str) -> list[object]:
     """What it found, before it leaves something of its own in context variables."""
     found: list[object] = [os.getpid(), _name.get(), decimal.getcontext().prec]
@@ -98,6 +118,23 @@ def swallow_next(seen: str) -> None:
         except OSError:
             continue
     os._exit(3)
+
+
+def steal(seen: str, seconds: float = 0.0) -> int:
+    """Read what waits on the socket that only Fusion should use, as soon as there is something, and end as if nothing had been."""
+    for fd in range(1024, 1030):
+        try:
+            sock = socket.socket(fileno=os.dup(fd))
+            if sock.family != socket.AF_UNIX:
+                continue
+            sock.settimeout(5)
+            if sock.recv(65536):
+                witness(seen, "stolen")
+            os.set_blocking(fd, True)
+        except OSError:
+            continue
+    time.sleep(seconds)
+    return os.getpid()
 
 
 def forge(fields: str, own: bool) -> int:

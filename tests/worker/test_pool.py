@@ -286,3 +286,34 @@ def test_a_callback_that_hangs_ends_its_process_only(workers: Workers, conn: red
     assert hangs.wait(20) == "finished"
     assert "JobTimeoutException" in field(conn, hangs.id, "callback_error")
     assert alive(worker.pid)
+
+
+def test_leaked_descriptors_are_no_other_jobs_trouble(workers: Workers, conn: redis.Redis) -> None:
+    """At two a job, hundreds of jobs; each finds room for its own."""
+    env = {**WARM, "FUSION_TASKS": "tests.jobs.warm"}
+    queue = Queue("w", conn)
+    jobs = queue.enqueue_many([Queue.prepare_data("tests.jobs.warm.leak", [20]) for _ in range(120)])
+    worker = workers.burst("w", "--horses", "1", env=env, timeout=60)
+    found = [result(conn, job) for job in jobs]
+    assert max(count for _, count in found) <= 256 + 20
+    assert len({pid for pid, _ in found}) == 120 * 20 // 260 + 1
+    assert "left in its process: descriptors" in worker.output
+    assert set(check_conservation(conn, [job.id for job in jobs]).values()) == {"finished"}
+
+
+def test_one_that_takes_all_descriptors_is_the_last_in_its_process(workers: Workers, conn: redis.Redis) -> None:
+    """For those that wait behind it too."""
+    queue = Queue("w", conn)
+    warming = [Queue.prepare_data("tests.jobs.warm.opens") for _ in range(20)]
+    greedy = Queue.prepare_data("tests.jobs.warm.leak", [-1])
+    others = [Queue.prepare_data("tests.jobs.warm.opens") for _ in range(60)]
+    jobs = queue.enqueue_many([*warming, greedy, *others])
+    workers.burst("w", "--horses", "1", env=WARM | {"FUSION_CLAIM_AHEAD": "100"}, timeout=60)
+    found = [result(conn, job) for job in jobs]
+    assert found[20][0] not in found[21:]
+
+
+def test_what_a_task_keeps_open_it_may_keep(workers: Workers, conn: redis.Redis) -> None:
+    jobs = [put(conn, "leak", 3) for _ in range(30)]
+    workers.burst("w", "--horses", "1", env=WARM)
+    assert len({result(conn, job)[0] for job in jobs}) == 1
