@@ -8,6 +8,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 
 from fusion.exceptions import FusionError
+from fusion.redaction import masked_text
 from fusion.serializers import JSONSerializer, PickleSerializer, split_call
 from fusion.store.codec import number, text
 from fusion.store.inspector import Inspector
@@ -16,6 +17,8 @@ from fusion.timeutil import from_iso
 
 #: Jobs looked at in one round trip.
 CHUNK = 100
+#: Characters of a reason that are looked at.
+_REASON = 1000
 #: What a choice is made by. `data`, which may be long, only where the function counts.
 _FIELDS = ("status", "origin", "original_queue", "reason", "error_class", "error_bases", "error_frame", "ended_at", "requeued")
 
@@ -52,6 +55,7 @@ class Failure:
     requeued: int = 0
     quarantined: str = ""
     problem: str = ""
+    reason: str = ""
 
     def is_a(self, names: Iterable[str]) -> bool:
         """Whether its error is of one of these classes: dotted or last names, wildcards."""
@@ -70,8 +74,9 @@ class FailureGroup:
     first_seen: datetime | None
     last_seen: datetime | None
     queues: Mapping[str, int] = field(default_factory=dict)
-    #: The job that failed last.
+    #: The job that failed last, and what was said then, masked.
     example: str = ""
+    message: str = ""
 
 
 def scan(inspector: Inspector, wanted: FailedFilter, chunk: int = CHUNK) -> Iterator[tuple[int, list[Failure]]]:
@@ -107,6 +112,7 @@ def _failure(job_id: str, row: Mapping[str, bytes | None] | Exception) -> Failur
         requeued=number(row["requeued"]),
         quarantined=text(row["quarantined"]),
         problem="" if status else "missing",
+        reason=reason[:_REASON],
     )
 
 
@@ -153,6 +159,13 @@ def group(failures: Iterable[Failure]) -> list[FailureGroup]:
     return sorted(found, key=lambda one: (-one.count, one.error_class, one.error_frame))
 
 
+def _message(error_class: str, reason: str) -> str:
+    """What the error said besides its class; it may quote what a job was about."""
+    for name in (error_class, error_class.rpartition(".")[2]):
+        reason = reason.removeprefix(f"{name}: ") if name else reason
+    return masked_text(reason)
+
+
 def _summary(error_class: str, error_frame: str, members: list[Failure]) -> FailureGroup:
     times = sorted(failure.failed_at for failure in members if failure.failed_at)
     queues: dict[str, int] = {}
@@ -167,4 +180,5 @@ def _summary(error_class: str, error_frame: str, members: list[Failure]) -> Fail
         last_seen=times[-1] if times else None,
         queues=dict(sorted(queues.items())),
         example=members[-1].id,
+        message=_message(error_class, members[-1].reason),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion.cli.output import echo
+from fusion.cli.output import echo, shown
 from fusion.exceptions import ConfigurationError, FusionError
 
 if TYPE_CHECKING:
@@ -199,6 +199,16 @@ def shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_SHARED):
         wrapped = option(wrapped)
     return wrapped
+
+
+def confirmed(question: str, yes: bool) -> bool:
+    """Whether to do what can't be undone: `--yes`, or a person who says so. Without a terminal nobody can: then only the flag will do."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        echo(f"Error: {question} There is no terminal to ask on: give --yes", err=True)
+        return False
+    return click.confirm(shown(question), err=True)
 
 
 def seconds(value: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 import click
 
@@ -47,6 +49,21 @@ def resume(cli: Cli) -> None:
     echo("Resuming workers.")
 
 
+def refuse_unknown(cli: Cli, queues: Sequence[str], anyway: str = "") -> None:
+    """Exit code 1, and a line for each queue that nobody knows, if there is one."""
+    known = {*cli.inspector.queue_names(), *cli.settings.queues}
+    if set(queues) <= known:
+        return
+    known |= {name for worker in cli.inspector.workers() for name in worker.queues}
+    unknown = [queue for queue in queues if queue not in known]
+    for queue in unknown:
+        near = get_close_matches(queue, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        echo(f"Error: no queue {queue} is known{hint}" + f"; {anyway}" * bool(anyway), err=True)
+    if unknown:
+        sys.exit(1)
+
+
 @command(example="run_worker.py pause email\n  run_worker.py pause sms email --duration 600")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
 @click.option(
@@ -55,15 +72,20 @@ def resume(cli: Cli) -> None:
     metavar="SECONDS",
     help="Unpause by itself after so long.  [default: never]",
 )
+@click.option("-y", "--yes", is_flag=True, help="Also queues that nobody has used yet.")
 @shared_options
-def pause(cli: Cli, queues: tuple[str, ...], duration: int | None) -> None:
+def pause(cli: Cli, queues: tuple[str, ...], duration: int | None, yes: bool) -> None:
     """Let no job of these queues be started.
 
-    Jobs that run are completed, and jobs can still be enqueued. Other queues go on.
+    Jobs that run are completed, and jobs can still be enqueued. Other queues go on. Exit code 1, and none is paused, if one is unknown: no
+    job was ever enqueued to it, no worker serves it by its name, and the settings don't name it.
     """
     from fusion.store.keys import check_queue_name
 
-    for queue in [check_queue_name(name) for name in queues]:
+    wanted = [check_queue_name(name) for name in queues]
+    if not yes:
+        refuse_unknown(cli, wanted, "--yes pauses it all the same")
+    for queue in wanted:
         cli.broker.pause(queue, duration)
         echo(f"{queue} is paused" + (f" for {duration} seconds" if duration else ""))
 
@@ -75,8 +97,15 @@ def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
     """Let jobs of paused queues be started again."""
     from fusion.store.keys import check_queue_name
 
+    stayed = []
     for queue in [check_queue_name(name) for name in queues]:
-        echo(f"{queue} goes on" if cli.broker.unpause(queue) else f"{queue} was not paused")
+        if cli.broker.unpause(queue):
+            echo(f"{queue} goes on")
+        else:
+            echo(f"{queue} was not paused")
+            stayed.append(queue)
+    if stayed:
+        refuse_unknown(cli, stayed)
 
 
 @command(example="run_worker.py quiet web1.4711\n  run_worker.py quiet --all")

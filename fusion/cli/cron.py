@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli import names
-from fusion.cli.context import Cli, prog, shared_options
+from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command
-from fusion.cli.output import echo, shown
+from fusion.cli.output import echo
 from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
 from fusion.timeutil import now
 
@@ -216,7 +216,7 @@ def resume(cli: Cli, ids: tuple[str, ...]) -> None:
 
 @_command("remove", example="run_worker.py cron remove nightly-report --yes")
 @_IDS
-@click.option("-y", "--yes", is_flag=True, help="Don't ask. Without a terminal nothing asks anyway.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask; needed where there is no terminal.")
 @shared_options
 def remove(cli: Cli, ids: tuple[str, ...], yes: bool) -> None:
     """Forget cron entries.
@@ -227,7 +227,7 @@ def remove(cli: Cli, ids: tuple[str, ...], yes: bool) -> None:
     from fusion.store.access import cron_inspector_of
 
     known = {info.id: info for info in cron_inspector_of(cli.connection).entries([*dict.fromkeys(ids)])}
-    if known and not yes and sys.stdin.isatty() and not click.confirm(shown(f"Forget {', '.join(known)}?"), err=True):
+    if known and not confirmed(f"Forget {', '.join(known)}?", yes):
         echo("Nothing was removed", err=True)
         sys.exit(1)
 

@@ -14,6 +14,7 @@ from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.render import table
+from fusion.redaction import cut
 from fusion.status import FOREIGN, why_not
 from fusion.timeutil import now, parse_seconds, to_iso
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from fusion.failures import FailedFilter, FailureGroup
 
 SCHEMA = 1
+#: Characters of a message in the table.
+_MESSAGE = 80
 
 
 def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -71,7 +74,7 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
     """Show what went wrong, by error and place.
 
     Failed jobs are grouped by the class of their error and by where it was raised: the last frame in your own code. Quarantined ones are
-    counted too.
+    counted too. MESSAGE is what the example's error said, with digits, secrets and the ends of URLs masked.
     """
     from fusion.failed_queue import FailedQueue
 
@@ -88,7 +91,7 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
 
 
 def _lines(groups: list[FailureGroup]) -> list[str]:
-    header = ("COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE")
+    header = ("COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE", "MESSAGE")
     rows = [
         [
             f"{group.count}" + (f" ({group.quarantined} quarantined)" if group.quarantined else ""),
@@ -98,6 +101,7 @@ def _lines(groups: list[FailureGroup]) -> list[str]:
             _ago(group.last_seen),
             ", ".join(f"{queue} {count}" for queue, count in group.queues.items()),
             group.example,
+            cut(group.message, _MESSAGE),
         ]
         for group in groups
     ]
@@ -111,6 +115,7 @@ def _ago(moment: datetime | None) -> str:
 def _document(group: FailureGroup) -> dict[str, Any]:
     return {
         "error_class": group.error_class,
+        "message": group.message,
         "error_frame": group.error_frame or None,
         "count": group.count,
         "quarantined": group.quarantined,

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,10 @@ import click
 from fusion import defaults
 from fusion.cli import names
 from fusion.cli.arguments import FiniteRange, parse
-from fusion.cli.context import Cli, shared_options
+from fusion.cli.context import Cli, confirmed, shared_options
 from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
-from fusion.cli.output import echo, shown
+from fusion.cli.output import echo
 from fusion.cli.scheduled import due, moment_option
 from fusion.exceptions import FusionError, InvalidName, PayloadTooLarge
 from fusion.importing import check_path
@@ -234,8 +235,9 @@ def requeue(
     # Asked for single ids too: nothing is announced before Redis has answered.
     failed = cli.inspector.failed_count() if everything or ids else 0
     total = failed if everything else len(ids)
+    fit, aside = _counted(cli, wanted) if everything and failed else (total, 0)
     if total and not as_json:
-        whose = f"the jobs of {queue}" if everything and queue else "jobs" if narrow or limit else f"{total} jobs"
+        whose = f"the jobs of {queue}" if everything and queue else "jobs" if narrow or limit else f"{fit} jobs"
         echo(f"Requeueing {whose} from failed queue" + " (dry run: nothing is moved)" * dry_run)
     with _progress(total) as advance:
         if everything:
@@ -244,15 +246,29 @@ def requeue(
             moved, refused = _requeue_ids(cli, ids, queue, advance)
     if as_json:
         dry = {"dry_run": True} if dry_run else {}
-        echo(json.dumps({"schema": SCHEMA, "requeued": moved, "refused": refused, **dry}))
+        echo(
+            json.dumps(
+                {"schema": SCHEMA, "requeued": moved, "refused": refused, **({"quarantined": aside} if everything else {}), **dry}
+            )
+        )
     elif not total:
         echo("Nothing to do")
     else:
-        echo(f"{moved} jobs {'would be ' * dry_run}requeued")
+        left = f"; {aside} quarantined are left out (--include-quarantined)" if aside else ""
+        echo(f"{moved} jobs {'would be ' * dry_run}requeued{left}")
     for job_id, why in refused.items():
         echo(f"Unable to requeue {job_id}: {why}", err=True)
     if refused:
         sys.exit(1)
+
+
+def _counted(cli: Cli, wanted: FailedFilter) -> tuple[int, int]:
+    """Failed jobs that are meant, and those that would be if they were not quarantined."""
+    from fusion.failed_queue import FailedQueue
+
+    found = [bool(one.quarantined) for one in FailedQueue(cli.connection).failures(replace(wanted, include_quarantined=True))]
+    aside = 0 if wanted.include_quarantined else sum(found)
+    return len(found) - aside, aside
 
 
 def _requeue_all(
@@ -328,12 +344,13 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 @command(example="run_worker.py empty sms email\n  run_worker.py empty --all --yes")
 @click.argument("queues", nargs=-1, metavar="[QUEUES]...")
 @click.option("-a", "--all", "everything", is_flag=True, help="All queues.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask. Without a terminal nothing asks anyway.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask; needed where there is no terminal.")
+@click.option("--dry-run", is_flag=True, help="Only say how many.")
 @shared_options
-def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool) -> None:
+def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, dry_run: bool) -> None:
     """Forget all waiting jobs of these queues.
 
-    Jobs that run, have failed or are scheduled stay.
+    Jobs that run, have failed or are scheduled stay. This can't be undone.
     """
     if everything and queues:
         raise click.UsageError("give queues or --all, not both")
@@ -341,9 +358,13 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool) -> Non
     if not chosen:
         echo("Nothing to do")
         return
-    if not yes and sys.stdin.isatty():
-        waiting = sum(info.count for info in cli.inspector.queues(chosen))
-        if waiting and not click.confirm(shown(f"Forget {waiting} waiting jobs of {', '.join(chosen)}?"), err=True):
+    if not yes or dry_run:
+        waiting = {info.name: info.count for info in cli.inspector.queues(chosen)}
+        if dry_run:
+            for name, count in waiting.items():
+                echo(f"{count} jobs would be removed from {name} queue")
+            return
+        if any(waiting.values()) and not confirmed(f"Forget {sum(waiting.values())} waiting jobs of {', '.join(chosen)}?", yes):
             echo("Nothing was removed", err=True)
             sys.exit(1)
     from fusion.queue import Queue

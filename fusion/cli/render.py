@@ -173,7 +173,7 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
     lines = [click.style(line, fg="red") for line in snapshot.broken]
     totals = snapshot.totals
     if totals.failed and snapshot.queues is not None:
-        lines.append(f"{totals.failed} failed, of all queues; to put them back: {program} requeue --all")
+        lines.append(f"{totals.failed} failed, of all queues; to see why: {program} failures")
     if totals.scheduled and snapshot.queues is not None:
         lines.append(f"{totals.scheduled} scheduled, of all queues{_who_moves_them(snapshot)}")
     if totals.dropped and snapshot.queues is not None:

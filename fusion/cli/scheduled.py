@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 SCHEMA = 1
+#: Exit code of `cancel` for a job that runs: what it does goes on.
+STILL_RUNNING = 3
 #: What a line of the list is made of.
 _FIELDS = ("status", "origin", "description", "deliveries", "retryCount", "started_at", "lost", "reason", "history")
 
@@ -140,7 +142,7 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], as_json: bool) -> None:
     """Let jobs not run, or not run again.
 
     One that waits, for its turn or for a time, is canceled. One that runs goes on and will not be tried again. Exit code 1 if one has ended
-    otherwise or does not exist.
+    otherwise or does not exist, else 3 if one runs on.
     """
     from fusion.store.keys import check_job_id
 
@@ -162,11 +164,11 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], as_json: bool) -> None:
     else:
         for job_id in pending:
             echo(f"{job_id} is running: it is canceled when this run ends, unless that finishes or fails")
-        echo(f"{canceled} jobs canceled")
+        echo(f"{canceled} jobs canceled" + f", {len(pending)} still running" * bool(pending))
     for job_id, why in refused.items():
         echo(f"Unable to cancel {job_id}: {why}", err=True)
-    if refused:
-        sys.exit(1)
+    if refused or pending:
+        sys.exit(1 if refused else STILL_RUNNING)
 
 
 # -- reschedule

@@ -78,6 +78,10 @@ def reply_code(error: BaseException) -> str:
     return code if code.isupper() else ""
 
 
+_FULL = "is full and takes no more: raise its maxmemory, or make room there"
+_NO_ROOM = {"OOM": _FULL, "MISCONF": "can't save its data and refuses to write: look at its log and at the room on its disk"}
+
+
 def one_line(error: BaseException, where: str | None = None) -> str:
     """One line for a person: what happened to which Redis (`where`: its url) and what to do. No passwords, no line breaks."""
     text = " ".join(mask_url(str(error)).split()).rstrip(".") or type(error).__name__
@@ -93,6 +97,8 @@ def one_line(error: BaseException, where: str | None = None) -> str:
         return f"{server} answered with an error Fusion did not expect: {type(error).__name__}: {text}"
     if kind == "configuration":
         return f"{server} {_configuration(error, code, text)}"
+    if code in _NO_ROOM or isinstance(error, errors.OutOfMemoryError):
+        return f"{server} {_NO_ROOM.get(code, _FULL)}: {text}"
     if isinstance(error, errors.ResponseError) or code in _TRANSIENT:
         return f"{server} can't do this just now: {code + ' ' if code and not text.startswith(code) else ''}{text}; try again"
     # A server without TLS does not refuse a TLS greeting, it waits for the rest of it.

@@ -67,6 +67,26 @@ def test_pause_and_unpause(invoke: Invoke, conn: redis.Redis, hands: Hands) -> N
     assert len(worker.turn(slots=1)) == 1
 
 
+def test_pause_of_an_unknown_queue_pauses_nothing(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+    Queue("campaigns", conn).enqueue("tasks.sms.sendSMS")
+    hands("otp").register()
+    said = invoke("pause", "campaigns", "campaings", code=1)
+    assert said.stdout == ""
+    assert said.stderr == "Error: no queue campaings is known; did you mean campaigns?; --yes pauses it all the same\n"
+    assert not conn.exists("rq:paused:campaigns")
+    assert "no queue xyz is known; --yes pauses" in invoke("pause", "xyz", code=1).stderr
+    assert invoke("pause", "otp", "email").stdout == "otp is paused\nemail is paused\n", (
+        "served by a worker, named by the settings"
+    )
+    assert invoke("pause", "tomorrow", "--yes").stdout == "tomorrow is paused\n"
+    assert invoke("unpause", "tomorrow").stdout == "tomorrow goes on\n"
+    said = invoke("unpause", "campaings", code=1)
+    assert (said.stdout, said.stderr) == (
+        "campaings was not paused\n",
+        "Error: no queue campaings is known; did you mean campaigns?\n",
+    )
+
+
 def test_pause_wants_a_queue(invoke: Invoke, conn: redis.Redis) -> None:
     assert "QUEUE" in invoke("pause", code=2).stderr
     assert "reserved" in invoke("pause", "sms", "failed", code=2).stderr

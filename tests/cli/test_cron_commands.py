@@ -63,8 +63,10 @@ def test_remove(invoke: Invoke, scheduler: Scheduler, conn: redis.Redis, hourly:
     assert scheduler.ids() == []
 
 
-def test_remove_asks_a_person(scheduler: Scheduler, hourly: Hourly) -> None:
+def test_remove_asks_a_person(invoke: Invoke, scheduler: Scheduler, hourly: Hourly) -> None:
     hourly("a")
+    said = invoke("cron", "remove", "a", code=1)
+    assert "Forget a? There is no terminal to ask on: give --yes" in said.stderr
     with terminal("cron", "remove", "a") as tty:
         tty.read_until("Forget a? [y/N]")
         tty.type("n\n")
@@ -91,7 +93,7 @@ def test_an_unknown_entry_names_the_nearest(invoke: Invoke, hourly: Hourly, comm
 @pytest.mark.parametrize("command", ["pause", "resume", "remove"])
 def test_an_unknown_entry_does_not_keep_the_others_from_it(invoke: Invoke, hourly: Hourly, command: str) -> None:
     hourly("nightly")
-    result = invoke("cron", command, "nightli", "nightly", code=1)
+    result = invoke("cron", command, "nightli", "nightly", *(["--yes"] if command == "remove" else []), code=1)
     assert result.stdout.startswith("nightly ")
     assert result.stderr in (
         "no cron entry 'nightli'; did you mean 'nightly'?\n",

@@ -35,7 +35,7 @@ def failed(hands: Hands, conn: redis.Redis) -> list[str]:
 
 def test_failures_for_people(invoke: Invoke, failed: list[str]) -> None:
     lines = invoke("failures").stdout.splitlines()
-    assert lines[0].split() == ["COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE"]
+    assert lines[0].split() == ["COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE", "MESSAGE"]
     assert [line.split()[:3] for line in lines[1:4]] == [
         ["3", "app.BadNumber", "app.sms:send:1"],
         ["3", "app.Slow", "app.sms:send:2"],
@@ -43,7 +43,37 @@ def test_failures_for_people(invoke: Invoke, failed: list[str]) -> None:
     ]
     assert "email 1, sms 2" in lines[1]
     assert "requeue --all --error CLASS" in lines[-1]
-    assert lines[1].endswith("email-1")
+    assert lines[1].split()[-2:] == ["email-1", "no"]
+
+
+def test_failures_show_the_message_masked(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
+    secret = "app.BadNumber: +4915112345678 at https://u:pw@sms.example.com/send?token=abc, password=hunter2 \x1b[2J\nmore"
+    for n in ("sms-1", "sms-4", "email-1"):
+        conn.hset(f"rq:job:{n}", "reason", secret)
+    said = invoke("failures", "--error", "BadNumber").stdout
+    (group,) = json.loads(invoke("failures", "--error", "BadNumber", "--json").stdout)["groups"]
+    for text in (said.splitlines()[1], group["message"]):
+        assert "sms.example.com" in text
+        for part in ("4915112345678", "u:pw", "abc", "hunter2", "\x1b", "BadNumber: "):
+            assert part not in text
+    assert "\n" not in group["message"]
+
+
+def test_requeue_all_counts_alike_beside_quarantined_jobs(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
+    FailedQueue(conn).quarantine(["sms-1", "sms-2"], "bug")
+    assert invoke("requeue", "--all", "--dry-run").stdout == (
+        "Requeueing 7 jobs from failed queue (dry run: nothing is moved)\n"
+        "7 jobs would be requeued; 2 quarantined are left out (--include-quarantined)\n"
+    )
+    assert invoke("requeue", "--all", "--queue", "sms", "--dry-run").stdout.endswith(
+        "4 jobs would be requeued; 2 quarantined are left out (--include-quarantined)\n"
+    )
+    assert invoke("requeue", "--all", "--include-quarantined", "--dry-run").stdout.endswith("9 jobs would be requeued\n")
+    document = json.loads(invoke("requeue", "--all", "--json", "--dry-run").stdout)
+    assert document == {"schema": 1, "requeued": 7, "refused": {}, "quarantined": 2, "dry_run": True}
+    said = invoke("requeue", "--all").stdout
+    assert said.startswith("Requeueing 7 jobs from failed queue\n7 jobs requeued; 2 quarantined are left out")
+    assert "Requeueing 0 jobs from failed queue\n0 jobs requeued; 2 quarantined" in invoke("requeue", "--all").stdout
 
 
 def test_failures_as_json(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
@@ -54,6 +84,7 @@ def test_failures_as_json(invoke: Invoke, failed: list[str], conn: redis.Redis) 
     assert group.pop("first_seen") <= group.pop("last_seen")
     assert group == {
         "error_class": "app.BadNumber",
+        "message": "no",
         "error_frame": "app.sms:send:1",
         "count": 3,
         "quarantined": 1,

@@ -100,8 +100,9 @@ def test_what_enqueue_refuses(invoke: Invoke, conn: redis.Redis, args: list[str]
 
 
 def test_what_json_cannot_carry_is_named(invoke: Invoke, conn: redis.Redis) -> None:
-    message = invoke("enqueue", SMS, "fine", ":NaN", code=1).stderr
-    assert "argument 2 of tasks.sms.sendSMS" in message
+    message = invoke("enqueue", SMS, "fine", ":NaN", code=2).stderr
+    assert "argument 2: 'NaN' is not JSON that can be sent" in message
+    assert "argument 2 of tasks.sms.sendSMS" in invoke("enqueue", SMS, "fine", "%1e400", code=1).stderr
 
 
 def test_a_payload_that_is_too_large(invoke: Invoke, conn: redis.Redis, tmp_path: Path) -> None:
@@ -193,7 +194,12 @@ def test_requeue_json(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
     (job_id,) = fail("sms", 1)
     result = invoke("requeue", job_id, "x", "--json", code=1)
     assert json.loads(result.stdout) == {"schema": 1, "requeued": 1, "refused": {"x": "no such job"}}
-    assert json.loads(invoke("requeue", "--all", "--json").stdout) == {"schema": 1, "requeued": 0, "refused": {}}
+    assert json.loads(invoke("requeue", "--all", "--json").stdout) == {
+        "schema": 1,
+        "requeued": 0,
+        "refused": {},
+        "quarantined": 0,
+    }
 
 
 def test_requeue_of_a_job_without_data(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
@@ -222,7 +228,12 @@ def test_empty(invoke: Invoke, conn: redis.Redis) -> None:
     for name, count in (("sms", 3), ("email", 1)):
         for _ in range(count):
             Queue(name, conn).enqueue(SMS)
-    assert invoke("empty", "sms,email", "pn").stdout == (
+    assert invoke("empty", "sms,email", "pn", "--dry-run").stdout == (
+        "3 jobs would be removed from sms queue\n1 jobs would be removed from email queue\n0 jobs would be removed from pn queue\n"
+    )
+    assert invoke("empty", "--all", "--yes", "--dry-run").stdout.count("would be") == 2
+    assert Queue("sms", conn).count == 3
+    assert invoke("empty", "sms,email", "pn", "--yes").stdout == (
         "3 jobs removed from sms queue\n1 jobs removed from email queue\n0 jobs removed from pn queue\n"
     )
     assert conn.keys("rq:job:*") == []
@@ -231,8 +242,17 @@ def test_empty(invoke: Invoke, conn: redis.Redis) -> None:
 def test_empty_all_leaves_failed_jobs(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
     fail("sms", 1)
     Queue("email", conn).enqueue(SMS)
-    assert invoke("empty", "--all").stdout == "1 jobs removed from email queue\n0 jobs removed from sms queue\n"
+    assert invoke("empty", "--all", "--yes").stdout == "1 jobs removed from email queue\n0 jobs removed from sms queue\n"
     assert FailedQueue(conn).count == 1
+
+
+def test_empty_in_a_pipe_wants_the_flag(invoke: Invoke, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(SMS)
+    said = invoke("empty", "sms", code=1)
+    assert "Forget 1 waiting jobs of sms? There is no terminal to ask on: give --yes" in said.stderr
+    assert "Nothing was removed" in said.stderr
+    assert Queue("sms", conn).count == 1
+    assert invoke("empty", "email").stdout == "0 jobs removed from email queue\n", "there is nothing to lose"
 
 
 def test_empty_with_nothing_to_do(invoke: Invoke, conn: redis.Redis) -> None:

@@ -100,7 +100,7 @@ def test_waiting_jobs_that_nobody_serves() -> None:
 
 def test_suspended_failed_scheduled_and_unseen() -> None:
     said = plain(snapshot(SMS, totals=Totals(7, 3, True), unseen=("smss",)))
-    assert "7 failed, of all queues; to put them back: run_worker.py requeue --all\n" in said
+    assert "7 failed, of all queues; to see why: run_worker.py failures\n" in said
     assert "3 scheduled, of all queues; no scheduler is alive, workers queue them when they are due\n" in said
     assert "Suspended: no new job is started until run_worker.py resume\n" in said
     assert "No job was ever enqueued to: smss\n" in said
