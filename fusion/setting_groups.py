@@ -20,6 +20,12 @@ class ReportingSettings:
     #: Whether workers that have keys refuse jobs without a signature. Off only while keys are being introduced.
     require_signatures: bool = _setting(True, values.flag)
 
+    #: What a task finds in its environment of the secrets that Fusion was given there: `enqueue`, those that it takes to enqueue (the login
+    #: at Redis, signing keys); `none`; or `all`, those of callbacks and sinks as well.
+    task_secrets: str = _setting("enqueue", values.choice("enqueue", "none", "all"))
+    #: Let this user's other processes look into a worker, relay or scheduler (py-spy, gdb), and those dump core.
+    debuggable: bool = _setting(False, values.flag)
+
     # -- callbacks (docs/callbacks.md)
     #: Host -> its secrets (whsec_...), `*` for all others; several are all used, so that one can take over from another.
     callback_secrets: Mapping[str, tuple[str, ...]] | None = _setting(None, values.callback_secrets)

@@ -67,6 +67,7 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
             monkeypatch.delenv(name)
     home = tmp_path_factory.getbasetemp() / "no-home"
     monkeypatch.setenv("FUSION_HOME", str(home))
+    monkeypatch.setenv("FUSION_DEBUGGABLE", "1")  # tests look into what they start, and not all run as root
     monkeypatch.setenv("FUSION_REDIS_URL", f"unix://{home}/none.sock")
     previous = use_settings(None)
     path, modules = list(sys.path), set(sys.modules)

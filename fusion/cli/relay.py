@@ -58,11 +58,14 @@ def relay(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     settings = cli.load(**given)
     set_up_logging(settings, level, log_format, date_format)
     from fusion.courier import Courier
+    from fusion.process.linux import close_to_others
     from fusion.process.signals import Signals
     from fusion.relay.process import RelayProcess
     from fusion.sinks.configured import sinks_of
 
     Signals.ends_process = True
+    if not settings.debuggable:
+        close_to_others()
     with pid_file(pid):
         code = RelayProcess(settings, sinks_of(settings) if settings.sinks else [], Courier(settings)).run()
     sys.exit(code)

@@ -65,11 +65,14 @@ def scheduler(cli: Cli, embedded: bool, pid: str | None, schedule: tuple[str, ..
         flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
     settings = cli.load(**flags)
     set_up_logging(settings, level, log_format, date_format)
+    from fusion.process.linux import close_to_others
     from fusion.process.signals import Signals
     from fusion.process.stable import task_modules
     from fusion.scheduler.process import SchedulerProcess
 
     Signals.ends_process = True
+    if not settings.debuggable:
+        close_to_others()
     with pid_file(pid):
         code = SchedulerProcess(settings, settings.schedule or (), task_modules(settings.tasks)).run()
     sys.exit(code)

@@ -95,8 +95,11 @@ def _serve(
         import waitress  # type: ignore[import-untyped]  # noqa: F401
     except ModuleNotFoundError:
         raise ConfigurationError("the HTTP service needs waitress; install it with: pip install 'fusion-queue[web]'") from None
+    from fusion.process.linux import close_to_others
     from fusion.store.connections import connect
 
+    if not settings.debuggable:
+        close_to_others()
     listener = _listen(family, address, host)
     connection = connect(settings, role="worker")  # one bounded attempt: an outage is answered, not waited for
     try:

@@ -68,6 +68,7 @@ def start(
         flags, planning, telling = (["--probe-port", "0", *each] for each in (flags, planning, telling))
     task_modules(plan.settings.tasks)  # a wrong one is told here, not by each worker
 
+    from fusion.process.linux import close_to_others
     from fusion.process.signals import Signals
     from fusion.process.supervisor import Supervisor
     from fusion.store.broker import Broker
@@ -76,6 +77,8 @@ def start(
     settings = plan.settings
     connection = connect(settings, role="worker")
     Signals.ends_process = True
+    if not settings.debuggable:
+        close_to_others()
     with pid_file(pid):
         kinds = [Kind("worker", ("worker", *flags), num_workers)]
         if not (no_scheduler or plan.burst):

@@ -153,6 +153,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     INT or TERM ends it when its jobs are done, twice at once; jobs that are cut off go back to their place.
     """
     plan = prepare(cli, embedded, **given)
+    from fusion.process.linux import close_to_others
     from fusion.process.orphans import adopt
     from fusion.process.signals import Signals
     from fusion.process.worker import Worker
@@ -161,6 +162,8 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     relay = _relay() if plan.relay else []
     Signals.ends_process = True
     adopt()
+    if not plan.settings.debuggable:
+        close_to_others()
     with pid_file(pid):
         code = Worker(plan.settings, plan.queues, burst=plan.burst, job_lines=plan.job_lines, relay=relay).run()
     sys.exit(code)

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 from fusion import defaults
 from fusion.execution.frames import FrameError, FrameReader, pack
+from fusion.process.environment import changed_by
 from fusion.process.linux import processes
 from fusion.process.messages import (
     Alike,
@@ -172,6 +173,7 @@ class ForkServer:
                 self._process = subprocess.Popen(
                     [sys.executable, "-c", _BOOT, str(theirs.fileno()), root],
                     pass_fds=(theirs.fileno(),),
+                    env=changed_by(self.config.environment, os.environ),
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,
                 )

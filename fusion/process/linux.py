@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Callable
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -35,6 +37,24 @@ def become_subreaper() -> None:
     """Orphans below this process become its children instead of init's."""
     if _prctl is not None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def close_to_others() -> None:
+    """No core dump of this process; only root reads its memory and environment, and no other process of its own user. Ends with an exec:
+    what it starts is as open as ever."""
+    global _core_before
+    _core_before, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    if _prctl is not None:
+        _prctl(_PR_SET_DUMPABLE, 0)
+
+
+_core_before: int | None = None
+
+
+def core_limit_before() -> int | None:
+    """The soft limit that `close_to_others` lowered, which is for what this process starts; None if it did not."""
+    return _core_before
 
 
 class Children:

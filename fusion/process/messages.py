@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fusion import defaults
 
@@ -27,6 +27,10 @@ class ForkServerConfig:
     after_fork: str | None = None
     #: Horses run one job after another instead of one each.
     warm: bool = False
+    #: Variables that tasks find otherwise than the worker does; None: not at all.
+    environment: dict[str, str | None] = field(default_factory=dict)
+    #: Soft limit of core dumps to give to tasks, where the worker's own is another.
+    core: int | None = None
 
 
 @dataclass(frozen=True)

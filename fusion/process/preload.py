@@ -58,6 +58,8 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     settings = HorseSettings()
     settings.executor = Executor(tuple(config["tasks"]), config["max_result"], config["allow_pickle"])
     settings.nofile = _raise_file_limit()
+    if config["core"] is not None:
+        resource.setrlimit(resource.RLIMIT_CORE, (config["core"], resource.getrlimit(resource.RLIMIT_CORE)[1]))
     settings.warm = config["warm"]
     late = list(config["late"])
     modules = list(config["modules"])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
 
 from fusion.process.base import Loop
+from fusion.process.environment import for_tasks
 from fusion.process.lanes import Lanes
+from fusion.process.linux import core_limit_before
 from fusion.process.messages import ForkServerConfig, HorseExited
 from fusion.process.pool import Terms
 from fusion.process.stable import Run, Stable, task_modules
@@ -184,6 +187,8 @@ class Stables:
             warm=settings.horses is not None,
             before_fork=settings.before_fork,
             after_fork=settings.after_fork,
+            environment=for_tasks(settings, os.environ),
+            core=core_limit_before(),
         )
         make = partial(Lanes, terms=self._terms) if config.warm else Stable
         try:

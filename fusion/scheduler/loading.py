@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fusion.process.base import Loop
+from fusion.process.environment import changed_by, for_tasks
 from fusion.settings import Settings
 from fusion.signing import read_keys
 
@@ -47,6 +48,7 @@ class Loading:
                 stdout=2,
                 pass_fds=(theirs,),
                 start_new_session=True,
+                env=changed_by(for_tasks(settings, os.environ), os.environ),
             )
         except BaseException:
             os.close(self._out)
