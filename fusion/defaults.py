@@ -62,6 +62,8 @@ MAX_JOBS_PER_HORSE = 1000
 CLAIM_AHEAD = 4
 #: Lost leases after which a job is a poison pill and fails.
 MAX_LOST = 5
+#: Losses of unknown cause after which a job runs alone, so that the next one is its own.
+PROBATION = 2
 #: Seconds an unknown or not-allowed task is held back before it fails, and between two looks at it.
 HOLD_TIMEOUT = 600
 HOLD_INTERVAL = 15.0

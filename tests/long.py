@@ -32,6 +32,9 @@ NAMES = frozenset(
     unit/test_plan_dst.py::test_the_ticks_are_those_of_a_clock_walked_minute_by_minute
     upgrade/test_mixed.py::*
     upgrade/test_turned_away.py::*
+    worker/test_blame.py::*
+    worker/test_held.py::test_a_worker_that_has_the_task_runs_them_at_once
+    worker/test_held.py::test_many_held_jobs_do_not_delay_one_behind_them
     worker/test_canary.py::test_no_end_of_a_job_shows_what_it_was_given
     worker/test_exactly_once.py::test_two_workers_run_five_thousand_jobs_once_each
     worker/test_forkserver_failures.py::test_nothing_grows_over_1500_jobs

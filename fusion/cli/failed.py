@@ -16,6 +16,7 @@ from fusion.cli.output import echo
 from fusion.cli.render import table
 from fusion.redaction import cut
 from fusion.status import FOREIGN, why_not
+from fusion.store.waiting import in_words
 from fusion.timeutil import now, parse_seconds, to_iso
 
 if TYPE_CHECKING:
@@ -79,15 +80,19 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
     from fusion.failed_queue import FailedQueue
 
     groups = FailedQueue(cli.looking).groups(chosen(include_quarantined=True, **given))
+    held = [one for one in cli.inspector.blocked() if one.kind == "held"]
     if as_json:
         total = sum(group.count for group in groups)
-        echo(json.dumps({"schema": SCHEMA, "failed": total, "groups": [_document(group) for group in groups]}))
+        waiting = [{"queue": one.queue, "task": one.task, "count": one.count, "reason": one.why} for one in held]
+        echo(json.dumps({"schema": SCHEMA, "failed": total, "groups": [_document(group) for group in groups], "held": waiting}))
     elif not groups:
         cli.tell_broken()
         echo("No failed jobs")
     else:
         echo("\n".join(_lines(groups)))
         echo(f"\nTo put some back: {prog()} requeue --all --error CLASS")
+    if held and not as_json:
+        echo("\nNot failed yet:\n" + "\n".join(in_words(one) for one in held))
 
 
 def _lines(groups: list[FailureGroup]) -> list[str]:

@@ -91,9 +91,10 @@ def gather(
         workers = tuple(worker for worker in workers if any(render.serves(worker, name) for name in listed))
     unseen = tuple(name for name in listed if name not in existing)
     schedulers, cron = _cron(cli) if with_schedulers else (None, None)
+    blocked = tuple(one for one in inspector.blocked() if one.queue in listed) if with_queues else ()
     totals = inspector.totals()
     broken = tuple(cli.broken())
-    return render.Snapshot(now(), totals, listed, queues, workers, bool(chosen), unseen, schedulers, cron, broken)
+    return render.Snapshot(now(), totals, listed, queues, workers, bool(chosen), unseen, schedulers, cron, broken, blocked)
 
 
 def _cron(cli: Cli) -> tuple[tuple[SchedulerInfo, ...], render.CronTotals]:

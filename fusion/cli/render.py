@@ -12,16 +12,20 @@ import click
 
 from fusion.cli.context import seconds
 from fusion.cli.output import shown
+from fusion.store.waiting import in_words
 from fusion.timeutil import to_iso
 
 if TYPE_CHECKING:
     from fusion.store.cron_inspector import SchedulerInfo
     from fusion.store.inspector import QueueInfo, Totals, WorkerInfo
+    from fusion.store.waiting import Blocked
 
 SCHEMA = 1
 #: An en dash: what RQ prints for a queue without workers.
 _NONE = "\u2013"
 _ANY = 1_000_000
+#: Queues that a line of advice names.
+_NAMED = 5
 _STATE_COLOURS = {"busy": "red", "idle": "green", "alive": "green", "dead": "red"}
 _STATE_COLOURS |= dict.fromkeys(("suspended", "quiet", "throttled"), "yellow")
 
@@ -53,6 +57,7 @@ class Snapshot:
     cron: CronTotals | None = None
     #: What could not be read, in sentences.
     broken: tuple[str, ...] = ()
+    blocked: tuple[Blocked, ...] = ()
 
     @property
     def scheduler_alive(self) -> bool | None:
@@ -176,6 +181,7 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
         lines.append(f"{totals.failed} failed, of all queues; to see why: {program} failures")
     if totals.scheduled and snapshot.queues is not None:
         lines.append(f"{totals.scheduled} scheduled, of all queues{_who_moves_them(snapshot)}")
+    lines += [click.style(in_words(one), fg="yellow") for one in snapshot.blocked]
     if totals.dropped and snapshot.queues is not None:
         counts = ", ".join(f"{count} {state}" for state, count in totals.dropped.items())
         lines.append(
@@ -231,9 +237,11 @@ def _worker_remarks(snapshot: Snapshot, workers: tuple[WorkerInfo, ...], program
     elif not alive:
         due = ", and no scheduled job becomes due" if snapshot.scheduler_alive is False else ""
         what = f"No worker is alive: nothing runs{due}."
-        lines.append(click.style(f"{what} Start one: {program} worker --customq all", fg="yellow"))
+        # Not `all`: on a Redis that others share, these may be queues of theirs.
+        served = [queue.name for queue in snapshot.queues or () if queue.count][:_NAMED] or list(snapshot.names[:_NAMED])
+        lines.append(click.style(f"{what} Start one: {program} worker {' '.join(served)}".rstrip(), fg="yellow"))
     else:
-        waiting = [queue.name for queue in snapshot.queues or () if queue.count]
+        waiting = [q.name for q in snapshot.queues or () if q.count or any(one.queue == q.name for one in snapshot.blocked)]
         left = [name for name in waiting if not any(serves(worker, name) for worker in alive)]
         if left:
             lines.append(click.style(f"Jobs wait, but no live worker serves: {', '.join(left)}", fg="yellow"))
@@ -282,6 +290,7 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "scheduled": totals.scheduled,
         "dropped": totals.dropped,
         "broken": list(snapshot.broken),
+        "blocked": [{**asdict(one), "since": _iso(one.since)} for one in snapshot.blocked],
         "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],
         "workers": None if snapshot.workers is None else [_worker(snapshot, worker) for worker in snapshot.workers],
         "schedulers": None if snapshot.schedulers is None else [_scheduler(snapshot, one) for one in snapshot.schedulers],

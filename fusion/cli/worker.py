@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,12 @@ _SETTINGS = (
 _NOT_FOR_RELAY = {"name", "pid", "embedded", "probe_port", "probe_host"}
 
 
+#: Of the worker's flags, those that the worker for its jobs on probation does without.
+_NOT_FOR_PROBATION = {*_NOT_FOR_RELAY, "burst", "slots", "horses", "reserve_high", "no_relay", "probation"}
+#: Seconds without a job after which that one ends.
+_IDLE_PROBATION = 5.0
+
+
 @dataclass(frozen=True)
 class Plan:
     """What the flags ask for."""
@@ -61,6 +67,7 @@ class Plan:
     burst: bool
     job_lines: bool
     relay: bool
+    probation: bool
 
 
 _RUNNING = (
@@ -71,7 +78,8 @@ _RUNNING = (
     click.option(
         "--horses",
         metavar="N|auto",
-        help="Warm processes that run one job after another, in place of one process per job. A task can read the arguments of jobs that wait in its process.",
+        help="Warm processes that run one job after another, in place of one process per job. "
+        "A task can read the arguments of jobs that wait in its process.",
     ),
     click.option(
         "--max-jobs-per-horse",
@@ -119,6 +127,7 @@ _RUNNING = (
     click.option("--max-memory", metavar="MIB", help="End when it and its fork server, jobs apart, use more."),
     click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs."),
     click.option("--no-relay", is_flag=True, help="Leave events and callbacks to others, even if nobody delivers them."),
+    click.option("--probation", is_flag=True, hidden=True),
     click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs."),
 )
 _LOGGING = (
@@ -159,13 +168,21 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     from fusion.process.worker import Worker
 
     hand_on_url(cli.url)  # to its jobs as well: a task that enqueues means the same Redis
-    relay = _relay() if plan.relay else []
+    relay, probation = _relay() if plan.relay else [], [] if plan.probation else _probation()
     Signals.ends_process = True
     adopt()
     if not plan.settings.debuggable:
         close_to_others()
     with pid_file(pid):
-        code = Worker(plan.settings, plan.queues, burst=plan.burst, job_lines=plan.job_lines, relay=relay).run()
+        code = Worker(
+            plan.settings,
+            plan.queues,
+            burst=plan.burst,
+            job_lines=plan.job_lines,
+            relay=relay,
+            probation=probation,
+            only_probation=plan.probation,
+        ).run()
     sys.exit(code)
 
 
@@ -176,6 +193,12 @@ def _relay() -> list[str]:
     relay = root.command.get_command(root, "relay") if isinstance(root.command, click.Group) else None
     typed = as_typed(context, relay, _NOT_FOR_RELAY) if relay else []
     return [*program(), "relay", *typed]
+
+
+def _probation() -> list[str]:
+    """The command line of the worker that runs this one's jobs on probation."""
+    context = click.get_current_context()
+    return [*program(), "worker", "--probation", "--no-relay", *as_typed(context, context.command, _NOT_FOR_PROBATION)]
 
 
 def prepare(cli: Cli, embedded: bool, **given: Any) -> Plan:
@@ -200,6 +223,7 @@ def plan_worker(
     results_ttl: str | None,
     disable_job_desc_logging: bool,
     no_relay: bool,
+    probation: bool,
     **given: Any,
 ) -> Plan:
     """Settings and queues, checked. Usage errors name the flag, configuration errors the module or variable."""
@@ -217,10 +241,13 @@ def plan_worker(
         if customq:
             raise click.UsageError("--customq names no queue; use --customq sms, or --customq all")
         typed = [defaults.QUEUE] if settings.origin_of("queues") == "default" else list(settings.queues)
+    if probation:
+        settings = replace(settings, name=None, slots=1, horses=None, reserve_high=0, probe_port=None)
+        settings = replace(settings, max_jobs=None, max_age=None, max_idle_time=_IDLE_PROBATION)
     served = names.expand_all(typed, settings.queues)
     # By its name: of a queue in the index of a wildcard everybody's workers say whether there is work.
     served += tuple(q for q in settings.adopt_rq or () if q not in served and any(fnmatchcase(q, name) for name in served))
-    return Plan(settings, served, burst, not disable_job_desc_logging, not no_relay)
+    return Plan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation)
 
 
 def level_of(cli: Cli, given: dict[str, Any]) -> str | None:

@@ -41,6 +41,7 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
     reason = outcome.get(b"exc_line", b"").decode("utf-8", "replace")
     fields["exc_info"] = outcome.get(b"exc_info", b"") or reason
     if kind == b"held":
+        fields["task"] = outcome.get(b"task", b"").decode("utf-8", "replace")
         return Decision("held", reason, defaults.HOLD_INTERVAL, fields)
     classes = outcome.get(b"exc_classes", b"").decode("utf-8", "replace").split("\n")
     if outcome.get(b"error_frame"):

@@ -103,7 +103,7 @@ class Executor:
 
     def _failure(self, job: context.CurrentJob, fields: Fields, error: BaseException) -> Fields:
         if isinstance(error, (TaskNotAllowed, TaskNotFound)) and not self._found:
-            return outcome.held(error)
+            return outcome.held(error, job.func_name)
         tb = _beyond_own_frames(error.__traceback__)
         answer = outcome.failed(error, tb)
         self._call_back(b"on_failure", fields, answer, job, None, type(error), error, tb)

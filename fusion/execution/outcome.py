@@ -114,9 +114,9 @@ def _is_own(path: str) -> bool:
     return not path.startswith(_STDLIB)
 
 
-def held(error: BaseException) -> dict[bytes, bytes]:
+def held(error: BaseException, task: str | None) -> dict[bytes, bytes]:
     """A task this worker does not have (yet)."""
-    return {b"kind": b"held", b"exc_line": exc_line(error), b"exc_classes": exc_classes(error)}
+    return {b"kind": b"held", b"exc_line": exc_line(error), b"exc_classes": exc_classes(error), b"task": (task or "").encode()}
 
 
 def exc_line(error: BaseException) -> bytes:

@@ -48,6 +48,11 @@ class Bells:
         if any(floors):
             self._high.arm(queues)
 
+    def renew(self) -> None:
+        """There are other bells to wait at."""
+        self._any.renew()
+        self._high.renew()
+
     def follow(self) -> None:
         """Keep the loop in step with the connections."""
         self._loop.follow("doorbell", self._any.fileno(), self._on_any)

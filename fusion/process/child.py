@@ -30,7 +30,8 @@ class Kind:
 class Child:
     """`name` and `incarnation`: what it is registered as in Redis, once it has said so; empty for a kind that is not. Times are monotonic."""
 
-    def __init__(self, label: str, command: Sequence[str], patience: float) -> None:
+    def __init__(self, label: str, command: Sequence[str], patience: float, *, own_group: bool = False) -> None:
+        """`own_group`: a signal to the process group of this process does not reach it."""
         self.label = label
         self.name = self.incarnation = ""
         self.state = "starting"
@@ -52,6 +53,7 @@ class Child:
                     env={**env, VARIABLE: f"{theirs.fileno()}:{patience:g}"},
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
+                    process_group=0 if own_group else None,
                 )
             except BaseException:
                 ours.close()

@@ -23,16 +23,18 @@ _PATIENCE = 2.0
 SHUTDOWN = "shutdown"
 KILL_HORSE = "kill-horse"
 QUIET, UNQUIET = "quiet", "unquiet"
+#: To all workers: there may be jobs for one that knows no bell for them.
+LOOK = "look"
 
 
 class Commands:
     """The worker's subscription. What is not a command of ours is ignored: anyone may publish.
 
-    `wanted` tells the channel, which changes when the worker has to register under another name.
+    `wanted` tells the channel, which changes when the worker has to register under another name; `fleet` is that of all workers.
     """
 
-    def __init__(self, connect: Callable[[], Redis], wanted: Callable[[], str]) -> None:
-        self._connect, self._wanted = connect, wanted
+    def __init__(self, connect: Callable[[], Redis], wanted: Callable[[], str], fleet: str) -> None:
+        self._connect, self._wanted, self._fleet = connect, wanted, fleet
         self._subscribed = ""
         self._channel: NonBlockingReader | None = None
         self._next_try = 0.0
@@ -54,7 +56,7 @@ class Commands:
             if self._channel is None:
                 self._channel = NonBlockingReader.of(self._connect())
                 self._heard_at, self._asked_at = now, None
-            self._channel.send("SUBSCRIBE", wanted)
+            self._channel.send("SUBSCRIBE", wanted, self._fleet)
             self._subscribed = wanted
         except (RedisError, OSError):
             self.close()

@@ -20,19 +20,20 @@ def decide(run: Run, exited: HorseExited | None, *, stopping: bool, grace: float
     - the fork server or the worker at the deadline, or the fork server's end after it: the task's own doing, it failed by timeout;
     - the worker, for the memory it held: it failed;
     - the worker, since an earlier job of the process read this one, which never ran, or another one's answer came: it is lost and runs again;
-    - nobody of us, by SIGKILL, or with the whole fork server: the host's doing (OOM killer, operator), the job is lost and runs again;
+    - nobody of us, by SIGKILL: the host's doing (OOM killer, operator), the job is lost and runs again;
+    - with the whole fork server: the same, but which of its jobs had a part in that nobody knows;
     - a polite signal while the worker stops: systemd and Heroku signal the whole tree, the job goes back unharmed;
     - anything else (SIGSEGV, os._exit, exit code 0 too): the task's own doing, it failed.
     """
     if run.killed == "fork failed":
         return Decision("release", "no process could be forked")
     if run.killed == "stolen":
-        return Decision("lost", "an earlier job of its process had read it there")
+        return Decision("struck", "an earlier job of its process had read it there")
     if exited.why == "timeout" or run.killed == "timeout" if exited else monotonic() >= run.horse.deadline:
         why = f"did not end within its timeout of {run.limit - grace:g} s plus {grace:g} s grace and was killed"
         return died(run.claimed.fields, why, "fusion.exceptions.JobTimeoutException", _attempt(exited))
     if exited is None:
-        return Decision("lost", "the fork server died with the job's process")
+        return Decision("struck", "the fork server died with the job's process")
     if exited.why == "killed" and run.killed == "memory":
         why = f"its processes {run.detail} and were killed"
         return died(run.claimed.fields, why, "fusion.exceptions.JobMemoryExceeded", _attempt(exited))

@@ -80,5 +80,10 @@ class Doorbell:
             self._channel.close()
             self._channel = None
 
+    def renew(self) -> None:
+        """Wait at other bells the next time; a wait under way can't be changed. A token that comes in this moment is lost."""
+        self.drop()
+        self._next_try = 0.0
+
     def close(self) -> None:
         self.drop()

@@ -18,6 +18,7 @@ from fusion.process.ledger import Ledger
 from fusion.process.link import RedisAway, RedisLink
 from fusion.process.messages import HorseExited
 from fusion.process.pool import Terms
+from fusion.process.registration import Registration
 from fusion.process.stable import Run
 from fusion.process.stables import Stables
 from fusion.process.task_logs import TaskLogs
@@ -45,11 +46,12 @@ class Handout:
         floors: Floors,
         stopping: Callable[[], bool],
         took: Callable[[int], None],
+        lacks: Callable[[str, str, float], None],
     ) -> None:
-        """`took`: told of jobs that went to a horse, and by -1 of one that came back."""
+        """`took`: told of jobs that went to a horse, and by -1 of one that came back. `lacks`: of a task that is not there, and why."""
         self._settings, self._broker, self._link = settings, broker, link
         self._ledger, self._journal, self._task_logs = ledger, journal, task_logs
-        self._floors, self._stopping, self._took = floors, stopping, took
+        self._floors, self._stopping, self._took, self._lacks = floors, stopping, took, lacks
         #: Horses that jobs of any class may wait in.
         self._lanes = settings.slots - settings.reserve_high
         self.envelopes = Envelopes(settings, log)
@@ -76,6 +78,15 @@ class Handout:
             return
         self._took(1)
         failpoint("handout.after")
+
+    def tell(self, registration: Registration, now: float) -> None:
+        """Renew the leases of everything this worker holds, outcomes that wait for Redis included; kill what it holds no more."""
+        runs = [run for run in (*self.stables.runs, *self.stables.waiting) if not run.killed]
+        held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self._ledger.held())]
+        for run, answer in zip(runs, registration.tell(now, held), strict=False):
+            if answer == "lost":
+                self._journal.lost(run.claimed)
+                self.stables.kill(run, "lost")
 
     def _fits(self, claimed: Claimed) -> bool:
         """Whether a slot is free for a job of its class."""
@@ -120,6 +131,8 @@ class Handout:
         failpoint("outcome.received")
         fields, elapsed = run.claimed.fields, verdict.elapsed(frame)
         decision, ago = verdict.of_frame(fields, frame), verdict.signaled(frame)
+        if decision.kind == "held":
+            self._lacks(str(decision.fields["task"]), decision.reason, time.monotonic())
         if ago is None or decision.kind not in ("failed", "retry") or fields.get(b"on_lost") == b"fail":
             self._ledger.add(run.claimed, decision, elapsed)
         else:

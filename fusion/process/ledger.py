@@ -12,7 +12,7 @@ from fusion.process.link import RedisLink
 from fusion.process.offspring import NEAR
 from fusion.settings import Settings
 from fusion.store.broker import Broker
-from fusion.store.records import Claimed, Commit, Turn
+from fusion.store.records import Claimed, Commit, Turn, Wishes
 
 #: How often an outcome is offered again that a broken key refused, and the first of the pauses, in seconds, each twice the one before.
 _OFFERS, _PAUSE = 5, 1.0
@@ -48,6 +48,7 @@ class _OpenTurn:
     slots: list[int]
     ahead: int
     begun: list[Claimed]
+    wishes: Wishes
 
 
 class Ledger:
@@ -122,7 +123,7 @@ class Ledger:
         self._begun.append(claimed)
 
     def turn(
-        self, name: str, incarnation: str, queues: Sequence[str], slots: list[int], ahead: int = 0
+        self, name: str, incarnation: str, queues: Sequence[str], slots: list[int], ahead: int = 0, wishes: Wishes | None = None
     ) -> tuple[Turn, list[Result]] | None:
         """One round trip: tell the outcomes, ask for jobs. Returns the answer and the results it answers; None if there was nothing to say.
         The last `ahead` slots are for jobs that wait behind others.
@@ -133,7 +134,7 @@ class Ledger:
             if not self._results and not slots and not self._begun:
                 return None
             self._token += 1
-            self._open = _OpenTurn(self._token, self._results, list(queues), slots, ahead, self._begun)
+            self._open = _OpenTurn(self._token, self._results, list(queues), slots, ahead, self._begun, wishes or Wishes())
             self._results, self._begun = [], []
         sent = self._open
         turn = self._link.attempt(lambda: self._send(sent, name, incarnation))
@@ -150,4 +151,6 @@ class Ledger:
         commits = [result.commit(now) for result in sent.results]
         begun = [(claimed.id, claimed.execution_id) for claimed in sent.begun]
         lease, ttl = self._lease, self._worker_ttl
-        return self._broker.turn(name, incarnation, sent.token, commits, sent.queues, sent.slots, lease, ttl, sent.ahead, begun)
+        return self._broker.turn(
+            name, incarnation, sent.token, commits, sent.queues, sent.slots, lease, ttl, sent.ahead, begun, sent.wishes
+        )

@@ -92,6 +92,7 @@ class Registration:
             "queues": ",".join([*self._roster.queues, *self._roster.patterns]),
             "pid": os.getpid(),
             "hostname": socket.gethostname(),
+            "waits": 1,
             **self._notes,
         }
         lease, ttl = self._settings.lease, self._settings.worker_ttl

@@ -47,6 +47,10 @@ class Roster:
         """What a turn looks at: names, and wildcards with the queue that was served last."""
         return [f"{self._line[0]} {self._last}", *self._line[1:]] if self._last else self._line
 
+    def serves(self, queue: str) -> bool:
+        """Whether it is named, or a wildcard stands for it."""
+        return queue in self._line or any(fnmatchcase(queue, pattern) for pattern in self.patterns)
+
     def check(self, wrong_types: Callable[[Sequence[str]], tuple[Sequence[str], Sequence[str]]]) -> Sequence[str]:
         """Queues whose key stock RQ's producers write to. ConfigurationError if a key of one of the queues holds something else."""
         wrong, lists = wrong_types(self.queues)

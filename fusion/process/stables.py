@@ -21,6 +21,8 @@ from fusion.store.records import Claimed
 
 _CHECK_INTERVAL = 0.25
 _FIRST_RESTART, _LONGEST_RESTART = 0.2, 30.0
+#: Fork servers in a row that died before they were ready, after which a worker that need not go on gives up.
+_STILLBORN = 3
 
 
 class Stables:
@@ -50,6 +52,11 @@ class Stables:
         self._import_timeout = settings.import_timeout
         self._check_at = 0.0
         self._retired = False
+        #: Counts the fork servers.
+        self.generation = 0
+        #: Why there may never be one: its imports failed, or it died before it was ready again and again.
+        self.hopeless = ""
+        self._stillborn = 0
 
     @property
     def _all(self) -> list[Stable]:
@@ -149,6 +156,7 @@ class Stables:
             self._current.announced = True
             self._log.info("fork server %d is ready for jobs", self._current.server.pid)
         self._pause = _FIRST_RESTART
+        self._stillborn, self.hopeless = 0, ""
         return True
 
     def flush(self) -> None:
@@ -191,6 +199,7 @@ class Stables:
             core=core_limit_before(),
         )
         make = partial(Lanes, terms=self._terms) if config.warm else Stable
+        self.generation += 1
         try:
             self._current = make(
                 config,
@@ -216,11 +225,15 @@ class Stables:
             failed = stable.import_failed
             error, trace = mask_url(failed.error), mask_url(failed.traceback.rstrip())
             self._log.error("task module %s can't be imported: %s\n%s", failed.module, error, trace)
+            self.hopeless = f"task module {failed.module} can't be imported"
         else:
             importing = stable.server.importing
             self._log.error("the fork server ended%s", f" while it imported {importing}" if importing else "")
             if importing and not stable.ready:
                 self._import_timeout *= 2  # a slow import must not be cut off for ever
+            self._stillborn += not stable.announced
+            if self._stillborn >= _STILLBORN:
+                self.hopeless = "the fork server does not start"
         self._postpone("no job is claimed meanwhile")
 
     def _postpone(self, why: str) -> None:

@@ -50,7 +50,7 @@ def signaled(frame: Mapping[bytes, bytes]) -> float | None:
 
 def struck(decision: Decision) -> Decision:
     """In place of a failure amid a stop of the whole tree. It counts as lost, so that one which stops its worker itself ends some day."""
-    return Decision("lost", f"it failed as its processes were signaled with its worker: {decision.shown}")
+    return Decision("struck", f"it failed as its processes were signaled with its worker: {decision.shown}")
 
 
 def priority(job: Mapping[bytes, bytes]) -> int:

@@ -12,7 +12,8 @@ from redis import Redis
 from fusion.failpoints import failpoint
 from fusion.process.base import Loop
 from fusion.process.bells import Bells
-from fusion.process.commands import KILL_HORSE, QUIET, SHUTDOWN, UNQUIET, Commands
+from fusion.process.burst import Burst
+from fusion.process.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, UNQUIET, Commands
 from fusion.process.companion import Companion
 from fusion.process.duties import Duties
 from fusion.process.handout import Handout
@@ -23,16 +24,17 @@ from fusion.process.journal import Journal, one_line
 from fusion.process.ledger import Ledger
 from fusion.process.link import RedisAway, RedisLink
 from fusion.process.memory import MemoryThrottle
+from fusion.process.probation import Probation
 from fusion.process.probes import Probes
 from fusion.process.registration import Registration
 from fusion.process.retirement import Retirement
 from fusion.process.roster import Roster
 from fusion.process.signals import Signals
 from fusion.process.task_logs import TaskLogs
+from fusion.process.waits import Waits
 from fusion.settings import Settings
 from fusion.store.broker import Broker
 from fusion.store.connections import check_server, connect, describe
-from fusion.store.records import Turn
 
 log = logging.getLogger("fusion.worker")
 
@@ -59,9 +61,10 @@ class Worker:
         job_lines: bool = True,
         throttle: MemoryThrottle | None = None,
         relay: Sequence[str] = (),
+        probation: Sequence[str] = (),
+        only_probation: bool = False,
     ) -> None:
         self.settings = settings
-        self.burst = burst
         self.roster = Roster(queues)
         self.loop, self.signals, self.link = Loop(), Signals(), RedisLink(log)
         self.journal = Journal(log, job_lines, messages=settings.log_errors == "full")
@@ -75,6 +78,8 @@ class Worker:
         self.registration.on_vanished = self.ledger.renumber
         self.duties = Duties(settings, lambda: self.roster.queues, log)
         self.companion = Companion(settings, self.connection, self.loop, self.link, log, relay)
+        self.waits = Waits(self.roster)
+        self.probation = Probation(settings, self.broker, self.loop, self.link, log, probation, only_probation)
         self.task_logs = TaskLogs(self.broker, self.link, lambda: self.name, log)
         self.handout = Handout(
             settings,
@@ -88,8 +93,10 @@ class Worker:
             self._floors,
             lambda: self._stopping,
             lambda jobs: self.retirement.took(jobs),
+            self.waits.lacks,
         )
         self.stables = self.handout.stables
+        self.burst = Burst(burst, self.broker, self.link, self.roster, self.stables, log)
         self.retirement = Retirement(settings, self.stables, self.signals)
         self.reporter = self.retirement.reporter
         self.job_memory = JobMemory(settings.max_job_memory, self.stables)
@@ -103,11 +110,13 @@ class Worker:
         self.bells = Bells(
             self._connect_blocking, self.broker, self.link, self.loop, settings.idle_wait, self._floors, self._want_turn
         )
-        self.commands = Commands(self._connect_blocking, lambda: self.broker.keys.pubsub(self.name))
+        keys = self.broker.keys
+        self.commands = Commands(self._connect_blocking, lambda: keys.pubsub(self.name), keys.pubsub("_fleet"))
         self._turn_wanted = False
         self._look_at = 0.0
         self._give_up_at = float("inf")
         self._stopping = self._cold = False
+        self._parent = os.getppid()
 
     @property
     def name(self) -> str:
@@ -132,7 +141,7 @@ class Worker:
         self.loop.watch(self.signals.fileno(), self._on_signal)
         self.reporter.watch(self.loop)
         try:
-            self.registration.enter(patient=not self.burst)
+            self.registration.enter(patient=not self.burst.on)
             names = ", ".join([*self.roster.queues, *self.roster.patterns])
             log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), names)
             log.info("Redis: %s", describe(self.connection))
@@ -143,6 +152,7 @@ class Worker:
         finally:
             self.stables.close()
             self.companion.close()
+            self.probation.close()
             self.bells.close()
             self.probes.close()
             self.commands.close()
@@ -177,10 +187,18 @@ class Worker:
         settled = self.ledger.settled and self.link.away_since is None
         if why := self.retirement.heed(now, settled=settled, stopping=self._stopping, outdated=self.link.outdated):
             self._stop(why)
+            # a suspect's worker that its own worker took along: what it runs is given back before somebody kills it, too
+            self._cold = self._cold or (self.probation.only and os.getppid() != self._parent)
+        if not self._stopping and self.burst.is_hopeless():
+            self._stop("no job can run")
         if self.intake.look(now, self.registration):
             self._turn_wanted = True
         self.job_memory.look(now)
         self.companion.tend(now)
+        taking = self.intake.open and not self._stopping
+        incarnation, sets = self.registration.incarnation, self.waits.on_probation
+        if self.probation.tend(now, incarnation, sets, busy=self.stables.busy, taking=taking):
+            self._turn_wanted = True
         self.health.tick(now)
         self.probes.check(now)
         self.bells.check(now)
@@ -199,8 +217,8 @@ class Worker:
     def _talk(self, now: float) -> None:
         """Everything that is due with Redis; leases first, since a turn with large results may not get through for long."""
         if now >= self.registration.next_at:
-            self._tell(now)
-        if now >= self._look_at and self._free_slots():
+            self.handout.tell(self.registration, now)
+        if now >= self._look_at and self._floors():
             self._look_at = now + self.settings.idle_wait
             if self.roster.patterns:  # else it asks nobody, and would prove nothing
                 interval = self.settings.idle_wait / 2
@@ -222,7 +240,7 @@ class Worker:
         if self._turn_wanted or not self.ledger.settled:
             redis_at = now
         else:
-            look_at = self._look_at if self._free_slots() else float("inf")
+            look_at = self._look_at if self._floors() else float("inf")
             redis_at = min(self.registration.next_at, self.duties.next_at, self.task_logs.next_at, self.ledger.next_at, look_at)
         own_at = min(self.stables.next_at, self.intake.next_at, self.job_memory.next_at, self._give_up_at)
         return max(0.0, min(own_at, max(redis_at, self.link.retry_at)) - now)
@@ -238,9 +256,6 @@ class Worker:
         room = self.handout.room(floors) if self.intake.open else 0
         return max(0, self.retirement.room(len(floors) + room) - len(floors)) if room else 0
 
-    def _free_slots(self) -> int:
-        return len(self._floors())
-
     def _want_turn(self) -> None:
         self._turn_wanted = True
 
@@ -253,7 +268,9 @@ class Worker:
         slots = floors + [ANY] * ahead
         self._turn_wanted = False
         began = time.monotonic()
-        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.turn, slots, ahead)
+        self.waits.renew(self.stables.generation)
+        wishes = self.waits.wishes(began, self.probation)
+        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.turn, slots, ahead, wishes)
         if answered is None:
             return
         turn, results = answered
@@ -277,28 +294,17 @@ class Worker:
         if turn.next_in is not None:
             self.duties.due(time.monotonic() + turn.next_in)
         self._turn_wanted = turn.again
-        if self.burst and slots and not turn.jobs and not turn.again and self.ledger.settled and not self.stables.busy:
-            self._burst_is_over(turn)
-
-    def _burst_is_over(self, turn: Turn) -> None:
-        if turn.status == "ok" and turn.next_in is not None and turn.next_in <= 0:
-            self.link.attempt(self.broker.promote)  # a retry without delay is still work
+        if turn.waits is not None:
+            self.waits.heard(turn.waits)
+            self.bells.renew()
+            self.probation.due()
             self._turn_wanted = True
-        else:
-            log.info("nothing left to do: the burst ends")
-            self.reporter.say("DONE")
-            self._stopping = True
-
-    # -- leases and registration
-
-    def _tell(self, now: float) -> None:
-        """Renew the leases of everything this worker holds, outcomes that wait for Redis included; kill what it holds no more."""
-        runs = [run for run in (*self.stables.runs, *self.stables.waiting) if not run.killed]
-        held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self.ledger.held())]
-        for run, answer in zip(runs, self.registration.tell(now, held), strict=False):
-            if answer == "lost":
-                self.journal.lost(run.claimed)
-                self.stables.kill(run, "lost")
+        if self.burst.on and slots and not turn.jobs and not turn.again and self.ledger.settled and not self.stables.busy:
+            if self.burst.is_over(turn, self.probation):
+                self.reporter.say("DONE")
+                self._stopping = True
+            else:
+                self._turn_wanted = turn.waits is not None or not self.probation.pending
 
     # -- waiting
 
@@ -306,13 +312,16 @@ class Worker:
         """Wait at the doorbells while a slot is free, and keep the loop's descriptors in step with the connections."""
         if self.link.away_since is None:
             if not self._turn_wanted:
-                self.bells.arm(self.roster.bells)
+                self.bells.arm(self.waits.bells(time.monotonic(), self.probation))
             self.commands.open(time.monotonic())
         self.bells.follow()
         self.loop.follow("commands", self.commands.fileno(), self._on_command)
 
     def _on_command(self) -> None:
         for command in self.commands.receive():
+            if command == LOOK:
+                self._turn_wanted = True
+                continue
             log.info("command: %s", one_line(command, 100))
             if command in (QUIET, UNQUIET):
                 self._hush(command == QUIET)
@@ -352,12 +361,13 @@ class Worker:
         if not self._stopping:
             log.info("warm shutdown (%s): %d running job(s) will be finished, none taken", why, len(self.stables.runs))
             self.stables.retire()
+            self.probation.release()
         self._stopping = True
 
     def _is_done(self, now: float) -> bool:
         if self._cold:
             return True
-        if not self._stopping or self.stables.busy:
+        if not self._stopping or self.stables.busy or self.probation.child:
             return False
         if self.ledger.settled:
             return True
@@ -387,4 +397,4 @@ class Worker:
             log.error("Redis could not be told that this worker ends; its jobs are recovered when their leases run out")
             return 1
         log.info("worker %s ended", self.name)
-        return 1 if self._cold else 0
+        return 1 if self._cold else self.burst.code

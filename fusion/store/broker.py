@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from fusion import defaults
 from fusion.store import accepting, ahead, codec
 from fusion.store.host import ScriptHost, to_ms, to_texts
 from fusion.store.keys import CALLBACKS, LIST_QUEUES, is_reserved
-from fusion.store.records import Claimed, Commit, LogLine, NewJob, Replicas, Turn
+from fusion.store.records import Claimed, Commit, LogLine, NewJob, Replicas, Turn, Wishes
 from fusion.store.replication import Replication
+
+_NO_WISHES = Wishes()
 
 
 class Broker(ScriptHost):
@@ -186,6 +189,7 @@ class Broker(ScriptHost):
         worker_ttl: float,
         ahead: int = 0,
         begun: Sequence[tuple[str, str]] = (),
+        wishes: Wishes = _NO_WISHES,
     ) -> Turn:
         """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
 
@@ -213,10 +217,14 @@ class Broker(ScriptHost):
             "n_slots": len(slots),
             "n_ahead": ahead,
             "n_begun": len(begun),
+            "known": wishes.known,
+            "alone": "only" if wishes.only else int(wishes.alone),
+            "n_sets": len(wishes.sets),
+            "n_lacking": len(wishes.lacking),
         }
-        rest += (*queues, *slots, *(part for pair in begun for part in pair))
+        rest += (*queues, *slots, *chain.from_iterable(begun), *wishes.sets, *chain.from_iterable(wishes.lacking.items()))
         keys = {"worker": self.keys.worker(name), "suspended": self.keys.suspended}
-        status, answers, jobs, bad, again, next_ms = self._script("turn")(keys, args, rest)
+        status, answers, jobs, bad, again, next_ms, waits = self._script("turn")(keys, args, rest)
         return Turn(
             codec.text(status),
             to_texts(answers),
@@ -224,7 +232,14 @@ class Broker(ScriptHost):
             [(codec.text(queue), codec.text(error)) for queue, error in bad],
             bool(again),
             None if next_ms < 0 else next_ms / 1000,
+            (codec.text(waits[0]), to_texts(waits[1:])) if waits else None,
         )
+
+    def hold_probation(self, host: str, incarnation: str, ttl: float, sets: Sequence[str], *, keep: bool = False) -> bool:
+        """Whether this worker has the right, for `ttl` seconds, to run the jobs on probation of its host: it asks for it if one waits in
+        these sets, and keeps it if it says so."""
+        args = {"incarnation": incarnation, "ttl_ms": to_ms(ttl), "keep": int(keep), "n_sets": len(sets)}
+        return bool(self._script("hold_probation")({"probation": self.keys.probation(host)}, args, sets))
 
     def extend(
         self, name: str, incarnation: str, held: Sequence[tuple[str, str]], lease: float, worker_ttl: float, state: str

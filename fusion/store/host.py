@@ -52,6 +52,7 @@ class ScriptHost:
             FAILURE_TTL=int(failure_ttl),
             CANCELED_TTL=defaults.CANCELED_TTL,
             MAX_LOST=max_lost,
+            PROBATION=min(defaults.PROBATION, max_lost),
             HOLD_MS=to_ms(hold_timeout),
             RUN_FIELDS=codec.RUN_FIELDS,
             FAILED_MAX=failed_max,

@@ -16,6 +16,7 @@ from fusion import defaults
 from fusion.store import codec
 from fusion.store.failures import OTHERS_DATA
 from fusion.store.keys import CALLBACKS, LIST_QUEUES, MAX_NAME, Keys, is_reserved
+from fusion.store.waiting import Blocked, blocked_jobs
 from fusion.timeutil import from_iso
 
 #: Scores of LOW, MODERATE, and HIGH with all above it.
@@ -300,6 +301,10 @@ class Inspector:
         failed, scheduled, suspended, dropped = pipe.execute()
         counts = {codec.text(state): codec.number(count) for state, count in sorted(dropped.items())}
         return Totals(failed, scheduled, bool(suspended), counts)
+
+    def blocked(self) -> list[Blocked]:
+        """Jobs that wait for something other than a time or their turn, and for what."""
+        return blocked_jobs(self.connection, self.keys)
 
     # -- workers
 

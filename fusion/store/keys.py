@@ -168,6 +168,20 @@ class Keys:
     def dropped(self) -> str:
         return f"{self.prefix}dropped"
 
+    def blocked(self, name: str) -> str:
+        return f"{self.prefix}blocked:{name}"
+
+    @property
+    def waits(self) -> str:
+        return f"{self.prefix}waits"
+
+    def waiting(self, waits_in: str) -> str:
+        """The set in which blocked jobs wait: `held:<queue>:<task>`, `probation:<queue>`."""
+        return f"{self.prefix}waits:{waits_in}"
+
+    def probation(self, host: str) -> str:
+        return f"{self.prefix}probation:{host}"
+
     @property
     def seq(self) -> str:
         return f"{self.prefix}seq"

@@ -35,7 +35,8 @@ class Replicas:
 
 @dataclass(slots=True)
 class Commit:
-    """What became of one execution: finished, failed, retry, held, later (put off, no attempt spent), release or lost.
+    """What became of one execution: finished, failed, retry, held, later (put off, no attempt spent), release, lost or struck (lost with what
+    it had in common with others). One that is held has the field `task`, which is not written down.
 
     `elapsed` seconds from hand-out to outcome; `age` seconds since the outcome was known; `delay` seconds until a retry or another look.
     `attempt`: what is known of an execution that did not finish, for the job's history (`signal`, `exit_code`, `maxrss` in KiB, `oom`).
@@ -78,6 +79,23 @@ class Turn:
     bad: list[tuple[str, str]]
     again: bool
     next_in: float | None
+    #: The list of sets of blocked jobs and its version, if the worker has another one.
+    waits: tuple[str, list[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a worker can serve of blocked jobs, and what it can't serve at all.
+
+    `known`: the version of the list of their sets that it has; `sets`: those it serves. `lacking`: tasks that it was found to lack, and why.
+    `alone`: it runs one job at a time, and nothing ever beside it; `only`: and takes none but blocked ones.
+    """
+
+    known: str = ""
+    sets: tuple[str, ...] = ()
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+    only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

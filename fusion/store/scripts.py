@@ -32,7 +32,8 @@ _NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
 @dataclass(frozen=True, slots=True)
 class Constants:
     """What scripts know by these names. Times in seconds, HOLD_MS in milliseconds; CAP: events kept, as a command's argument; *_MAX:
-    entries of a terminal set; RUN_FIELDS: see `codec`; ADOPT: queues whose LIST of stock RQ's this process takes over."""
+    entries of a terminal set; PROBATION: losses after which a job runs alone; RUN_FIELDS: see `codec`; ADOPT: queues whose LIST of stock
+    RQ's this process takes over."""
 
     P: str
     CAP: str
@@ -41,6 +42,7 @@ class Constants:
     FAILURE_TTL: int
     CANCELED_TTL: int
     MAX_LOST: int
+    PROBATION: int
     HOLD_MS: int
     RUN_FIELDS: tuple[str, ...]
     ADOPT: tuple[str, ...] = ()

@@ -12,6 +12,24 @@ from fusion.store.broker import Broker
 from fusion.store.records import Commit
 from tests.cli.conftest import Hands, Invoke, run_worker
 from tests.cli.terminal import terminal
+from tests.store.hands import Hand, put
+
+
+def test_held_jobs_are_told(invoke: Invoke, conn: redis.Redis) -> None:
+    """By `failures`, as they are about to fail, and by `info`: how many, of which task, and the flag that mends it."""
+    hand = Hand(Broker(conn), "sms")
+    for job_id in ("a", "b"):
+        put(hand.broker, "sms", job_id)
+        why = "fusion.exceptions.TaskNotAllowed: shop.f is not among the tasks; start the worker with --tasks shop"
+        hand.tell(hand.take(), "held", reason=why, fields={"task": "shop.f"})
+    line = "2 held in sms for a worker that has shop.f: shop.f is not among the tasks; start the worker with --tasks shop"
+    assert invoke("failures").stdout == f"No failed jobs\n\nNot failed yet:\n{line}\n"
+    (held,) = json.loads(invoke("failures", "--json").stdout)["held"]
+    assert (held["queue"], held["task"], held["count"]) == ("sms", "shop.f", 2)
+    assert line in invoke("info").stdout.splitlines()
+    (blocked,) = json.loads(invoke("info", "--json").stdout)["blocked"]
+    assert (blocked["kind"], blocked["queue"], blocked["count"]) == ("held", "sms", 2)
+    assert invoke("info", "email").stdout.count("held") == 0
 
 
 @pytest.fixture
@@ -96,7 +114,7 @@ def test_failures_as_json(invoke: Invoke, failed: list[str], conn: redis.Redis) 
 
 def test_no_failures(invoke: Invoke, conn: redis.Redis) -> None:
     assert invoke("failures").stdout == "No failed jobs\n"
-    assert json.loads(invoke("failures", "--json").stdout) == {"schema": 1, "failed": 0, "groups": []}
+    assert json.loads(invoke("failures", "--json").stdout) == {"schema": 1, "failed": 0, "groups": [], "held": []}
     assert run_worker("failures").stdout == "No failed jobs\n"
 
 

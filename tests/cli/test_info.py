@@ -106,7 +106,7 @@ def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
     document = json.loads(output)
     assert output.count("\n") == 1
     parts = {"queues", "workers", "schedulers", "cron"}
-    assert set(document) == {"schema", "at", "suspended", "failed", "scheduled", "dropped", "broken", *parts}
+    assert set(document) == {"schema", "at", "suspended", "failed", "scheduled", "dropped", "broken", "blocked", *parts}
     assert (document["schema"], document["suspended"], document["failed"], document["scheduled"]) == (1, False, 2, 0)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["queues"][0]["oldest"])
     assert json.loads(invoke("info", "--json", "-W").stdout)["queues"] is None
@@ -121,7 +121,7 @@ def test_suspended(invoke: Invoke, conn: redis.Redis) -> None:
 
 def test_an_empty_redis(invoke: Invoke, conn: redis.Redis) -> None:
     assert invoke("info").stdout == (
-        "No worker is alive: nothing runs, and no scheduled job becomes due. Start one: run_worker.py worker --customq all\n\n"
+        "No worker is alive: nothing runs, and no scheduled job becomes due. Start one: run_worker.py worker\n\n"
         "0 workers, 0 queues\n0 queues, 0 jobs total\n"
     )
 

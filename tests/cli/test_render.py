@@ -85,7 +85,7 @@ def test_a_dead_worker_is_marked_and_explained() -> None:
 @pytest.mark.parametrize("workers", [(), (replace(WORKER, alive=False),)])
 def test_no_worker_alive_is_said_in_words(workers: tuple[WorkerInfo, ...]) -> None:
     said = plain(snapshot(SMS, workers=workers), program="fusion")
-    assert "No worker is alive: nothing runs, and no scheduled job becomes due. Start one: fusion worker --customq all" in said
+    assert "No worker is alive: nothing runs, and no scheduled job becomes due. Start one: fusion worker sms" in said
 
 
 def test_no_worker_for_the_chosen_queues() -> None:
@@ -138,6 +138,7 @@ def test_the_document() -> None:
         "scheduled": 2,
         "dropped": {},
         "broken": [],
+        "blocked": [],
         "schedulers": [],
         "cron": {"entries": 0, "paused": 0, "errors": 0},
     }

@@ -11,7 +11,7 @@ import redis
 
 from fusion.events.event import STATUSES
 from fusion.store.broker import Broker
-from fusion.store.records import LogLine
+from fusion.store.records import LogLine, Wishes
 from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, now_ms, put
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text()
@@ -63,7 +63,10 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
         hand.tell(claimed, kind, reason="E: r", delay=5.0, fields={"error_class": "E"} if kind in ("failed", "retry") else {})
     broker.promote()
     conn.hset("rq:job:j11", "expires_at", 1)
-    held = hand.claim(12)
+    alone = Hand(broker, "q", name="host.2", alone=True)
+    held = alone.turn(slots=[0] * 12).jobs
+    put(broker, "q", "lacking")
+    hand.turn(slots=[0], wishes=Wishes(lacking={"tasks.sms.sendSMS": "E: r"}))
     conn.hset(f"rq:job:{held[0].id}", "lost", 4)
     may_reap(conn)
     expire_lease(conn, "q", *(claimed.id for claimed in held))

@@ -10,7 +10,7 @@ from typing import Any
 import redis
 
 from fusion.store.broker import Broker
-from fusion.store.records import Claimed, Commit, NewJob, Turn
+from fusion.store.records import Claimed, Commit, NewJob, Turn, Wishes
 
 DATA = b'["tasks.sms.sendSMS", null, [], {}]'
 LEASE = 30.0
@@ -37,11 +37,13 @@ def put(broker: Broker, queue: str, *ids: str, priority: int = 1, **more: Any) -
 class Hand:
     """A registered worker's end of the broker: claims, keeps its token, tells outcomes."""
 
-    def __init__(self, broker: Broker, *queues: str, name: str = "host.1", lease: float = LEASE) -> None:
+    def __init__(self, broker: Broker, *queues: str, name: str = "host.1", lease: float = LEASE, alone: bool = False) -> None:
+        """`alone`: it runs one job at a time, those on probation too."""
+        self.wishes = Wishes(sets=tuple(f"probation:{queue}" for queue in queues), alone=True) if alone else Wishes()
         self.broker, self.name, self.queues, self.lease = broker, name, list(queues), lease
         self.incarnation = secrets.token_hex(8)
         self.token = 0
-        assert broker.register(name, self.incarnation, lease, 420, {"queues": ",".join(queues)})
+        assert broker.register(name, self.incarnation, lease, 420, {"queues": ",".join(queues), "waits": 1})
 
     def turn(
         self,
@@ -51,6 +53,7 @@ class Hand:
         token: int | None = None,
         ahead: int = 0,
         begun: Sequence[Claimed] = (),
+        wishes: Wishes | None = None,
     ) -> Turn:
         """The next turn, or with `token` that one (again)."""
         if token is None:
@@ -58,10 +61,14 @@ class Hand:
         sent = self.token if token is None else token
         served = self.queues if queues is None else queues
         told = [(c.id, c.execution_id) for c in begun]
-        return self.broker.turn(self.name, self.incarnation, sent, commits, served, slots, self.lease, 420, ahead, told)
+        own = wishes or self.wishes
+        return self.broker.turn(self.name, self.incarnation, sent, commits, served, slots, self.lease, 420, ahead, told, own)
 
     def claim(self, count: int = 1, queues: Sequence[str] | None = None) -> list[Claimed]:
-        return self.turn(slots=[0] * count, queues=queues).jobs
+        jobs = self.turn(slots=[0] * count, queues=queues).jobs
+        return (
+            jobs if jobs or not self.wishes.alone else self.turn(slots=[0] * count, queues=queues).jobs
+        )  # it was set aside first
 
     def take(self, *queues: str) -> Claimed:
         (job,) = self.claim(1, queues or None)

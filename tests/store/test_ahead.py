@@ -118,10 +118,16 @@ def test_a_job_is_let_off_so_many_times(broker: Broker, conn: redis.Redis, hand:
         hand.turn(slots=[0], ahead=1)
         lose(broker, conn, "reap", "pill")
         assert (status_of(conn, "pill"), fields_of(conn, "pill")["lost"]) == ("queued", "0")
-    for _ in range(defaults.MAX_LOST):
+    for _ in range(defaults.PROBATION):
         conn.zadd("rq:scheduler:scheduled_jobs", {"pill": 1}, xx=True)
         broker.promote()
         assert ids(hand.turn(slots=[0], ahead=1).jobs) == ["pill"]
+        lose(broker, conn, "reap", "pill")
+    alone = Hand(broker, "q", name="host.2", alone=True)
+    for _ in range(defaults.MAX_LOST - defaults.PROBATION):
+        conn.zadd("rq:scheduler:scheduled_jobs", {"pill": 1}, xx=True)
+        broker.promote()
+        assert alone.take().id == "pill"
         lose(broker, conn, "reap", "pill")
     assert check_conservation(conn, ["pill"]) == {"pill": "failed"}
     assert "poison pill" in fields_of(conn, "pill")["reason"]

@@ -185,7 +185,8 @@ def test_a_released_job_keeps_its_place_and_its_attempt(broker: Broker, conn: re
 
 def test_lost_counts_up_to_the_cap(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     """A horse killed by the host is not the job's fault, until it has happened too often."""
-    put(broker, "q", "pill", "next")
+    put(broker, "q", "pill")
+    hand = Hand(broker, "q", name="host.2", alone=True)
     for n in range(1, defaults.MAX_LOST):
         assert hand.tell(hand.take(), "lost", reason="SIGKILL") == "ok"
         assert (status_of(conn, "pill"), fields_of(conn, "pill")["lost"]) == ("queued" if n == 1 else "scheduled", str(n))
@@ -196,11 +197,13 @@ def test_lost_counts_up_to_the_cap(broker: Broker, conn: redis.Redis, hand: Hand
     assert "poison pill" in found["reason"]
     assert found["exc_info"].startswith("fusion.exceptions.JobLost: SIGKILL")
     assert check_conservation(conn, ["pill"]) == {"pill": "failed"}
+    put(broker, "q", "next")
     assert drain(hand) == ["next"]
 
 
 def test_an_outcome_sets_lost_back(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a")
+    hand = Hand(broker, "q", name="host.2", alone=True)
     for _ in range(3):
         hand.tell(hand.take(), "lost", reason="SIGKILL")
         promote_all(broker, conn)

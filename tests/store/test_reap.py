@@ -59,6 +59,7 @@ def test_a_lease_that_runs_is_left_alone(broker: Broker, conn: redis.Redis, hand
 
 def test_the_poison_cap_counts_lost_leases(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "pill")
+    hand = Hand(broker, "q", name="host.2", alone=True)
     for _ in range(defaults.MAX_LOST):
         hand.take()
         expire_lease(conn, "q", "pill")

@@ -43,18 +43,18 @@ from tests.store.hands import (
     wire,
 )
 from tests.store.servers import SpawnedServer
+from tests.store.waits_hands import of_waits
 from tests.support import eventually
 
 LUA = resources.files("fusion.store") / "lua"
 NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if entry.name.endswith(".lua"))
-CONSTANTS = Constants("rq:", "100", 60, 500, 600, 700, 5, 600_000, ("data", "timeout"))
+CONSTANTS = Constants("rq:", "100", 60, 500, 600, 700, 5, 2, 600_000, ("data", "timeout"))
 
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
 READ = set(
     "known_queues wrong_types callbacks_wait callbacks_refused gone served callbacks_served readmit_endpoint stored ready_enqueue".split()
 )
-#: Scripts that change nothing.
-LOOKS = {"cron_due"}
+LOOKS = {"cron_due"}  # they change nothing
 
 
 # -- how they are put together
@@ -142,9 +142,6 @@ def test_an_error_of_a_script_is_raised_as_it_comes(conn: redis.Redis) -> None:
         Broker(conn).prune(LEASE, "host.1")
 
 
-# -- sent twice
-
-
 def _said_nothing(_answer: object) -> None:
     """For methods that count what they did: the second time, that is less."""
 
@@ -214,7 +211,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "schema_raise": lambda: SchemaBroker(conn).schema_raise("host.9", Schema(2)),
         **_cron_scenario(conn),
         **event_scenario(conn),
-    }
+    } | of_waits(conn, hand, running[0], token)
 
 
 def _cron_scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
@@ -245,13 +242,12 @@ def _cron_scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
 
 
 REPEATED = [
-    "enqueue", "enqueue_later", "reschedule", "enqueue_list",
-    "requeue", "requeue_later", "requeue_chosen", "quarantine", "turn", "turn_failed", "turn_told", "turn_later", "turn_retry", "turn_lost",
-    "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named", "promote", "clean", "survey", "cancel", "cancel_running",
-    "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring", "suspend", "resume",
-    "pause", "unpause", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire", "cron_remove", "cron_pause", "cron_resume",
-    "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave",
-    "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave",
+    "enqueue", "enqueue_later", "reschedule", "enqueue_list", "requeue", "requeue_later", "requeue_chosen", "quarantine", "turn", "turn_failed",
+    "turn_told", "turn_later", "turn_retry", "turn_lost", "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named",
+    "promote", "clean", "survey", "cancel", "cancel_running", "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring", "suspend",
+    "resume", "pause", "unpause", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire", "cron_remove", "cron_pause",
+    "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave", "events_read", "events_ack",
+    "events_trim", "relay_beat", "relay_leave", "turn_struck", "turn_held", "hold_probation",
 ]  # fmt: skip
 
 

@@ -178,12 +178,13 @@ def test_without_memory_for_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_held() -> None:
-    fields = outcome.held(TaskNotFound("no such module; deploy it"))
+    fields = outcome.held(TaskNotFound("no such module; deploy it"), "shop.f")
     assert fields == {
         b"kind": b"held",
         b"exc_line": b"fusion.exceptions.TaskNotFound: no such module; deploy it",
         b"exc_classes": b"fusion.exceptions.TaskNotFound\nfusion.exceptions.FusionError\n"
         b"builtins.Exception\nbuiltins.BaseException",
+        b"task": b"shop.f",
     }
 
 

@@ -139,7 +139,7 @@ OF_MEMBERS = {"turn", "deregister", "reap", "prune", "promote", "clean", "survey
 }  # fmt: skip
 #: What is said of a job, and what changes no job.
 SAYS = {"log_event"}
-_ASK_BOTH = {"register", "extend", "scheduler_beat", "relay_beat", "events_read", "events_ack", "schema_raise"}
+_ASK_BOTH = {"register", "extend", "hold_probation", "scheduler_beat", "relay_beat", "events_read", "events_ack", "schema_raise"}
 
 
 def test_every_script_that_others_call_asks() -> None:

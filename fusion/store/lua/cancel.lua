@@ -1,12 +1,12 @@
 -- cancel: a waiting job will not run; a running one will not run again.
 -- KEYS: job
 -- ARGV: id
--- INCLUDE: writer keys waits mark time score emit ring callbacks end_job
+-- INCLUDE: writer keys waits mark time score emit ring park callbacks end_job
 -- FLAGS: allow-oom
 -- Returns: canceled | pending (it runs now and ends canceled unless this run finishes or fails) | missing | its terminal status, or one that
 --   only a newer version knows | foreign (another program's job)
 -- Events: canceled
-local status, origin, log_tag, hooks, seq = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'hooks', 'seq'))
+local status, origin, log_tag, hooks, seq, set = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'hooks', 'seq', 'waits_in'))
 if not status then return 'missing' end
 if not seq and not is_ours(A_id, K_job, origin or '', status) then return 'foreign' end
 if status == 'started' then
@@ -15,8 +15,9 @@ if status == 'started' then
 end
 if is_terminal(status) then return status end
 local queue = origin or ''
-if is_foreign(status) and not waits(A_id, queue) then return status end
+if is_foreign(status) and not set and not waits(A_id, queue) then return status end
 if hooks then hooked[K_job] = true end
 cancel_job(A_id, K_job, queue, set_of(status, queue), log_tag, 'canceled', 'seq', seq or '')
+if set then unpark(A_id, K_job, queue) end
 if is_list(queue) then redis.call('LREM', queue_key(queue), 0, A_id) end
 return 'canceled'

@@ -1,7 +1,7 @@
 -- delete: forget jobs that are not running.
 -- ARGV: n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark time emit forget
+-- INCLUDE: writer keys waits mark time score emit ring park forget
 -- Rest: ids
 -- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a newer version knows
 -- Events: deleted
@@ -9,7 +9,7 @@ local answers = {}
 for i = 1, tonumber(A_n_jobs) do
   local id = ARGV[REST + i - 1]
   local key = job_key(id)
-  local status, origin, log_tag, seq = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'seq'))
+  local status, origin, log_tag, seq, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'seq', 'waits_in'))
   if not status then
     redis.call('ZREM', FAILED, id)
     answers[i] = 'missing'
@@ -17,9 +17,10 @@ for i = 1, tonumber(A_n_jobs) do
     answers[i] = 'foreign'
   elseif status == 'started' then
     answers[i] = 'started'
-  elseif is_foreign(status) and not waits(id, origin or '') then
+  elseif is_foreign(status) and not set and not waits(id, origin or '') then
     answers[i] = status
   else
+    if set then unpark(id, key, origin or '') end
     forget(id, key, status, origin or '')
     emit('deleted', id, origin or '', log_tag)
     answers[i] = 'deleted'

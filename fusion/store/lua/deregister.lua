@@ -2,9 +2,9 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule callbacks end_job history settle
+-- INCLUDE: keys time score emit ring schedule park callbacks end_job history settle sweep_waits
 -- Returns: jobs given back
--- Events: released canceled
+-- Events: released canceled queued
 if redis.call('HGET', K_worker, 'incarnation') ~= A_incarnation then return 0 end
 local held, back = redis.call('HGETALL', worker_jobs_key(A_name)), 0
 
@@ -21,4 +21,5 @@ for i = 1, #held, 2 do pcall(give_back, held[i], held[i + 1]) end
 redis.call('DEL', K_worker, worker_jobs_key(A_name))
 redis.call('SREM', K_workers, K_worker)
 redis.call('SREM', FLEET, A_name)
+readmit_all()
 return back

@@ -1,7 +1,7 @@
--- empty: forget the waiting jobs of a queue, a bounded number at a time.
+-- empty: forget the waiting jobs of a queue, blocked ones too, a bounded number at a time.
 -- ARGV: queue limit
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark time emit
+-- INCLUDE: writer keys waits mark time score emit ring park
 -- Returns: {deleted, again}
 -- Events: deleted
 local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
@@ -21,7 +21,26 @@ end
 local ids = redis.call('ZRANGE', ready, 0, limit - 1)
 if #ids > 0 then redis.call('ZREMRANGEBYRANK', ready, 0, #ids - 1) end
 for _, id in ipairs(ids) do drop(id) end
-if not is_list(A_queue) or #ids == limit then return { deleted, #ids == limit and 1 or 0 } end
+if #ids == limit then return { deleted, 1 } end
+
+-- One of a newer version's waits where only that knows; it is left alone.
+local blocked, left = redis.call('ZRANGE', blocked_key(A_queue), 0, limit - 1), 0
+for _, id in ipairs(blocked) do
+  local key = job_key(id)
+  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'waits_in')
+  if job.err or job[1] ~= 'blocked' then
+    redis.call('ZREM', blocked_key(A_queue), id)
+  elseif not job[3] then
+    left = left + 1
+  else
+    unpark(id, key, A_queue)
+    redis.call('DEL', key, dependents_key(id))
+    emit('deleted', id, A_queue, job[2])
+    deleted = deleted + 1
+  end
+end
+if #blocked == limit and left < limit then return { deleted, 1 } end
+if not is_list(A_queue) then return { deleted, 0 } end
 
 local inbox = redis.call('LRANGE', queue_key(A_queue), 0, limit - 1)
 redis.call('LTRIM', queue_key(A_queue), #inbox, -1)

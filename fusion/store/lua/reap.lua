@@ -1,13 +1,14 @@
--- reap: give back what expired leases held, of all queues, a bounded number at a time.
+-- reap: give back what expired leases held, of all queues, a bounded number at a time; and see to jobs that are blocked for too long.
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule callbacks end_job history settle hold
+-- INCLUDE: keys time score emit ring schedule park callbacks end_job history settle hold sweep_waits
 -- Rest: the caller's own queues (looked at even if they are not in the index of leases)
 -- Returns: {recovered, again, holding}
--- Events: abandoned failed canceled
+-- Events: abandoned failed canceled queued
 -- However many call it: within half an interval of the last look nothing is done, unless that one left something over.
 local last, more, lease_ms = unpack(redis.call('HMGET', REAP, 'last', 'more', 'lease'))
 if more ~= '1' and last and now_ms >= tonumber(last) and now_ms - last < A_interval_ms / 2 then return { 0, 0, 0 } end
+sweep_waits(tonumber(A_limit), tonumber(A_lease_ms))
 local hold = hold_until(tonumber(A_lease_ms))
 redis.call('HSET', REAP, 'last', now_ms, 'hold', hold, 'more', 0)
 if now_ms < hold then return { 0, 0, 1 } end

@@ -1,36 +1,40 @@
 -- turn: commit outcomes, then claim the next jobs for the free slots. The worker's only hot call.
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun
+-- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets n_lacking
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule next_due callbacks end_job history settle commit claim wildcards
+-- INCLUDE: keys time score emit ring schedule next_due park callbacks end_job history settle commit claim wildcards
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after a space the last queue that
 --   was served by it), a priority floor per free slot, begun (id execution). The last n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told begun
--- Returns: {status, answers, jobs, bad, again, next_ms}; status ok | suspended | unregistered | outdated;
---   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the worker may not know of, -1 for none
--- Events: completed failed retry held released abandoned canceled processing expired
+--   Then sets of blocked jobs that the worker can serve, of its queues, and pairs of a task that it lacks and why.
+--   `alone`: 1 = it runs one job at a time, and nothing ever beside it: its executions end in `s`; `only` = the same, and it serves those
+--   sets alone. `known`: the version of the list of sets that it has
+-- Returns: {status, answers, jobs, bad, again, next_ms, waits}; status ok | suspended | unregistered | outdated;
+--   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the worker may not know of, -1 for none;
+--   waits: {} if the worker has the list of sets of blocked jobs; else its version (empty: there is none), and the sets
+-- Events: completed failed retry held released abandoned canceled processing expired blocked
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per outcome) and was given
 -- (a line per job), and ms to what it put into the schedule.
 local STEPS = 20 -- entries that are no work (stale, expired, corrupt) cleared per call
 local BEAT_MS = math.min(1000, A_lease_ms / 10) -- a turn is a sign of life, written down this often at most
 local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', K_worker, 'incarnation', 'turn', 'state',
   'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
-if incarnation ~= A_incarnation then return { 'unregistered', {}, {}, {}, 0, -1 } end
+if incarnation ~= A_incarnation then return { 'unregistered', {}, {}, {}, 0, -1, {} } end
 local last = memory and tonumber(string.match(memory, '^%d+')) or 0
-if tonumber(A_token) < last then return { 'outdated', {}, {}, {}, 0, -1 } end
+if tonumber(A_token) < last then return { 'outdated', {}, {}, {}, 0, -1, {} } end
 local execution = A_incarnation .. ':' .. A_token .. ':'
 local answers, jobs, bad = {}, {}, {}
 
 if tonumber(A_token) == last then -- a resend: the same answers, and the jobs that are still this worker's by that token
   for answer in string.gmatch(memory, '\n<([^\n]+)') do answers[#answers + 1] = answer end
   local i = 0
-  for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(a?)') do
+  for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
     i = i + 1
     local exec, job = execution .. i .. mark, redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS)
     if job[1] == 'started' and job[2] == exec then
       jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + N_RUN_FIELDS) }
     end
   end
-  return { 'ok', answers, jobs, {}, 0, tonumber(string.match(memory, '\n@(%d+)')) or -1 }
+  return { 'ok', answers, jobs, {}, 0, tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known) }
 end
 
 -- One command for a whole list of arguments; Lua's stack bounds how many go into one.
@@ -63,7 +67,7 @@ each_of('HDEL', held_key, done)
 
 -- the claim half
 local first_slot = at + A_n_queues
-if tonumber(A_n_slots) > 0 then
+if tonumber(A_n_slots) > 0 and A_alone ~= 'only' then
   for i = at, first_slot - 1 do
     if is_wildcard(ARGV[i]) then
       for j = at, first_slot - 1 do listed[ARGV[j]] = true end
@@ -83,34 +87,66 @@ for i = first_slot + A_n_slots, first_slot + A_n_slots + 2 * A_n_begun - 1, 2 do
   local job = redis.pcall('HMGET', key, 'status', 'execution_id')
   if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
 end
-local stops = { K_suspended, FIFOS }
-for i = 0, count - 1 do stops[i + 3] = paused_key(names[i]) end
-local stopped = false -- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
-for first = 1, count + 2, 1000 do
-  stopped = redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 2))) > 0 or stopped
+-- Sets of blocked jobs come as further sources: each belongs to the queue with whose jobs its own stand in one order.
+local sets_of, set_at, first_set, unindexed = {}, {}, first_slot + A_n_slots + 2 * A_n_begun, {}
+if A_n_sets ~= '0' and tonumber(A_n_slots) > 0 then
+  local index = {}
+  for i = 0, count - 1 do index[names[i]] = i end
+  for i = first_set, first_set + A_n_sets - 1 do
+    local queue = queue_of_set(ARGV[i])
+    if not index[queue] then -- of a wildcard's: nothing but what is blocked waits there
+      index[queue], names[count], unindexed[count] = count, queue, true
+      count = count + 1
+    end
+    sets_of[index[queue]] = sets_of[index[queue]] or {}
+    table.insert(sets_of[index[queue]], ARGV[i])
+  end
 end
+if lacking then
+  for i = first_set + A_n_sets, first_set + A_n_sets + 2 * A_n_lacking - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
+end
+local stops = { K_suspended, FIFOS, WAITS }
+for i = 0, count - 1 do stops[i + 4] = paused_key(names[i]) end
+local stopped, waiting = 0, false -- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
+for first = 1, count + 3, 1000 do
+  stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 3)))
+end
+if stopped > 0 then waiting = redis.call('EXISTS', WAITS) == 1 end
+stopped = stopped > (waiting and 1 or 0)
 local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
 local queued, out, start, steps, again = {}, {}, 0, 0, 0 -- of the i-th queue: its best entries, and those that are to leave it
 for i = 0, count - 1 do
   out[i] = {}
-  if stopped and redis.call('EXISTS', stops[i + 3]) == 1 then queued[i] = false end
+  if stopped and redis.call('EXISTS', stops[i + 4]) == 1 then queued[i] = false end
+end
+
+local n_sources = count -- sets come behind the queues
+for i = 0, count - 1 do
+  if queued[i] == false or not waiting then sets_of[i] = nil end
+  if unindexed[i] then queued[i] = false end
+  for k, set in ipairs(sets_of[i] or {}) do
+    set_at[n_sources], out[n_sources], sets_of[i][k] = set, {}, n_sources
+    n_sources = n_sources + 1
+  end
 end
 
 local function take_out(i)
   if not out[i][1] then return end
-  each_of('ZREM', ready_key(names[i]), out[i])
+  each_of('ZREM', set_at[i] and waits_key(set_at[i]) or ready_key(names[i]), out[i])
   out[i] = {}
 end
 
--- The best entry of the i-th queue, counted from 0; nil if it has none or can't be served.
+-- The best entry of the i-th source, counted from 0; nil if it has none or can't be served.
 local function head_of(i)
   local line = queued[i]
   if line == nil or line and not line[line.at] and not line.whole then
-    local queue = names[i]
+    local queue = set_at[i] or names[i]
     take_out(i)
-    if stopped then in_fifo(queue) elseif fifos[queue] == nil then fifos[queue] = false end -- no queue ever was a LIST
-    local ok, found, more = pcall(look, queue, line and A_n_slots - #jobs + 1 or 2) -- all that may be wanted, from the second look on
+    if set_at[i] then -- its key is its own
+    elseif stopped then in_fifo(queue) elseif fifos[queue] == nil then fifos[queue] = false end -- no queue ever was a LIST
+    -- all that may be wanted, from the second look on
+    local ok, found, more = pcall(set_at[i] and look_in or look, queue, line and A_n_slots - #jobs + 1 or 2)
     if not ok then bad[#bad + 1] = { queue, error_text(found) } end
     if ok and more then again = 1 end
     line = ok and found
@@ -119,23 +155,35 @@ local function head_of(i)
   return line and line[line.at]
 end
 
+-- The same of the i-th queue and its sets; second: which of them has it.
+local function best_of(i)
+  local head, at = head_of(i), i
+  for _, other in ipairs(sets_of[i] or {}) do
+    local theirs = head_of(other)
+    if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
+  end
+  return head, at
+end
+
+-- The source to take from, and the index of its queue.
 local function best_queue(floor)
-  local best, class
+  local best, class, of
   for k = 0, count - 1 do
     local i = (start + k) % count
-    local head = not (bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)) and head_of(i)
-    if head and head.class >= floor and (not class or head.class > class) then best, class = i, head.class end
+    local head, at = not (bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)) and head_of(i), i
+    if sets_of[i] then head, at = best_of(i) end
+    if head and head.class >= floor and (not class or head.class > class) then best, class, of = at, head.class, i end
   end
-  return best
+  return best, of
 end
 
 -- A job for one slot, or nil. `mark`: what its execution ends in.
 local function claim(floor, mark)
   while steps < STEPS do
-    local i = best_queue(floor)
+    local i, of = best_queue(floor)
     if not i then return nil end
-    local queue, line = names[i], queued[i]
-    local ok, job = pcall(take, queue, line[line.at], execution .. (#jobs + 1) .. mark)
+    local queue, line = names[of], queued[i]
+    local ok, job = pcall(take, queue, line[line.at], execution .. (#jobs + 1) .. mark, set_at[i])
     if not ok then
       bad[#bad + 1] = { queue, error_text(job) }
       queued[i] = false
@@ -143,10 +191,10 @@ local function claim(floor, mark)
       out[i][#out[i] + 1] = line[line.at].id
       line.at = line.at + 1
       if job then
-        start = i + 1
+        start = of + 1
         return job
       end
-      steps = steps + 1
+      steps = steps + (job == nil and 0.2 or 1) -- setting one aside is little work
     end
   end
   again = 1
@@ -154,11 +202,11 @@ local function claim(floor, mark)
 end
 
 for s = 0, A_n_slots - 1 do
-  local floor, mark = tonumber(ARGV[first_slot + s]), s < A_n_slots - A_n_ahead and '' or 'a'
+  local floor, mark = tonumber(ARGV[first_slot + s]), s >= A_n_slots - A_n_ahead and 'a' or A_alone ~= '0' and 's' or ''
   local job = claim(floor, mark)
   if job then
     jobs[#jobs + 1] = job
-    lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' a')
+    lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' ' .. mark)
   elseif floor <= 0 then
     break -- there is none of any class
   end
@@ -173,7 +221,7 @@ for _, job in ipairs(jobs) do
   end
 end
 if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
-for i = 0, count - 1 do take_out(i) end
+for i = 0, n_sources - 1 do take_out(i) end
 
 -- What is in a wildcard's index and isn't so.
 for i = 0, count - 1 do
@@ -196,6 +244,10 @@ if #jobs > 0 then -- what is left wakes another worker
     if head then ring(names[i], head.class, true) end
     if bound[i] and queued[i] == nil then wake(origin[i], bound[i]) end
   end
+  for i = count, n_sources - 1 do
+    local head = head_of(i)
+    if head then ring_set(set_at[i], head.class) end
+  end
 else
   if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
   soonest = next_due()
@@ -214,4 +266,5 @@ if not beat or now_ms < beat or now_ms - beat >= BEAT_MS then
 end
 redis.call('HSET', K_worker, unpack(note))
 give_back_numbers()
-return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, next_ms }
+local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known) or {}
+return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, next_ms, waits }

@@ -10,11 +10,14 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.faults.model.model import Model
 from tests.faults.model.scripts import Line, Mistake, broker_of, clock_at
-from tests.faults.model.state import IDS, MAX_LOST, QUEUES, START, TERMINAL, Order, Told
+from tests.faults.model.state import IDS, MAX_LOST, QUEUES, START, TERMINAL, Order, Told, Wish
 from tests.faults.model.steps import STEPS, Step
 from tests.faults.model.store import Store, Story, compare
 
 _UNORDERED = ("reap", "prune", "deregister")  # the order in which Redis lists queues and workers is its own
+
+
+_NO_WISH = Wish()
 
 
 class Hand:
@@ -112,6 +115,7 @@ class StoreMachine(RuleBasedStateMachine):
         queues: tuple[str, ...] = QUEUES,
         slots: tuple[int, ...] = (0,),
         answered: bool = True,
+        wish: Wish = _NO_WISH,
     ) -> None:
         """Outcomes of what it holds, oldest first, and a claim for each slot. One that is not answered is repeated by the next turn."""
         hand = self._hands[name]
@@ -122,7 +126,7 @@ class StoreMachine(RuleBasedStateMachine):
                 Told(kind, job_id, execution, delay, back and kind == "retry")
                 for kind, (job_id, execution) in zip(kinds, hand.held.items(), strict=False)
             )
-            call = name, hand.incarnation, hand.token, told, queues, slots
+            call = name, hand.incarnation, hand.token, told, queues, slots, wish
         status, answers, jobs = self._call("turn", *call)
         if status == "unregistered" and self._call("register", name, hand.incarnation):
             status, answers, jobs = self._call("turn", *call)

@@ -5,9 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from tests.faults.model.people import People
-from tests.faults.model.state import CANCELED_TTL, FAILURE_TTL, HOLD_MS, INBOX, LEASE_MS, RESULT_TTL, TERMINAL, Job, Told, Worker
+from tests.faults.model.state import (
+    CANCELED_TTL,
+    FAILURE_TTL,
+    HOLD_MS,
+    INBOX,
+    LEASE_MS,
+    PROBATION,
+    RESULT_TTL,
+    TERMINAL,
+    Job,
+    Told,
+    Wish,
+    Worker,
+)
 
 _TAKE_OVER = 20
+_NO_WISH = Wish()
 
 
 class Model(People):
@@ -36,6 +50,11 @@ class Model(People):
         for job in held:
             self.settle(job, lost=False)
         self._strike_off(name)
+        if not any(other in self.workers and self.now - self.workers[other].beat <= LEASE_MS for other in self.listed):
+            for blocked in list(self.of("blocked")):  # an older version may come, which does not know them
+                self.unblock(blocked)
+                self.to_place(blocked)
+                self.emit("queued", blocked)
         return len(held)
 
     def _held_by(self, name: str) -> list[Job]:
@@ -63,7 +82,14 @@ class Model(People):
         return True, answers
 
     def turn(
-        self, name: str, incarnation: str, token: int, told: tuple[Told, ...], queues: tuple[str, ...], slots: tuple[int, ...]
+        self,
+        name: str,
+        incarnation: str,
+        token: int,
+        told: tuple[Told, ...],
+        queues: tuple[str, ...],
+        slots: tuple[int, ...],
+        wish: Wish = _NO_WISH,
     ) -> tuple[str, list[str], list[tuple[str, str, str]]]:
         worker = self.workers.get(name)
         if worker is None or worker.incarnation != incarnation:
@@ -72,7 +98,7 @@ class Model(People):
             return "outdated", [], []
         prefix = f"{incarnation}:{token}:"
         if token == worker.token:
-            given = [(queue, job_id, f"{prefix}{i}") for i, (queue, job_id) in enumerate(worker.given, 1)]
+            given = [(queue, job_id, f"{prefix}{i}{mark}") for i, (queue, job_id, mark) in enumerate(worker.given, 1)]
             return "ok", worker.answers, [row for row in given if self._holds(row[1], row[2])]
 
         index = self.index.setdefault(name, {})
@@ -83,8 +109,8 @@ class Model(People):
             if answer == "ok" or index.get(outcome.id) == outcome.execution:
                 index.pop(outcome.id, None)
         jobs: list[tuple[str, str, str]] = []
-        self._claim(name, prefix, [] if self.suspended else queues, slots, jobs)
-        worker.given = [(queue, job_id) for queue, job_id, _ in jobs]
+        self._claim(name, prefix, [] if self.suspended else queues, slots, jobs, wish)
+        worker.given = [(queue, job_id, "s" if wish.alone else "") for queue, job_id, _ in jobs]
         if not 0 <= self.now - worker.beat < 1000:
             worker.beat = self.now
         return "suspended" if self.suspended else "ok", worker.answers, jobs
@@ -108,8 +134,9 @@ class Model(People):
             job.held_since = None
             self.emit("completed", job)
             return "ok"
-        if told.kind in ("release", "lost"):
-            self.settle(job, lost=told.kind == "lost")
+        if told.kind in ("release", "lost", "struck"):
+            shared = told.kind == "struck" and not told.execution.endswith("s")
+            self.settle(job, lost=told.kind != "release", shared=shared)
             return "ok"
         worker.failed += told.kind in ("failed", "retry")
         place = job.seq
@@ -121,7 +148,11 @@ class Model(People):
         since = (job.held_since or self.now) if told.kind == "held" else None
         job.held_since = since
         if told.kind == "later" or (since is not None and self.now - since < HOLD_MS):
-            self.schedule(job, (self.now + told.delay * 1000) / 1000)
+            if since is None:
+                self.schedule(job, (self.now + told.delay * 1000) / 1000)
+            else:
+                job.seq = self.next_seq() if job.seq is None else job.seq
+                self.block(job, "held", since + HOLD_MS)
             job.reason = True
             self.emit("held", job)
             return "ok"
@@ -141,15 +172,18 @@ class Model(People):
             self.emit("queued", job)
         return "ok"
 
-    def _claim(self, name: str, prefix: str, queues: Any, slots: tuple[int, ...], jobs: list[tuple[str, str, str]]) -> None:
+    def _claim(
+        self, name: str, prefix: str, queues: Any, slots: tuple[int, ...], jobs: list[tuple[str, str, str]], wish: Wish
+    ) -> None:
         open_queues = [queue for queue in queues if queue not in self.paused]
         order = list(queues)
         for floor in slots:
-            job = self._claim_one([queue for queue in order if queue in open_queues], floor)
+            job = self._claim_one([queue for queue in order if queue in open_queues], floor, wish)
             if job is None:
                 continue
             order = order[order.index(job.queue) + 1 :] + order[: order.index(job.queue) + 1]
-            job.status, job.execution, job.worker = "started", f"{prefix}{len(jobs) + 1}", name
+            self.unblock(job)
+            job.status, job.execution, job.worker = "started", f"{prefix}{len(jobs) + 1}{'s' if wish.alone else ''}", name
             job.lease, job.deliveries = self.now + LEASE_MS, job.deliveries + 1
             self.index.setdefault(name, {})[job.id] = job.execution
             self.emit("processing", job)
@@ -159,17 +193,40 @@ class Model(People):
                 self._head(queue)
                 self.wake_for(queue)
 
-    def _claim_one(self, queues: list[str], floor: int) -> Job | None:
+    def _claim_one(self, queues: list[str], floor: int, wish: Wish) -> Job | None:
         while True:
-            heads = [head for head in map(self._head, queues) if head and head.level >= floor]
+            heads = [head for queue in queues if (head := self._best(queue, wish)) and head.level >= floor]
             if not heads:
                 return None
             job = max(heads, key=lambda head: head.level)  # the first of equals
-            if job.expires is None or job.expires > self.now:
+            if job.expires is not None and job.expires <= self.now:
+                self.unblock(job)
+                self.end(job, "canceled", CANCELED_TTL)
+                job.reason = True
+                self.emit("expired", job)
+            elif job.status == "blocked" or not self._set_aside(job, wish):
                 return job
-            self.end(job, "canceled", CANCELED_TTL)
+
+    def _best(self, queue: str, wish: Wish) -> Job | None:
+        """Of a queue and of its blocked jobs that this worker can serve."""
+        heads = [head for kind in wish.kinds for head in self.blocked_of(kind, queue)[:1]]
+        if not wish.only and (head := self._head(queue)):
+            heads.append(head)
+        return min(heads, key=lambda head: head.rank, default=None)
+
+    def _set_aside(self, job: Job, wish: Wish) -> bool:
+        if job.lost >= PROBATION and job.on_lost != "again":
+            self.block(job, "probation")
+            self.emit("blocked", job)
+        elif wish.lacks:
+            if job.held_since is None:
+                self.emit("blocked", job)
+            job.held_since = job.held_since or self.now
+            self.block(job, "held", job.held_since + HOLD_MS)
             job.reason = True
-            self.emit("expired", job)
+        else:
+            return False
+        return True
 
     def _head(self, queue: str) -> Job | None:
         if queue == INBOX and not self.waiting(queue):
@@ -197,6 +254,7 @@ class Model(People):
         if last is None or self.now < last or self.now - last > LEASE_MS / 2:
             hold = self.now + LEASE_MS
         self.last_reap, self.hold = self.now, min(hold, self.now + LEASE_MS)
+        self._sweep_waits()
         if self.now < self.hold:
             return 0
         far = self.now + 2 * LEASE_MS
@@ -205,6 +263,15 @@ class Model(People):
             self.recover(job)
             self.index.get(job.worker or "", {}).pop(job.id, None)
         return len(lost)
+
+    def _sweep_waits(self) -> None:
+        for waits_in, since in list(self.known_waits.items()):
+            if self.now - since > 60_000 and not any(job.waits_in == waits_in for job in self.of("blocked")):
+                del self.known_waits[waits_in]
+        for job in [job for job in self.of("blocked") if job.wait_until <= self.now]:
+            job.attempts, job.lost, job.held_since = job.attempts + 1, 0, None
+            self.unblock(job)
+            self.fail(job)
 
     def prune(self, name: str, incarnation: str) -> list[tuple[str, int]]:
         if name:

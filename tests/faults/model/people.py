@@ -82,8 +82,14 @@ class People(State):
         for job in gone:
             self._forget(job)
         deleted = len(gone)
-        if queue != INBOX or deleted == limit:
-            return deleted, deleted == limit
+        if deleted == limit:
+            return deleted, True
+        gone = sorted(self.of("blocked", queue), key=lambda job: (job.wait_until, job.id))[:limit]
+        for job in gone:
+            self._forget(job)
+        deleted += len(gone)
+        if queue != INBOX or len(gone) == limit:
+            return deleted, len(gone) == limit
         taken, self.inbox = self.inbox[:limit], self.inbox[limit:]
         for job_id in taken:
             job = self.jobs.get(job_id)

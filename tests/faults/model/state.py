@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from hashlib import sha1
 from math import inf
 
 START = 1_750_000_000_000
 LEASE_MS = 30_000
-MAX_LOST = 3
+MAX_LOST = 4
+PROBATION = 2
 HOLD_MS = 600_000
 RESULT_TTL, FAILURE_TTL, CANCELED_TTL, MIN_TTL = 500, 30 * 86400, 86400, 60
 INBOX = "scheduler"
 QUEUES = ("a", "b", INBOX)
+#: Of all jobs.
+TASK = "tasks.sms.sendSMS"
 IDS = tuple(f"j{i}" for i in range(12))
 TERMINAL = ("finished", "failed", "canceled", "stopped")
 
@@ -45,6 +49,16 @@ class Told:
     back: bool = False
 
 
+@dataclass(frozen=True)
+class Wish:
+    """What a worker serves of blocked jobs: those held, those on probation. `lacks`: the task of all jobs."""
+
+    kinds: tuple[str, ...] = ()
+    lacks: bool = False
+    alone: bool = False
+    only: bool = False
+
+
 @dataclass
 class Job:
     """`seq`: its arrival number, None before it has a place; `arrival`: what it has meanwhile; `boxed`: it waits in an inbox, not yet at
@@ -73,6 +87,8 @@ class Job:
     expires: int | None = None
     expiry: float = inf
     held_since: int | None = None
+    waits_in: str | None = None
+    wait_until: float = inf
     reason: bool = False
     front: bool = False
     quarantined: bool = False
@@ -99,7 +115,7 @@ class Worker:
     beat: int
     token: int = 0
     answers: list[str] = field(default_factory=list)
-    given: list[tuple[str, str]] = field(default_factory=list)
+    given: list[tuple[str, str, str]] = field(default_factory=list)
     finished: int = 0
     failed: int = 0
 
@@ -118,6 +134,7 @@ class State:
         self.listed: set[str] = set()
         self.index: dict[str, dict[str, str]] = {}
         self.last_reap: int | None = None
+        self.known_waits: dict[str, int] = {}
         self.hold = 0
         self.events: list[tuple[str, str, str]] = []
         self.woken: set[tuple[str, int]] = set()
@@ -177,12 +194,31 @@ class State:
         if waiting or (queue == INBOX and self.inbox):
             self.wake(queue, waiting[0].level if waiting else 1)
 
+    def block(self, job: Job, kind: str, until: float = inf) -> None:
+        """It waits for something other than a time or its turn."""
+        job.status, job.waits_in, job.wait_until = (
+            "blocked",
+            f"{kind}:{job.queue}" + (f":{TASK}" if kind == "held" else ""),
+            until,
+        )
+        self.known_waits.setdefault(job.waits_in, self.now)
+
+    def unblock(self, job: Job) -> None:
+        job.waits_in, job.wait_until = None, inf
+
+    def blocked_of(self, kind: str, queue: str) -> list[Job]:
+        """Best first."""
+        return sorted(
+            (job for job in self.of("blocked", queue) if (job.waits_in or "").startswith(kind)), key=lambda job: job.rank
+        )
+
     def schedule(self, job: Job, due: float) -> None:
         job.status, job.due = "scheduled", due
 
     # -- ends
 
     def end(self, job: Job, status: str, ttl: int) -> None:
+        self.unblock(job)
         job.status, job.expiry = status, inf
         if ttl >= 0:
             job.expiry = self.now / 1000 + self._ended / 1e6 + max(ttl, MIN_TTL)
@@ -198,25 +234,27 @@ class State:
         job.reason = True
         self.emit("failed", job)
 
-    def settle(self, job: Job, *, lost: bool) -> None:
-        """An execution is over without an outcome."""
-        job.lost += lost
+    def settle(self, job: Job, *, lost: bool, shared: bool = False) -> None:
+        """An execution is over without an outcome. `shared`: others may have been the cause."""
+        if lost:
+            job.lost = max(job.lost, min(job.lost + 1, PROBATION)) if shared else job.lost + 1
         if job.cancel:
             self.cancel(job)
-        elif lost and (job.on_lost == "fail" or (job.lost >= MAX_LOST and job.on_lost != "again")):
+        elif lost and (job.on_lost == "fail" or (job.lost >= MAX_LOST and not shared and job.on_lost != "again")):
             self.fail(job)
         else:
-            pause = 2 ** min(job.lost - 2, 6) if lost and job.lost > 1 else 0
+            spread = 0.5 + int(sha1(f"{job.id}{job.lost}".encode()).hexdigest()[:4], 16) / 65536
+            pause = int(1000 * 2 ** min(job.lost - 2, 6) * spread) if lost and job.lost > 1 else 0
             job.reason = job.reason or lost
             if pause:
-                self.schedule(job, self.now / 1000 + pause)
+                self.schedule(job, (self.now + pause) / 1000)
             else:
                 self.to_place(job)
             self.emit("abandoned" if lost else "released", job)
 
     def recover(self, job: Job) -> None:
         """Others found that it is lost: what its execution says counts no more."""
-        self.settle(job, lost=True)
+        self.settle(job, lost=True, shared=not (job.execution or "").endswith("s"))
         job.execution = None
 
     def emit(self, event: str, job: Job) -> None:

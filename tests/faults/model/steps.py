@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.faults.model.state import IDS, QUEUES, START, Order
+from tests.faults.model.state import IDS, QUEUES, START, Order, Wish
 
 _DAY = 86_400_000
 
@@ -32,7 +32,11 @@ _orders = st.lists(
 )
 _seldom = st.sampled_from([False, False, False, False, True])
 _delayed = st.builds(Order, _ids, front=st.booleans(), ttl=st.just(60), delay=st.sampled_from([0, 5, 40]))
-_kinds = st.sampled_from(["finished", "finished", "retry", "failed", "release", "held", "later", "lost"])
+_kinds = st.sampled_from(["finished", "finished", "retry", "failed", "release", "held", "later", "lost", "struck"])
+_wishes = st.sampled_from([
+    Wish(), Wish(("held",)), Wish(lacks=True), Wish(("probation",), lacks=True), Wish(("held", "probation"), alone=True),
+    Wish(("probation",), alone=True, only=True),
+])  # fmt: skip
 
 Step = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -57,6 +61,7 @@ _WEIGHTED = (
             queues=st.sampled_from([QUEUES, QUEUES[::-1], ("b", "a"), ("a",)]),
             slots=st.sampled_from([(0,), (0,), (0, 0), (2, 0), (0, 2, 0), ()]),
             answered=st.sampled_from([True, True, True, False]),
+            wish=_wishes,
         ),
     ),
     (2, _step("beat", _hands, gives_up=st.booleans())),

@@ -7,13 +7,16 @@ from typing import Any
 
 from fusion.exceptions import DuplicateJob
 from fusion.store.broker import Broker
-from fusion.store.records import Commit, NewJob
+from fusion.store.records import Commit, NewJob, Wishes
 from tests.faults.model.model import Model
 from tests.faults.model.scripts import Line, Snapshot, clock_at
-from tests.faults.model.state import INBOX, LEASE_MS, QUEUES, TERMINAL, Job, Order, Told
+from tests.faults.model.state import INBOX, LEASE_MS, QUEUES, TASK, TERMINAL, Job, Order, Told, Wish
 from tests.store.hands import DATA
 
 LEASE, WORKER_TTL = LEASE_MS / 1000, 420
+
+
+_NO_WISH = Wish()
 
 
 class Store:
@@ -50,7 +53,7 @@ class Store:
         return self._broker.quarantine(ids, "set aside")
 
     def register(self, name: str, incarnation: str) -> bool:
-        return self._broker.register(name, incarnation, LEASE, WORKER_TTL, {"pid": 1})
+        return self._broker.register(name, incarnation, LEASE, WORKER_TTL, {"pid": 1, "waits": 1})
 
     def deregister(self, name: str, incarnation: str) -> int:
         return self._broker.deregister(name, incarnation)
@@ -59,13 +62,21 @@ class Store:
         return self._broker.extend(name, incarnation, held, LEASE, WORKER_TTL, "busy")
 
     def turn(
-        self, name: str, incarnation: str, token: int, told: tuple[Told, ...], queues: tuple[str, ...], slots: tuple[int, ...]
+        self,
+        name: str,
+        incarnation: str,
+        token: int,
+        told: tuple[Told, ...],
+        queues: tuple[str, ...],
+        slots: tuple[int, ...],
+        wish: Wish = _NO_WISH,
     ) -> tuple[str, list[str], list[tuple[str, str, str]]]:
         commits = [
-            Commit(t.kind, t.id, t.execution, elapsed=0.5, delay=t.delay, reason="why", fields={"seq": ""} if t.back else {})
-            for t in told
+            Commit(t.kind, t.id, t.execution, elapsed=0.5, delay=t.delay, reason="why", fields=_fields_of(t)) for t in told
         ]
-        turn = self._broker.turn(name, incarnation, token, commits, queues, slots, LEASE, WORKER_TTL)
+        sets = [f"{kind}:{queue}" + (f":{TASK}" if kind == "held" else "") for kind in wish.kinds for queue in queues]
+        wishes = Wishes("", tuple(sets), {TASK: "why"} if wish.lacks else {}, wish.alone, wish.only)
+        turn = self._broker.turn(name, incarnation, token, commits, queues, slots, LEASE, WORKER_TTL, wishes=wishes)
         assert not turn.bad
         return turn.status, turn.answers, [(job.queue, job.id, job.execution_id) for job in turn.jobs]
 
@@ -107,6 +118,10 @@ class Store:
         self._line.before.append(clock_at(ms))
 
 
+def _fields_of(told: Told) -> dict[str, str]:
+    return {"seq": ""} if told.back else {"task": TASK} if told.kind == "held" else {}
+
+
 def _new(order: Order) -> NewJob:
     fields = {"data": DATA, "result_ttl": order.result_ttl, "on_lost": order.on_lost, "ttl": order.ttl}
     due = None if order.at is None else order.at / 1000
@@ -119,12 +134,13 @@ _ENDED = ("completed", "failed", "canceled", "expired")
 _WAITS = {"processing", "canceled", "expired", "deleted"}
 _FOLLOWS = {
     "": {"queued", "scheduled", "failed"},
-    "queued": _WAITS,
-    "released": _WAITS,
-    "abandoned": _WAITS | {"queued", "scheduled"},
+    "queued": _WAITS | {"blocked"},
+    "released": _WAITS | {"blocked"},
+    "abandoned": _WAITS | {"queued", "scheduled", "blocked"},
+    "blocked": _WAITS | {"failed", "queued"},
     "scheduled": {"queued", "canceled", "deleted", "scheduled"},
     "retry": {"queued", "canceled", "deleted", "scheduled"},
-    "held": {"queued", "canceled", "deleted", "scheduled"},
+    "held": _WAITS | {"failed", "queued", "scheduled"},
     "processing": {"completed", "failed", "retry", "held", "released", "abandoned", "canceled"},
     "deleted": {"queued", "scheduled", "failed"},
     **{event: {"queued", "scheduled", "deleted", "failed"} for event in _ENDED},
@@ -179,6 +195,10 @@ def _held(seen: Snapshot) -> dict[str, Any]:
             found[name]["token"] = value.get("turn", "0").partition("\n")[0]
         elif name == "reap":
             found[name] = {field: value.get(field) for field in ("last", "hold")} if "last" in value else None
+        elif name == "waits":
+            found[name] = set(value) - {"version"}
+        elif kind == "waits":
+            found[name] = list(value)
         elif kind in ("wake", "work") or name in _ASIDE:
             continue
         else:
@@ -189,14 +209,16 @@ def _held(seen: Snapshot) -> dict[str, Any]:
 #: Numbers, and what says only where to look.
 _ASIDE = ("seq", "seq:front", "events", "events:meta", "schema", "leases", "queues:idle", "clean", "survey", "wildcards")
 _FIELDS = ("status", "origin", "execution_id", "worker_name", "priority", "attempts", "lost", "deliveries", "requeued", "nonce",
-           "requeue_nonce", "cancel", "expires_at", "held_since", "quarantined", "at_front")  # fmt: skip
+           "requeue_nonce", "cancel", "expires_at", "held_since", "quarantined", "at_front", "waits_in")  # fmt: skip
 
 
 def _wanted(model: Model) -> dict[str, Any]:
     wanted: dict[str, Any] = {
         "queues": {f"rq:queue:{queue}" for queue in model.known_queues},
         "workers": {f"rq:worker:{name}" for name in model.listed},
+        "fleet": set(model.listed),
         f"queue:{INBOX}": model.inbox,
+        "waits": set(model.known_waits),
         "suspended": "1" if model.suspended else None,
         "scheduler:scheduled_jobs": {job.id: job.due for job in model.of("scheduled")},
         "queue:failed": {job.id: round(job.expiry, 3) for job in model.of("failed")},
@@ -207,6 +229,9 @@ def _wanted(model: Model) -> dict[str, Any]:
         wanted[f"wip:{queue}"] = {job.id: job.lease for job in model.of("started", queue)}
         for status in ("finished", "canceled"):
             wanted[f"{status}:{queue}"] = {job.id: round(job.expiry, 3) for job in model.of(status, queue)}
+        wanted[f"blocked:{queue}"] = {job.id: job.wait_until for job in model.of("blocked", queue)}
+        for kind, waits_in in (("held", f"held:{queue}:{TASK}"), ("probation", f"probation:{queue}")):
+            wanted[f"waits:{waits_in}"] = [job.id for job in model.blocked_of(kind, queue)]
         wanted[f"paused:{queue}"] = "1" if queue in model.paused else None
     wanted[f"queue:{INBOX}"] = list(model.inbox)
     for name, worker in model.workers.items():
@@ -240,6 +265,7 @@ def _fields(job: Job) -> dict[str, str]:
         "held_since": job.held_since,
         "quarantined": "set aside" if job.quarantined else None,
         "at_front": int(job.front),
+        "waits_in": job.waits_in,
     }
     return {name: str(value) for name, value in values.items() if value}
 

@@ -8,7 +8,7 @@ import random
 import pytest
 import redis
 
-from tests.faults.model.state import INBOX, Order
+from tests.faults.model.state import INBOX, Order, Wish
 from tests.faults.model.walk import machine_on, walk
 
 SOAK = os.environ.get("FUSION_TEST_SOAK", "") not in ("", "0")
@@ -48,5 +48,5 @@ def test_a_job_that_ran_after_it_was_held_back_has_the_whole_time_when_it_is_hel
         state.turn("A", kind, slots=())
         state.pass_time(601_000)
         state.promote()
-        state.turn("A")
+        state.turn("A", wish=Wish(("held",)))
         assert list(state._hands["A"].held) == ["j0"]

@@ -35,7 +35,7 @@ def memberships(conn: redis.Redis, keys: Keys | None = None) -> dict[str, list[s
         elif conn.type(keys.queue(queue)) != b"list":  # of stock RQ's
             add("queued", conn.zrange(keys.queue(queue), 0, -1))
         add("started", conn.zrange(keys.wip(queue), 0, -1))
-        for status in ("finished", "canceled", "stopped", "deferred"):
+        for status in ("finished", "canceled", "stopped", "deferred", "blocked"):
             add(status, conn.zrange(getattr(keys, status)(queue), 0, -1))
     add("failed", conn.zrange(keys.failed, 0, -1))
     add("scheduled", conn.zrange(keys.scheduled, 0, -1))
@@ -53,8 +53,18 @@ def check_conservation(conn: redis.Redis, accepted: Iterable[str], keys: Keys | 
         if status is None or found.get(job_id) != [status]:
             wrong.append(f"{job_id}: hash says {status}, sets say {found.get(job_id)}")
         states[job_id] = status or "?"
+        if status == "blocked":
+            wrong += _why_blocked_in_vain(conn, keys, job_id)
     _refuse("not in exactly one state", wrong)
     return states
+
+
+def _why_blocked_in_vain(conn: redis.Redis, keys: Keys, job_id: str) -> list[str]:
+    """A job waits in the set that it names, and that set is listed, or nobody would come for it."""
+    name = (conn.hget(keys.job(job_id), "waits_in") or b"").decode()
+    if conn.zscore(keys.waiting(name), job_id) is None:
+        return [f"{job_id}: blocked, and not in the set {name!r} that it names"]
+    return [] if conn.hexists(keys.waits, name) else [f"{job_id}: waits in {name!r}, which is not listed"]
 
 
 def check_ended(
@@ -135,6 +145,11 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
         return f"leases of {stale}" if stale else ""
     if kind == "worker":
         return _why_held(conn, keys, key, name)
+    if kind == "waits":
+        stale = [
+            raw.decode() for raw in conn.zrange(key, 0, -1) if conn.hget(keys.job(raw.decode()), "waits_in") != name.encode()
+        ]
+        return f"holds {stale}, which wait elsewhere" if stale else ""
     if kind == "wake":
         return "more than one token" if conn.llen(key) > 1 else ""
     if key.startswith(keys.said("")):
@@ -144,7 +159,10 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
     if kind == "relay":
         return "" if conn.zscore(keys.relays, name) is not None else "not in the list"
     return (
-        "" if kind in ("fifo", "finished", "canceled", "stopped", "deferred", "paused", "cron", "sink", "events") else "unknown"
+        ""
+        if kind
+        in ("fifo", "finished", "canceled", "stopped", "deferred", "blocked", "paused", "cron", "sink", "events", "probation")
+        else "unknown"
     )
 
 

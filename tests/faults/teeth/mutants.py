@@ -273,7 +273,37 @@ MUTANTS = (
         "t",
         "a job that takes its process down each time runs for ever",
         "worker/test_kills.py::test_a_poison_pill_fails_after_its_last_life",
-        Edit(INCLUDE + "settle.lua", "lost >= MAX_LOST and job.on_lost ~= 'again'", "false"),
+        Edit(INCLUDE + "settle.lua", "lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again'", "false"),
+    ),
+    _mutant(
+        "u1",
+        "a worker's death is the loss of each of its jobs",
+        "store/test_blocked.py::test_shared_losses_count_up_to_probation",
+        Edit(
+            INCLUDE + "settle.lua",
+            "job.shared = string.sub(exec, -1) ~= 's' -- its worker ran nothing else",
+            "job.shared = false",
+        ),
+    ),
+    _mutant(
+        "u2",
+        "a job that was lost again and again runs beside others",
+        "store/test_blocked.py::test_shared_losses_count_up_to_probation",
+        Edit(INCLUDE + "claim.lua", "(tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again'", "false"),
+    ),
+    _mutant(
+        "v1",
+        "each job of a task that is not there takes a process to find that out",
+        "store/test_blocked.py::test_the_others_are_set_aside_without_a_claim"
+        " worker/test_held.py::test_many_held_jobs_do_not_delay_one_behind_them[slots]",
+        Edit(INCLUDE + "claim.lua", "local why, set = task and lacking[task],", "local why, set = false,"),
+    ),
+    _mutant(
+        "v2",
+        "nobody is told of the sets in which jobs wait",
+        "store/test_blocked.py::test_workers_are_told_of_new_sets_once"
+        " worker/test_held.py::test_a_worker_that_has_the_task_runs_them_at_once[slots]",
+        Edit(INCLUDE + "park.lua", "if version == known then return {} end", "if version then return {} end"),
     ),
     _mutant(
         "w1",

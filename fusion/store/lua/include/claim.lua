@@ -49,9 +49,15 @@ local function gather(queue)
   return false
 end
 
-local function entry(id, score)
-  score = tonumber(score)
-  return { id = id, class = class_of(score), bare = score == math.floor(score) }
+local function entry(id, raw)
+  local score = tonumber(raw)
+  return { id = id, class = class_of(score), bare = score == math.floor(score), score = score, raw = raw }
+end
+
+local function in_line(found, count)
+  local line = { at = 1, whole = #found < 2 * count }
+  for i = 1, #found, 2 do line[#line + 1] = entry(found[i], found[i + 1]) end
+  return line
 end
 
 -- The best entries of a queue in their order, up to `count`; `at`: the one whose turn it is, `whole`: there are no others. Second:
@@ -70,16 +76,44 @@ local function look(queue, count)
     more = take_over(queue)
     found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
   end
-  local line = { at = 1, whole = #found < 2 * count and (not is_list(queue) or not found[1]) }
-  for i = 1, #found, 2 do line[#line + 1] = entry(found[i], found[i + 1]) end
+  local line = in_line(found, count)
+  line.whole = line.whole and (not is_list(queue) or not found[1])
   return line, more
+end
+
+-- The same of a set of blocked jobs.
+local function look_in(set, count)
+  return in_line(redis.call('ZREVRANGE', waits_key(set), '0', count - 1, 'WITHSCORES'), count)
 end
 
 local LEASE_END, held_key, held = string.format('%d', now_ms + A_lease_ms), worker_jobs_key(A_name), {}
 
--- Lease an entry of a queue. Returns the row of the reply, or false when the entry was no work. Either way the caller takes it out of the
--- queue afterwards, and writes down `held`: what may be of a wrong type shows here, before the job changes.
-local function take(queue, head, exec)
+local lacking = A_n_lacking ~= '0' and {} -- tasks that this worker was found to lack: their jobs are for others
+
+-- A job that its queue holds and this worker must not run now: it is blocked, and true is returned. One lost so often that the next loss is
+-- to be its own; and one of a task that the worker lacks, as far as `data` tells the task.
+local function set_aside(queue, id, key, head, data, deliveries, log_tag)
+  if (tonumber(deliveries) or 0) >= PROBATION then
+    local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
+    if (tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again' then
+      park(id, key, queue, 'probation:' .. queue, head.raw, '+inf', 'lost again and again: each runs alone')
+      emit('blocked', id, queue, log_tag, 'worker', A_name, 'reason', 'probation')
+      return true
+    end
+  end
+  local task = lacking and string.match(data, '^%["([%w_.]+)"')
+  local why, set = task and lacking[task], task and 'held:' .. queue .. ':' .. task
+  if not why or not has_room(set) then return false end
+  local since = tonumber(redis.call('HGET', key, 'held_since'))
+  park(id, key, queue, set, head.raw, (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms, 'reason', why)
+  if not since then emit('blocked', id, queue, log_tag, 'worker', A_name, 'reason', string.match(why, '^[%w_.]*')) end
+  return true
+end
+
+-- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was no work, nil when it was
+-- set aside. In any case the caller takes it out of the queue or set afterwards, and writes down `held`: what may be of a wrong type shows
+-- here, before the job changes.
+local function take(queue, head, exec, set)
   local id = head.id
   local key = job_key(id)
   local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', RUN_FIELDS, 'hooks')
@@ -92,7 +126,11 @@ local function take(queue, head, exec)
     fail_corrupt(id, queue, nil, 'the queue names a job of stock RQ')
     return false
   end
-  if is_elsewhere(status) then return false end
+  if set then
+    if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
+  elseif is_elsewhere(status) then
+    return false
+  end
   if not data then
     fail_corrupt(id, queue, nil, 'the queue names a job that has no data')
     return false
@@ -100,9 +138,12 @@ local function take(queue, head, exec)
   if expires and (tonumber(expires) or math.huge) <= now_ms then
     if job[5 + N_RUN_FIELDS] then hooked[key] = true end
     end_job(id, key, queue, 'canceled', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired', 'seq', seq or '')
+    if set then unpark(id, key, queue) end
     emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
     return false
   end
+  local own = tonumber(seq) and not head.bare and origin == queue -- an old producer's gets a place of its own first
+  if own and not set and (deliveries or lacking) and set_aside(queue, id, key, head, data, deliveries, log_tag) then return nil end
   redis.call('ZADD', wip_key(queue), LEASE_END, id)
   if #held == 0 then redis.call('HSET', held_key, id, exec) end
   held[#held + 1], held[#held + 2] = id, exec
@@ -116,6 +157,7 @@ local function take(queue, head, exec)
     job[6] = queue
   end
   redis.call('PERSIST', key)
+  if set then unpark(id, key, queue) end
   emit('processing', id, queue, log_tag, 'worker', A_name)
   return { queue, id, exec, unpack(job, 5, 4 + N_RUN_FIELDS) }
 end

@@ -54,8 +54,9 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
     left[wip][#left[wip] + 1] = id
     emit('completed', id, queue, job.log_tag, 'worker', worker, 'elapsed_us', elapsed)
     return 'ok', true
-  elseif kind == 'release' or kind == 'lost' then
-    settle(kind == 'lost' and 'lost' or 'released', id, key, queue, job, wip, reason, worker, more)
+  elseif kind == 'release' or kind == 'lost' or kind == 'struck' then
+    job.shared = kind == 'struck' and string.sub(exec, -1) ~= 's'
+    settle(kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, worker, more)
     return 'ok', true
   elseif job.cancel and kind ~= 'failed' then
     note_attempt(key, worker, 'canceled', reason, more, iso_before(age + elapsed), iso_before(age))
@@ -64,10 +65,17 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
   end
 
   local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
+  local task = cut(more, 'task') or ''
   if kind == 'later' or since and now_ms - since < HOLD_MS then
-    schedule(id, now_ms + delay)
-    redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
-    if since then redis.call('HSET', key, 'held_since', since) else redis.call('HDEL', key, 'held_since') end
+    local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
+    if set and has_room(set) then
+      park(id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+        'reason', reason, 'held_since', since, unpack(more))
+    else
+      schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
+      redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
+      if since then redis.call('HSET', key, 'held_since', since) else redis.call('HDEL', key, 'held_since') end
+    end
     redis.call('ZREM', wip, id)
     emit('held', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more))
     return 'ok', true

@@ -11,11 +11,13 @@ local function read_job(key)
 end
 
 -- Ends an execution without an outcome: given back by its worker (`released`, the attempt unspent), or `lost`. A pending cancel wins; of
--- a lost one then on_lost, then the poison cap; else it runs again: after the first loss at once, after more of them at growing intervals,
--- since what takes down its worker every time leaves less room for others. `job.unbegun`: the loss is not its own and counts for nothing
--- but on_lost. One function, as each costs a little at every call.
+-- a lost one then on_lost, then the poison cap; else it runs again: after the first loss at once, after more of them at growing intervals.
+-- `job.shared`: others ran beside it, and which of them took down what they had in common nobody knows. Such a loss fails no job. It counts
+-- up to where the job runs on probation, alone; what it loses there it has to answer for.
+-- `job.unbegun`: the loss is not its own and counts for nothing but on_lost. One function, as each costs a little at every call.
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
-  local lost = outcome == 'lost' and (tonumber(job.lost) or 0) + (job.unbegun and 0 or 1)
+  local before = tonumber(job.lost) or 0
+  local lost = outcome == 'lost' and (job.unbegun and before or job.shared and math.max(before, math.min(before + 1, PROBATION)) or before + 1)
   note_attempt(key, worker, outcome, reason, more, nil, now_iso)
   if lost then
     more[#more + 1] = 'lost'
@@ -23,7 +25,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   end
   if job.cancel then
     return cancel_job(id, key, queue, leave, job.log_tag, 'canceled while running; ' .. reason, unpack(more))
-  elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and job.on_lost ~= 'again') then
+  elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
     local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'
       or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)')
     fail_job(id, key, queue, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker', worker or '', 'lost', lost }, 'ended_at', now_iso,
@@ -35,9 +37,12 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
     more[#more + 1] = 'reason'
     more[#more + 1] = reason
   end
-  local pause = lost and lost > 1 and not job.unbegun and 2 ^ math.min(lost - 2, 6) or 0
+  local pause = 0
+  if lost and lost > 1 and not job.unbegun then -- a half more or less: those that were lost together need not meet again
+    pause = math.floor(1000 * 2 ^ math.min(lost - 2, 6) * (0.5 + tonumber(string.sub(redis.sha1hex(id .. lost), 1, 4), 16) / 65536))
+  end
   if pause > 0 then
-    schedule(id, now_ms + pause * 1000)
+    schedule(id, now_ms + pause)
   else
     line_up_again(queue, id, key, job.priority, job.seq)
   end
@@ -46,7 +51,8 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   redis.call('ZREM', leave, id)
   if pause == 0 then ring(queue) end
   if lost then
-    emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause * 1000)
+    emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause,
+      'blame', (job.shared or job.unbegun) and 'shared' or 'job')
   else
     emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
   end
@@ -56,6 +62,7 @@ end
 -- begun had run for a moment at most; so that a job which takes its worker down in that moment ends some day, only so many are let off.
 local function recover(id, key, queue, job, leave, reason, worker)
   local exec = job.execution_id or ''
+  job.shared = string.sub(exec, -1) ~= 's' -- its worker ran nothing else
   if string.sub(exec, -1) == 'a' and redis.call('HGET', key, 'begun') ~= exec then
     job.unbegun = redis.call('HINCRBY', key, 'spared', 1) <= MAX_LOST
   end

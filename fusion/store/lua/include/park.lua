@@ -1,0 +1,58 @@
+-- Jobs that wait for something other than a time or their turn: status `blocked`. Each stands in `rq:blocked:<queue>`, scored by the ms at
+-- which its wait is over, and waits by its own score in one set, which its hash names (`waits_in`): `held:<queue>:<task>` until a worker that
+-- has the task takes it from there, `probation:<queue>` until a worker can give it a place alone. `rq:waits` lists these sets; whoever has
+-- another `version` of the list than it reads it again.
+local WAITS, MOST_WAITS = P .. 'waits', 1000
+local function waits_key(set) return P .. 'waits:' .. set end
+local function blocked_key(queue) return P .. 'blocked:' .. queue end
+local function queue_of_set(set) return string.match(set, '^%a+:([^:]+)') end
+
+-- Names come from what producers wrote: only so many are listed.
+local function has_room(set) return redis.call('HEXISTS', WAITS, set) == 1 or redis.call('HLEN', WAITS) <= MOST_WAITS end
+
+local parked = false -- in this call
+
+local function renew_waits() redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us)) end
+
+-- Wakes a worker that can serve the set.
+local function ring_set(set, class)
+  local paused = paused_key(queue_of_set(set))
+  push(wake_key(set), paused)
+  local best = class or class_of(redis.pcall('ZREVRANGE', waits_key(set), 0, 0, 'WITHSCORES')[2])
+  if best >= 2 then push(wake_high_key(set), paused) end
+end
+
+-- The caller takes it out of where it stood. `until_ms`: '+inf' for no end; `why`: for people, of the set. Further arguments: fields.
+local function park(id, key, queue, set, score, until_ms, why, ...)
+  redis.call('ZADD', waits_key(set), score, id)
+  redis.call('ZADD', blocked_key(queue), until_ms, id)
+  redis.call('HSET', key, 'status', 'blocked', 'waits_in', set, ...)
+  redis.call('PERSIST', key)
+  parked = true
+  if redis.call('HSETNX', WAITS, set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
+    renew_waits()
+    redis.pcall('PUBLISH', P .. 'pubsub:' .. '_fleet', '{"command": "look"}') -- nobody waits at the bell of a set that is new
+  end
+  ring_set(set, class_of(score))
+end
+
+-- Its wait is over, whatever comes then: out of `rq:blocked` and its set.
+local function unpark(id, key, queue)
+  local set = redis.call('HGET', key, 'waits_in')
+  redis.call('ZREM', blocked_key(queue), id)
+  if set then
+    redis.call('ZREM', waits_key(set), id)
+    redis.call('HDEL', key, 'waits_in')
+  end
+end
+
+-- What a worker is told of the list: nothing if it knows this version, else that and the sets.
+local function news_of_waits(known)
+  local version = redis.call('HGET', WAITS, 'version') or ''
+  if version == known then return {} end
+  local news = { version }
+  for _, name in ipairs(version ~= '' and redis.call('HKEYS', WAITS) or {}) do
+    if queue_of_set(name) then news[#news + 1] = name end
+  end
+  return news
+end

@@ -1,0 +1,84 @@
+-- What nobody came for. A job held longer than it may be fails, for the reason for which it is held. While an older worker lives, which knows
+-- no blocked jobs and may have their task, held ones go back to their queues from time to time. Sets that were empty are forgotten.
+local READMIT, FORGET_MS = 20, 60000
+
+local function fail_held(id, queue)
+  local key = job_key(id)
+  local job = read_job(key)
+  if job.status ~= 'blocked' then return redis.call('ZREM', blocked_key(queue), id) end
+  local attempts, why, more = (tonumber(job.attempts) or 0) + 1, job.reason or 'held', {}
+  local class = string.match(why, '^[%a_][%w_.]*') or ''
+  note_attempt(key, nil, 'failed', why, more, nil, now_iso)
+  fail_job(id, key, queue, nil, job.log_tag, job.failure_ttl, why, { 'reason', class, 'attempts', attempts }, 'attempts', attempts, 'lost', 0,
+    'ended_at', now_iso, 'error_class', class, unpack(more))
+  unpark(id, key, queue)
+  redis.call('HDEL', key, 'held_since')
+end
+
+local function readmit(set, queue, count, why)
+  for _, id in ipairs(redis.call('ZREVRANGE', waits_key(set), 0, count - 1)) do
+    local key = job_key(id)
+    local status, log_tag, own = unpack(redis.call('HMGET', key, 'status', 'log_tag', 'waits_in'))
+    if status == 'blocked' and own == set then
+      redis.call('ZADD', ready_key(queue), redis.call('ZSCORE', waits_key(set), id), id)
+      redis.call('HSET', key, 'status', 'queued')
+      unpark(id, key, queue)
+      emit('queued', id, queue, log_tag, 'reason', why)
+      ring(queue)
+    else
+      redis.call('ZREM', waits_key(set), id)
+    end
+  end
+end
+
+-- Whether a worker lives that knows no blocked jobs, and whether one does that knows them.
+local function who_lives()
+  local older, knowing = false, false
+  for _, worker in ipairs(redis.call('SMEMBERS', P .. 'workers')) do
+    local incarnation, waits, beat, lease, queues = unpack(redis.pcall('HMGET', worker, 'incarnation', 'waits', 'beat_ms', 'lease_ms', 'queues'))
+    if incarnation and queues ~= '_callbacks' and now_ms - (tonumber(beat) or 0) <= (tonumber(lease) or 0) then
+      older, knowing = older or not waits, knowing or waits
+    end
+  end
+  return older, knowing
+end
+
+-- A worker has left the list. After the last one that knows blocked jobs an older version may come, to which they must not be lost.
+local function readmit_all()
+  if redis.call('EXISTS', WAITS) == 0 then return end
+  local _, knowing = who_lives()
+  local left = 50 * READMIT
+  for _, set in ipairs(knowing and {} or redis.call('HKEYS', WAITS)) do
+    local queue = queue_of_set(set)
+    if queue and left > 0 then
+      local count = math.min(left, redis.call('ZCARD', waits_key(set)))
+      if count > 0 then pcall(readmit, set, queue, count, 'its worker ended') end
+      left = left - count
+    end
+  end
+end
+
+local function sweep_waits(limit, put_off_ms)
+  local sets, queues, older, changed = redis.call('HKEYS', WAITS), {}, nil, false
+  for _, set in ipairs(sets) do
+    local queue = queue_of_set(set)
+    if queue then
+      queues[queue] = true
+      if redis.call('EXISTS', waits_key(set)) == 0 then
+        if now_ms - (tonumber(string.match(redis.call('HGET', WAITS, set), '^%d+')) or 0) > FORGET_MS then
+          redis.call('HDEL', WAITS, set)
+          changed = true
+        end
+      elseif string.sub(set, 1, 5) == 'held:' then
+        if older == nil then older = who_lives() end
+        if older then pcall(readmit, set, queue, READMIT, 'an older worker may have its task') end
+      end
+    end
+  end
+  if changed and redis.call('HLEN', WAITS) == 1 then redis.call('DEL', WAITS) elseif changed then renew_waits() end
+  for queue in pairs(queues) do
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', blocked_key(queue), '-inf', now_ms, 'LIMIT', 0, limit)) do
+      if not pcall(fail_held, id, queue) then redis.call('ZADD', blocked_key(queue), now_ms + put_off_ms, id) end
+    end
+  end
+end

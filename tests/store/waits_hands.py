@@ -1,0 +1,20 @@
+"""Calls about blocked jobs, for the test that every call may be sent twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from fusion.store.records import Claimed
+from tests.store.hands import Hand, outcome
+
+
+def of_waits(conn: redis.Redis, hand: Hand, running: Claimed, token: int) -> dict[str, Callable[[], Any]]:
+    conn.zadd("rq:waits:probation:z", {"suspect": 1})
+    return {
+        "turn_struck": lambda: hand.turn(outcome(running, "struck"), slots=[0], token=token),
+        "turn_held": lambda: hand.turn(outcome(running, "held", fields={"task": "shop.f"}), slots=[0], token=token),
+        "hold_probation": lambda: hand.broker.hold_probation("host", hand.incarnation, 20, ["probation:z"]),
+    }

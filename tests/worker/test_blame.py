@@ -1,0 +1,66 @@
+"""Jobs that are lost with what they share with others: only who is to blame is called a poison pill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from fusion import Queue
+from tests.faults.rig.conservation import check_ended, runs_seen
+from tests.store.hands import events_of
+from tests.support import eventually
+from tests.worker.harness import WorkerProcess, Workers, field, runs_of, status_of
+
+ENV = {
+    "FUSION_TASKS": "tests.jobs.shared,tests.jobs.basic",
+    "FUSION_LEASE": "1",
+    "FUSION_REAP_INTERVAL": "0.2",
+    "FUSION_IDLE_WAIT": "0.3",
+    "FUSION_CLAIM_AHEAD": "0",
+}
+MODES = pytest.mark.parametrize("mode", ["slots", "horses"])
+
+
+class Fleet:
+    """One worker, and another as often as that one dies."""
+
+    def __init__(self, workers: Workers, *args: str) -> None:
+        self._workers, self._args = workers, args
+        self.deaths = 0
+        self.worker = self._start()
+
+    def _start(self) -> WorkerProcess:
+        return self._workers.start(*self._args, env=ENV, ready=False)
+
+    def tend(self) -> None:
+        if self.worker.process.poll() is not None:
+            self.deaths += 1
+            self.worker = self._start()
+
+
+@MODES
+@pytest.mark.parametrize("pill", ["takes_its_fork_server", "takes_its_worker"])
+def test_a_pill_takes_no_others_with_it(workers: Workers, conn: redis.Redis, tmp_path: Path, mode: str, pill: str) -> None:
+    """P4, P5: one that takes down what it shares ends as a poison pill, after a bounded number of runs; three beside it finish."""
+    seen = tmp_path / "seen"
+    queue = Queue("w", conn)
+    culprit = queue.enqueue(f"tests.jobs.shared.{pill}", str(seen))
+    others = [queue.enqueue("tests.jobs.shared.long", str(seen)) for _ in range(3)]
+    fleet = Fleet(workers, "w", f"--{mode}", "4")
+    ids = [culprit.id, *(job.id for job in others)]
+
+    def all_ended() -> bool:
+        fleet.tend()
+        return all(status_of(conn, job_id) in ("finished", "failed") for job_id in ids)
+
+    eventually(all_ended, 90, why="all have ended")
+    assert [status_of(conn, job.id) for job in others] == ["finished"] * 3
+    assert status_of(conn, culprit.id) == "failed"
+    assert "poison pill" in field(conn, culprit.id, "reason")
+    assert len(runs_of(seen, "pill")) == 5
+    assert all(field(conn, job.id, "deliveries") in ("2", "3") for job in others)
+    check_ended(conn, ids, runs_seen(seen, word="pill") + runs_seen(seen, word="here"))
+    told = [event for event in events_of(conn, culprit.id) if event["event"] == "abandoned"]
+    assert [event["blame"] for event in told] == ["shared", "shared", "job", "job"]
