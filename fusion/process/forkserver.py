@@ -38,6 +38,8 @@ SWEEP_AGAIN = 0.25
 LONGEST_WAIT = 3_600_000
 #: Seconds for the last sweep when the worker is gone.
 FAREWELL_LIMIT = 2.0
+#: Its exit code when something was left even then.
+EXIT_LEFT = 75
 
 _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 _ANCILLARY = _socket.CMSG_SPACE(16 * 4)
@@ -75,6 +77,8 @@ class ForkServer:
         self._sweep_until = inf
         self._stuck: set[int] = set()
         self._settings = HorseSettings()
+        #: With which the process is to end.
+        self.code = 0
         self._before_fork: Hook | None = None
         self._poll: select.poll | None = None
         self._writing = False
@@ -308,6 +312,7 @@ class ForkServer:
                 _read(self._wake_fd, 4096)
             except BlockingIOError:
                 pass
+        self.code = EXIT_LEFT
 
     # -- speaking
 
@@ -355,7 +360,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     server = ForkServer(control)
     server.run()
     flush_stdio()
-    os._exit(0)
+    os._exit(server.code)
 
 
 if __name__ == "__main__":

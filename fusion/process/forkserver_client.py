@@ -293,7 +293,8 @@ class ForkServer:
                         continue
             process.wait()
         self._living.discard(process.pid)
-        end_orphans(self._living)
+        if process.returncode != 0:  # else it has ended them itself
+            end_orphans(self._living)
 
     def _say(self, line: str, end: socket.socket | None = None) -> None:
         if self._control is None:

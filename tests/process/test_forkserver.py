@@ -326,3 +326,18 @@ def test_signal_name() -> None:
 def test_messages_compare(driver: Driver) -> None:
     exited: Any = driver.run("nothing").exited
     assert exited == HorseExited(exited.serial, 0, exited.maxrss, "-")
+
+
+@pytest.mark.parametrize(("killed", "looked"), [(False, 0), (True, 1)])
+def test_orphans_are_looked_for_where_the_server_could_not_end_them(
+    killed: bool, looked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is the first process of a container is handed others' orphans too: a reload is no reason to end those."""
+    calls: list[object] = []
+    monkeypatch.setattr("fusion.process.forkserver_client.end_orphans", calls.append)
+    with Driver() as driver:
+        assert driver.run("add", 1).result == 1
+        if killed:
+            assert driver.server.pid is not None
+            os.kill(driver.server.pid, signal.SIGKILL)
+    assert len(calls) == looked
