@@ -23,7 +23,10 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   else
     line_up(queue, id, priority, seq)
   end
-  if ended then redis.call('DEL', key) end
+  if ended then -- all that it holds goes; not by DEL, which those who only enqueue need not be allowed: it takes whole queues as well
+    local names = redis.call('HKEYS', key)
+    for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
+  end
   redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'original_queue', queue, 'created_at', now_iso,
     'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV, first, last))
   if later and front then more[3], more[4] = 'at_front', 1 end
