@@ -51,6 +51,7 @@ class ReportingSettings:
     #: Elasticsearch; what these mean is told at `fusion.sinks.es_options`, which also has the rules and defaults.
     elasticsearch_url: tuple[str, ...] | None = _setting(None, values.names, env=("FUSION_ELASTICSEARCH_URLS",))
     elasticsearch_index: str | None = _setting(None, values.text)
+    elasticsearch_more_statuses: bool | None = _setting(None, values.flag)
     elasticsearch_data_stream: bool | None = _setting(None, values.flag)
     elasticsearch_namespace: str | None = _setting(None, values.text)
     elasticsearch_service: str | None = _setting(None, values.text)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from fusion.events.event import STATUSES, JobEvent
 from fusion.events.sink import Rejected, SinkUnavailable
 from fusion.sinks.es_client import Link, Refused, explain
-from fusion.sinks.es_documents import LOGS, encode
+from fusion.sinks.es_documents import ENDS, LOGS, encode
 from fusion.sinks.es_options import ElasticsearchOptions
 
 _Document: TypeAlias = tuple[JobEvent, bytes]
@@ -32,7 +32,8 @@ class ElasticsearchSink:
     name = "elasticsearch"
 
     def __init__(self, options: ElasticsearchOptions) -> None:
-        self.all_events = options.data_stream
+        self.all_events = True
+        self._wanted = None if options.data_stream else STATUSES | ENDS
         self._options = options
         self._link = Link(options)
         self._most = options.max_batch_bytes
@@ -40,7 +41,7 @@ class ElasticsearchSink:
 
     def write(self, events: Sequence[JobEvent]) -> Sequence[Rejected]:
         """Deliver them. SinkUnavailable may leave some delivered: all of them come again, and those are known by their ids."""
-        wanted = [event for event in events if self.all_events or event.event in STATUSES]
+        wanted = [event for event in events if self._wanted is None or event.event in self._wanted]
         refused: list[Rejected] = []
         try:
             for batch in self._batches(wanted):

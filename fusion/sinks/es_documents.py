@@ -67,8 +67,11 @@ ECS_MAPPING: dict[str, Any] = {
     },
 }
 
-_OUTCOME = {"completed": "success", "failed": "failure", "retry": "failure"}
-_TYPE = {"processing": "start", "completed": "end", "failed": "end", "retry": "end"}
+#: Events that end a job without being one of the statuses of old: without them it would stay `queued` there for ever.
+ENDS = frozenset({"expired", "canceled"})
+# Nobody knows how a job that was canceled would have ended.
+_OUTCOME = {"completed": "success", "failed": "failure", "retry": "failure", "expired": "failure", "canceled": "unknown"}
+_TYPE = {"processing": "start", **dict.fromkeys(("completed", "failed", "retry", "expired", "canceled"), "end")}
 # `ValueError`, `app.errors.Declined: ...`, `TimeoutError at tasks/sms.py:12`; not `worker was killed`.
 _CLASS = re.compile(r"((?:\w+\.)*[A-Z]\w*)(?=$|:| at | in | \()")
 
@@ -104,7 +107,7 @@ def _classic(event: JobEvent, options: ElasticsearchOptions) -> dict[str, Any]:
         "job_id": event.job_id,
         "task": event.task,
         "task_type": event.task_type,
-        "status": event.event,
+        "status": "failed" if event.event in ENDS and not options.more_statuses else event.event,
         "host": event.host,
         "log_time": to_iso(event.at),
         "message": event.message or event.reason,

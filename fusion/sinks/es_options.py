@@ -25,8 +25,10 @@ class ElasticsearchOptions:
     """
 
     urls: tuple[str, ...]
-    #: The classic index; not used with `data_stream`.
+    #: The classic index, or the alias before its indices; not used with `data_stream`.
     index: str = "active-fusion-logs"
+    #: In the classic index: expired and canceled jobs get these statuses, and not `failed`, the nearest of the five of old.
+    more_statuses: bool = False
     #: Write all events, in ECS form, to the data stream `logs-fusion.job-<namespace>` instead.
     data_stream: bool = False
     namespace: str = "default"
@@ -47,7 +49,7 @@ class ElasticsearchOptions:
     #: For the templates; None = what the server does by itself.
     shards: int | None = 1
     replicas: int | None = None
-    #: Days after its rollover at which an index of the data stream is deleted; None = never.
+    #: Days after its rollover at which an index is deleted; None = never.
     delete_after: int | None = None
 
     def __post_init__(self) -> None:

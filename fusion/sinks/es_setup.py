@@ -1,4 +1,4 @@
-"""What Elasticsearch is told before the first event: the mapping of our fields, and of a data stream how long it is kept.
+"""What Elasticsearch is told before the first event: the mapping of our fields, when an index is followed by the next, how long it is kept.
 
 The sink works without it; then the server guesses the mapping from the first document, and a later one may be refused.
 """
@@ -19,7 +19,9 @@ _POLICY = "fusion-job-events"
 #: Above the 100 of Elastic's own template for `logs-*-*`.
 _PRIORITY = 500
 _VERSION = 1
-_ROLLOVER = {"max_age": "30d", "max_primary_shard_size": "50gb"}
+_MAX_AGE, _MAX_SIZE = "30d", "50gb"
+#: What follows the classic index's name: of the first index, and of all that its rollovers make.
+_FIRST, _ALL = "-000001", "-0*"
 #: Answers to a request that the server has no such API for; which one, depends on its version and edition.
 _ABSENT = {400, 404, 405, 410}
 
@@ -47,7 +49,7 @@ def _data_stream(link: Link, options: ElasticsearchOptions) -> Iterator[str]:
             "elasticsearch_data_stream"
         )
     settings = _settings(server, options)
-    told, there = _lifecycle(link, options)
+    told, there = _lifecycle(link, options, server)
     yield told
     if there:
         settings["lifecycle"] = {"name": _POLICY}
@@ -75,25 +77,41 @@ def _classic(link: Link, options: ElasticsearchOptions) -> Iterator[str]:
     server = link.server()
     name = options.index
     settings = _settings(server, options)
+    told, there = _lifecycle(link, options, server)
+    yield told
+    if there:
+        settings["lifecycle"] = {"name": _POLICY, "rollover_alias": name}
     params: dict[str, Any] = {}
+    patterns = [name, f"{name}{_ALL}"]
     if server.before(7, 8):
-        template = {"index_patterns": [name], "order": _PRIORITY, "version": _VERSION, "settings": {"index": settings}}
+        template: dict[str, Any] = {
+            "index_patterns": patterns,
+            "order": _PRIORITY,
+            "version": _VERSION,
+            "settings": {"index": settings},
+        }
         template["mappings"] = {LOGS: CLASSIC_MAPPING}
         params = {"include_type_name": "true"}
         state = _put(link, f"/_template/{name}", template, lambda answer: answer[name], params)
         yield f"legacy template {name}: {state}"
     else:
         inner = {"settings": {"index": settings}, "mappings": CLASSIC_MAPPING}
-        template = {"index_patterns": [name], "priority": _PRIORITY, "version": _VERSION, "template": inner}
+        template = {"index_patterns": patterns, "priority": _PRIORITY, "version": _VERSION, "template": inner}
         yield f"index template {name}: {_put(link, f'/_index_template/{name}', template, _composable)}"
     try:
         found = link.ask("GET", f"/{name}/_mapping")
     except Refused as refusal:
         _only_missing(refusal, f"index {name}")
-        _ask(link, "PUT", f"/{name}", params=params)
-        yield f"index {name}: created"
+        _ask(link, "PUT", f"/{name}{_FIRST}", {"aliases": {name: {"is_write_index": True}}}, params)
+        yield f"index {name}{_FIRST}: created, behind the alias {name}"
         return
-    yield f"index {name}: unchanged"
+    if name in found:
+        yield (
+            f"index {name}: unchanged; it is one index and no alias, so it grows for ever: docs/events.md, 'From one index to an alias', "
+            "says how to change that"
+        )
+    else:
+        yield f"alias {name}: unchanged"
     for index, entry in found.items():
         yield from _misfits(index, entry.get("mappings", {}).get("properties", {}))
 
@@ -114,10 +132,12 @@ def _settings(server: Server, options: ElasticsearchOptions) -> dict[str, Any]:
     return {} if server.serverless else {name: str(value) for name, value in sizes.items() if value is not None}
 
 
-def _lifecycle(link: Link, options: ElasticsearchOptions) -> tuple[str, bool]:
-    phases: dict[str, Any] = {"hot": {"min_age": "0ms", "actions": {"rollover": _ROLLOVER}}}
+def _lifecycle(link: Link, options: ElasticsearchOptions, server: Server) -> tuple[str, bool]:
+    size = "max_size" if server.before(7, 13) else "max_primary_shard_size"
+    rollover = {"max_age": _MAX_AGE, size: _MAX_SIZE}
+    phases: dict[str, Any] = {"hot": {"min_age": "0ms", "actions": {"rollover": rollover}}}
     if options.delete_after is not None:
-        delete = {"delete": {"delete_searchable_snapshot": True}}
+        delete: dict[str, Any] = {"delete": {} if server.before(7, 8) else {"delete_searchable_snapshot": True}}
         phases["delete"] = {"min_age": f"{options.delete_after}d", "actions": delete}
     try:
         state = _put(link, f"/_ilm/policy/{_POLICY}", {"policy": {"phases": phases}}, lambda answer: answer[_POLICY])

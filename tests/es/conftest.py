@@ -56,7 +56,7 @@ def real() -> RealServer:
 def index(real: RealServer) -> Iterator[str]:
     name = f"fusion-test-{uuid.uuid4().hex[:12]}"
     yield name
-    for path in (f"/{name}", f"/_template/{name}", f"/_index_template/{name}"):
+    for path in (f"/{name}", f"/{name}-0*", f"/_template/{name}", f"/_index_template/{name}"):
         real.call("DELETE", path)
 
 

@@ -35,6 +35,8 @@ class Cluster:
     lifecycle: bool = True
     auto_create: bool = True
     indices: dict[str, Index] = field(default_factory=dict)
+    #: Alias -> the index that is written to.
+    aliases: dict[str, str] = field(default_factory=dict)
     streams: set[str] = field(default_factory=set)
     templates: dict[str, Any] = field(default_factory=dict)
     legacy: dict[str, Any] = field(default_factory=dict)
@@ -70,7 +72,7 @@ class Cluster:
             return no(400, "illegal_argument_exception", f"this server takes create only, not {op}")
         if not re.fullmatch(r"(?![-_+])[^A-Z\\/*?\"<>| ,#:]+", name):
             return no(400, "invalid_index_name_exception", f"Invalid index name [{name}], must be lowercase")
-        index = self.indices.get(name)
+        index = self.indices.get(self.aliases.get(name, name))
         if index is None:
             if not self.auto_create:
                 return no(404, "index_not_found_exception", f"no such index [{name}]")
@@ -133,10 +135,18 @@ class Cluster:
         index = self._make(name)
         if body and "mappings" in body:
             index.mapping = body["mappings"]
+        for alias, about in (body or {}).get("aliases", {}).items():
+            if alias in self.indices:
+                del self.indices[name]
+                return error(
+                    400, "invalid_alias_name_exception", f"Invalid alias name [{alias}]: an index exists with the same name"
+                )
+            if about.get("is_write_index"):
+                self.aliases[alias] = name
         return 200, {"acknowledged": True, "shards_acknowledged": True, "index": name}
 
     def _indices_get_mapping(self, parts: Mapping[str, str], query: Mapping[str, str], body: Any) -> Answer:
-        index = self.indices.get(parts["index"])
+        index = self.indices.get(self.aliases.get(parts["index"], parts["index"]))
         if index is None:
             return error(404, "index_not_found_exception", f"no such index [{parts['index']}]")
         return 200, {index.name: {"mappings": index.mapping}}
@@ -161,6 +171,8 @@ class Cluster:
         return 200, {"index_templates": [{"name": parts["name"], "index_template": shown}]}
 
     def _indices_put_template(self, parts: Mapping[str, str], query: Mapping[str, str], body: Any) -> Answer:
+        if "lifecycle" in body.get("settings", {}).get("index", {}) and not self.lifecycle:
+            return error(400, "illegal_argument_exception", "unknown setting [index.lifecycle.name]")
         self.legacy[parts["name"]] = body
         return 200, {"acknowledged": True}
 

@@ -73,6 +73,7 @@ class ContractServer:
         return f"http{'s' if self._tls else ''}://localhost:{self.port}"
 
     def documents(self, name: str = "active-fusion-logs") -> dict[str, Any]:
+        name = self.cluster.aliases.get(name, name)
         return self.cluster.indices[name].documents if name in self.cluster.indices else {}
 
     def bulks(self) -> list[Request]:

@@ -59,13 +59,23 @@ class TestTheClassicIndex:
         assert [document["message"] for document in server.documents().values()] == ["ValueError at tasks/sms.py:12"]
 
     def test_only_the_five_statuses_are_written(self, server: ContractServer, sink: ElasticsearchSink) -> None:
-        assert not sink.all_events
         sink.write([event(number, status) for number, status in enumerate([*sorted(STATUSES), "canceled", "scheduled", "held"])])
         assert {document["status"] for document in server.documents().values()} == STATUSES
+        assert len(server.documents()) == len(STATUSES) + 1
+
+    @pytest.mark.parametrize("end", ["expired", "canceled"])
+    def test_a_job_that_expired_or_was_canceled_does_not_stay_queued(
+        self, server: ContractServer, make_sink: MakeSink, end: str
+    ) -> None:
+        make_sink().write([event(1, "queued"), event(2, end, message=f"{end}: told why")])
+        document = server.documents()["1769851800-2"]
+        assert (document["status"], document["message"]) == ("failed", f"{end}: told why")
+        make_sink(more_statuses=True).write([event(3, end)])
+        assert server.documents()["1769851800-3"]["status"] == end
 
     def test_nothing_to_write_is_no_request(self, server: ContractServer, sink: ElasticsearchSink) -> None:
         assert sink.write([]) == []
-        assert sink.write([event(1, "canceled")]) == []
+        assert sink.write([event(1, "held")]) == []
         assert server.requests == []
 
     def test_an_event_that_comes_again_is_delivered_and_stored_once(
@@ -230,7 +240,16 @@ class TestTheDataStream:
         }
         canceled = documents["1769851800-10"]
         assert canceled["event"]["action"] == "canceled"
-        assert not {"outcome", "duration"} & set(canceled["event"])
+        assert (canceled["event"]["outcome"], canceled["event"]["type"]) == ("unknown", ["end"])
+        assert "duration" not in canceled["event"]
+        assert stream.write([event(11, "expired", reason="ttl"), event(12, "held")]) == []
+        expired, held = (server.documents(STREAM)[f"1769851800-{number}"] for number in (11, 12))
+        assert (expired["event"]["outcome"], expired["event"]["type"], expired["error"]) == (
+            "failure",
+            ["end"],
+            {"message": "ttl"},
+        )
+        assert "outcome" not in held["event"]
         assert (canceled["fusion"]["payload"], canceled["fusion"]["result"]) == ("", "")
 
     def test_every_field_is_of_the_common_schema_or_our_own(self, server: ContractServer, stream: ElasticsearchSink) -> None:

@@ -22,20 +22,64 @@ HOSTILE = ["", "2026-13-45", "{", "\x00", "x" * 40_000, "1e999", "null", '{"a": 
 
 
 class TestTheClassicIndex:
-    def test_template_and_index_are_made_once(self, server: ContractServer, options: Options) -> None:
-        assert setup(options()) == ["index template active-fusion-logs: created", "index active-fusion-logs: created"]
-        assert setup(options()) == ["index template active-fusion-logs: unchanged", "index active-fusion-logs: unchanged"]
+    def test_policy_template_and_index_behind_an_alias_are_made_once(
+        self, server: ContractServer, options: Options, make_sink: MakeSink
+    ) -> None:
+        made = ["lifecycle policy fusion-job-events: created", "index template active-fusion-logs: created"]
+        assert setup(options()) == [*made, "index active-fusion-logs-000001: created, behind the alias active-fusion-logs"]
+        again = ["lifecycle policy fusion-job-events: unchanged", "index template active-fusion-logs: unchanged"]
+        assert setup(options()) == [*again, "alias active-fusion-logs: unchanged"]
         template = server.cluster.templates["active-fusion-logs"]
         assert template["priority"] == 500
-        assert template["index_patterns"] == ["active-fusion-logs"]
-        assert server.cluster.indices["active-fusion-logs"].mapping == CLASSIC_MAPPING
+        assert template["index_patterns"] == ["active-fusion-logs", "active-fusion-logs-0*"]
+        lifecycle = {"name": "fusion-job-events", "rollover_alias": "active-fusion-logs"}
+        assert template["template"]["settings"]["index"]["lifecycle"] == lifecycle
+        assert server.cluster.indices["active-fusion-logs-000001"].mapping == CLASSIC_MAPPING
+        assert make_sink().write(some(3)) == []
+        assert len(server.cluster.indices["active-fusion-logs-000001"].documents) == 3
+        assert set(server.cluster.indices) == {"active-fusion-logs-000001"}
+
+    def test_old_indices_are_deleted_after_so_many_days(self, server: ContractServer, options: Options) -> None:
+        assert setup(options(delete_after=90))[0] == "lifecycle policy fusion-job-events: created"
+        assert server.cluster.policies["fusion-job-events"]["phases"]["delete"]["min_age"] == "90d"
+
+    def test_without_lifecycle_management_the_alias_is_made_all_the_same(
+        self, server: ContractServer, options: Options, make_sink: MakeSink
+    ) -> None:
+        server.cluster.lifecycle = False
+        told = setup(options(delete_after=90))
+        assert told[0].startswith("lifecycle policy fusion-job-events: left out, this server has none (")
+        assert told[2] == "index active-fusion-logs-000001: created, behind the alias active-fusion-logs"
+        assert "lifecycle" not in server.cluster.templates["active-fusion-logs"]["template"]["settings"]["index"]
+        assert make_sink().write(some(3)) == []
+
+    def test_one_index_of_before_is_left_as_it_is_and_told(
+        self, server: ContractServer, options: Options, make_sink: MakeSink
+    ) -> None:
+        assert make_sink().write(some(2)) == []
+        told = setup(options())
+        assert told[2] == (
+            "index active-fusion-logs: unchanged; it is one index and no alias, so it grows for ever: docs/events.md, "
+            "'From one index to an alias', says how to change that"
+        )
+        assert make_sink().write(some(4)) == []
+        assert len(server.documents()) == 4
+
+    @pytest.mark.parametrize(("version", "size"), [((7, 12), "max_size"), ((7, 13), "max_primary_shard_size")])
+    def test_the_size_of_a_rollover_as_the_server_knows_it(
+        self, server: ContractServer, options: Options, version: tuple[int, int], size: str
+    ) -> None:
+        server.cluster.version = version
+        setup(options())
+        rollover = server.cluster.policies["fusion-job-events"]["phases"]["hot"]["actions"]["rollover"]
+        assert rollover == {"max_age": "30d", size: "50gb"}
 
     def test_a_changed_option_updates_the_template(self, server: ContractServer, options: Options) -> None:
         setup(options())
-        assert setup(options(shards=3, replicas=0))[0] == "index template active-fusion-logs: updated"
-        settings = server.cluster.templates["active-fusion-logs"]["template"]["settings"]
-        assert settings == {"index": {"number_of_shards": "3", "number_of_replicas": "0"}}
-        assert setup(options(shards=3, replicas=0))[0] == "index template active-fusion-logs: unchanged"
+        assert setup(options(shards=3, replicas=0))[1] == "index template active-fusion-logs: updated"
+        settings = server.cluster.templates["active-fusion-logs"]["template"]["settings"]["index"]
+        assert (settings["number_of_shards"], settings["number_of_replicas"]) == ("3", "0")
+        assert setup(options(shards=3, replicas=0))[1] == "index template active-fusion-logs: unchanged"
 
     def test_afterwards_no_content_is_refused(self, server: ContractServer, options: Options, make_sink: MakeSink) -> None:
         setup(options())
@@ -51,8 +95,9 @@ class TestTheClassicIndex:
         self, server: ContractServer, options: Options, make_sink: MakeSink, version: tuple[int, int]
     ) -> None:
         server.cluster.version = version
-        assert setup(options()) == ["legacy template active-fusion-logs: created", "index active-fusion-logs: created"]
-        assert setup(options()) == ["legacy template active-fusion-logs: unchanged", "index active-fusion-logs: unchanged"]
+        made = ["legacy template active-fusion-logs: created", "index active-fusion-logs-000001: created, behind the alias"]
+        assert [line[: len(want)] for line, want in zip(setup(options())[1:], made, strict=True)] == made
+        assert setup(options())[1:] == ["legacy template active-fusion-logs: unchanged", "alias active-fusion-logs: unchanged"]
         assert server.cluster.legacy["active-fusion-logs"]["mappings"] == {"logs": CLASSIC_MAPPING}
         assert make_sink().write(some(3)) == []
         assert len(server.bulks()) == 1
@@ -61,10 +106,10 @@ class TestTheClassicIndex:
         there = {"payload": {"properties": {"to": {"type": "text"}}}, "job_id": {"type": "long"}, "message": {"type": "keyword"}}
         server.cluster.indices["active-fusion-logs"] = Index("active-fusion-logs", {"properties": there})
         told = setup(options())
-        assert told[1] == "index active-fusion-logs: unchanged"
-        assert len(told) == 4
-        assert "its field job_id is of type long and refuses events; reindex it, or set another elasticsearch_index" in told[2]
-        assert "its field payload is of type object" in told[3]
+        assert told[2].startswith("index active-fusion-logs: unchanged")
+        assert len(told) == 5
+        assert "its field job_id is of type long and refuses events; reindex it, or set another elasticsearch_index" in told[3]
+        assert "its field payload is of type object" in told[4]
 
 
 class TestTheDataStream:
@@ -132,7 +177,7 @@ class TestTrouble:
     ) -> None:
         with server.broken(on="*", **fault), pytest.raises(SinkUnavailable, match=told):
             setup(options(timeout=0.5))
-        assert setup(options())[0] == "index template active-fusion-logs: created"
+        assert setup(options())[1] == "index template active-fusion-logs: created"
 
     @pytest.mark.parametrize("on", ["indices.put_index_template", "ilm.put_lifecycle", "indices.create_data_stream"])
     def test_credentials_that_do_not_suffice(self, server: ContractServer, options: Options, on: str) -> None:
