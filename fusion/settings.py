@@ -124,6 +124,8 @@ class Settings(ReportingSettings):
     isolate_queues: tuple[str, ...] | None = _setting(None, values.names)
     #: Queues whose key is a LIST of stock RQ's, on a Redis shared with it, and whose jobs this worker takes out of it all the same.
     adopt_rq: tuple[str, ...] | None = _setting(None, values.names)
+    #: Among queues whose best jobs are of one class: `listed` serves the first named, `round-robin` lets them take turns.
+    order: str = _setting("round-robin", values.choice("listed", "round-robin"))
     #: Slots kept free for HIGH and above.
     reserve_high: int = _setting(0, values.whole(0, 1024))
     lease: float = _setting(defaults.LEASE, values.seconds(0.1))

@@ -19,7 +19,7 @@ _EVERYWHERE = {
     "--serializer": "only `worker` and `enqueue` have it: each job says how it is stored; remove the flag",
     "-S": "only `worker` and `enqueue` have it: each job says how it is stored; remove the flag",
 }
-_STRATEGY = "Fusion always serves the highest priority first, round-robin inside one; remove the flag"
+_STRATEGY = "the highest priority always goes first; inside one, use --order listed (RQ's default) or --order round-robin"
 _HANDLER = "give jobs an on_failure callback (Queue.enqueue(..., on_failure=...)); remove the flag"
 _SCHEDULER = "every worker moves due jobs to their queues by itself; remove the flag"
 _BY_COMMAND = {

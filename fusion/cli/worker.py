@@ -20,6 +20,7 @@ from fusion.cli.hints import command
 from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
+from fusion.store.keys import is_pattern
 from fusion.store.own_files import read_own, reason, write_own
 
 if TYPE_CHECKING:
@@ -90,6 +91,11 @@ _RUNNING = (
     click.option(
         "--claim-ahead", metavar="MS", help=f"Work that may wait in a warm process; 0: none.  [default: {defaults.CLAIM_AHEAD}]"
     ),
+    click.option(
+        "--order",
+        type=click.Choice(["listed", "round-robin"]),
+        help="Of queues with jobs of one class: the first named first, or in turns.  [default: listed, if QUEUES names them]",
+    ),
     click.option("--reserve-high", metavar="N", help="Slots kept free for HIGH jobs.  [default: 0]"),
     click.option(
         "--tasks", multiple=True, metavar="MODULE", help="Also run functions of MODULE and below; '*' for any. Repeatable."
@@ -158,6 +164,10 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
 
     QUEUES and --customq are taken together. A name may be a wildcard ('sms*', '*': quote it); `all` stands for the configured
     queues and every other that is known. With none named: QUEUES of the -c module or FUSION_QUEUES, else `default`.
+
+    The highest class of jobs in any of the queues goes first: a HIGH job of the last queue before a LOW one of the first. --order is for
+    jobs of one class: names given as arguments are served in that order, as RQ does; --customq, wildcards, `all` and those of the settings
+    take turns.
 
     INT or TERM ends it when its jobs are done, twice at once; jobs that are cut off go back to their place.
     """
@@ -235,6 +245,7 @@ def plan_worker(
         flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
     if adopt_rq:
         flags["adopt_rq"] = tuple(names.check(name) for name in names.split(adopt_rq))
+    flags["order"] = given["order"]
     settings = cli.load(**flags)
     typed = [*queues, *names.split(customq)]
     if not typed:
@@ -247,6 +258,8 @@ def plan_worker(
     served = names.expand_all(typed, settings.queues)
     # By its name: of a queue in the index of a wildcard everybody's workers say whether there is work.
     served += tuple(q for q in settings.adopt_rq or () if q not in served and any(fnmatchcase(q, name) for name in served))
+    if queues and not customq and settings.origin_of("order") == "default" and not any(map(is_pattern, served)):
+        settings = cli.load(**{**flags, "order": "listed"})  # RQ's form, and what it means there
     return Plan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation)
 
 

@@ -60,7 +60,7 @@ class Ledger:
 
     def __init__(self, broker: Broker, link: RedisLink, settings: Settings) -> None:
         self._broker, self._link = broker, link
-        self._lease, self._worker_ttl = settings.lease, settings.worker_ttl
+        self._lease, self._worker_ttl, self._listed = settings.lease, settings.worker_ttl, settings.order == "listed"
         self._results: list[Result] = []
         self._late: list[tuple[float, Result]] = []
         self._begun: list[Claimed] = []
@@ -151,6 +151,5 @@ class Ledger:
         commits = [result.commit(now) for result in sent.results]
         begun = [(claimed.id, claimed.execution_id) for claimed in sent.begun]
         lease, ttl = self._lease, self._worker_ttl
-        return self._broker.turn(
-            name, incarnation, sent.token, commits, sent.queues, sent.slots, lease, ttl, sent.ahead, begun, sent.wishes
-        )
+        rest = (commits, sent.queues, sent.slots, lease, ttl, sent.ahead, begun, sent.wishes)
+        return self._broker.turn(name, incarnation, sent.token, *rest, listed=self._listed)

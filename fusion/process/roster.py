@@ -23,13 +23,14 @@ class Roster:
     """Names are served as they are; which queues a wildcard stands for Redis knows, that keeps an index of those that have work. However
     many names there are: a turn looks at a few of them, and this process at none."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], *, listed: bool = False) -> None:
         unique = list(dict.fromkeys(names))
         self.patterns = [name for name in unique if is_pattern(name)]
         self._line = [name if is_pattern(name) else check_queue_name(name) for name in unique]
         self._compiled = {pattern: " ".join(["", *compiled(pattern)]) for pattern in self.patterns}
-        #: The queue served last, if the first of the line is the wildcard that it was served by.
-        self._last = ""
+        self._listed = listed
+        #: By wildcard, the queue that was served last by it; where queues take turns, of the first in the line alone.
+        self._lasts: dict[str, str] = {}
         self._surveyed = False
 
     @property
@@ -45,7 +46,8 @@ class Roster:
     @property
     def turn(self) -> Sequence[str]:
         """What a turn looks at: names, and wildcards with the queue that was served last."""
-        return [f"{self._line[0]} {self._last}", *self._line[1:]] if self._last else self._line
+        lasts = self._lasts
+        return [f"{name} {lasts[name]}" if name in lasts else name for name in self._line] if lasts else self._line
 
     def serves(self, queue: str) -> bool:
         """Whether it is named, or a wildcard stands for it."""
@@ -67,12 +69,15 @@ class Roster:
         return True
 
     def served(self, queue: str) -> None:
-        """The queue had its turn: the others of its class come before it."""
-        if queue in self._line:
-            at, self._last = self._line.index(queue) + 1, ""
-        else:
-            at = next((i for i, name in enumerate(self._line) if name in self._compiled and fnmatchcase(queue, name)), 0)
-            self._last = queue if self._line[at] in self._compiled else ""
+        """The queue had its turn: the others of its class come before it. Of a list, only those of its wildcard."""
+        named = queue in self._line
+        wildcard = "" if named else next((name for name in self._line if name in self._compiled and fnmatchcase(queue, name)), "")
+        if self._listed:
+            if wildcard:
+                self._lasts[wildcard] = queue
+            return
+        self._lasts = {wildcard: queue} if wildcard else {}
+        at = self._line.index(queue) + 1 if named else self._line.index(wildcard) if wildcard else 0
         if at:
             self._line = self._line[at:] + self._line[:at]
 

@@ -65,7 +65,7 @@ class Worker:
         only_probation: bool = False,
     ) -> None:
         self.settings = settings
-        self.roster = Roster(queues)
+        self.roster = Roster(queues, listed=settings.order == "listed")
         self.loop, self.signals, self.link = Loop(), Signals(), RedisLink(log)
         self.journal = Journal(log, job_lines, messages=settings.log_errors == "full")
         self.connection = connect(settings, role="worker")
@@ -143,7 +143,10 @@ class Worker:
         try:
             self.registration.enter(patient=not self.burst.on)
             names = ", ".join([*self.roster.queues, *self.roster.patterns])
-            log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), names)
+            order = "in the order listed" if self.settings.order == "listed" else "in turns"
+            log.info(
+                "worker %s (pid %d) serves %s; the highest class first, inside a class %s", self.name, os.getpid(), names, order
+            )
             log.info("Redis: %s", describe(self.connection))
             self.handout.envelopes.announce()
             while self._step():

@@ -190,8 +190,11 @@ class Broker(ScriptHost):
         ahead: int = 0,
         begun: Sequence[tuple[str, str]] = (),
         wishes: Wishes = _NO_WISHES,
+        listed: bool = False,
     ) -> Turn:
         """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
+
+        Of queues with jobs of one class the first comes first; within the call they take turns, unless the order is the one `listed`.
 
         The last `ahead` of them are for jobs that will wait behind others: should the worker die, such a one has lost nothing unless it
         was among `begun`, (job id, execution id) pairs, by then.
@@ -221,6 +224,7 @@ class Broker(ScriptHost):
             "alone": "only" if wishes.only else int(wishes.alone),
             "n_sets": len(wishes.sets),
             "n_lacking": len(wishes.lacking),
+            "listed": int(listed),
         }
         rest += (*queues, *slots, *chain.from_iterable(begun), *wishes.sets, *chain.from_iterable(wishes.lacking.items()))
         keys = {"worker": self.keys.worker(name), "suspended": self.keys.suspended}

@@ -71,8 +71,8 @@ def test_flags_that_rq_has_everywhere_are_refused_with_a_hint(invoke: Invoke, na
 @pytest.mark.parametrize(
     ("name", "flag", "hint"),
     [
-        ("worker", "--dequeue-strategy", "highest priority first, round-robin inside one; remove the flag"),
-        ("worker", "-ds", "highest priority first"),
+        ("worker", "--dequeue-strategy", "use --order listed (RQ's default) or --order round-robin"),
+        ("worker", "-ds", "the highest priority always goes first"),
         ("worker", "--exception-handler", "on_failure"),
         ("worker", "-d", "on_failure"),
         ("worker", "--job-monitoring-interval", "--lease"),

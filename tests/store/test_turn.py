@@ -300,3 +300,19 @@ def test_events_of_a_turn_are_numbered_without_a_gap_however_few_come_of_it(brok
     put(broker, "q", "d")
     numbers = [int(fields[b"n"]) for _, fields in conn.xrange("rq:events")]
     assert numbers == list(range(1, 10)), "4 queued, 1 expired, 2 processing, 2 completed"
+
+
+def test_a_listed_order_holds_within_one_call(broker: Broker) -> None:
+    for queue in ("a", "b"):
+        for n in (1, 2):
+            put(broker, queue, f"{queue}-{n}")
+    hand = Hand(broker, "b", "a")
+
+    def turn(token: int, listed: bool) -> list[str]:
+        rest = ((), ("b", "a"), [0, 0], hand.lease, 420)
+        return [job.id for job in broker.turn(hand.name, hand.incarnation, token, *rest, listed=listed).jobs]
+
+    assert turn(1, listed=True) == ["b-1", "b-2"]
+    assert turn(1, listed=True) == ["b-1", "b-2"], "a resend is answered alike"
+    put(broker, "b", "b-3")
+    assert turn(2, listed=False) == ["b-3", "a-1"]

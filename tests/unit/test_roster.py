@@ -65,6 +65,17 @@ def test_served_by_a_name() -> None:
     assert roster.turn == ["c", "a", "b"]
 
 
+def test_a_list_keeps_its_order_and_a_wildcard_in_it_takes_turns() -> None:
+    roster = Roster(["a", "x*", "y*", "b"], listed=True)
+    for queue in ("b", "a", "x1", "b"):
+        roster.served(queue)
+    assert roster.turn == ["a", "x* x1", "y*", "b"]
+    roster.served("y7")
+    roster.served("x2")
+    assert roster.turn == ["a", "x* x2", "y* y7", "b"]
+    assert roster.bells == ["a", "x*", "y*", "b"]
+
+
 def test_served_by_a_wildcard() -> None:
     roster = Roster(["a", "x*", "b"])
     assert roster.turn == ["a", "x*", "b"]

@@ -1,6 +1,6 @@
 -- turn: commit outcomes, then claim the next jobs for the free slots. The worker's only hot call.
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets n_lacking
+-- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets n_lacking listed
 -- FLAGS: allow-oom
 -- INCLUDE: keys time score emit ring schedule next_due park callbacks end_job history settle commit claim wildcards
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after a space the last queue that
@@ -191,7 +191,7 @@ local function claim(floor, mark)
       out[i][#out[i] + 1] = line[line.at].id
       line.at = line.at + 1
       if job then
-        start = of + 1
+        if A_listed == '0' then start = of + 1 end -- the others of its class come before it
         return job
       end
       steps = steps + (job == nil and 0.2 or 1) -- setting one aside is little work

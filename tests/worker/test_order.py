@@ -1,0 +1,49 @@
+"""`--order`: inside a class the queues as listed, or in turns."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from fusion import Queue
+from tests.jobs import basic
+from tests.worker.harness import Workers
+
+
+def fill() -> list[str]:
+    """Two LOW jobs for each of three queues, and a HIGH one in the last."""
+    ids = [
+        Queue(queue).enqueue(basic.noop, job_id=f"{queue}-{n}", priority="low").id for queue in ("c", "b", "a") for n in (1, 2)
+    ]
+    return [*ids, Queue("c").enqueue(basic.noop, job_id="c-high", priority="high").id]
+
+
+def begun(conn: redis.Redis, ids: list[str]) -> list[str]:
+    return sorted(ids, key=lambda job: conn.hget(f"rq:job:{job}", "started_at") or b"")
+
+
+@pytest.mark.parametrize(
+    ("flags", "order", "told"),
+    [
+        (["a", "b", "c"], "a-1 a-2 b-1 b-2 c-1 c-2", "a, b, c; the highest class first, inside a class in the order listed"),
+        (["--customq", "a,b,c"], "a-1 b-1 c-1 a-2 b-2 c-2", "a, b, c; the highest class first, inside a class in turns"),
+        (["--customq", "a,b,c", "--order", "listed"], "a-1 a-2 b-1 b-2 c-1 c-2", "in the order listed"),
+        (["a", "b", "c", "--order", "round-robin"], "a-1 b-1 c-1 a-2 b-2 c-2", "inside a class in turns"),
+    ],
+    ids=["arguments", "customq", "customq listed", "arguments in turns"],
+)
+@pytest.mark.parametrize("horses", [[], ["--horses", "1"]], ids=["fork", "warm"])
+def test_the_order_inside_a_class(
+    workers: Workers, conn: redis.Redis, flags: list[str], order: str, told: str, horses: list[str]
+) -> None:
+    ids = fill()
+    worker = workers.burst(*flags, *horses)
+    found = begun(conn, ids)
+    assert found[0] == "c-high", "class first, whatever the order"
+    rest = found[1:]
+    if "turns" in told:
+        # c has just had its turn, so a and b come before it.
+        assert [sorted(one[0] for one in rest[i : i + 3]) for i in (0, 3)] == [["a", "b", "c"]] * 2
+    else:
+        assert rest == order.split()
+    assert told in next(line for line in worker.output.splitlines() if " serves " in line)
