@@ -74,7 +74,7 @@ def test_queues_of_one_class_take_turns(workers: Workers, conn: redis.Redis, tmp
     names = ("a", "b", "c")
     for name in names:
         Queue(name).enqueue_many([Queue.prepare_data(basic.witness, (str(seen), f"{name}{n:03}")) for n in range(100)])
-    workers.burst(*names)
+    workers.burst("--customq", ",".join(names))
     order = words(seen)
     assert len(order) == 300
     for start in range(0, 300, 3):
