@@ -33,6 +33,10 @@ class Roster:
         self._lasts: dict[str, str] = {}
         self._surveyed = False
 
+    def __str__(self) -> str:
+        order = "in the order listed" if self._listed else "in turns"
+        return f"{', '.join([*self.queues, *self.patterns])}; the highest class first, inside a class {order}"
+
     @property
     def queues(self) -> Sequence[str]:
         """Those named, the one to look at first in front."""

@@ -142,11 +142,7 @@ class Worker:
         self.reporter.watch(self.loop)
         try:
             self.registration.enter(patient=not self.burst.on)
-            names = ", ".join([*self.roster.queues, *self.roster.patterns])
-            order = "in the order listed" if self.settings.order == "listed" else "in turns"
-            log.info(
-                "worker %s (pid %d) serves %s; the highest class first, inside a class %s", self.name, os.getpid(), names, order
-            )
+            log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), self.roster)
             log.info("Redis: %s", describe(self.connection))
             self.handout.envelopes.announce()
             while self._step():
