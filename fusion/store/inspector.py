@@ -173,9 +173,13 @@ class Inspector:
         pipe.zcard(self.keys.queue(queue))
         fifo, inbox, zset = pipe.execute(raise_on_error=False)
         if queue in LIST_QUEUES:
-            return int(_sound(fifo)) + int(_sound(inbox))
+            return int(_sound(fifo)) + int(_sound(inbox)) - self._struck(queue)
         # Of LLEN and ZCARD one fails, whatever there is.
         return int(_sound(fifo)) + (int(_sound(zset)) if isinstance(inbox, Exception) else 0)
+
+    def _struck(self, queue: str) -> int:
+        """Ids in a LIST queue's inbox that lead to no job any more."""
+        return max(0, int(self.connection.zcard(self.keys.inbox(queue))) - 1)
 
     def _ready(self, queue: str) -> str:
         """The ZSET in which the queue's jobs wait: not its own key where that is a LIST of stock RQ's, or was one once."""
@@ -214,9 +218,24 @@ class Inspector:
         ]
         errors = [next((_trouble(reply) for reply in row if isinstance(reply, Exception)), "") for row in rows]
         good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
+        struck = {name: self._struck(name) for name in names if name in LIST_QUEUES}
         oldest = self._oldest([[codec.text(ids[0]) for ids in row[8:_REPLIES] if ids] for row in good])
         return [
-            QueueInfo(name, row[0], row[1], row[2], inbox, row[3], row[4], row[5], row[6], age, error, bool(row[7]), rq)
+            QueueInfo(
+                name,
+                row[0],
+                row[1],
+                row[2],
+                inbox - struck.get(name, 0),
+                row[3],
+                row[4],
+                row[5],
+                row[6],
+                age,
+                error,
+                bool(row[7]),
+                rq,
+            )
             for name, row, age, error in zip(names, good, oldest, errors, strict=True)
             for inbox, rq in [_of_the_list(name, row[_REPLIES:])]
         ]
@@ -236,7 +255,10 @@ class Inspector:
             skip = max(0, offset - int(self.connection.zcard(self.keys.ready(queue))))
             end = -1 if limit < 0 else skip + limit - len(ids) - 1
             inbox: Any = self.connection.lrange(self.keys.queue(queue), skip, end)
-            ids += [codec.text(i) for i in inbox]
+            found: Any = self.connection.zrange(self.keys.inbox(queue), 0, -1, withscores=True)
+            struck = dict(found)
+            first = int(struck.get(b"", 0)) + skip + 1
+            ids += [codec.text(i) for position, i in enumerate(inbox, first) if position > struck.get(i, -1)]
         return ids
 
     def _page(self, key: str, offset: int, limit: int, *, desc: bool = False) -> list[str]:

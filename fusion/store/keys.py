@@ -97,6 +97,9 @@ class Keys:
     def fifo(self, name: str) -> str:
         return f"{self.prefix}fifo:{name}"
 
+    def inbox(self, name: str) -> str:
+        return f"{self.prefix}inbox:{name}"
+
     def ready(self, name: str) -> str:
         """The ZSET a claim reads: the queue itself, or what was taken over from a LIST queue's inbox. Of a queue in `fifos` it is `fifo`."""
         return self.fifo(name) if name in LIST_QUEUES else self.queue(name)

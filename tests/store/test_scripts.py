@@ -49,11 +49,9 @@ from tests.support import eventually
 LUA = resources.files("fusion.store") / "lua"
 NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if entry.name.endswith(".lua"))
 CONSTANTS = Constants("rq:", "100", 60, 500, 600, 700, 5, 2, 600_000, ("data", "timeout"))
-
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
-READ = set(
-    "known_queues wrong_types callbacks_wait callbacks_refused gone served callbacks_served readmit_endpoint stored ready_enqueue".split()
-)
+READ = {"known_queues", "wrong_types", "callbacks_wait", "callbacks_refused", "gone", "served", "callbacks_served",
+        "readmit_endpoint", "stored", "ready_enqueue"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
 
 

@@ -1,7 +1,7 @@
 -- cancel: a waiting job will not run; a running one will not run again.
 -- KEYS: job
 -- ARGV: id
--- INCLUDE: writer keys waits mark time score emit ring park callbacks end_job
+-- INCLUDE: writer keys waits mark time score emit ring park callbacks end_job inbox
 -- FLAGS: allow-oom
 -- Returns: canceled | pending (it runs now and ends canceled unless this run finishes or fails) | missing | its terminal status, or one that
 --   only a newer version knows | foreign (another program's job)
@@ -17,7 +17,7 @@ if is_terminal(status) then return status end
 local queue = origin or ''
 if is_foreign(status) and not set and not waits(A_id, queue) then return status end
 if hooks then hooked[K_job] = true end
+if is_list(queue) and not is_elsewhere(status) and not redis.call('ZSCORE', fifo_key(queue), A_id) then strike(queue, A_id) end
 cancel_job(A_id, K_job, queue, set_of(status, queue), log_tag, 'canceled', 'seq', seq or '')
 if set then unpark(A_id, K_job, queue) end
-if is_list(queue) then redis.call('LREM', queue_key(queue), 0, A_id) end
 return 'canceled'

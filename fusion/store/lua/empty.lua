@@ -1,7 +1,7 @@
 -- empty: forget the waiting jobs of a queue, blocked ones too, a bounded number at a time.
 -- ARGV: queue limit
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark time score emit ring park
+-- INCLUDE: writer keys waits mark time score emit ring park inbox
 -- Returns: {deleted, again}
 -- Events: deleted
 local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
@@ -44,5 +44,6 @@ if not is_list(A_queue) then return { deleted, 0 } end
 
 local inbox = redis.call('LRANGE', queue_key(A_queue), 0, limit - 1)
 redis.call('LTRIM', queue_key(A_queue), #inbox, -1)
+passed(A_queue, #inbox)
 for _, id in ipairs(inbox) do drop(id) end
 return { deleted, #inbox == limit and 1 or 0 }

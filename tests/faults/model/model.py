@@ -231,13 +231,22 @@ class Model(People):
     def _head(self, queue: str) -> Job | None:
         if queue == INBOX and not self.waiting(queue):
             taken, self.inbox = self.inbox[:_TAKE_OVER], self.inbox[_TAKE_OVER:]
-            for job_id in taken:
-                self._take_over(job_id)
+            for position, job_id in enumerate(taken, 1):
+                self._take_over(job_id, position, len(taken))
+            self.passed(len(taken))
         return next(iter(self.waiting(queue)), None)
 
-    def _take_over(self, job_id: str) -> None:
+    def _take_over(self, job_id: str, position: int, taken: int) -> None:
         job = self.jobs.get(job_id)
-        if job is None:
+        left = self.struck.get("", 0)
+        struck = left + position <= self.struck.get(job_id, -1)
+        if job is None and (struck or ">" + job_id in self.struck):
+            return
+        if struck and job is not None and job.status == "queued" and job.boxed:
+            if ">" + job_id not in self.struck:
+                self.inbox.append(job_id)
+                self.struck[">" + job_id] = left + taken + len(self.inbox)
+        elif job is None:
             self.jobs[job_id] = job = Job(job_id, INBOX, "failed", None, corrupt=True, reason=True)
             self.end(job, "failed", FAILURE_TTL)
             self.emit("failed", job)

@@ -52,8 +52,8 @@ class People(State):
             return "pending"
         if job.status in TERMINAL:
             return job.status
-        self.cancel(job)
         self._out_of_inbox(job)
+        self.cancel(job)
         return "canceled"
 
     def delete(self, ids: tuple[str, ...]) -> list[str]:
@@ -70,8 +70,19 @@ class People(State):
         return "deleted"
 
     def _out_of_inbox(self, job: Job) -> None:
-        if job.queue == INBOX:
-            self.inbox = [other for other in self.inbox if other != job.id]
+        """Its entries stay, and lead nowhere."""
+        if job.queue == INBOX and job.status == "queued" and job.boxed and self.inbox:
+            self.struck.setdefault("", 0)
+            self.struck[job.id] = self.struck[""] + len(self.inbox)
+            self.struck.pop(">" + job.id, None)
+
+    def passed(self, count: int) -> None:
+        """So many ids have left the inbox."""
+        if self.struck:
+            left = self.struck[""] + count
+            self.struck = {job_id: upto for job_id, upto in self.struck.items() if upto > left}
+            if self.struck:
+                self.struck[""] = left
 
     def _forget(self, job: Job) -> None:
         del self.jobs[job.id]
@@ -91,6 +102,7 @@ class People(State):
         if queue != INBOX or len(gone) == limit:
             return deleted, len(gone) == limit
         taken, self.inbox = self.inbox[:limit], self.inbox[limit:]
+        self.passed(len(taken))
         for job_id in taken:
             job = self.jobs.get(job_id)
             if job and job.status == "queued" and job.queue == INBOX:

@@ -127,6 +127,7 @@ class State:
         self.now = now
         self.jobs: dict[str, Job] = {}
         self.inbox: list[str] = []
+        self.struck: dict[str, int] = {}
         self.known_queues: set[str] = set()
         self.paused: set[str] = set()
         self.suspended = False

@@ -207,7 +207,8 @@ def _held(seen: Snapshot) -> dict[str, Any]:
 
 
 #: Numbers, and what says only where to look.
-_ASIDE = ("seq", "seq:front", "events", "events:meta", "schema", "leases", "queues:idle", "clean", "survey", "wildcards")
+_ASIDE = ("seq", "seq:front", "events", "events:meta", "schema", "leases", "queues:idle", "clean", "survey", "wildcards",
+          "fifos")  # fmt: skip
 _FIELDS = ("status", "origin", "execution_id", "worker_name", "priority", "attempts", "lost", "deliveries", "requeued", "nonce",
            "requeue_nonce", "cancel", "expires_at", "held_since", "quarantined", "at_front", "waits_in")  # fmt: skip
 
@@ -219,6 +220,7 @@ def _wanted(model: Model) -> dict[str, Any]:
         "fleet": set(model.listed),
         f"queue:{INBOX}": model.inbox,
         "waits": set(model.known_waits),
+        f"inbox:{INBOX}": dict(model.struck),
         "suspended": "1" if model.suspended else None,
         "scheduler:scheduled_jobs": {job.id: job.due for job in model.of("scheduled")},
         "queue:failed": {job.id: round(job.expiry, 3) for job in model.of("failed")},

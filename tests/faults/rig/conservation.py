@@ -31,7 +31,16 @@ def memberships(conn: redis.Redis, keys: Keys | None = None) -> dict[str, list[s
         queue = keys.name_of_queue(queue_key.decode())
         add("queued", conn.zrange(keys.fifo(queue), 0, -1))
         if queue in LIST_QUEUES:
-            add("queued", conn.lrange(keys.queue(queue), 0, -1))
+            struck = dict(conn.zrange(keys.inbox(queue), 0, -1, withscores=True))
+            left = struck.get(b"", 0)
+            add(
+                "queued",
+                (
+                    one
+                    for position, one in enumerate(conn.lrange(keys.queue(queue), 0, -1), 1)
+                    if left + position > struck.get(one, -1) and b">" + one not in struck
+                ),
+            )
         elif conn.type(keys.queue(queue)) != b"list":  # of stock RQ's
             add("queued", conn.zrange(keys.queue(queue), 0, -1))
         add("started", conn.zrange(keys.wip(queue), 0, -1))

@@ -9,15 +9,19 @@ local function note_pickle(key, data)
 end
 
 -- Ids that outsiders pushed to a LIST queue get a place of their own, in the order of the list.
-local function take_over_one(queue, id)
+local function take_over_one(queue, id, position)
   local key, ready = job_key(id), fifo_key(queue)
   local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq')
   if not job or job.err then return fail_corrupt(id, queue, nil, 'the inbox names what is no job') end
   local status, data, origin, known = unpack(job)
   if is_elsewhere(status) then return end
+  local struck = position and is_struck(queue, id, position)
+  if struck and not data then return end
   if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
   if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end -- it waits there
   if redis.call('ZSCORE', ready, id) then return end
+  if struck == 'again' then return end
+  if struck == 'struck' then return move_back(queue, id) end
   local seq = next_seq()
   redis.call('ZADD', ready, score_of(queue, 1, seq), id)
   if not known then note_pickle(key, data) end
@@ -29,8 +33,12 @@ end
 -- Whether there are more.
 local function take_over(queue)
   local ids = redis.call('LRANGE', queue_key(queue), 0, TAKE_OVER - 1)
-  for _, id in ipairs(ids) do take_over_one(queue, id) end
-  if #ids > 0 then redis.call('LTRIM', queue_key(queue), #ids, -1) end
+  local struck = #ids > 0 and redis.call('EXISTS', inbox_key(queue)) == 1
+  for i, id in ipairs(ids) do take_over_one(queue, id, struck and i) end
+  if #ids > 0 then
+    redis.call('LTRIM', queue_key(queue), #ids, -1)
+    passed(queue, #ids)
+  end
   return #ids == TAKE_OVER
 end
 

@@ -1,7 +1,7 @@
 -- Remove a job and every trace of it: the index first, so that nothing ever leads to a job that is gone.
 local function forget(id, key, status, queue)
-  redis.call('ZREM', set_of(status, queue), id)
-  if is_list(queue) then redis.call('LREM', queue_key(queue), 0, id) end
+  local found = redis.call('ZREM', set_of(status, queue), id)
+  if found == 0 and is_list(queue) and not is_elsewhere(status) then strike(queue, id) end
   if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
   redis.call('DEL', key, dependents_key(id))
 end

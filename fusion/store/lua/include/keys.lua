@@ -5,6 +5,7 @@ local function job_key(id) return P .. 'job:' .. id end
 local function dependents_key(id) return P .. 'job:' .. id .. ':dependents' end
 local function queue_key(queue) return P .. 'queue:' .. queue end
 local function fifo_key(queue) return P .. 'fifo:' .. queue end
+local function inbox_key(queue) return P .. 'inbox:' .. queue end
 local function wip_key(queue) return P .. 'wip:' .. queue end
 local function wake_key(queue) return P .. 'wake:' .. queue end
 local function wake_high_key(queue) return P .. 'wake:' .. queue .. ':high' end

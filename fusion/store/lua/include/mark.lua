@@ -8,7 +8,7 @@ local function is_rqs(key) return redis.call('HEXISTS', key, 'success_callback_n
 -- may name no queue, which RQ's always do.
 local function is_ours(id, key, queue, status)
   if redis.call('HEXISTS', key, 'raw_id') == 1 then return true end
-  if is_list(queue) and waits(id, queue) then return true end
+  if is_list(queue) and not is_elsewhere(status) then return true end -- not searched for: an inbox may be long
   if is_rqs(key) then return false end
   return queue == '' and not is_elsewhere(status) or waits(id, queue) or tonumber(redis.pcall('ZSCORE', FAILED, id)) ~= nil
 end
