@@ -48,12 +48,7 @@ class Graves:
 
     def tend(self, now: float, living: Set[int]) -> None:
         """`living`: pids of the supervisor's own children."""
-        orphans = [pid for pid in self._children.pids() if pid not in living and pid not in self._others]
-        left = [
-            pid
-            for pid in orphans
-            if not self._end(pid, kill=bool(self._waiting) and now > self._waiting[0].since + _ORPHAN_LIMIT)
-        ]
+        left = self._sweep(living, kill=bool(self._waiting) and now > self._waiting[0].since + _ORPHAN_LIMIT)
         while self._waiting and (not left or now > self._waiting[0].since + _GIVE_UP):
             grave = self._waiting[0]
             if left:
@@ -61,6 +56,16 @@ class Graves:
             elif not self._give_back(grave, now):
                 return
             self._waiting.pop(0)
+
+    def _sweep(self, living: Set[int], *, kill: bool) -> list[int]:
+        """The orphans that still run."""
+        clean = 0
+        while clean < 2:  # whoever is gone has left us what was below it, and reading the list is not atomic: look again
+            orphans = [pid for pid in self._children.pids() if pid not in living and pid not in self._others]
+            clean = 0 if orphans else clean + 1
+            if left := [pid for pid in orphans if not self._end(pid, kill=kill)]:
+                return left
+        return []
 
     def _end(self, pid: int, *, kill: bool) -> bool:
         """Whether the orphan is no more."""

@@ -1,0 +1,60 @@
+"""Jobs of the dead are given back once nothing of theirs runs: not what they started, and not what that left when it ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from fusion.process.graves import Graves
+from fusion.process.linux import become_subreaper
+from tests.support import eventually
+from tests.worker.harness import alive
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="orphans come to nobody here")
+
+
+class _Broker:
+    """In place of the one that gives jobs back: notes who was alive then."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.found: list[bool] = []
+
+    def prune(self, *args: Any, **more: Any) -> list[tuple[str, int]]:
+        self.found.append(alive(self.pid))
+        return []
+
+
+def test_what_an_orphan_leaves_when_it_ends_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    become_subreaper()  # the test's own guard undoes it
+    broker = _Broker(0)
+    graves = Graves(broker, 30.0, logging.getLogger("test"))  # type: ignore[arg-type]
+    horse = subprocess.Popen(
+        ["sh", "-c", "setsid sleep 60 >/dev/null & echo $!; read never"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert horse.stdout is not None
+    broker.pid = int(horse.stdout.readline())
+    end = graves._end
+
+    def as_it_dies(pid: int, *, kill: bool) -> bool:
+        """It was alive when the list was read, and is gone a moment later."""
+        if pid == horse.pid:
+            os.kill(pid, 9)
+            eventually(lambda: not alive(pid))
+        return end(pid, kill=kill)
+
+    monkeypatch.setattr(graves, "_end", as_it_dies)
+    began = time.monotonic()
+    graves.add("worker", "1", "killed", began)
+    eventually(lambda: graves.tend(time.monotonic(), set()) or not len(graves), 10)
+    assert broker.found == [False]
+    horse.returncode = -9  # it was waited for
+    horse.stdout.close()
+    assert horse.stdin is not None
+    horse.stdin.close()
