@@ -138,7 +138,7 @@ def _workers(snapshot: Snapshot) -> list[str]:
             [
                 worker.name,
                 _coloured(state_of(worker)),
-                worker.current_job or "-",
+                (worker.current_job or "-") + (f" (+{len(worker.jobs) - 1})" if len(worker.jobs) > 1 else ""),
                 ", ".join(worker.queues),
                 "-" if beat is None else f"{seconds(beat)} ago",
                 str(worker.successful_jobs),
@@ -326,6 +326,7 @@ def _worker(snapshot: Snapshot, worker: WorkerInfo) -> dict[str, Any]:
         "throttled": worker.throttled or None,
         "queues": list(worker.queues),
         "current_job": worker.current_job or None,
+        "jobs": list(worker.jobs),
         "hostname": worker.hostname,
         "pid": worker.pid,
         "birth": _iso(worker.birth),

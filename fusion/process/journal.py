@@ -32,6 +32,8 @@ class Journal:
 
     def committed(self, claimed: Claimed, decision: Decision, answer: str, *, again: bool = False) -> None:
         """`again`: an outcome that was refused will be offered once more."""
+        if answer == "ok" and (raised := decision.fields.get("callback_error")):
+            self._callback_raised(claimed, raised)
         if answer == "ok" and decision.kind == "finished" and not self._job_lines:
             return
         about = self._about(claimed)
@@ -56,6 +58,13 @@ class Journal:
             self._log.debug("%s: job %s was not begun and goes back: %s", about["queue"], claimed.id, reason, extra=about)
         else:
             self._log.warning("%s: job %s %s: %s", about["queue"], claimed.id, decision.kind, reason, extra=about)
+
+    def _callback_raised(self, claimed: Claimed, raised: bytes | str | int) -> None:
+        """Its outcome stands; the job's `callback_error` keeps the whole."""
+        about = self._about(claimed)
+        told = raised.decode("utf-8", "replace") if isinstance(raised, bytes) else str(raised)
+        shown = one_line(told if self._messages else ": ".join(told.split(": ", 2)[:2]))
+        self._log.warning("%s: a callback of job %s raised: %s", about["queue"], claimed.id, shown, extra=about)
 
     def lost(self, claimed: Claimed) -> None:
         text = "job %s is no longer this worker's (its lease ran out); its process is killed"

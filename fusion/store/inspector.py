@@ -73,6 +73,8 @@ class WorkerInfo:
     #: It takes no jobs: an operator said so, or memory is scarce (what is, like `RAM 92.1 %`).
     quiet: bool = False
     throttled: str = ""
+    #: All that it runs.
+    jobs: tuple[str, ...] = ()
 
     @property
     def is_courier(self) -> bool:
@@ -341,19 +343,26 @@ class Inspector:
         pipe.time()
         for key in keys:
             pipe.hgetall(key)
-        (seconds, micros), *rows = pipe.execute()
+            pipe.hgetall(self.keys.worker_jobs(self.keys.name_of_worker(key)))
+        (seconds, micros), *replies = pipe.execute()
         now_ms = seconds * 1000 + micros / 1000
-        found = [(key, {codec.text(n): codec.text(v) for n, v in row.items()}) for key, row in zip(keys, rows, strict=True)]
-        return [self._worker(key, row, now_ms) for key, row in found if "incarnation" in row]
+        rows = [{codec.text(n): codec.text(v) for n, v in row.items()} for row in replies]
+        found = zip(keys, rows[::2], rows[1::2], strict=True)
+        return [self._worker(key, row, jobs, now_ms) for key, row, jobs in found if "incarnation" in row]
 
-    def _worker(self, key: str, row: dict[str, str], now_ms: float) -> WorkerInfo:
+    def _worker(self, key: str, row: dict[str, str], jobs: dict[str, str], now_ms: float) -> WorkerInfo:
+        running = sorted(
+            job for job, execution in jobs.items() if not execution.endswith("a")
+        )  # the others wait in its processes
+        current = row.get("current_job", "")
         lease = codec.number(row.get("lease_ms"), int(defaults.LEASE * 1000))
         return WorkerInfo(
             name=self.keys.name_of_worker(key),
             state=row.get("state", "?"),
             # Anything longer is no name, and as a wildcard it could take hours.
             queues=tuple(name for name in row.get("queues", "").split(",") if 0 < len(name) <= MAX_NAME),
-            current_job=row.get("current_job", ""),
+            current_job=running[0] if running and current not in running else current,
+            jobs=tuple(running),
             hostname=row.get("hostname", ""),
             pid=codec.number(row.get("pid")),
             birth=from_iso(row.get("birth")),

@@ -168,6 +168,7 @@ def test_the_document() -> None:
             "throttled": None,
             "queues": ["sms", "em*"],
             "current_job": "j1",
+            "jobs": [],
             "hostname": "web1",
             "pid": 7,
             "birth": "2026-01-31T11:00:00.000000Z",

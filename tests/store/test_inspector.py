@@ -137,7 +137,9 @@ def test_workers(broker: Broker, conn: redis.Redis, inspector: Inspector) -> Non
     found = {info.name: info for info in inspector.workers()}
     assert set(found) == {"host.1", "silent.1"}
     info = found["host.1"]
-    assert (info.state, info.queues, info.pid, info.hostname, info.current_job) == ("busy", ("q", "r"), 42, "host", "a")
+    assert (info.state, info.queues, info.pid, info.hostname, info.current_job) == ("busy", ("q", "r"), 42, "host", "b"), (
+        "a has ended"
+    )
     assert (info.successful_jobs, info.failed_jobs, info.working_seconds) == (1, 0, 1.5)
     assert info.birth is not None
     assert info.last_heartbeat is not None

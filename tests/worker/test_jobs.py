@@ -117,15 +117,20 @@ def test_callbacks(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     assert list(lines(bad)) == [f"failure {fails.id} ValueError"]
 
 
-def test_a_callback_that_raises_changes_no_outcome(workers: Workers, conn: redis.Redis) -> None:
+@pytest.mark.parametrize("mode", [[], ["--horses", "1"], ["--quiet"]], ids=["fork", "warm", "quiet"])
+def test_a_callback_that_raises_changes_no_outcome_and_is_logged(workers: Workers, conn: redis.Redis, mode: list[str]) -> None:
     succeeds = Queue("sms").enqueue(basic.add, 1, 2, on_success=basic.breaking_callback)
     fails = Queue("sms").enqueue(basic.boom, on_failure=basic.breaking_callback)
-    workers.burst("sms")
+    worker = workers.burst("sms", *mode)
     assert (succeeds.wait(0), succeeds.result) == ("finished", 3)
     assert fails.wait(0) == "failed"
     assert "ValueError: boom" in (fails.exc_info or "")
     for job, name in ((succeeds, b"on_success"), (fails, b"on_failure")):
         assert conn.hget(f"rq:job:{job.id}", "callback_error") == name + b": RuntimeError: the callback broke"
+        logged = [line for line in worker.output.splitlines() if f"a callback of job {job.id} raised: " in line]
+        assert [line.partition(" raised: ")[2] for line in logged] == [f"{name.decode()}: RuntimeError"], (
+            "its text is not for logs"
+        )
 
 
 # -- retries
