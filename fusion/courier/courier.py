@@ -20,6 +20,7 @@ from fusion.courier.hosts import Hosts
 from fusion.courier.parcel import Parcel
 from fusion.courier.pool import Pool
 from fusion.courier.secrets import Secrets
+from fusion.courier.vouching import UNVOUCHED, Vouching
 from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.targets import Policy, Target, parse_target
 from fusion.execution.completion import Decision
@@ -85,6 +86,7 @@ class Courier:
         self._loop, self._link, self._journal = Loop(), RedisLink(log, "deliveries under way go on"), Journal(log, True)
         self._connection = connect(settings, role="worker")
         self._broker = Broker.of(self._connection, settings)
+        self._vouching = Vouching(self._broker)
         name = f"{socket.gethostname()}.{os.getpid()}.courier"
         self._registration = Registration(replace(settings, name=name), self._broker, _Desk(), self._link, lambda entry: None)
         self._ledger = Ledger(self._broker, self._link, settings)
@@ -307,17 +309,23 @@ class Courier:
         """What was claimed goes into its host's line, is put off, or is refused; then the lines move on."""
         if self._taken:
             self._secrets.refresh()
+            doubted = self._vouching.doubts(self._taken, self._ask)
             gone = self._ask(lambda: self._broker.gone([parcel.url for parcel in self._taken]))
             taken, self._taken = self._taken, []
             put_off = sum(
-                self._place(parcel, is_gone) for parcel, is_gone in zip(taken, gone or [False] * len(taken), strict=True)
+                self._place(parcel, is_gone, parcel.id in doubted)
+                for parcel, is_gone in zip(taken, gone or [False] * len(taken), strict=True)
             )
             # those for a busy host stand before others': past them with ever more at a time
             self._extra = min(_EXTRA, 2 * self._claimed) if 2 * put_off >= self._claimed else 0
         self._move_on()
 
-    def _place(self, parcel: Parcel, is_gone: bool) -> bool:
+    def _place(self, parcel: Parcel, is_gone: bool, doubted: bool) -> bool:
         """Whether it was put off."""
+        if doubted:
+            log.error("callback %s is not sent: it is not of Fusion's making, or of a job that is gone", parcel.id)
+            self._refuse(parcel.claimed, UNVOUCHED, DeliveryRefused(UNVOUCHED))
+            return False
         try:
             target = parse_target(parcel.url, self._policy)
         except DeliveryRefused as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ class Parcel:
     url: str = field(repr=False)
     body: bytes = field(repr=False)
     tries: int
+    #: What is stored of it, see `Broker.agree`.
+    sent: Mapping[str, Any] = field(repr=False)
 
     @property
     def id(self) -> str:
@@ -36,7 +39,7 @@ class Parcel:
         url = texts.pop("url")
         attempts = sent.get("attempts")
         body = message(**texts, ended_at=ended_at, attempts=attempts if isinstance(attempts, int) else None)
-        return cls(claimed, url, body, retries_done(claimed.fields.get(b"retryCount")) + 1)
+        return cls(claimed, url, body, retries_done(claimed.fields.get(b"retryCount")) + 1, sent)
 
 
 def _stored(data: bytes) -> dict[str, Any]:

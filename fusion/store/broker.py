@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -107,6 +108,19 @@ class Broker(ScriptHost):
         """How many were not accepted, ever, as too many waited."""
         return int(codec.text(self.connection.get(self.keys.callbacks_refused) or b"0"))
 
+    def callbacks_secret(self) -> bytes | None:
+        """What seals deliveries; the first process that registered made it."""
+        found: Any = self.connection.get(self.keys.callbacks_secret)
+        return found if found is None or isinstance(found, bytes) else str(found).encode()
+
+    def agree(self, deliveries: Sequence[Mapping[str, Any]]) -> list[bool]:
+        """Of each delivery whether the record of the job that it names says the same: the URL is one of the job's, and how and when it ended."""
+        names = ["success_task_handler", "failed_task_handler", "callback_url", "ended_at", "status", "reason", "seq"]
+        pipe = self.connection.pipeline(transaction=False)
+        for sent in deliveries:
+            pipe.hmget(self.keys.job(str(sent.get("job_id"))), names)
+        return [_agrees(sent, row) for sent, row in zip(deliveries, pipe.execute(raise_on_error=False), strict=True)]
+
     def endpoint_gone(self, url: str) -> bool:
         """Note that this URL wants no more callbacks; False if that was known."""
         args = {"digest": codec.digest(url), "keep": defaults.GONE_MAX}
@@ -167,6 +181,7 @@ class Broker(ScriptHost):
             "incarnation": incarnation,
             "lease_ms": to_ms(lease),
             "worker_ttl": int(worker_ttl),
+            "secret": secrets.token_hex(32),
             "n_pairs": len(pairs),
         }
         keys = {"worker": self.keys.worker(name), "workers": self.keys.workers}
@@ -320,3 +335,11 @@ class Broker(ScriptHost):
     def command(self, worker: str, payload: str) -> int:
         """Send a command to a worker; the number of workers that heard it."""
         return int(self.connection.publish(self.keys.pubsub(worker), payload))
+
+
+def _agrees(sent: Mapping[str, Any], row: Any) -> bool:
+    if isinstance(row, Exception) or row[6] is None:
+        return False
+    *urls, ended_at, status, reason, _ = (codec.text(value) for value in row)
+    ended = "expired" if (status, reason) == ("canceled", "expired") else status
+    return sent.get("url") in urls and (sent.get("ended_at"), sent.get("status")) == (ended_at, ended)

@@ -203,6 +203,10 @@ class Keys:
         return f"{self.prefix}callbacks:gone"
 
     @property
+    def callbacks_secret(self) -> str:
+        return f"{self.prefix}callbacks:secret"
+
+    @property
     def callbacks_dropped(self) -> str:
         return f"{self.prefix}callbacks:dropped"
 

@@ -51,7 +51,7 @@ NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if ent
 CONSTANTS = Constants("rq:", "100", 60, 500, 600, 700, 5, 2, 600_000, ("data", "timeout"))
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
 READ = {"known_queues", "wrong_types", "callbacks_wait", "callbacks_refused", "gone", "served", "callbacks_served",
-        "readmit_endpoint", "stored", "ready_enqueue"}  # fmt: skip
+        "readmit_endpoint", "stored", "ready_enqueue", "callbacks_secret", "agree"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
 
 

@@ -1,6 +1,6 @@
 -- register: a worker enters the list of workers under its name.
 -- KEYS: worker workers
--- ARGV: name incarnation lease_ms worker_ttl n_pairs
+-- ARGV: name incarnation lease_ms worker_ttl secret n_pairs
 -- FLAGS: allow-oom
 -- INCLUDE: keys time member enter silence
 -- Rest: pairs (queues, pid, hostname, ...)
@@ -21,6 +21,7 @@ if known ~= A_incarnation then
 end
 redis.call('SADD', K_workers, K_worker)
 redis.call('SADD', FLEET, A_name)
+redis.pcall('SET', P .. 'callbacks:secret', A_secret, 'NX')
 redis.call('HSETNX', K_worker, 'birth', now_iso)
 redis.call('HSETNX', K_worker, 'state', 'started')
 redis.call('HSET', K_worker, 'incarnation', A_incarnation, 'schema', SCHEMA, 'lease_ms', A_lease_ms,

@@ -19,17 +19,24 @@ local function is_full()
   return not old[1]
 end
 
+-- The courier signs what it sends. The seal tells it that a script wrote this: who only enqueues can't read the secret. Sealed twice, as SHA-1
+-- alone would let others write on.
+local SEAL = P .. 'callbacks:secret'
+
 -- The id is sent along and tells a receiver what it has had already. Number and time: after a loss of the last second a number may come again.
 local function accept_delivery(message)
   if is_full() then return end
   local seq = next_seq()
   local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
+  local said = cjson.encode(message)
+  local secret = redis.pcall('GET', SEAL)
+  local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"' or ''
   redis.call('SADD', QUEUES, queue_key('_callbacks'))
   redis.call('ZADD', queue_key('_callbacks'), score_of('_callbacks', 1, seq), id)
   redis.call('HSET', job_key(id), 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at', now_iso,
     'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id, 'on_lost', 'again',
     'result_ttl', DELIVERED_TTL, 'failure_ttl', UNDELIVERED_TTL,
-    'data', '["fusion.courier.deliver",null,[],' .. cjson.encode(message) .. ']')
+    'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
   redis.call('ZADD', OPEN, now_s, id)
   ring('_callbacks', 1)
 end

@@ -1,0 +1,53 @@
+"""Whether a delivery is of Fusion's own making. The courier signs what it sends: nobody may have it sign what they wrote into Redis."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fusion.courier.parcel import Parcel
+from fusion.store.broker import Broker
+
+#: Why a delivery is not sent.
+UNVOUCHED = (
+    "nobody vouches for it: it has no seal of Fusion's, and no record of a job says the same; somebody wrote it into Redis, or an older "
+    "version accepted it for a job that is gone"
+)
+#: As `accept_delivery` (lua/include/callbacks.lua) writes a delivery: the seal, then what is to be told.
+_DATA = re.compile(rb'\["fusion\.courier\.deliver",null,\["([0-9a-f]{40})"\],(.*)\]\Z', re.DOTALL)
+
+
+def is_sealed(secret: bytes, delivery: str, data: bytes) -> bool:
+    """Whether a script that knows the secret accepted it under this id."""
+    found = _DATA.match(data)
+    if found is None or not secret:
+        return False
+    inner = hashlib.sha1(secret + delivery.encode() + found[2]).hexdigest()  # noqa: S324 - what Redis's Lua has
+    seal = hashlib.sha1(secret + inner.encode()).hexdigest()  # noqa: S324
+    return hmac.compare_digest(seal.encode(), found[1])
+
+
+class Vouching:
+    """A seal says it, with a secret that is in Redis under a key of its own, which users who only enqueue can't read. What has none (a version
+    before this one accepted it, or nobody had made the secret yet) has to agree with the record of the job that it names."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._secret = b""
+
+    def doubts(self, parcels: Sequence[Parcel], ask: Callable[[Callable[[], Any]], Any]) -> set[str]:
+        """Ids of those that nobody vouches for. `ask` calls Redis; it answers None where a key is broken."""
+        doubtful = self._unsealed(parcels)
+        if doubtful:
+            self._secret = ask(self._broker.callbacks_secret) or b""
+            doubtful = self._unsealed(doubtful)
+        if not doubtful:
+            return set()
+        agree = ask(lambda: self._broker.agree([parcel.sent for parcel in doubtful])) or [False] * len(doubtful)
+        return {parcel.id for parcel, good in zip(doubtful, agree, strict=True) if not good}
+
+    def _unsealed(self, parcels: Sequence[Parcel]) -> list[Parcel]:
+        return [p for p in parcels if not is_sealed(self._secret, p.id, p.claimed.fields.get(b"data", b""))]
