@@ -46,6 +46,7 @@ def note_struck(answer: dict[bytes, bytes]) -> None:
 
 def free_children() -> None:
     """From here on what this process forks has the usual dispositions. What its task installs by itself is inherited, as anywhere."""
+    _passed[0] = -inf  # what the fork server got, the deaths of other horses among it
     os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_be_usual)
 
 
