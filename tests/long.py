@@ -21,6 +21,7 @@ NAMES = frozenset(
     relay/test_rate.py::test_a_sink_that_hangs_or_is_down_costs_jobs_nothing
     scheduler/test_chaos.py::test_each_tick_is_enqueued_once_while_three_schedulers_are_killed_again_and_again
     scheduler/test_redis_trouble.py::test_ticks_of_an_outage_are_made_up_by_policy
+    store/test_deployed_redis.py::test_jobs_run_without_memory_that_is_writable_and_executable
     store/test_interrupted.py::test_a_handler_that_raises_inside_an_event_loop
     store/test_interrupted.py::test_whatever_cuts_a_call_short_the_next_one_gets_its_own_answer
     store/test_race.py::test_each_of_5000_jobs_is_claimed_exactly_once

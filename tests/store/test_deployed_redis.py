@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from fusion import Queue
 from fusion.store.server_binary import ServerBinary
@@ -44,7 +46,7 @@ def start(env: dict[str, str], place: Path) -> subprocess.Popen[bytes]:
 
 
 def login(place: Path, **who: str) -> redis.Redis:
-    return redis.Redis(unix_socket_path=str(place / "sock"), **who)
+    return redis.Redis(unix_socket_path=str(place / "sock"), retry=Retry(NoBackoff(), 0), **who)
 
 
 def test_a_worker_works_and_nobody_else_gets_in(env: dict[str, str], place: Path) -> None:
