@@ -44,8 +44,8 @@ log = logging.getLogger("fusion.courier")
 
 T = TypeVar("T")
 
-#: Seconds between two looks for due deliveries when nobody rang, and how many are moved at a time.
-_PROMOTE, _BATCH = 5.0, 200
+#: Due deliveries moved at a time.
+_BATCH = 200
 #: Turns in a row before anything else is looked at.
 _TURNS = 10
 #: Deliveries claimed at a time beyond what there is room for, at most.
@@ -91,7 +91,7 @@ class Courier:
         self._registration = Registration(replace(settings, name=name), self._broker, _Desk(), self._link, lambda entry: None)
         self._ledger = Ledger(self._broker, self._link, settings)
         self._registration.on_vanished = self._ledger.renumber
-        self._duties = Duties(settings, lambda: [CALLBACKS], log, promote_every=_PROMOTE, promote_batch=_BATCH)
+        self._duties = Duties(settings, lambda: [CALLBACKS], log, promote_batch=_BATCH)
         self._bell = Doorbell(self._connect_blocking, self._broker.keys, settings.idle_wait)
         self._ear, self._mouth = socket.socketpair()
         self._ear.setblocking(False)

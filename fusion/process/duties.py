@@ -11,7 +11,7 @@ from fusion.settings import Settings
 from fusion.store.broker import Broker
 from fusion.store.connections import classify, one_line
 
-#: Seconds between two looks for due jobs while the worker is busy; idle, `turn` tells it when the next one is due.
+#: Seconds between two looks for what is due or has expired: what comes meanwhile and is over sooner is noticed that late.
 _PROMOTE_INTERVAL = 1.0
 #: Seconds until a pass over all queues' names goes on.
 _BREATH = 0.05
@@ -28,21 +28,21 @@ class Duties:
         queues: Callable[[], Sequence[str]],
         log: logging.Logger,
         *,
-        promote_every: float = _PROMOTE_INTERVAL,
         promote_batch: int = 100,
     ) -> None:
         self._lease = settings.lease
         # a lease a test or a user made short must still be looked at several times in its length
         self._reap_every = min(settings.reap_interval, settings.lease / 4)
         self._clean_every = settings.maintenance_interval
-        self._promote_every, self._promote_batch = promote_every, promote_batch
+        self._promote_batch = promote_batch
         self._queues, self._log = queues, log
         self._failing: dict[str, str] = {}
         self._reap_at = self._clean_at = self._promote_at = 0.0
+        self._expire_at = float("inf")
 
     @property
     def next_at(self) -> float:
-        return min(self._reap_at, self._clean_at, self._promote_at)
+        return min(self._reap_at, self._clean_at, self._promote_at, self._expire_at)
 
     def due(self, at: float) -> None:
         """Look for due jobs at this monotonic time at the latest."""
@@ -54,8 +54,11 @@ class Duties:
             self._reap_at = now + self._reap_every
             self._do("recovering what the dead held", lambda: self._bury(broker))
         if now >= self._promote_at:
-            self._promote_at = now + self._promote_every
+            self._promote_at = now + _PROMOTE_INTERVAL
             self._do("moving due jobs to their queues", lambda: self._promote(broker, now))
+        if now >= self._expire_at:
+            self._expire_at = float("inf")  # the next look for due jobs tells
+            self._do("ending what has expired", lambda: self._expire(broker, now))
         if now >= self._clean_at:
             self._clean_at = now + self._clean_every
             self._do("cleaning", lambda: self._clean(broker, now))
@@ -75,13 +78,22 @@ class Duties:
 
     def _promote(self, broker: Broker, now: float) -> None:
         for _ in range(_ROUNDS):
-            _, next_in = broker.promote(self._promote_batch)
+            _, next_in, over_in = broker.promote_and_look(self._promote_batch)
+            self._expire_at = float("inf") if over_in is None else now + over_in
             if next_in is None or next_in > 0:
                 break
         else:
             self._promote_at = now
         if next_in is not None:
             self.due(now + next_in)
+
+    def _expire(self, broker: Broker, now: float) -> None:
+        for _ in range(_ROUNDS):
+            _, next_in = broker.expire(self._promote_batch)
+            if next_in is None or next_in > 0:
+                break
+        if next_in is not None:
+            self._expire_at = now + next_in
 
     def _clean(self, broker: Broker, now: float) -> None:
         if all(broker.clean(interval=self._clean_every / 2) for _ in range(_ROUNDS)):

@@ -31,8 +31,6 @@ log = logging.getLogger("fusion.scheduler")
 
 #: Due jobs moved by one call; several thousandths of a second of the server's time at most.
 _BATCH = 200
-#: Seconds between two looks for due jobs when nobody rang.
-_LOOK = 5.0
 #: Seconds one wait at the doorbell lasts.
 _WAIT = 20.0
 #: Seconds after an outage in which all other schedulers have given a sign of life, if they live.
@@ -54,7 +52,7 @@ class SchedulerProcess:
         self._connection = connect(settings, role="worker")
         self._broker, cron = Broker.of(self._connection, settings), CronBroker.of(self._connection, settings)
         self._presence = Presence(settings, cron, self._link)
-        self._duties = Duties(settings, list, log, promote_every=_LOOK, promote_batch=_BATCH)
+        self._duties = Duties(settings, list, log, promote_batch=_BATCH)
         self._ticker = Ticker(cron, self._link, settings.lease, log)
         self._declaring = Declaring(settings, modules, tasks, cron, self._link, self._loop, log)
         self._refused: dict[str, str] = {}

@@ -296,8 +296,17 @@ class Broker(ScriptHost):
 
     def promote(self, limit: int = 100) -> tuple[int, float | None]:
         """Move due jobs to their queues: how many, and the seconds to the next due one (None if there is none)."""
-        moved, next_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
-        return int(moved), None if next_ms < 0 else next_ms / 1000
+        return self.promote_and_look(limit)[:2]
+
+    def promote_and_look(self, limit: int = 100) -> tuple[int, float | None, float | None]:
+        """`promote`, and the seconds to the next waiting job whose ttl is over."""
+        moved, next_ms, over_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
+        return int(moved), _seconds(next_ms), _seconds(over_ms)
+
+    def expire(self, limit: int = 100) -> tuple[int, float | None]:
+        """End waiting jobs whose ttl is over: how many, and the seconds to the next one (None if there is none)."""
+        ended, next_ms = self._script("expire")({"expiring": self.keys.expiring}, {"limit": limit})
+        return int(ended), _seconds(next_ms)
 
     def clean(self, limit: int = 200, names: int = 50, interval: float = 0) -> bool:
         """Forget jobs whose time in a terminal set is over, or which are over its cap, and names of queues long empty; True if there are more.
@@ -343,3 +352,8 @@ def _agrees(sent: Mapping[str, Any], row: Any) -> bool:
     *urls, ended_at, status, reason, _ = (codec.text(value) for value in row)
     ended = "expired" if (status, reason) == ("canceled", "expired") else status
     return sent.get("url") in urls and (sent.get("ended_at"), sent.get("status")) == (ended_at, ended)
+
+
+def _seconds(ms: int) -> float | None:
+    """Of an instant to come; -1 if there is none."""
+    return None if ms < 0 else ms / 1000

@@ -137,6 +137,10 @@ class Keys:
         return f"{self.prefix}scheduler:scheduled_jobs"
 
     @property
+    def expiring(self) -> str:
+        return f"{self.prefix}expiring"
+
+    @property
     def queues(self) -> str:
         return f"{self.prefix}queues"
 

@@ -23,7 +23,7 @@ DUTIES_PER_SECOND = 4.0
 #: Connections made for jobs, once the worker runs: each would be three round trips and a descriptor.
 NEW_CONNECTIONS = 0
 #: At rest, a second. A worker: `promote` every second, a turn, a BLPOP and a look at the wildcards every 3 s, reap, prune, health and PING
-#: every 5 s: 3.3 measured over 30 s. A relay of one sink and the courier: 4.5. A scheduler: 1. A supervisor: none but its worker's.
+#: every 5 s: 3.3 measured over 30 s. A relay of one sink and the courier: 5.3. A scheduler: 1.8. A supervisor: none but its worker's.
 REST = {"worker": 4.0, "pool": 4.0, "scheduler": 2.0, "relay": 6.0, "supervisor": 1.0}
 #: What falls into a short window by chance, since duties come together.
 BURST = 8
@@ -37,7 +37,7 @@ ENQUEUE_CALLS = {1: 13.0, 500: 5.016}
 #: `extend` of so many leases, in all: 5 and two for each lease.
 EXTEND_CALLS = {1: 7, 8: 21}
 #: `promote` of so many due jobs, per job.
-PROMOTE_CALLS = {1: 19.0, 100: 8.11}
+PROMOTE_CALLS = {1: 20.0, 100: 8.12}
 #: `turn` of an idle worker with one queue, in all.
 IDLE_TURN_CALLS = 7
 #: What a turn by a wildcard has beyond one by a name: it reads the index, and wakes others at the wildcard's bell. With more queues of one

@@ -130,6 +130,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     broker.pause("q")
     due = now_ms(conn) / 1000 + 60
     broker.enqueue("q", [new("later", due=due, ttl=5), new("first", delay=60.0, front=True)], "n")
+    broker.expire()
     broker.reschedule("later", due + 60)
     _schedule_all(conn)
     _relay_all(conn)

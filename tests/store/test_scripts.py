@@ -50,7 +50,7 @@ LUA = resources.files("fusion.store") / "lua"
 NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if entry.name.endswith(".lua"))
 CONSTANTS = Constants("rq:", "100", 60, 500, 600, 700, 5, 2, 600_000, ("data", "timeout"))
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
-READ = {"known_queues", "wrong_types", "callbacks_wait", "callbacks_refused", "gone", "served", "callbacks_served",
+READ = {"promote_and_look", "known_queues", "wrong_types", "callbacks_wait", "callbacks_refused", "gone", "served", "callbacks_served",
         "readmit_endpoint", "stored", "ready_enqueue", "callbacks_secret", "agree"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
 
@@ -163,6 +163,9 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
     conn.hset("rq:job:old", "data", "d")
     may_reap(conn)
     broker.enqueue("q", [new("later", due=now_ms(conn) / 1000 + 60, ttl=5), new("soon", delay=30.0)], "nonce")
+    put(broker, "q", "over", ttl=60)
+    conn.hset("rq:job:over", "expires_at", 1)
+    conn.zadd("rq:expiring", {"over": 1})
     hand.token += 1
     token = hand.token
     inc = hand.incarnation
@@ -192,6 +195,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "prune": lambda: _said_nothing(broker.prune(LEASE)),
         "prune_named": lambda: _said_nothing(broker.prune(LEASE, "silent.1")),
         "promote": lambda: _said_nothing(broker.promote()),
+        "expire": lambda: _said_nothing(broker.expire()),
         "clean": lambda: _said_nothing(broker.clean()),
         "survey": lambda: broker.survey({"?": " ^.$"}, 0),
         "cancel": lambda: broker.cancel("j5"),
@@ -242,7 +246,7 @@ def _cron_scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
 REPEATED = [
     "enqueue", "enqueue_later", "reschedule", "enqueue_list", "requeue", "requeue_later", "requeue_chosen", "quarantine", "turn", "turn_failed",
     "turn_told", "turn_later", "turn_retry", "turn_lost", "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named",
-    "promote", "clean", "survey", "cancel", "cancel_running", "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring", "suspend",
+    "promote", "expire", "clean", "survey", "cancel", "cancel_running", "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring", "suspend",
     "resume", "pause", "unpause", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire", "cron_remove", "cron_pause",
     "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave", "events_read", "events_ack",
     "events_trim", "relay_beat", "relay_leave", "turn_struck", "turn_held", "hold_probation",

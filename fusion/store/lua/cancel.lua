@@ -1,12 +1,13 @@
 -- cancel: a waiting job will not run; a running one will not run again.
 -- KEYS: job
 -- ARGV: id
--- INCLUDE: writer keys waits mark time score emit ring park callbacks end_job inbox
+-- INCLUDE: writer keys waits mark time score emit ring park callbacks end_job inbox expiry
 -- FLAGS: allow-oom
 -- Returns: canceled | pending (it runs now and ends canceled unless this run finishes or fails) | missing | its terminal status, or one that
 --   only a newer version knows | foreign (another program's job)
 -- Events: canceled
-local status, origin, log_tag, hooks, seq, set = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'hooks', 'seq', 'waits_in'))
+local status, origin, log_tag, hooks, seq, set, expires = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'hooks', 'seq',
+  'waits_in', 'expires_at'))
 if not status then return 'missing' end
 if not seq and not is_ours(A_id, K_job, origin or '', status) then return 'foreign' end
 if status == 'started' then
@@ -20,4 +21,5 @@ if hooks then hooked[K_job] = true end
 if is_list(queue) and not is_elsewhere(status) and not redis.call('ZSCORE', fifo_key(queue), A_id) then strike(queue, A_id) end
 cancel_job(A_id, K_job, queue, set_of(status, queue), log_tag, 'canceled', 'seq', seq or '')
 if set then unpark(A_id, K_job, queue) end
+forget_expiry(A_id, expires)
 return 'canceled'

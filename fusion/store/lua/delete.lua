@@ -1,7 +1,7 @@
 -- delete: forget jobs that are not running.
 -- ARGV: n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark time score emit ring park inbox forget
+-- INCLUDE: writer keys waits mark time score emit ring park expiry inbox forget
 -- Rest: ids
 -- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a newer version knows
 -- Events: deleted
@@ -9,7 +9,8 @@ local answers = {}
 for i = 1, tonumber(A_n_jobs) do
   local id = ARGV[REST + i - 1]
   local key = job_key(id)
-  local status, origin, log_tag, seq, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'seq', 'waits_in'))
+  local status, origin, log_tag, seq, set, expires = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'seq', 'waits_in',
+    'expires_at'))
   if not status then
     redis.call('ZREM', FAILED, id)
     answers[i] = 'missing'
@@ -22,6 +23,7 @@ for i = 1, tonumber(A_n_jobs) do
   else
     if set then unpark(id, key, origin or '') end
     forget(id, key, status, origin or '')
+    forget_expiry(id, expires)
     emit('deleted', id, origin or '', log_tag)
     answers[i] = 'deleted'
   end

@@ -1,19 +1,20 @@
 -- empty: forget the waiting jobs of a queue, blocked ones too, a bounded number at a time.
 -- ARGV: queue limit
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark time score emit ring park inbox
+-- INCLUDE: writer keys waits mark time score emit ring park expiry inbox
 -- Returns: {deleted, again}
 -- Events: deleted
 local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
 
 local function drop(id)
   local key = job_key(id)
-  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin', 'seq')
+  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin', 'seq', 'expires_at')
   if job.err or is_elsewhere(job[1]) then return end
   if not job[4] and not is_list(A_queue) and is_rqs(key) then return end
   local origin = job[3] -- an outsider may have pushed the id of a job that waits in another queue
   if origin and origin ~= A_queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
   if redis.call('DEL', key, dependents_key(id)) == 0 then return end
+  forget_expiry(id, job[5])
   emit('deleted', id, A_queue, job[2])
   deleted = deleted + 1
 end
@@ -27,13 +28,14 @@ if #ids == limit then return { deleted, 1 } end
 local blocked, left = redis.call('ZRANGE', blocked_key(A_queue), 0, limit - 1), 0
 for _, id in ipairs(blocked) do
   local key = job_key(id)
-  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'waits_in')
+  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'waits_in', 'expires_at')
   if job.err or job[1] ~= 'blocked' then
     redis.call('ZREM', blocked_key(A_queue), id)
   elseif not job[3] then
     left = left + 1
   else
     unpark(id, key, A_queue)
+    forget_expiry(id, job[4])
     redis.call('DEL', key, dependents_key(id))
     emit('deleted', id, A_queue, job[2])
     deleted = deleted + 1

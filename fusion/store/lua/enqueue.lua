@@ -1,7 +1,7 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
 -- ARGV: queue n_jobs
--- INCLUDE: writer keys time score emit ring schedule accept
+-- INCLUDE: writer keys time score emit ring schedule expiry accept
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of)
 -- Returns: {'ok', enqueued_at} | {'duplicate', id, status; foreign: another program's record}
 -- Events: queued scheduled

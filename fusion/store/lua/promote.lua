@@ -3,7 +3,7 @@
 -- ARGV: limit
 -- INCLUDE: keys time score emit ring schedule next_due
 -- FLAGS: allow-oom
--- Returns: {moved, ms to the next due one or -1}
+-- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
 -- Events: queued
 -- A job that had a place gets it back; one that was enqueued for this time arrives now. Those of one instant go in the order of their
 -- numbers, so a batch ends between two scores. rq-scheduler keeps its entries in the same ZSET: what has no mark of ours stays as it is, and
@@ -87,4 +87,6 @@ for queue in pairs(rung) do
   ring(queue)
 end
 local first = next_due()
-return { moved, first and math.max(0, first - now_ms) or -1 }
+local expiry = redis.pcall('ZRANGE', EXPIRING, 0, 0, 'WITHSCORES')
+local expires = expiry.err and 0 or expiry[1] and math.max(0, math.ceil(tonumber(expiry[2]) - now_ms)) or -1
+return { moved, first and math.max(0, first - now_ms) or -1, expires }

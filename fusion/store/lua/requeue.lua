@@ -1,7 +1,7 @@
 -- requeue: ended jobs start over in the queue they came from, at their old priority; with a delay they wait in the schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys waits mark time score emit ring schedule each
+-- INCLUDE: writer keys waits mark time score emit ring schedule expiry each
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) | quarantined (unless those were asked for) | error: why
 --   (a broken key; the others go on) | its status, which is none that can be requeued
@@ -41,7 +41,11 @@ local function requeue(id)
     'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
   redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined', 'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun',
     'spared')
-  if tonumber(ttl) then redis.call('HSET', key, 'expires_at', math.floor(now_ms + delay + ttl * 1000)) end
+  if tonumber(ttl) then
+    local expires_at = math.floor(now_ms + delay + ttl * 1000)
+    redis.call('HSET', key, 'expires_at', expires_at)
+    expect_expiry(id, expires_at)
+  end
   redis.call('PERSIST', key)
   redis.call('ZREM', set_of(status, origin or queue), id)
   if delay > 0 then

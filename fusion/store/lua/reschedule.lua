@@ -1,7 +1,7 @@
 -- reschedule: a job that waits for a time waits for another.
 -- KEYS: job
 -- ARGV: id due_ms
--- INCLUDE: writer keys time emit schedule
+-- INCLUDE: writer keys time emit schedule expiry
 -- FLAGS: allow-oom
 -- Returns: ok | missing | foreign (another program's job) | its status, which is not scheduled
 -- Events: scheduled
@@ -15,6 +15,10 @@ local due = tonumber(A_due_ms)
 local before = redis.call('ZSCORE', SCHEDULED, A_id)
 if before and ms_of(before) == due then return 'ok' end
 schedule(A_id, due)
-if tonumber(ttl) and not reason then redis.call('HSET', K_job, 'expires_at', math.floor(math.max(due, now_ms) + ttl * 1000)) end
+if tonumber(ttl) and not reason then
+  local expires_at = math.floor(math.max(due, now_ms) + ttl * 1000)
+  redis.call('HSET', K_job, 'expires_at', expires_at)
+  expect_expiry(A_id, expires_at)
+end
 emit('scheduled', A_id, queue or '', log_tag, 'reason', 'rescheduled', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
 return 'ok'

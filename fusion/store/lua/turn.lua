@@ -2,7 +2,7 @@
 -- KEYS: worker suspended
 -- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets n_lacking listed
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule next_due park callbacks end_job history settle commit inbox claim wildcards
+-- INCLUDE: keys time score emit ring schedule next_due expiry park callbacks end_job history settle commit inbox claim wildcards
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after a space the last queue that
 --   was served by it), a priority floor per free slot, begun (id execution). The last n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told begun
 --   Then sets of blocked jobs that the worker can serve, of its queues, and pairs of a task that it lacks and why.
@@ -14,7 +14,7 @@
 -- Events: completed failed retry held released abandoned canceled processing expired blocked
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per outcome) and was given
 -- (a line per job), and ms to what it put into the schedule.
-local STEPS = 20 -- entries that are no work (stale, expired, corrupt) cleared per call
+local STEPS, FEW = 20, 5 -- entries that are no work (stale, expired, corrupt) cleared per call; and expired ones before more are set aside
 local BEAT_MS = math.min(1000, A_lease_ms / 10) -- a turn is a sign of life, written down this often at most
 local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', K_worker, 'incarnation', 'turn', 'state',
   'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
@@ -115,6 +115,7 @@ if stopped > 0 then waiting = redis.call('EXISTS', WAITS) == 1 end
 stopped = stopped > (waiting and 1 or 0)
 local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
+local expired = 0
 local queued, out, start, steps, again = {}, {}, 0, 0, 0 -- of the i-th queue: its best entries, and those that are to leave it
 for i = 0, count - 1 do
   out[i] = {}
@@ -183,18 +184,28 @@ local function claim(floor, mark)
     local i, of = best_queue(floor)
     if not i then return nil end
     local queue, line = names[of], queued[i]
-    local ok, job = pcall(take, queue, line[line.at], execution .. (#jobs + 1) .. mark, set_at[i])
+    local head = line[line.at]
+    local ok, job, late = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
     if not ok then
       bad[#bad + 1] = { queue, error_text(job) }
       queued[i] = false
     else
-      out[i][#out[i] + 1] = line[line.at].id
+      out[i][#out[i] + 1] = head.id
       line.at = line.at + 1
       if job then
         if A_listed == '0' then start = of + 1 end -- the others of its class come before it
         return job
       end
       steps = steps + (job == nil and 0.2 or 1) -- setting one aside is little work
+      if late and not head.aside and not set_at[i] then
+        expired = expired + 1
+        if expired == FEW then -- once a call
+          take_out(i)
+          pass_expired(queue)
+          queued[i] = nil
+          head_of(i)
+        end
+      end
     end
   end
   again = 1
@@ -213,6 +224,7 @@ for s = 0, A_n_slots - 1 do
 end
 
 each_of('HSET', held_key, held, 3)
+each_of('ZREM', EXPIRING, unexpected)
 local leases, leased = { 'NX' }, {}
 for _, job in ipairs(jobs) do
   if not leased[job[1]] then

@@ -201,6 +201,9 @@ class StoreMachine(RuleBasedStateMachine):
     def promote(self, limit: int = 100) -> None:
         self._call("promote", limit)
 
+    def expire(self, limit: int = 100) -> None:
+        self._call("expire", limit)
+
     def clean(self) -> None:
         self._call("clean")
 

@@ -314,6 +314,16 @@ class Model(People):
             self.emit("queued", job)
         return len(due)
 
+    def expire(self, limit: int) -> int:
+        over = sorted((job.expires or 0, job.id) for job in self.expiring() if (job.expires or 0) <= self.now)[:limit]
+        for _, job_id in over:
+            self._out_of_inbox(self.jobs[job_id])
+            self.unblock(self.jobs[job_id])
+            self.end(self.jobs[job_id], "canceled", CANCELED_TTL)
+            self.jobs[job_id].reason = True
+            self.emit("expired", self.jobs[job_id])
+        return len(over)
+
     def clean(self) -> bool:
         for job in [job for job in self.jobs.values() if job.status in TERMINAL and job.expiry < self.now // 1000]:
             del self.jobs[job.id]

@@ -159,6 +159,10 @@ class State:
     def of(self, status: str, queue: str | None = None) -> Iterator[Job]:
         return (job for job in self.jobs.values() if job.status == status and queue in (None, job.queue))
 
+    def expiring(self) -> Iterator[Job]:
+        """Those that wait and have a ttl."""
+        return (job for job in self.jobs.values() if job.status in ("queued", "scheduled", "blocked") and job.expires is not None)
+
     def next_seq(self) -> int:
         self._seq += 1
         return self._seq

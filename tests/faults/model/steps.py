@@ -83,6 +83,7 @@ _WEIGHTED = (
     (10, _step("watch", st.sampled_from([1, 4]), st.sampled_from([5_000, 10_000]), alive=st.sampled_from(["", "A", "B", "AB"]))),
     (2, _step("prune", st.sampled_from(["", "", "A", "B"]))),
     (1, _step("promote", st.sampled_from([1, 100]))),
+    (3, _step("expire", st.sampled_from([1, 100]))),
     (1, _step("clean")),
     (2, _step("pass_time", st.sampled_from([1, 999, 31_000, 65_000, 605_000, 2 * _DAY, 40 * _DAY, -1, -20_000, -90_000, -3_600_000]))),
     (1, _step("forget_scripts")),

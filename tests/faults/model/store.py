@@ -89,6 +89,9 @@ class Store:
     def promote(self, limit: int) -> int:
         return self._broker.promote(limit)[0]
 
+    def expire(self, limit: int) -> int:
+        return self._broker.expire(limit)[0]
+
     def clean(self) -> bool:
         return self._broker.clean()
 
@@ -138,8 +141,8 @@ _FOLLOWS = {
     "released": _WAITS | {"blocked"},
     "abandoned": _WAITS | {"queued", "scheduled", "blocked"},
     "blocked": _WAITS | {"failed", "queued"},
-    "scheduled": {"queued", "canceled", "deleted", "scheduled"},
-    "retry": {"queued", "canceled", "deleted", "scheduled"},
+    "scheduled": {"queued", "canceled", "expired", "deleted", "scheduled"},
+    "retry": {"queued", "canceled", "expired", "deleted", "scheduled"},
     "held": _WAITS | {"failed", "queued", "scheduled"},
     "processing": {"completed", "failed", "retry", "held", "released", "abandoned", "canceled"},
     "deleted": {"queued", "scheduled", "failed"},
@@ -223,6 +226,7 @@ def _wanted(model: Model) -> dict[str, Any]:
         f"inbox:{INBOX}": dict(model.struck),
         "suspended": "1" if model.suspended else None,
         "scheduler:scheduled_jobs": {job.id: job.due for job in model.of("scheduled")},
+        "expiring": {job.id: job.expires for job in model.expiring()},
         "queue:failed": {job.id: round(job.expiry, 3) for job in model.of("failed")},
         "reap": None if model.last_reap is None else {"last": str(model.last_reap), "hold": str(model.hold)},
     }

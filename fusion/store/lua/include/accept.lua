@@ -32,6 +32,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   if later and front then more[3], more[4] = 'at_front', 1 end
   if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
   if more[1] then redis.call('HSET', key, unpack(more)) end
+  if ttl then expect_expiry(id, more[#more]) end
   if ended then redis.call('ZREM', ended, id) end
   local log_tag
   for j = first, last, 2 do

@@ -59,7 +59,8 @@ end
 
 local function entry(id, raw)
   local score = tonumber(raw)
-  return { id = id, class = class_of(score), bare = score == math.floor(score), score = score, raw = raw }
+  return { id = id, class = class_of(score), bare = score == math.floor(score), score = score, raw = raw,
+    aside = score < 0 }
 end
 
 local function in_line(found, count)
@@ -89,12 +90,32 @@ local function look(queue, count)
   return line, more
 end
 
+-- What has expired goes behind all that waits, many entries at a time: there it stands in no fresh job's way until `expire` ends it.
+local ASIDE, AT_A_TIME = '-0.5', 500
+
+local function pass_expired(queue)
+  local ready, aside, missing = ready_key(queue), { 'XX' }, {}
+  local ids = redis.call('ZREVRANGE', ready, '0', AT_A_TIME - 1)
+  local over = redis.pcall('ZMSCORE', EXPIRING, unpack(ids))
+  for i, id in ipairs(ids) do
+    local expires = over[i]
+    if not expires then -- an older producer enters it nowhere
+      expires = redis.pcall('HGET', job_key(id), 'expires_at')
+      if tonumber(expires) then missing[#missing + 1], missing[#missing + 2] = expires, id end
+    end
+    if (tonumber(expires) or now_ms + 1) <= now_ms then aside[#aside + 1], aside[#aside + 2] = ASIDE, id end
+  end
+  if missing[1] then redis.pcall('ZADD', EXPIRING, unpack(missing)) end
+  if aside[2] then redis.call('ZADD', ready, unpack(aside)) end
+end
+
 -- The same of a set of blocked jobs.
 local function look_in(set, count)
   return in_line(redis.call('ZREVRANGE', waits_key(set), '0', count - 1, 'WITHSCORES'), count)
 end
 
 local LEASE_END, held_key, held = string.format('%d', now_ms + A_lease_ms), worker_jobs_key(A_name), {}
+local unexpected = {} -- ids that are to leave the index of expiry
 
 local lacking = A_n_lacking ~= '0' and {} -- tasks that this worker was found to lack: their jobs are for others
 
@@ -118,7 +139,7 @@ local function set_aside(queue, id, key, head, data, deliveries, log_tag)
   return true
 end
 
--- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was no work, nil when it was
+-- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was no work, and whether it had expired, nil when it was
 -- set aside. In any case the caller takes it out of the queue or set afterwards, and writes down `held`: what may be of a wrong type shows
 -- here, before the job changes.
 local function take(queue, head, exec, set)
@@ -148,7 +169,8 @@ local function take(queue, head, exec, set)
     end_job(id, key, queue, 'canceled', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired', 'seq', seq or '')
     if set then unpark(id, key, queue) end
     emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
-    return false
+    unexpected[#unexpected + 1] = id
+    return false, true
   end
   local own = tonumber(seq) and not head.bare and origin == queue -- an old producer's gets a place of its own first
   if own and not set and (deliveries or lacking) and set_aside(queue, id, key, head, data, deliveries, log_tag) then return nil end
@@ -166,6 +188,7 @@ local function take(queue, head, exec, set)
   end
   redis.call('PERSIST', key)
   if set then unpark(id, key, queue) end
+  if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)
   return { queue, id, exec, unpack(job, 5, 4 + N_RUN_FIELDS) }
 end

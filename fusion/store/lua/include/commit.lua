@@ -76,6 +76,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
       redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
       if since then redis.call('HSET', key, 'held_since', since) else redis.call('HDEL', key, 'held_since') end
     end
+    expect_expiry(id, job.expires_at)
     redis.call('ZREM', wip, id)
     emit('held', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more))
     return 'ok', true
@@ -96,6 +97,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
     end
     redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'attempts', attempts, 'lost', 0, 'started_at', started,
       'ended_at', ended, 'reason', reason, unpack(more))
+    expect_expiry(id, job.expires_at)
     redis.call('ZREM', wip, id)
     emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed,
       'delay_ms', delay)

@@ -3,11 +3,11 @@
 -- The fields a transition needs; absent ones are false.
 local function read_job(key)
   local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl', 'failure_ttl', 'cancel',
-    'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks')
+    'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at')
   if found[15] then hooked[key] = true end
   return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5], result_ttl = found[6],
     failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10], attempts = found[11], log_tag = found[12],
-    worker_name = found[13], reason = found[14] }
+    worker_name = found[13], reason = found[14], expires_at = found[16] }
 end
 
 -- Ends an execution without an outcome: given back by its worker (`released`, the attempt unspent), or `lost`. A pending cancel wins; of
@@ -48,6 +48,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   end
   redis.call('HSET', key, 'status', pause > 0 and 'scheduled' or 'queued', unpack(more))
   redis.call('PERSIST', key)
+  expect_expiry(id, job.expires_at)
   redis.call('ZREM', leave, id)
   if pause == 0 then ring(queue) end
   if lost then

@@ -12,6 +12,7 @@ local function fail_held(id, queue)
   fail_job(id, key, queue, nil, job.log_tag, job.failure_ttl, why, { 'reason', class, 'attempts', attempts }, 'attempts', attempts, 'lost', 0,
     'ended_at', now_iso, 'error_class', class, unpack(more))
   unpark(id, key, queue)
+  forget_expiry(id, job.expires_at)
   redis.call('HDEL', key, 'held_since')
 end
 
