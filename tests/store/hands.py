@@ -115,6 +115,13 @@ def expire_lease(conn: redis.Redis, queue: str, *job_ids: str) -> None:
     conn.zadd("rq:leases", {queue: now_ms(conn) - 1}, xx=True)
 
 
+def over(conn: redis.Redis, *job_ids: str) -> None:
+    """Their ttl is over."""
+    for job_id in job_ids:
+        conn.hset(f"rq:job:{job_id}", "expires_at", 1)
+        conn.zadd("rq:expiring", {job_id: 1}, xx=True)
+
+
 def promote_all(broker: Broker, conn: redis.Redis) -> None:
     """As if the time of every scheduled job had come."""
     for job_id in conn.zrange("rq:scheduler:scheduled_jobs", 0, -1):

@@ -11,7 +11,7 @@ import redis
 from fusion import Queue
 from fusion.store.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, events_of, everything, fields_of, ids, new, now_ms, put, status_of
+from tests.store.hands import Hand, drain, events_of, everything, fields_of, ids, new, now_ms, over, put, status_of
 
 EXPIRING = "rq:expiring"
 
@@ -19,13 +19,6 @@ EXPIRING = "rq:expiring"
 @pytest.fixture
 def hand(broker: Broker) -> Hand:
     return Hand(broker, "q")
-
-
-def _over(conn: redis.Redis, *job_ids: str) -> None:
-    """Their time is over."""
-    for job_id in job_ids:
-        conn.hset(f"rq:job:{job_id}", "expires_at", 1)
-        conn.zadd(EXPIRING, {job_id: 1}, xx=True)
 
 
 def _indexed(conn: redis.Redis) -> dict[str, int]:
@@ -40,7 +33,7 @@ def test_queued_scheduled_and_in_an_inbox_they_end_where_they_are(broker: Broker
     put(broker, "q", "in-time", ttl=60)
     broker.pause("q")
     broker.suspend()
-    _over(conn, "queued", "scheduled", "boxed")
+    over(conn, "queued", "scheduled", "boxed")
     ended, next_in = broker.expire()
     assert (ended, next_in) == (3, pytest.approx(60, abs=2))
     for job_id in ("queued", "scheduled", "boxed"):
@@ -55,7 +48,7 @@ def test_queued_scheduled_and_in_an_inbox_they_end_where_they_are(broker: Broker
 
 def test_who_is_to_hear_of_it_hears(broker: Broker, conn: redis.Redis) -> None:
     Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="j", ttl=60, failed_task_handler="https://x.example/")
-    _over(conn, "j")
+    over(conn, "j")
     assert broker.expire()[0] == 1
     assert conn.zcard("rq:queue:_callbacks") == 1
 
@@ -64,7 +57,7 @@ def test_the_look_for_due_jobs_tells_when(broker: Broker, conn: redis.Redis) -> 
     assert broker.promote_and_look() == (0, None, None)
     put(broker, "q", "a", ttl=30)
     assert broker.promote_and_look()[2] == pytest.approx(30, abs=1)
-    _over(conn, "a")
+    over(conn, "a")
     assert broker.promote_and_look() == (0, None, 0)
     conn.set(EXPIRING, "junk")
     assert broker.promote_and_look() == (0, None, 0), "who asks for more is told that it is broken"
@@ -101,7 +94,7 @@ def test_only_jobs_that_wait_and_have_a_ttl_are_in_the_index(broker: Broker, con
     assert _indexed(conn)["failed"] > before["failed"]
     broker.empty("q")
     assert set(_indexed(conn)) == {"retried", "held"}
-    _over(conn, "retried", "held")
+    over(conn, "retried", "held")
     assert broker.expire()[0] == 2
     assert {status_of(conn, job_id) for job_id in ("retried", "held")} == {"canceled"}
 
@@ -133,7 +126,7 @@ def test_the_job_says_whether_the_index_only_where_to_look(broker: Broker, conn:
 def test_a_broken_queue_is_put_off_and_keeps_no_other_waiting(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "bad", "b", ttl=60)
     put(broker, "q", "a", ttl=60)
-    _over(conn, "a", "b")
+    over(conn, "a", "b")
     conn.set("rq:queue:bad", "junk")
     assert broker.expire() == (1, pytest.approx(30, abs=1))
     assert (status_of(conn, "a"), status_of(conn, "b")) == ("canceled", "queued")
@@ -157,7 +150,7 @@ def test_a_broken_index_stops_no_other_call(broker: Broker, conn: redis.Redis, h
 def test_bounded(broker: Broker, conn: redis.Redis) -> None:
     names = [f"j{i}" for i in range(25)]
     put(broker, "q", *names, ttl=60)
-    _over(conn, *names)
+    over(conn, *names)
     assert [broker.expire(10) for _ in range(4)] == [(10, 0), (10, 0), (5, None), (0, None)]
     assert set(check_conservation(conn, names).values()) == {"canceled"}
 
@@ -168,7 +161,7 @@ def test_claims_and_sweeps_at_once(conn: redis.Redis, redis_url: str) -> None:
     broker = Broker(conn)
     for start in range(0, 600, 100):
         put(broker, "q", *names[start : start + 100], ttl=60)
-    _over(conn, *names[::2])
+    over(conn, *names[::2])
     swept, claimed = [0], list[str]()
 
     def sweep() -> None:
@@ -236,7 +229,7 @@ def test_a_fresh_job_behind_thousands_that_have_expired(broker: Broker, conn: re
 def test_claims_end_what_was_set_aside_if_nobody_else_does(broker: Broker, conn: redis.Redis) -> None:
     hand, names = Hand(broker, "q"), [f"j{i}" for i in range(100)]
     put(broker, "q", *names, ttl=60)
-    _over(conn, *names)
+    over(conn, *names)
     while hand.turn(slots=[0]).again:
         pass
     assert set(check_conservation(conn, names).values()) == {"canceled"}

@@ -15,7 +15,6 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from fusion.store import broker as broker_module
 from fusion.store.broker import Broker
 from fusion.store.connections import _NO_SETINFO
 from fusion.store.cron_broker import CronBroker
@@ -39,6 +38,7 @@ from tests.store.hands import (
     new,
     now_ms,
     outcome,
+    over,
     put,
     wire,
 )
@@ -164,8 +164,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
     may_reap(conn)
     broker.enqueue("q", [new("later", due=now_ms(conn) / 1000 + 60, ttl=5), new("soon", delay=30.0)], "nonce")
     put(broker, "q", "over", ttl=60)
-    conn.hset("rq:job:over", "expires_at", 1)
-    conn.zadd("rq:expiring", {"over": 1})
+    over(conn, "over")
     hand.token += 1
     token = hand.token
     inc = hand.incarnation
@@ -246,10 +245,10 @@ def _cron_scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
 REPEATED = [
     "enqueue", "enqueue_later", "reschedule", "enqueue_list", "requeue", "requeue_later", "requeue_chosen", "quarantine", "turn", "turn_failed",
     "turn_told", "turn_later", "turn_retry", "turn_lost", "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named",
-    "promote", "expire", "clean", "survey", "cancel", "cancel_running", "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring", "suspend",
-    "resume", "pause", "unpause", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire", "cron_remove", "cron_pause",
-    "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave", "events_read", "events_ack",
-    "events_trim", "relay_beat", "relay_leave", "turn_struck", "turn_held", "hold_probation",
+    "promote", "expire", "clean", "survey", "cancel", "cancel_running", "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring",
+    "suspend", "resume", "pause", "unpause", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire", "cron_remove",
+    "cron_pause", "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave", "events_read",
+    "events_ack", "events_trim", "relay_beat", "relay_leave", "turn_struck", "turn_held", "hold_probation",
 ]  # fmt: skip
 
 
@@ -364,37 +363,3 @@ def test_executed_and_timed_out(spawn: Callable[..., SpawnedServer]) -> None:
     assert (answer.answers, ids(answer.jobs)) == (["ok"], ["b"])
     assert conn.hget("rq:worker:host.1", "successful_job_count") == b"1"
     assert [int(e["n"]) for e in events_of(conn)] == list(range(1, len(events_of(conn)) + 1))
-
-
-# -- the server's clock alone
-
-
-def test_times_are_the_servers(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R4/8: a client whose clock is wrong changes nothing."""
-    import time
-
-    monkeypatch.setattr(time, "time", lambda: 0.0)
-    broker = Broker(conn)
-    put(broker, "q", "a", ttl=60)
-    hand = Hand(broker, "q")
-    assert ids(hand.claim()) == ["a"]
-    assert conn.zscore("rq:wip:q", "a") > now_ms(conn)
-    assert "time" not in vars(broker_module)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0, "1970-01-01T00:00:00.000007Z"),
-        (951782399, "2000-02-28T23:59:59.000007Z"),
-        (951782400, "2000-02-29T00:00:00.000007Z"),
-        (1709210096, "2024-02-29T12:34:56.000007Z"),
-        (1735689599, "2024-12-31T23:59:59.000007Z"),
-        (4107542400, "2100-03-01T00:00:00.000007Z"),
-    ],
-)
-def test_iso_times_in_lua(conn: redis.Redis, seconds: int, expected: str) -> None:
-    piece = (LUA / "include" / "time.lua").read_text()
-    assert conn.eval(f"{piece}\nreturn iso({seconds}, 7)", 0) == expected.encode()
-    assert conn.eval(f"{piece}\nnow_s, now_us = {seconds}, 7\nreturn iso_before(0)", 0) == expected.encode()
-    assert conn.eval(f"{piece}\nnow_s, now_us = {seconds + 90}, 6\nreturn iso_before(89999999)", 0) == expected.encode()

@@ -77,7 +77,7 @@ def test_by_a_scheduler_alone(conn: redis.Redis, redis_url: str, tmp_path: Path)
 
 
 def test_what_waits_for_its_retry(workers: Workers, conn: redis.Redis) -> None:
-    job = Queue("sms").enqueue(basic.boom, ttl=2, retry=Retry(3, interval=100))
     workers.start("sms")
+    job = Queue("sms").enqueue(basic.boom, ttl=3, retry=Retry(3, interval=100))
     assert 0 <= lateness(conn, job.id) < WITHIN
     assert Job.fetch(job.id).attempts == 1
