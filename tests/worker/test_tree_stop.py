@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -34,7 +35,8 @@ def strike(worker: WorkerProcess, order: str) -> None:
     for pid in pids:
         if pid == worker.pid and order != "worker first":
             time.sleep(0.4)  # on a busy host its turn comes late
-        os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # a spare may have gone since it was listed
+            os.kill(pid, signal.SIGTERM)
 
 
 @MODES
