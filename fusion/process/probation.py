@@ -124,6 +124,8 @@ class Probation:
         if not code:
             self._pause = _FIRST_PAUSE
             return
+        if child.ready:
+            self._pause = _FIRST_PAUSE  # it is its jobs that take it down, and others wait behind them
         why = named(cause_of(child, code))
         self._start_at = now + self._pause
         self._log.error("%s; another starts in %.1f s", why, self._pause)

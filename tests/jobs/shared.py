@@ -27,6 +27,14 @@ def takes_its_worker(path: str, after: float = 0.3) -> None:
     time.sleep(60)
 
 
+def takes_its_worker_alone(path: str, after: float = 0.3) -> None:
+    """Nothing else of its group, such as its supervisor."""
+    witness(path, "pill")
+    time.sleep(after)
+    os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
 def long(path: str, seconds: float = 1.5) -> str:
     witness(path, "here")
     time.sleep(seconds)

@@ -20,6 +20,7 @@ ENV = {
     "FUSION_IDLE_WAIT": "0.3",
     "FUSION_CLAIM_AHEAD": "0",
 }
+pytestmark = pytest.mark.timeout(240)
 MODES = pytest.mark.parametrize("mode", ["slots", "horses"])
 
 
@@ -64,3 +65,16 @@ def test_a_pill_takes_no_others_with_it(workers: Workers, conn: redis.Redis, tmp
     check_ended(conn, ids, runs_seen(seen, word="pill") + runs_seen(seen, word="here"))
     told = [event for event in events_of(conn, culprit.id) if event["event"] == "abandoned"]
     assert [event["blame"] for event in told] == ["shared", "shared", "job", "job"]
+
+
+def test_under_a_supervisor_too(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """It replaces the worker at once and ends what that left behind, the worker for jobs on probation among it."""
+    seen, queue = tmp_path / "seen", Queue("w", conn)
+    pills = [queue.enqueue("tests.jobs.shared.takes_its_worker_alone", str(seen), 0.3 + n / 10) for n in range(2)]
+    others = [queue.enqueue("tests.jobs.shared.long", str(seen)) for _ in range(2)]
+    workers.start("-n", "1", "w", "--slots", "4", "--no-scheduler", env=ENV, program=("run_worker.py", "start"))
+    ids = [job.id for job in (*pills, *others)]
+    eventually(lambda: all(status_of(conn, job_id) in ("finished", "failed") for job_id in ids), 90, why="all have ended")
+    assert [status_of(conn, job.id) for job in others] == ["finished"] * 2
+    assert [status_of(conn, job.id) for job in pills] == ["failed"] * 2
+    check_ended(conn, ids, runs_seen(seen, word="pill") + runs_seen(seen, word="here"))
