@@ -315,3 +315,13 @@ def test_who_serves_those_alone_takes_no_others(broker: Broker, conn: redis.Redi
     assert ids(hand.claim()) == ["b"]
     (job,) = hand.turn(slots=[0], wishes=only).jobs
     assert (job.id, job.execution_id[-1]) == ("a", "s")
+
+
+def test_a_broken_set_hides_no_other_work(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    hold(hand, "a")
+    conn.delete(f"rq:waits:{SET}")
+    conn.set(f"rq:waits:{SET}", "junk")
+    put(broker, "q", "b")
+    turn = hand.turn(slots=[0], wishes=HAS)
+    assert ids(turn.jobs) == ["b"]
+    assert [queue for queue, _ in turn.bad] == [SET]

@@ -25,12 +25,12 @@ for _, id in ipairs(ids) do drop(id) end
 if #ids == limit then return { deleted, 1 } end
 
 -- One of a newer version's waits where only that knows; it is left alone.
-local blocked, left = redis.call('ZRANGE', blocked_key(A_queue), 0, limit - 1), 0
+local blocked, left = redis.call('ZRANGE', P .. 'blocked:' .. A_queue, 0, limit - 1), 0
 for _, id in ipairs(blocked) do
   local key = job_key(id)
   local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'waits_in', 'expires_at')
   if job.err or job[1] ~= 'blocked' then
-    redis.call('ZREM', blocked_key(A_queue), id)
+    redis.call('ZREM', P .. 'blocked:' .. A_queue, id)
   elseif not job[3] then
     left = left + 1
   else

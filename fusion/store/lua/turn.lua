@@ -88,7 +88,7 @@ for i = first_slot + A_n_slots, first_slot + A_n_slots + 2 * A_n_begun - 1, 2 do
   if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
 end
 -- Sets of blocked jobs come as further sources: each belongs to the queue with whose jobs its own stand in one order.
-local sets_of, set_at, first_set, unindexed = {}, {}, first_slot + A_n_slots + 2 * A_n_begun, {}
+local NONE, sets_of, set_at, first_set, unindexed = {}, {}, {}, first_slot + A_n_slots + 2 * A_n_begun, {}
 if A_n_sets ~= '0' and tonumber(A_n_slots) > 0 then
   local index = {}
   for i = 0, count - 1 do index[names[i]] = i end
@@ -123,11 +123,11 @@ for i = 0, count - 1 do
 end
 
 local n_sources = count -- sets come behind the queues
-for i = 0, count - 1 do
-  if queued[i] == false or not waiting then sets_of[i] = nil end
+for i, sets in pairs(sets_of) do
+  if queued[i] == false or not waiting then sets_of[i], sets = nil, {} end
   if unindexed[i] then queued[i] = false end
-  for k, set in ipairs(sets_of[i] or {}) do
-    set_at[n_sources], out[n_sources], sets_of[i][k] = set, {}, n_sources
+  for k, set in ipairs(sets) do
+    set_at[n_sources], out[n_sources], sets[k] = set, {}, n_sources
     n_sources = n_sources + 1
   end
 end
@@ -147,7 +147,7 @@ local function head_of(i)
     if set_at[i] then -- its key is its own
     elseif stopped then in_fifo(queue) elseif fifos[queue] == nil then fifos[queue] = false end -- no queue ever was a LIST
     -- all that may be wanted, from the second look on
-    local ok, found, more = pcall(set_at[i] and look_in or look, queue, line and A_n_slots - #jobs + 1 or 2)
+    local ok, found, more = pcall(look, queue, line and A_n_slots - #jobs + 1 or 2, set_at[i])
     if not ok then bad[#bad + 1] = { queue, error_text(found) } end
     if ok and more then again = 1 end
     line = ok and found
@@ -156,23 +156,16 @@ local function head_of(i)
   return line and line[line.at]
 end
 
--- The same of the i-th queue and its sets; second: which of them has it.
-local function best_of(i)
-  local head, at = head_of(i), i
-  for _, other in ipairs(sets_of[i] or {}) do
-    local theirs = head_of(other)
-    if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
-  end
-  return head, at
-end
-
 -- The source to take from, and the index of its queue.
 local function best_queue(floor)
   local best, class, of
   for k = 0, count - 1 do
     local i = (start + k) % count
     local head, at = not (bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)) and head_of(i), i
-    if sets_of[i] then head, at = best_of(i) end
+    for _, other in ipairs(sets_of[i] or NONE) do
+      local theirs = head_of(other)
+      if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
+    end
     if head and head.class >= floor and (not class or head.class > class) then best, class, of = at, head.class, i end
   end
   return best, of

@@ -57,24 +57,20 @@ local function gather(queue)
   return false
 end
 
-local function entry(id, raw)
-  local score = tonumber(raw)
-  return { id = id, class = class_of(score), bare = score == math.floor(score), score = score, raw = raw,
-    aside = score < 0 }
+local function entry(id, score)
+  score = tonumber(score)
+  return { id = id, class = class_of(score), score = score, aside = score < 0 }
 end
 
-local function in_line(found, count)
-  local line = { at = 1, whole = #found < 2 * count }
-  for i = 1, #found, 2 do line[#line + 1] = entry(found[i], found[i + 1]) end
-  return line
-end
-
--- The best entries of a queue in their order, up to `count`; `at`: the one whose turn it is, `whole`: there are no others. Second:
+-- The best entries of a queue, or of a set of its blocked jobs, in their order, up to `count`; `at`: the one whose turn it is, `whole`: there are no others. Second:
 -- whether the inbox held nothing but corrupt ids and there are more.
-local function look(queue, count)
-  local more = fifos[queue] and not is_list(queue) and gather(queue)
-  local found = redis.pcall('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
-  if found.err and not fifos[queue] then -- not known to be a LIST until now?
+local function look(queue, count, set)
+  local more = not set and fifos[queue] and not is_list(queue) and gather(queue)
+  local found = redis.pcall('ZREVRANGE', set and waits_key(set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
+  if set and found.err then
+    error(found)
+  elseif set then -- one of blocked jobs, of which none come by an inbox
+  elseif found.err and not fifos[queue] then -- not known to be a LIST until now?
     fifos[queue] = nil
     if not in_fifo(queue) then error(found) end
     more = gather(queue)
@@ -85,8 +81,8 @@ local function look(queue, count)
     more = take_over(queue)
     found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
   end
-  local line = in_line(found, count)
-  line.whole = line.whole and (not is_list(queue) or not found[1])
+  local line = { at = 1, whole = #found < 2 * count and (set or not is_list(queue) or not found[1]) }
+  for i = 1, #found, 2 do line[#line + 1] = entry(found[i], found[i + 1]) end
   return line, more
 end
 
@@ -109,11 +105,6 @@ local function pass_expired(queue)
   if aside[2] then redis.call('ZADD', ready, unpack(aside)) end
 end
 
--- The same of a set of blocked jobs.
-local function look_in(set, count)
-  return in_line(redis.call('ZREVRANGE', waits_key(set), '0', count - 1, 'WITHSCORES'), count)
-end
-
 local LEASE_END, held_key, held = string.format('%d', now_ms + A_lease_ms), worker_jobs_key(A_name), {}
 local unexpected = {} -- ids that are to leave the index of expiry
 
@@ -125,7 +116,7 @@ local function set_aside(queue, id, key, head, data, deliveries, log_tag)
   if (tonumber(deliveries) or 0) >= PROBATION then
     local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
     if (tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again' then
-      park(id, key, queue, 'probation:' .. queue, head.raw, '+inf', 'lost again and again: each runs alone')
+      park(id, key, queue, 'probation:' .. queue, head.score, '+inf', 'lost again and again: each runs alone')
       emit('blocked', id, queue, log_tag, 'worker', A_name, 'reason', 'probation')
       return true
     end
@@ -134,7 +125,7 @@ local function set_aside(queue, id, key, head, data, deliveries, log_tag)
   local why, set = task and lacking[task], task and 'held:' .. queue .. ':' .. task
   if not why or not has_room(set) then return false end
   local since = tonumber(redis.call('HGET', key, 'held_since'))
-  park(id, key, queue, set, head.raw, (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms, 'reason', why)
+  park(id, key, queue, set, head.score, (since or now_ms) + HOLD_MS, why, 'held_since', since or now_ms, 'reason', why)
   if not since then emit('blocked', id, queue, log_tag, 'worker', A_name, 'reason', string.match(why, '^[%w_.]*')) end
   return true
 end
@@ -172,14 +163,14 @@ local function take(queue, head, exec, set)
     unexpected[#unexpected + 1] = id
     return false, true
   end
-  local own = tonumber(seq) and not head.bare and origin == queue -- an old producer's gets a place of its own first
+  local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue -- an old producer's gets a place of its own first
   if own and not set and (deliveries or lacking) and set_aside(queue, id, key, head, data, deliveries, log_tag) then return nil end
   redis.call('ZADD', wip_key(queue), LEASE_END, id)
   if #held == 0 then redis.call('HSET', held_key, id, exec) end
   held[#held + 1], held[#held + 2] = id, exec
   redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', A_name, 'started_at', now_iso,
     'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
-  if head.bare or not tonumber(seq) or origin ~= queue then -- an old producer's: it gets a place of its own, should it ever come back
+  if head.score % 1 == 0 or not tonumber(seq) or origin ~= queue then -- an old producer's: it gets a place of its own, should it ever come back
     redis.call('HSET', key, 'seq', next_seq(), 'priority', head.class, 'origin', queue)
     redis.call('SADD', QUEUES, queue_key(queue))
     mark_hooks(key)

@@ -4,15 +4,12 @@
 -- another `version` of the list than it reads it again.
 local WAITS, MOST_WAITS = P .. 'waits', 1000
 local function waits_key(set) return P .. 'waits:' .. set end
-local function blocked_key(queue) return P .. 'blocked:' .. queue end
 local function queue_of_set(set) return string.match(set, '^%a+:([^:]+)') end
 
 -- Names come from what producers wrote: only so many are listed.
 local function has_room(set) return redis.call('HEXISTS', WAITS, set) == 1 or redis.call('HLEN', WAITS) <= MOST_WAITS end
 
 local parked = false -- in this call
-
-local function renew_waits() redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us)) end
 
 -- Wakes a worker that can serve the set.
 local function ring_set(set, class)
@@ -25,12 +22,12 @@ end
 -- The caller takes it out of where it stood. `until_ms`: '+inf' for no end; `why`: for people, of the set. Further arguments: fields.
 local function park(id, key, queue, set, score, until_ms, why, ...)
   redis.call('ZADD', waits_key(set), score, id)
-  redis.call('ZADD', blocked_key(queue), until_ms, id)
+  redis.call('ZADD', P .. 'blocked:' .. queue, until_ms, id)
   redis.call('HSET', key, 'status', 'blocked', 'waits_in', set, ...)
   redis.call('PERSIST', key)
   parked = true
   if redis.call('HSETNX', WAITS, set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
-    renew_waits()
+    redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us))
     redis.pcall('PUBLISH', P .. 'pubsub:' .. '_fleet', '{"command": "look"}') -- nobody waits at the bell of a set that is new
   end
   ring_set(set, class_of(score))
@@ -39,7 +36,7 @@ end
 -- Its wait is over, whatever comes then: out of `rq:blocked` and its set.
 local function unpark(id, key, queue)
   local set = redis.call('HGET', key, 'waits_in')
-  redis.call('ZREM', blocked_key(queue), id)
+  redis.call('ZREM', P .. 'blocked:' .. queue, id)
   if set then
     redis.call('ZREM', waits_key(set), id)
     redis.call('HDEL', key, 'waits_in')

@@ -5,7 +5,7 @@ local READMIT, FORGET_MS = 20, 60000
 local function fail_held(id, queue)
   local key = job_key(id)
   local job = read_job(key)
-  if job.status ~= 'blocked' then return redis.call('ZREM', blocked_key(queue), id) end
+  if job.status ~= 'blocked' then return redis.call('ZREM', P .. 'blocked:' .. queue, id) end
   local attempts, why, more = (tonumber(job.attempts) or 0) + 1, job.reason or 'held', {}
   local class = string.match(why, '^[%a_][%w_.]*') or ''
   note_attempt(key, nil, 'failed', why, more, nil, now_iso)
@@ -76,10 +76,10 @@ local function sweep_waits(limit, put_off_ms)
       end
     end
   end
-  if changed and redis.call('HLEN', WAITS) == 1 then redis.call('DEL', WAITS) elseif changed then renew_waits() end
+  if changed and redis.call('HLEN', WAITS) == 1 then redis.call('DEL', WAITS) elseif changed then redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us)) end
   for queue in pairs(queues) do
-    for _, id in ipairs(redis.call('ZRANGEBYSCORE', blocked_key(queue), '-inf', now_ms, 'LIMIT', 0, limit)) do
-      if not pcall(fail_held, id, queue) then redis.call('ZADD', blocked_key(queue), now_ms + put_off_ms, id) end
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'blocked:' .. queue, '-inf', now_ms, 'LIMIT', 0, limit)) do
+      if not pcall(fail_held, id, queue) then redis.call('ZADD', P .. 'blocked:' .. queue, now_ms + put_off_ms, id) end
     end
   end
 end
