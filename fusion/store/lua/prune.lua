@@ -48,7 +48,6 @@ end
 for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
   if #buried >= 2 * A_limit then break end
   local beat, lease, incarnation = unpack(redis.call('HMGET', key, 'beat_ms', 'lease_ms', 'incarnation'))
-  local silent = silence(key, beat)
   local ours = is_fusions(key, incarnation)
   local silent = ours and silence(key, beat)
   if ours and not held and (not silent or silent > (tonumber(lease) or tonumber(A_lease_ms))) then

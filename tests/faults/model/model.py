@@ -32,7 +32,7 @@ class Model(People):
     def register(self, name: str, incarnation: str) -> bool:
         worker = self.workers.get(name)
         if worker is None or worker.incarnation != incarnation:
-            if worker and self.now - worker.beat <= LEASE_MS:
+            if worker and self._silence(worker) <= LEASE_MS:
                 return False
             if any(not execution.startswith(f"{incarnation}:") for execution in self.index.get(name, {}).values()):
                 self.listed.add(name)
@@ -286,11 +286,16 @@ class Model(People):
         if name:
             worker = self.workers.get(name)
             return [] if incarnation and worker and worker.incarnation != incarnation else [(name, self._bury(name))]
+        silent = [w for w in self.listed if w not in self.workers or self._silence(self.workers[w]) > LEASE_MS]
         last, hold = self.last_reap, self.hold
         if last is None or self.now < last or self.now - last > LEASE_MS / 2 or self.now < min(hold, self.now + LEASE_MS):
             return []
-        silent = [w for w in self.listed if w not in self.workers or self.now - self.workers[w].beat > LEASE_MS]
         return sorted((dead, self._bury(dead)) for dead in silent)
+
+    def _silence(self, worker: Worker) -> int:
+        """Since it gave a sign of life; since now, if the clock was set back behind that."""
+        worker.beat = min(worker.beat, self.now)
+        return self.now - worker.beat
 
     def _bury(self, name: str) -> int:
         held = self._held_by(name)

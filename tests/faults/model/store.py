@@ -211,7 +211,7 @@ def _held(seen: Snapshot) -> dict[str, Any]:
 
 #: Numbers, and what says only where to look.
 _ASIDE = ("seq", "seq:front", "events", "events:meta", "schema", "leases", "queues:idle", "clean", "survey", "wildcards",
-          "fifos")  # fmt: skip
+          "fifos", "callbacks:secret")  # fmt: skip
 _FIELDS = ("status", "origin", "execution_id", "worker_name", "priority", "attempts", "lost", "deliveries", "requeued", "nonce",
            "requeue_nonce", "cancel", "expires_at", "held_since", "quarantined", "at_front", "waits_in")  # fmt: skip
 
