@@ -219,6 +219,11 @@ class Job:
         return self._text("error_frame")
 
     @property
+    def callback_error(self) -> str:
+        """What its `on_success` or `on_failure` last raised, `on_success: RuntimeError: ...`; its outcome stands. Empty if neither did."""
+        return self._text("callback_error")
+
+    @property
     def quarantined(self) -> str:
         """Why it was set aside from requeueing; empty if it was not."""
         return self._text("quarantined")
@@ -311,8 +316,6 @@ class Job:
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, 0.2)
 
-    # -- meta
-
     @property
     def meta(self) -> dict[str, Any]:
         """Notes on the job, by whoever holds it: a dict of what arguments may be. `save_meta()` stores it."""
@@ -356,11 +359,9 @@ class Job:
         if isinstance(when, date):  # a datetime is one
             due = to_unix(when, "reschedule")
         else:
-            # The server's time first: with an absolute one a resend changes nothing.
-            due = to_delay(when, "reschedule") + inspector_of(self.connection).now().timestamp()
+            due = to_delay(when, "reschedule") + inspector_of(self.connection).now().timestamp()  # a resend changes nothing
         due = round(due, 3)  # as it is stored
-        answer = broker_of(self.connection).reschedule(self.id, due)
-        self._check(answer)
+        self._check(answer := broker_of(self.connection).reschedule(self.id, due))
         if answer != "ok":
             raise InvalidJobOperation(
                 f"job {self.id} is {answer}; only a scheduled one, which waits for a time, can be rescheduled"

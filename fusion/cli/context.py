@@ -91,6 +91,9 @@ class Cli:
     def broken(self) -> list[str]:
         """A sentence for each such key that was met; for a command that tells them in its own way."""
         self._told = True
+        return self._broken()
+
+    def _broken(self) -> list[str]:
         return [
             f"{key} should be {kind} and is something else: what it holds is not shown. Look who else writes to this Redis, and rename or delete it"
             for key, kind in sorted(self._looking[1].items())
@@ -98,7 +101,7 @@ class Cli:
 
     def tell_broken(self) -> None:
         """Also at the end of every command: exit code 1 if something could not be shown."""
-        if self._told or "_looking" not in vars(self) or not (lines := self.broken()):
+        if self._told or "_looking" not in vars(self) or not (lines := self._broken()):
             return
         for line in lines:
             echo(f"Error: {line}", err=True)

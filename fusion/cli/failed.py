@@ -13,7 +13,7 @@ from fusion.cli import names
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
-from fusion.cli.render import table
+from fusion.cli.render import callback_errors, raised, table
 from fusion.redaction import cut
 from fusion.status import FOREIGN, why_not
 from fusion.store.waiting import in_words
@@ -75,7 +75,8 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
     """Show what went wrong, by error and place.
 
     Failed jobs are grouped by the class of their error and by where it was raised: the last frame in your own code. Quarantined ones are
-    counted too. MESSAGE is what the example's error said, with digits, secrets and the ends of URLs masked.
+    counted too. MESSAGE is what the example's error said, with digits, secrets and the ends of URLs masked. Callbacks (on_success,
+    on_failure) that raised an error fail no job; they are counted below, with the last job.
     """
     from fusion.failed_queue import FailedQueue
 
@@ -84,13 +85,16 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
     if as_json:
         total = sum(group.count for group in groups)
         waiting = [{"queue": one.queue, "task": one.task, "count": one.count, "reason": one.why} for one in held]
-        echo(json.dumps({"schema": SCHEMA, "failed": total, "groups": [_document(group) for group in groups], "held": waiting}))
+        found = {"failed": total, "groups": [_document(group) for group in groups], "held": waiting}
+        echo(json.dumps({"schema": SCHEMA, **found, "callback_errors": callback_errors(cli.onlooker.callback_errors())}))
     elif not groups:
         cli.tell_broken()
         echo("No failed jobs")
     else:
         echo("\n".join(_lines(groups)))
         echo(f"\nTo put some back: {prog()} requeue --all --error CLASS")
+    if not as_json and (errors := cli.onlooker.callback_errors()):
+        echo("\n" + raised(errors, now()))
     if held and not as_json:
         echo("\nNot failed yet:\n" + "\n".join(in_words(one) for one in held))
 

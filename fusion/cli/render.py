@@ -17,7 +17,7 @@ from fusion.timeutil import to_iso
 
 if TYPE_CHECKING:
     from fusion.store.cron_inspector import SchedulerInfo
-    from fusion.store.inspector import QueueInfo, Totals, WorkerInfo
+    from fusion.store.inspector import CallbackErrors, QueueInfo, Totals, WorkerInfo
     from fusion.store.waiting import Blocked
 
 SCHEMA = 1
@@ -187,6 +187,8 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
         lines.append(
             f"Dropped before their time, as there were too many: {counts} (settings failed_max, finished_max, canceled_max)"
         )
+    if totals.callback_errors and snapshot.queues is not None:
+        lines.append(click.style(raised(totals.callback_errors, snapshot.at), fg="yellow"))
     if totals.suspended:
         lines.append(click.style(f"Suspended: no new job is started until {program} resume", fg="yellow"))
     for queue in snapshot.queues or ():
@@ -200,6 +202,20 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
     if snapshot.workers is not None:
         lines += _worker_remarks(snapshot, snapshot.workers, program)
     return lines + _cron_remarks(snapshot, program)
+
+
+def raised(errors: CallbackErrors, at: datetime) -> str:
+    """Of Python callbacks that raised, where to look."""
+    age = _age(at, errors.at)
+    when = "" if age is None else f" {seconds(age)} ago"
+    return (
+        f"{errors.count} callbacks (on_success, on_failure) raised an error, the last one{when}, of the job {errors.job_id}:"
+        " its field callback_error tells which, and what (Job.callback_error)"
+    )
+
+
+def callback_errors(errors: CallbackErrors | None) -> dict[str, Any] | None:
+    return None if errors is None else {"count": errors.count, "job_id": errors.job_id, "at": _iso(errors.at)}
 
 
 def _who_moves_them(snapshot: Snapshot) -> str:
@@ -289,6 +305,7 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "failed": totals.failed,
         "scheduled": totals.scheduled,
         "dropped": totals.dropped,
+        "callback_errors": callback_errors(totals.callback_errors),
         "broken": list(snapshot.broken),
         "blocked": [{**asdict(one), "since": _iso(one.since)} for one in snapshot.blocked],
         "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],

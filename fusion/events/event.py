@@ -37,6 +37,8 @@ class JobEvent:
     result: str = ""
     #: `log` for a line that a program wrote by `Log`; empty for what Fusion itself reports.
     source: str = ""
+    #: Class of what the job's `on_success` or `on_failure` raised, if it did.
+    callback_error: str = ""
 
     @property
     def task(self) -> str:

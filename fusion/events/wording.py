@@ -10,6 +10,11 @@ def message_of(fields: Mapping[str, str]) -> str:
     """From an entry of the stream. Its own `message`, which `Log` writes, goes first."""
     if told := fields.get("message"):
         return told
+    raised = fields.get("callback_error")
+    return _of_the_event(fields) + (f"; its callback raised {raised}" if raised else "")
+
+
+def _of_the_event(fields: Mapping[str, str]) -> str:
     event, reason = fields.get("event", ""), fields.get("reason", "")
     if event == "queued":
         return f"queued to {fields.get('queue', '')}" + (f" ({reason})" if reason else "")

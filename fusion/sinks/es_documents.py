@@ -56,7 +56,9 @@ ECS_MAPPING: dict[str, Any] = {
         "service": {"properties": {"name": _KEYWORD}},
         "fusion": {
             "properties": {
-                **dict.fromkeys(("job_id", "queue", "task", "task_type", "func", "log_tag", "worker", "reason"), _KEYWORD),
+                **dict.fromkeys(
+                    ("job_id", "queue", "task", "task_type", "func", "log_tag", "worker", "reason", "callback_error"), _KEYWORD
+                ),
                 "priority": {"type": "long"},
                 "attempts": {"type": "long"},
                 "delay": {"type": "double"},
@@ -132,6 +134,7 @@ def _ecs(event: JobEvent, options: ElasticsearchOptions) -> dict[str, Any]:
         "attempts": event.attempts,
         "delay": event.delay,
         "reason": event.reason,
+        "callback_error": event.callback_error,
     }
     document: dict[str, Any] = {
         "@timestamp": to_iso(event.at),

@@ -86,6 +86,7 @@ class Details:
             payload=job.payload,
             result=reason if event in ("failed", "retry") else job.result if event == "completed" else "",
             source=fields.get("source", ""),
+            callback_error=fields.get("callback_error", ""),
         )
 
     def _jobs(self, wanted: Mapping[str, bool], workers: Iterable[str]) -> dict[str, _Job]:

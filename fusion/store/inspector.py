@@ -83,6 +83,15 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class CallbackErrors:
+    """Python callbacks that raised, how many ever; the job of the last one, and when."""
+
+    count: int
+    job_id: str
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """What is not of one queue."""
 
@@ -91,6 +100,8 @@ class Totals:
     suspended: bool
     #: Ended jobs that were forgotten before their time because their set was over its cap, by state.
     dropped: dict[str, int] = field(default_factory=dict)
+    #: None if there were none.
+    callback_errors: CallbackErrors | None = None
 
 
 #: 1 January 9999: a score may be anything an outsider wrote, also +inf.
@@ -324,7 +335,12 @@ class Inspector:
         pipe.hgetall(self.keys.dropped)
         failed, scheduled, suspended, dropped = pipe.execute()
         counts = {codec.text(state): codec.number(count) for state, count in sorted(dropped.items())}
-        return Totals(failed, scheduled, bool(suspended), counts)
+        return Totals(failed, scheduled, bool(suspended), counts, self.callback_errors())
+
+    def callback_errors(self) -> CallbackErrors | None:
+        found: Any = self.connection.hmget(self.keys.callback_errors, ["count", "job_id", "at"])
+        count, job_id, at = found
+        return CallbackErrors(codec.number(count), codec.text(job_id), from_iso(codec.text(at))) if count else None
 
     def blocked(self) -> list[Blocked]:
         """Jobs that wait for something other than a time or their turn, and for what."""

@@ -219,6 +219,10 @@ class Keys:
         return f"{self.prefix}callbacks:refused"
 
     @property
+    def callback_errors(self) -> str:
+        return f"{self.prefix}callback_errors"
+
+    @property
     def callbacks_open(self) -> str:
         return f"{self.prefix}callbacks:open"
 

@@ -19,6 +19,7 @@ INFO = {
     "rq:queue:failed": "a sorted set",
     "rq:scheduler:scheduled_jobs": "a sorted set",
     "rq:dropped": "a hash",
+    "rq:callback_errors": "a hash",
     "rq:schedulers": "a sorted set",
     "rq:cron:due": "a sorted set",
     "rq:wip:sms": "a sorted set",
@@ -84,6 +85,7 @@ def test_health_goes_by_the_workers_that_can_be_read(invoke: Invoke, conn: redis
     ("command", "key", "kind", "rest"),
     [
         ("failures", "rq:queue:failed", "a sorted set", ""),
+        ("failures", "rq:callback_errors", "a hash", "No failed jobs"),
         ("scheduled", "rq:scheduler:scheduled_jobs", "a sorted set", ""),
         ("cron list", "rq:cron:due", "a sorted set", ""),
         ("cron list", "rq:cron:marks", "a sorted set", "other"),

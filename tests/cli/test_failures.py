@@ -64,6 +64,28 @@ def test_failures_for_people(invoke: Invoke, failed: list[str]) -> None:
     assert lines[1].split()[-2:] == ["email-1", "no"]
 
 
+@pytest.mark.parametrize("also_failed", [True, False])
+def test_callbacks_that_raised_are_counted(
+    invoke: Invoke, conn: redis.Redis, request: pytest.FixtureRequest, also_failed: bool
+) -> None:
+    if also_failed:
+        request.getfixturevalue("failed")
+    assert "callback" not in invoke("failures").stdout + invoke("info").stdout
+    for document in (json.loads(invoke(command, "--json").stdout) for command in ("failures", "info")):
+        assert document["callback_errors"] is None
+    hand = Hand(Broker(conn), "sms")
+    for job_id in ("a", "b"):
+        put(hand.broker, "sms", job_id)
+        hand.tell(hand.take(), fields={"callback_error": "on_success: KeyError: 'x'"})
+    for command in ("failures", "info"):
+        assert "2 callbacks (on_success, on_failure) raised an error, the last one " in (said := invoke(command).stdout)
+        assert "of the job b: " in said
+        found = json.loads(invoke(command, "--json").stdout)["callback_errors"]
+        assert (found["count"], found["job_id"]) == (2, "b")
+        assert found["at"].endswith("Z")
+    assert Job.fetch("b", conn).callback_error == "on_success: KeyError: 'x'"
+
+
 def test_failures_show_the_message_masked(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
     secret = "app.BadNumber: +4915112345678 at https://u:pw@sms.example.com/send?token=abc, password=hunter2 \x1b[2J\nmore"
     for n in ("sms-1", "sms-4", "email-1"):
@@ -114,7 +136,13 @@ def test_failures_as_json(invoke: Invoke, failed: list[str], conn: redis.Redis) 
 
 def test_no_failures(invoke: Invoke, conn: redis.Redis) -> None:
     assert invoke("failures").stdout == "No failed jobs\n"
-    assert json.loads(invoke("failures", "--json").stdout) == {"schema": 1, "failed": 0, "groups": [], "held": []}
+    assert json.loads(invoke("failures", "--json").stdout) == {
+        "schema": 1,
+        "failed": 0,
+        "groups": [],
+        "held": [],
+        "callback_errors": None,
+    }
     assert run_worker("failures").stdout == "No failed jobs\n"
 
 

@@ -106,7 +106,18 @@ def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
     document = json.loads(output)
     assert output.count("\n") == 1
     parts = {"queues", "workers", "schedulers", "cron"}
-    assert set(document) == {"schema", "at", "suspended", "failed", "scheduled", "dropped", "broken", "blocked", *parts}
+    assert set(document) == {
+        "schema",
+        "at",
+        "suspended",
+        "failed",
+        "scheduled",
+        "dropped",
+        "callback_errors",
+        "broken",
+        "blocked",
+        *parts,
+    }
     assert (document["schema"], document["suspended"], document["failed"], document["scheduled"]) == (1, False, 2, 0)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["queues"][0]["oldest"])
     assert json.loads(invoke("info", "--json", "-W").stdout)["queues"] is None

@@ -137,6 +137,7 @@ def test_the_document() -> None:
         "failed": 1,
         "scheduled": 2,
         "dropped": {},
+        "callback_errors": None,
         "broken": [],
         "blocked": [],
         "schedulers": [],

@@ -59,8 +59,10 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
     put(broker, "q", *(f"j{n}" for n in range(12)), ttl=60)
     hand = Hand(broker, "q")
     kinds = ("finished", "failed", "retry", "held", "release", "lost")
+    error, callback = {"error_class": "E"}, {"callback_error": "on_failure: E: r"}
+    fields = {"finished": callback, "failed": error | callback, "retry": error | callback}
     for kind, claimed in zip(kinds, hand.claim(6), strict=True):
-        hand.tell(claimed, kind, reason="E: r", delay=5.0, fields={"error_class": "E"} if kind in ("failed", "retry") else {})
+        hand.tell(claimed, kind, reason="E: r", delay=5.0, fields=fields.get(kind))
     broker.promote()
     conn.hset("rq:job:j11", "expires_at", 1)
     alone = Hand(broker, "q", name="host.2", alone=True)

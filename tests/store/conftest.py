@@ -6,8 +6,14 @@ import pytest
 import redis
 
 from fusion.store.broker import Broker
+from fusion.store.event_broker import EventBroker
 from fusion.store.server_binary import ServerBinary
 from tests.store.servers import ScriptedServer, SpawnedServer, closing_all
+
+
+@pytest.fixture
+def events(conn: redis.Redis) -> EventBroker:
+    return EventBroker(conn)
 
 
 @pytest.fixture

@@ -14,9 +14,11 @@ import redis
 
 from fusion import Job, Queue, Retry
 from fusion.status import JobStatus
+from tests.cli.conftest import run_worker
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.jobs.typed import Colour, Point, Rights
+from tests.store.hands import events_of
 from tests.support import eventually
 from tests.worker.harness import Workers, lines
 
@@ -131,6 +133,11 @@ def test_a_callback_that_raises_changes_no_outcome_and_is_logged(workers: Worker
         assert [line.partition(" raised: ")[2] for line in logged] == [f"{name.decode()}: RuntimeError"], (
             "its text is not for logs"
         )
+        (told,) = [fields for fields in events_of(conn, job.id) if fields["event"] in ("completed", "failed")]
+        assert told["callback_error"] == "RuntimeError", "nor for events"
+    assert Job.fetch(fails.id).callback_error == "on_failure: RuntimeError: the callback broke"
+    assert conn.hmget("rq:callback_errors", "count", "job_id") == [b"2", fails.id.encode()]
+    assert run_worker("info").stdout.count("2 callbacks (on_success, on_failure) raised an error, the last one") == 1
 
 
 # -- retries

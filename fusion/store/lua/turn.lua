@@ -49,14 +49,19 @@ expected = math.max(1, A_n_outcomes + A_n_slots)
 finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
 for i = 1, tonumber(A_n_outcomes) do
   local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
-  local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
-    { unpack(ARGV, at + 8, at + 7 + n) })
+  local more = { unpack(ARGV, at + 8, at + 7 + n) }
+  local raised = callback_error(more)
+  local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason, more, raised)
   at = at + 8 + n
   if not ok then answer = 'error: ' .. error_text(answer) end
   answers[i] = answer
   lines[#lines + 1] = '<' .. answer
   if ok and (answer == 'ok' or redis.pcall('HGET', held_key, id) == exec) then done[#done + 1] = id end
   if ok and changed then
+    if raised[1] then -- counted last, and once: an outcome that is refused comes again
+      redis.pcall('HINCRBY', CALLBACK_ERRORS, 'count', 1)
+      redis.pcall('HSET', CALLBACK_ERRORS, 'job_id', id, 'at', now_iso)
+    end
     worked = worked + elapsed
     if kind == 'finished' then finished = finished + 1 elseif kind == 'failed' or kind == 'retry' then failed = failed + 1 end
     note = { 'turn', '', 'successful_job_count', finished, 'failed_job_count', failed, 'total_working_us', worked }

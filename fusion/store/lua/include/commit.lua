@@ -8,6 +8,16 @@ local function error_of(reason, more)
   return frame and class .. ' at ' .. frame or class
 end
 
+-- For an event: the class alone of what the job's callback raised. None, if it did not.
+local function callback_error(more)
+  for i = 1, #more, 2 do
+    if more[i] == 'callback_error' then
+      return { 'callback_error', string.sub(string.match(more[i + 1], '^on_%w+: ([^%s:]+)') or '', 1, 200) }
+    end
+  end
+  return {}
+end
+
 -- Whether a retry goes behind those that wait; what says so is taken out of its fields.
 local function gives_up_place(more)
   for i = #more - 1, 1, -2 do
@@ -32,7 +42,8 @@ local left = {} -- by set: finished jobs that are to leave it, all together
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it. Compare-and-set on
 -- (status, execution_id). Answers: ok | stale (another execution holds or held the job since) | gone (no such job); and whether it
 -- changed anything: an outcome that stands already is ok too. `more`: hash fields as the worker encoded them (result, exc_info, meta ...).
-local function commit(kind, id, exec, elapsed, age, delay, reason, more)
+-- `raised`: of `callback_error`.
+local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   local key = job_key(id)
   local job = read_job(key)
   if not job.status then return 'gone', false end
@@ -52,7 +63,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
     end
     left[wip] = left[wip] or {}
     left[wip][#left[wip] + 1] = id
-    emit('completed', id, queue, job.log_tag, 'worker', worker, 'elapsed_us', elapsed)
+    emit('completed', id, queue, job.log_tag, 'worker', worker, 'elapsed_us', elapsed, unpack(raised))
     return 'ok', true
   elseif kind == 'release' or kind == 'lost' or kind == 'struck' then
     job.shared = kind == 'struck' and string.sub(exec, -1) ~= 's'
@@ -100,13 +111,13 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more)
     expect_expiry(id, job.expires_at)
     redis.call('ZREM', wip, id)
     emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed,
-      'delay_ms', delay)
+      'delay_ms', delay, unpack(raised))
     if at_once then
       emit('queued', id, queue, job.log_tag, 'reason', 'due')
       ring(queue)
     end
   else
-    local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed }
+    local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed, unpack(raised) }
     fail_job(id, key, queue, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts, 'lost', 0, 'started_at', started,
       'ended_at', ended, unpack(more))
   end

@@ -1,7 +1,7 @@
 -- Names of keys that are known only inside a script; fusion/store/keys.py is the other half of this table.
 local FAILED, SCHEDULED, SUSPENDED, REAP = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs', P .. 'suspended', P .. 'reap'
 local QUEUES, LEASES, WILDCARDS, FIFOS, FLEET = P .. 'queues', P .. 'leases', P .. 'wildcards', P .. 'fifos', P .. 'fleet'
-local EXPIRING = P .. 'expiring'
+local EXPIRING, CALLBACK_ERRORS = P .. 'expiring', P .. 'callback_errors'
 local function job_key(id) return P .. 'job:' .. id end
 local function dependents_key(id) return P .. 'job:' .. id .. ':dependents' end
 local function queue_key(queue) return P .. 'queue:' .. queue end
