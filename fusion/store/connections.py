@@ -29,7 +29,7 @@ from fusion.store import doubt, embedded
 from fusion.store.failures import classify, one_line
 from fusion.store.sentinel import is_sentinel_url, sentinel_pool, sentinel_url
 from fusion.store.server import ServerInfo, check_server, read_server
-from fusion.store.sockets import CleanPool, NamedConnection, NamedSSLConnection, UnixConnection
+from fusion.store.sockets import CleanPool, NamedConnection, NamedSSLConnection, UnixConnection, check_options
 
 __all__ = [
     "Connection",
@@ -312,7 +312,7 @@ def _parse(url: str) -> dict[str, Any]:
     unknown = [name for name in given if name not in _URL_OPTIONS and not name.startswith("ssl_") and name != "connection_class"]
     if unknown:
         raise ConfigurationError(f"Redis url {mask_url(url)!r}: option {unknown[0]!r} is not known here; remove it")
-    return dict(given)
+    return check_options(dict(given), f"Redis url {mask_url(url)!r}")
 
 
 def _answers(host: str, port: int) -> bool:

@@ -19,12 +19,13 @@ from fusion.store.sockets import (
     NamedMasterConnection,
     NamedMasterSSLConnection,
     NamedSSLConnection,
+    check_options,
 )
 
 _URL = re.compile(
     r"redis(?P<tls>s?)\+sentinel://(?:(?P<login>[^/]*)@)?(?P<hosts>[^/@]+)(?:/(?P<master>[^/?]+))?(?:/(?P<db>\d+))?/?\Z"
 )
-_HOST = re.compile(r"(\[[^]]+\]|[^:\[\]]+)(?::(\d+))?\Z")
+_HOST = re.compile(r"(\[[^]]+\]|[^:?#\s\[\]]+)(?::(\d+))?\Z")
 _PORT = 26379
 
 
@@ -43,22 +44,25 @@ def sentinel_pool(
     url: str, described: Mapping[str, Any] | None, options: dict[str, Any], login: Mapping[str, Any]
 ) -> CleanSentinelPool:
     """A pool that asks Sentinel for the master at each connect. `described` wins over `url`; `login` is used if neither has one."""
+    where = "SENTINEL" if described is not None else f"Redis url {mask_url(url)!r}"
     if described is None:
         described = _parse(url)
     # The Sentinels get the same bounds; their own login and TLS come from SENTINEL_KWARGS.
     ours = {name: value for name, value in options.items() if not name.startswith("ssl_")}
-    asked = {**ours, **dict(described.get("SENTINEL_KWARGS") or {})}
-    options |= dict(described.get("CONNECTION_KWARGS") or {})
+    asked = {**ours, **check_options(dict(described.get("SENTINEL_KWARGS") or {}), where)}
+    options |= check_options(dict(described.get("CONNECTION_KWARGS") or {}), where)
     if described.get("PASSWORD"):
         options |= {"username": described.get("USERNAME"), "password": described["PASSWORD"]}
     else:
         options |= login
     if described.get("SOCKET_TIMEOUT"):
-        options["socket_timeout"] = float(described["SOCKET_TIMEOUT"])
+        options |= check_options({"socket_timeout": described["SOCKET_TIMEOUT"]}, where)
     if not described.get("SSL"):
         options = {name: value for name, value in options.items() if not name.startswith(("ssl_", "redis_connect_func"))}
     kind = NamedMasterSSLConnection if described.get("SSL") else NamedMasterConnection
-    options |= {"db": described.get("DB") or 0, "connection_class": kind}
+    options |= {**check_options({"db": described.get("DB") or 0}, where), "connection_class": kind}
+    for _, port in _instances(described):
+        check_options({"port": port}, where)
     manager = Sentinel(_instances(described), sentinel_kwargs=asked)  # type: ignore[no-untyped-call]
     for client in manager.sentinels:
         pool = client.connection_pool

@@ -5,17 +5,39 @@ And its pools, with one more: a connection that somebody left amid an exchange i
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from redis.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ResponseError
 from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection, SentinelManagedSSLConnection
 
+from fusion import setting_values as values
+from fusion.exceptions import ConfigurationError
 from fusion.store.lookup import addresses
 
 #: Bytes per second that a line should take at least, and the most seconds that a request has more for its size.
 _SLOWEST = 256 * 1024
 _LONGEST = 6.0
+
+#: How options are read that a url, or RQ's SENTINEL dict, gives.
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), values.seconds(0.05, values.ATTEMPT)),
+    "max_connections": values.whole(1),
+    "port": values.whole(1, 65535),
+    "db": values.whole(0, 2**31 - 1),
+}
+
+
+def check_options(given: dict[str, Any], where: str) -> dict[str, Any]:
+    """`given`, its numbers read: redis-py and the system would take nan, or wait for ever. ConfigurationError names the option."""
+    for name, read in _READ.items():
+        if (value := given.get(name)) is not None:
+            try:
+                given[name] = read(value)
+            except values.Invalid as error:
+                raise ConfigurationError(f"{where}: {name} is {value!r}; {error}") from None
+    return given
 
 
 class _Sized(AbstractConnection):

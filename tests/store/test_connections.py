@@ -64,6 +64,47 @@ def test_a_url_may_set_timeouts_but_not_protocol_or_decoding() -> None:
             connect(f"redis://h?{option}")
 
 
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "1e400", "-1", "0", "x"])
+@pytest.mark.parametrize("option", ["socket_timeout", "socket_connect_timeout", "max_connections", "port"])
+@pytest.mark.parametrize("url", ["redis://", "redis://h", "rediss://h", "unix:///tmp/x"])
+def test_a_number_in_a_url_that_is_none_is_refused(url: str, option: str, number: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        connect(f"{url}?{option}={number}")
+    assert option in str(caught.value) and "use " in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["redis://h?db=-1", "redis://h?port=99999", f"redis://h/{2**40}"])
+def test_a_port_or_database_that_there_can_not_be_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="use a whole number"):
+        connect(url)
+
+
+@pytest.mark.parametrize(
+    "rest", ["?socket_timeout=nan", "h?socket_timeout=nan", "h#x/m", "h x/m", "h:99999/m", "h:0/m", f"h/m/{2**40}", "h/m?x=1"]
+)
+def test_a_sentinels_url_takes_no_options_and_no_wrong_numbers(rest: str) -> None:
+    for scheme in ("redis", "rediss"):
+        with pytest.raises(ConfigurationError, match="use "):
+            connect(f"{scheme}+sentinel://{rest}")
+
+
+@pytest.mark.parametrize("number", ["nan", float("nan"), float("inf"), -1, "1e400", True, "x"])
+def test_a_number_in_rqs_sentinel_dict_that_is_none_is_refused(number: object) -> None:
+    for wrong in (
+        {"SOCKET_TIMEOUT": number},
+        {"CONNECTION_KWARGS": {"socket_timeout": number}},
+        {"SENTINEL_KWARGS": {"socket_connect_timeout": number}},
+        {"DB": number},
+        {"INSTANCES": [("h", "70000")]},
+    ):
+        with pytest.raises(ConfigurationError, match="SENTINEL"):
+            connect(Settings(sentinel={"INSTANCES": [("h", 26379)], "MASTER_NAME": "m", **wrong}))
+    sound = Settings(
+        sentinel={"INSTANCES": [("h", "26379")], "SOCKET_TIMEOUT": "0.5", "CONNECTION_KWARGS": {"socket_timeout": None}}
+    )
+    assert connect(sound).connection_pool.connection_kwargs["socket_timeout"] == 0.5
+
+
 @pytest.mark.parametrize("url", ["redis://h/one", "redis://h:port/0", "redis://h?db=x", "ftp://h", "redis+sentinel://h:x/m"])
 def test_a_malformed_url_is_a_configuration_error_without_the_password(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
