@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 import click
 
@@ -49,19 +50,33 @@ def resume(cli: Cli) -> None:
     echo("Resuming workers.")
 
 
-def refuse_unknown(cli: Cli, queues: Sequence[str], anyway: str = "") -> None:
-    """Exit code 1, and a line for each queue that nobody knows, if there is one."""
+def unknown(cli: Cli, queues: Sequence[str]) -> list[str]:
+    """A sentence for each queue, or wildcard, that nobody knows."""
     known = {*cli.inspector.queue_names(), *cli.settings.queues}
     if set(queues) <= known:
-        return
+        return []
     known |= {name for worker in cli.inspector.workers() for name in worker.queues}
-    unknown = [queue for queue in queues if queue not in known]
-    for queue in unknown:
-        near = get_close_matches(queue, known, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        echo(f"Error: no queue {queue} is known{hint}" + f"; {anyway}" * bool(anyway), err=True)
-    if unknown:
+    found = []
+    for queue in queues:
+        if queue not in known and not any(fnmatchcase(name, queue) for name in known):
+            near = get_close_matches(queue, known, n=1)
+            found.append(f"no queue {queue} is known" + (f"; did you mean {near[0]}?" if near else ""))
+    return found
+
+
+def refuse_unknown(cli: Cli, queues: Sequence[str], anyway: str = "") -> None:
+    """Exit code 1, and a line for each queue that nobody knows, if there is one."""
+    sentences = unknown(cli, queues)
+    for sentence in sentences:
+        echo(f"Error: {sentence}" + f"; {anyway}" * bool(anyway), err=True)
+    if sentences:
         sys.exit(1)
+
+
+def tell_unknown(cli: Cli, queues: Sequence[str]) -> None:
+    """On stderr, after nothing was found: the name may be a slip."""
+    for sentence in unknown(cli, queues):
+        echo(sentence, err=True)
 
 
 @command(example="run_worker.py pause email\n  run_worker.py pause sms email --duration 600")

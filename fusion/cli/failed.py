@@ -11,6 +11,7 @@ import click
 
 from fusion.cli import names
 from fusion.cli.context import Cli, prog, seconds, shared_options
+from fusion.cli.control import tell_unknown
 from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.render import callback_errors, raised, table
@@ -81,6 +82,8 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
     from fusion.failed_queue import FailedQueue
 
     groups = FailedQueue(cli.looking).groups(chosen(include_quarantined=True, **given))
+    if not groups and given["queue"] is not None:
+        tell_unknown(cli, [given["queue"]])
     held = [one for one in cli.inspector.blocked() if one.kind == "held"]
     if as_json:
         total = sum(group.count for group in groups)
@@ -161,6 +164,8 @@ def quarantine(cli: Cli, job_ids: tuple[str, ...], reason: str, as_json: bool, *
     from fusion.failed_queue import FailedQueue
 
     moved, refused = FailedQueue(cli.connection).quarantine(job_ids or wanted, reason)
+    if not moved and given["queue"] is not None:
+        tell_unknown(cli, [given["queue"]])
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "quarantined": moved, "refused": refused}))
     else:

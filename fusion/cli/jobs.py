@@ -16,6 +16,7 @@ from fusion import defaults
 from fusion.cli import names
 from fusion.cli.arguments import FiniteRange, parse
 from fusion.cli.context import Cli, confirmed, shared_options
+from fusion.cli.control import refuse_unknown, tell_unknown
 from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
@@ -236,6 +237,8 @@ def requeue(
     failed = cli.inspector.failed_count() if everything or ids else 0
     total = failed if everything else len(ids)
     fit, aside = _counted(cli, wanted) if everything and failed else (total, 0)
+    if everything and queue and not (failed and fit + aside):
+        tell_unknown(cli, [queue])
     if total and not as_json:
         whose = f"the jobs of {queue}" if everything and queue else "jobs" if narrow or limit else f"{fit} jobs"
         echo(f"Requeueing {whose} from failed queue" + " (dry run: nothing is moved)" * dry_run)
@@ -350,7 +353,8 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, dry_run: bool) -> None:
     """Forget all waiting jobs of these queues.
 
-    Jobs that run, have failed or are scheduled stay. This can't be undone.
+    Jobs that run, have failed or are scheduled stay. This can't be undone. Exit code 1, and nothing is removed, if no queue of a name is
+    known; with --yes that is only said.
     """
     if everything and queues:
         raise click.UsageError("give queues or --all, not both")
@@ -358,6 +362,10 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, dry_ru
     if not chosen:
         echo("Nothing to do")
         return
+    if yes or everything:
+        tell_unknown(cli, chosen)
+    else:
+        refuse_unknown(cli, chosen)
     if not yes or dry_run:
         waiting = {info.name: info.count for info in cli.inspector.queues(chosen)}
         if dry_run:

@@ -134,6 +134,28 @@ def test_failures_as_json(invoke: Invoke, failed: list[str], conn: redis.Redis) 
     assert "3 (1 quarantined)" in invoke("failures").stdout
 
 
+@pytest.mark.parametrize("also_failed", [True, False])
+@pytest.mark.parametrize(
+    "command",
+    ["failures", "failures --json", "requeue --all", "requeue --all --json", "requeue --all --dry-run", "quarantine --reason r"],
+)
+def test_a_choice_of_a_queue_that_nobody_knows_says_so(
+    invoke: Invoke, conn: redis.Redis, request: pytest.FixtureRequest, command: str, also_failed: bool
+) -> None:
+    if also_failed:
+        request.getfixturevalue("failed")
+    Queue("campaigns", conn).enqueue("tasks.sms.sendSMS")
+    assert invoke(*command.split(), "--queue", "campaings").stderr == "no queue campaings is known; did you mean campaigns?\n"
+    assert invoke(*command.split(), "--queue", "xyz*").stderr == "no queue xyz* is known\n"
+    for known in ("campaigns", "camp*"):
+        assert invoke(*command.split(), "--queue", known).stderr == ""
+
+
+def test_failed_jobs_of_a_queue_whose_name_is_forgotten_are_found(invoke: Invoke, conn: redis.Redis, failed: list[str]) -> None:
+    conn.delete("rq:queues")
+    assert invoke("requeue", "--all", "--queue", "sms").stderr == ""
+
+
 def test_no_failures(invoke: Invoke, conn: redis.Redis) -> None:
     assert invoke("failures").stdout == "No failed jobs\n"
     assert json.loads(invoke("failures", "--json").stdout) == {

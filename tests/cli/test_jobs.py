@@ -255,6 +255,18 @@ def test_empty_in_a_pipe_wants_the_flag(invoke: Invoke, conn: redis.Redis) -> No
     assert invoke("empty", "email").stdout == "0 jobs removed from email queue\n", "there is nothing to lose"
 
 
+def test_empty_of_an_unknown_queue_says_so(invoke: Invoke, conn: redis.Redis) -> None:
+    for _ in range(2):
+        Queue("campaigns", conn).enqueue(SMS)
+    sentence = "no queue campaings is known; did you mean campaigns?\n"
+    for flags in ([], ["--dry-run"]):
+        said = invoke("empty", "campaigns", "campaings", *flags, code=1)
+        assert (said.stdout, said.stderr) == ("", f"Error: {sentence}")
+    said = invoke("empty", "campaings", "--yes")
+    assert (said.stdout, said.stderr) == ("0 jobs removed from campaings queue\n", sentence)
+    assert len(Queue("campaigns", conn)) == 2
+
+
 def test_empty_with_nothing_to_do(invoke: Invoke, conn: redis.Redis) -> None:
     assert invoke("empty").stdout == "Nothing to do\n"
     assert invoke("empty", "-a").stdout == "Nothing to do\n"
