@@ -94,10 +94,10 @@ class Cli:
         return self._broken()
 
     def _broken(self) -> list[str]:
-        return [
-            f"{key} should be {kind} and is something else: what it holds is not shown. Look who else writes to this Redis, and rename or delete it"
-            for key, kind in sorted(self._looking[1].items())
-        ]
+        from fusion.store.forgiving import in_words
+
+        advice = "what it holds is not shown. Look who else writes to this Redis, and rename or delete it"
+        return [f"{sentence}: {advice}" for sentence in in_words(self._looking[1])]
 
     def tell_broken(self) -> None:
         """Also at the end of every command: exit code 1 if something could not be shown."""

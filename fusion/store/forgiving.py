@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from redis import Redis
@@ -88,6 +88,11 @@ class _Pipeline:
             elif raise_on_error:
                 raise reply
         return replies
+
+
+def in_words(broken: Mapping[str, str]) -> list[str]:
+    """A sentence for each key."""
+    return [f"{key} should be {kind} and is something else" for key, kind in sorted(broken.items())]
 
 
 def forgiving(client: Redis) -> tuple[Redis, dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from fusion.options import NONE, sealed
 from fusion.producing import replicas_of
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
+from fusion.store.forgiving import forgiving, in_words
 from fusion.store.keys import check_job_id
 from fusion.store.records import NewJob
 from fusion.timeutil import EPOCH, from_iso, to_iso
@@ -130,33 +131,44 @@ class Api:
             )
         if include:
             request.require("operate")
+        looking, broken = forgiving(self._connection)
         try:
             job_id = check_job_id(request.params["id"])
-            return Response.json(job_view(self._connection, job_id, details=bool(include)))
+            return Response.json(job_view(looking, job_id, details=bool(include)))
         except (InvalidName, NoSuchJobError) as error:
+            _check_sound(broken)
             raise HttpError(404, "no_such_job", str(error)) from None
 
     # -- queues
 
     def queues(self, request: Request) -> Response:
-        inspector = inspector_of(self._connection)
+        looking, broken = forgiving(self._connection)
+        inspector = inspector_of(looking)
         args = request.args()
         offset, limit = _whole(args, "offset", 0, 10**9), _whole(args, "limit", _PAGE, _LARGEST_PAGE)
         names = inspector.queue_names()
         page = names[offset : offset + limit]
         moment = inspector.now()
         shown = [queue_view(info, moment) for info in inspector.queues(page)]
-        return Response.json({"queues": shown, "total": len(names), "offset": offset})
+        return Response.json({"queues": shown, "total": len(names), "offset": offset, "broken": in_words(broken)})
 
     def stats(self, request: Request) -> Response:
         name = request.params["name"]
-        inspector = inspector_of(self._connection)
+        looking, broken = forgiving(self._connection)
+        inspector = inspector_of(looking)
         if name not in inspector.queue_names():
+            _check_sound(broken)
             raise HttpError(
                 404, "no_such_queue", "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
             )
         (info,) = inspector.queues([name])
         return Response.json(queue_view(info, inspector.now()))
+
+
+def _check_sound(broken: Mapping[str, str]) -> None:
+    """What a broken key hides is not said to be missing."""
+    for sentence in in_words(broken):
+        raise HttpError(500, "broken_key", f"{sentence}; an operator has to look who else writes to this Redis")
 
 
 def _due(new: NewJob, accepted: str) -> str | None:

@@ -22,13 +22,14 @@ _FIELDS = (
     *("status", "origin", "original_queue", "priority", "log_tag", "created_at", "enqueued_at", "started_at", "ended_at"),
     *("attempts", "lost", "deliveries", "retryCount", "worker_name", "reason", "error_class", "error_frame", "quarantined"),
 )
-_RESULT = "result"
+_DETAILS = ("reason", "result", "callback_error")
 
 
 def job_view(connection: Redis, job_id: str, *, details: bool = False) -> dict[str, Any]:
-    """A job as it stands. `details`: also its result and its reason, which may quote what the task was given. NoSuchJobError if it is gone."""
+    """A job as it stands. NoSuchJobError if it is gone. `details`: also its result, its reason and what its callback raised, which may quote
+    what the task was given."""
     inspector = inspector_of(connection)
-    names = (*_FIELDS, _RESULT) if details else _FIELDS
+    names = (*_FIELDS, *_DETAILS) if details else _FIELDS
     found = dict(zip(names, inspector.fields(job_id, *names), strict=True))
     if found["status"] is None:
         raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its result_ttl is over")
@@ -55,7 +56,7 @@ def job_view(connection: Redis, job_id: str, *, details: bool = False) -> dict[s
         "error": {"class": job.error_class, "at": job.error_frame} if job.error_class else None,
     }
     if details:
-        view["reason"], view["result"] = _cut(found["reason"]), _cut(found[_RESULT])
+        view |= {name: _cut(found[name]) for name in _DETAILS}
     return view
 
 

@@ -186,3 +186,52 @@ def test_a_broken_queue_hides_no_other(service: ServerProcess, tokens: Tokens, c
     shown = {queue["name"]: queue for queue in _get(service, tokens, "/api/v1/queues").json["queues"]}
     assert shown["good"]["queue_length"] == 1
     assert "WRONGTYPE" in shown["broken"]["problem"]
+
+
+#: Key -> its type.
+KEYS = {"rq:queues": "a set", "rq:fifos": "a set", "rq:scheduler:scheduled_jobs": "a sorted set", "rq:job:a": "a hash",
+        "rq:wip:sms": "a sorted set", "rq:fifo:sms": "a sorted set", "rq:inbox:scheduler": "a sorted set"}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_of_a_wrong_type_hides_nothing_but_itself(
+    service: ServerProcess, tokens: Tokens, conn: redis.Redis, key: str
+) -> None:
+    Queue("sms", conn).enqueue(ECHO, job_id="a")
+    Queue("sms", conn).enqueue_in(60, ECHO, job_id="later")
+    Queue("email", conn).enqueue(ECHO, job_id="b")
+    conn.sadd("rq:queues", "rq:queue:scheduler")
+    conn.delete(key)
+    conn.set(key, "theirs")
+    sentence = f"{key} should be {KEYS[key]} and is something else"
+    every = _get(service, tokens, "/api/v1/queues")
+    assert every.status == 200
+    shown = {queue["name"]: queue for queue in every.json["queues"]}
+    if key == "rq:queues":
+        assert (shown, every.json["broken"]) == ({}, [sentence])
+    else:
+        assert (set(shown), shown["email"]["queue_length"]) == ({"sms", "email", "scheduler"}, 1)
+    told = {"/api/v1/jobs/a": "rq:job:a", "/api/v1/queues/sms/stats": "rq:queues", "/api/v1/queues/none/stats": "rq:queues"}
+    for path, needs in told.items():
+        answer = _get(service, tokens, path)
+        if key == needs:
+            assert (answer.status, answer.code) == (500, "broken_key")
+            assert sentence in answer.json["error"]["message"]
+        else:
+            assert answer.status == (404 if "none" in path else 200)
+    assert _get(service, tokens, "/api/v1/jobs/later").status == 200
+    assert _get(service, tokens, "/api/v1/jobs/gone").status == 404
+
+
+def test_sound_keys_are_not_called_broken(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    put(Broker(conn), "sms", "a")
+    assert _get(service, tokens, "/api/v1/queues").json["broken"] == []
+
+
+def test_what_a_callback_raised_is_shown_to_operators(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    put(Broker(conn), "sms", "a")
+    hand = Hand(Broker(conn), "sms")
+    hand.tell(hand.take(), fields={"callback_error": f"on_success: KeyError: {CANARY}"})
+    assert CANARY.encode() not in _get(service, tokens, "/api/v1/jobs/a", "admin").body
+    shown = _get(service, tokens, "/api/v1/jobs/a?include=result", "operate").json
+    assert shown["callback_error"]["text"] == f"on_success: KeyError: {CANARY}"
