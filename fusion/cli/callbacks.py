@@ -15,7 +15,7 @@ import click
 from fusion import defaults
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command
-from fusion.cli.output import echo
+from fusion.cli.output import echo, styled
 from fusion.cli.render import table
 from fusion.timeutil import to_iso
 
@@ -101,7 +101,7 @@ def _rows(found: Iterable[DeliveryInfo], at: datetime) -> list[list[str]]:
     return [
         [
             one.id,
-            click.style(one.status, fg=_COLOURS.get(one.status)),
+            styled(one.status, fg=_COLOURS.get(one.status)),
             "-" if one.created_at is None else f"{seconds((at - one.created_at).total_seconds())} ago",
             shown_url(one.url),
             one.job_id or "-",
@@ -125,9 +125,9 @@ def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, re
             f"{gone} endpoints answered 410 and get none any more; to send to one again: {prog()} callbacks retry --to URL"
         )
     if refused:
-        lines.append(click.style(f"{refused} were not accepted, as {defaults.CALLBACKS_MAX:,} waited", fg="red"))
+        lines.append(styled(f"{refused} were not accepted, as {defaults.CALLBACKS_MAX:,} waited", fg="red"))
     if dropped:
-        lines.append(click.style(f"{dropped} could not be accepted, as a key of the queue _callbacks is broken", fg="red"))
+        lines.append(styled(f"{dropped} could not be accepted, as a key of the queue _callbacks is broken", fg="red"))
     return lines
 
 

@@ -14,7 +14,7 @@ import click
 from fusion.cli import names
 from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command
-from fusion.cli.output import echo
+from fusion.cli.output import echo, styled
 from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
 from fusion.timeutil import now
 
@@ -97,7 +97,7 @@ def list_entries(cli: Cli, as_json: bool) -> None:
         return
     echo("\n".join(render.listing(views, jobs, prog())))
     if not alive:
-        echo(click.style(f"\nNo scheduler is alive: no entry runs. Start one: {prog()} scheduler", fg="yellow"))
+        echo(styled(f"\nNo scheduler is alive: no entry runs. Start one: {prog()} scheduler", fg="yellow"))
 
 
 @_command(
@@ -136,7 +136,7 @@ def next_ticks(cli: Cli, what: tuple[str, ...], count: int, timezone: str | None
         return
     echo("\n".join(render.coming(plan, found, at.timestamp())) if found else f"{plan.text}: it has ended, no tick is left")
     if info and info.paused:
-        echo(click.style(f"\n{info.id} is paused: none of them runs until {prog()} cron resume {info.id}", fg="yellow"))
+        echo(styled(f"\n{info.id} is paused: none of them runs until {prog()} cron resume {info.id}", fg="yellow"))
 
 
 @_command("history", example="run_worker.py cron history nightly-report -n 50")

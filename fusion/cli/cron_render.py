@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from fusion.cli.context import seconds
-from fusion.cli.output import shown
+from fusion.cli.output import shown, styled
 from fusion.cli.render import table
 from fusion.cron.entry import Entry
 from fusion.timeutil import to_iso
@@ -103,7 +101,7 @@ def listing(views: Sequence[View], jobs: Mapping[str, LastJob], program: str) ->
                 f"{job.id.removeprefix(f'cron-{info.id}-')} {job.status}" if job else "-",
                 view.entry.queue if view.entry else "-",
                 view.declared_by,
-                click.style(view.state, fg=_COLOURS.get(view.state)),
+                styled(view.state, fg=_COLOURS.get(view.state)),
                 *map(str, (info.enqueued, info.missed, info.overlapped)),
             ]
         )
@@ -122,7 +120,7 @@ def _remarks(views: Iterable[View], program: str) -> list[str]:
             until = local(view.entry.plan, info.mark)
             fix = f"to go on now: {program} cron pause {info.id}; {program} cron resume {info.id}"
             lines.append(f"{info.id}: the clock was set back: waits until {until}; {fix}")
-        lines += [click.style(f"{info.id}: {problem}", fg="red") for problem in view.problems]
+        lines += [styled(f"{info.id}: {problem}", fg="red") for problem in view.problems]
     return ["", *map(shown, lines)] if lines else []
 
 

@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from fusion.cli.context import seconds
+from fusion.cli.output import styled
 from fusion.cli.render import table
 from fusion.events.wording import message_of
 from fusion.redaction import printable
@@ -43,7 +42,7 @@ def text(snapshot: Snapshot, program: str) -> str:
     lines = [f"Stream: {stream.length:,} events{since}; {cap}"]
     alive = [relay for relay in snapshot.relays if relay.alive]
     for relay in alive:
-        busy = click.style(f"; waits for {relay.busy}", fg="yellow") if relay.busy else ""
+        busy = styled(f"; waits for {relay.busy}", fg="yellow") if relay.busy else ""
         lines.append(f"Relay {printable(relay.name)}: {', '.join(relay.sinks)}, alive {seconds(relay.silent)} ago{busy}")
     if not alive:
         lines.append("No relay runs" + (f"; start one: {program} relay" if snapshot.sinks or snapshot.configured else ""))
@@ -67,8 +66,8 @@ def _row(sink: SinkInfo) -> list[str]:
         f"{sink.behind:,}",
         seconds(sink.oldest) if sink.behind else "",
         f"{sink.delivered:,}",
-        click.style(f"{sink.parked:,}", fg="yellow") if sink.parked else "0",
-        click.style(f"{sink.dropped:,}", fg="red") if sink.dropped else "0",
+        styled(f"{sink.parked:,}", fg="yellow") if sink.parked else "0",
+        styled(f"{sink.dropped:,}", fg="red") if sink.dropped else "0",
         _state(sink),
     ]
 
@@ -85,12 +84,12 @@ def state_of(sink: SinkInfo) -> str:
 def _state(sink: SinkInfo) -> str:
     state = state_of(sink)
     if state == "unserved":
-        return click.style("no relay" + ("" if sink.served is None else f" for {seconds(sink.served)}"), fg="yellow")
+        return styled("no relay" + ("" if sink.served is None else f" for {seconds(sink.served)}"), fg="yellow")
     if state == "delivering":
-        return click.style("ok", fg="green")
+        return styled("ok", fg="green")
     assert sink.failing_since is not None
     breaker = ", breaker open" if state == "open" else ""
-    return click.style(f"failing for {seconds(_age(sink.failing_since))}{breaker}", fg="red")
+    return styled(f"failing for {seconds(_age(sink.failing_since))}{breaker}", fg="red")
 
 
 def _age(moment: datetime) -> float:
@@ -162,7 +161,7 @@ def line(entry: Entry) -> str:
     fields = {name: printable(value) for name, value in entry.fields.items()}
     at = moment_of(entry.id).strftime("%H:%M:%S.%f")[:-3]
     event = fields.get("event", "")
-    shown = click.style(f"{event:<10}", fg=_COLOURS.get(event))
+    shown = styled(f"{event:<10}", fg=_COLOURS.get(event))
     return f"{at} {shown} {fields.get('queue', '')} {fields.get('job_id', '')}: {message_of(fields)}"
 
 

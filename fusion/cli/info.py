@@ -17,7 +17,7 @@ from fusion.cli import names, render
 from fusion.cli.arguments import FiniteRange
 from fusion.cli.context import Cli, explain, prog, shared_options
 from fusion.cli.hints import command
-from fusion.cli.output import echo
+from fusion.cli.output import drawn, echo, shown, styled
 from fusion.timeutil import now, to_iso
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _live(frame: Callable[[], str], interval: float) -> None:
         trouble = ""
         while True:
             status = trouble or f"Updated {to_iso(now())}, every {interval:g} s; Ctrl-C ends"
-            click.echo(screen(text, status, shutil.get_terminal_size().lines), nl=False)
+            click.echo(drawn(screen(text, status, shutil.get_terminal_size().lines)), nl=False)
             time.sleep(interval)
             try:
                 text, trouble = frame(), ""
@@ -131,7 +131,7 @@ def _live(frame: Callable[[], str], interval: float) -> None:
                 line = explain(error)
                 if line is None:
                     raise
-                trouble = click.style(line, fg="red")
+                trouble = styled(shown(line), fg="red")
 
 
 def screen(text: str, status: str, height: int) -> str:

@@ -19,7 +19,7 @@ from fusion.cli.context import Cli, confirmed, shared_options
 from fusion.cli.control import refuse_unknown, tell_unknown
 from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
-from fusion.cli.output import echo
+from fusion.cli.output import echo, styled
 from fusion.cli.scheduled import due, moment_option
 from fusion.exceptions import FusionError, InvalidName, PayloadTooLarge
 from fusion.importing import check_path
@@ -127,7 +127,7 @@ def enqueue(
     (job,) = Queue(queue, cli.connection).enqueue_many([data])
     if not quiet:
         shown = [*map(repr, args), *sorted(f"{key}={value!r}" for key, value in kwargs.items())]
-        call = click.style(f"{function}({', '.join(shown)})", fg="blue")
+        call = styled(f"{function}({', '.join(shown)})", fg="blue")
         echo(f"Enqueued {call} with job-id '{job.id}'{_when(data, job)}.")
 
 

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import click
 
-#: Colours as `click.style` sets and resets them; of the others, black and white, none could be told from the background.
-_COLOUR = re.compile(r"(\x1b\[(?:[0-2]|[39][1-6])m)")
+#: In each of our own colours until it is printed. Nobody else can know it: colours that strangers wrote are made visible like the rest.
+_MARK = f"{10**9 + int.from_bytes(os.urandom(4))};"
+_COLOUR = re.compile(rf"(\x1b\[{_MARK}\d+m)")
+
+
+def styled(text: str, fg: str | None) -> str:
+    """`click.style` for what `echo` prints."""
+    if fg is None:
+        return text
+    begin, end = (code.replace("\x1b[", f"\x1b[{_MARK}") for code in click.style("|", fg=fg).split("|"))
+    return begin + text + end
+
+
+def drawn(text: str) -> str:
+    """With our colours as a terminal wants them."""
+    return text.replace(f"\x1b[{_MARK}", "\x1b[")
 
 
 def shown(text: str, limit: int = 1000) -> str:
-    """In one line, and without anything that steers a terminal but colours: most texts were written by others. Cut to about `limit`."""
+    """In one line, and without anything that steers a terminal but `styled` colours: most texts were written by others. Cut to about `limit`."""
     from fusion.redaction import printable
 
     if text.isprintable() and len(text) <= limit:
@@ -27,4 +42,4 @@ def lines(text: str) -> str:
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """`click.echo` of `lines`: nothing else in the command line prints."""
-    click.echo(lines(text), err=err, nl=nl)
+    click.echo(drawn(lines(text)), err=err, nl=nl)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli.context import seconds
-from fusion.cli.output import shown
+from fusion.cli.output import shown, styled
 from fusion.store.waiting import in_words
 from fusion.timeutil import to_iso
 
@@ -171,32 +171,32 @@ def _schedulers(snapshot: Snapshot) -> list[str]:
 
 
 def _coloured(state: str) -> str:
-    return click.style(state, fg=_STATE_COLOURS.get(state))
+    return styled(state, fg=_STATE_COLOURS.get(state))
 
 
 def _remarks(snapshot: Snapshot, program: str) -> list[str]:
-    lines = [click.style(line, fg="red") for line in snapshot.broken]
+    lines = [styled(line, fg="red") for line in snapshot.broken]
     totals = snapshot.totals
     if totals.failed and snapshot.queues is not None:
         lines.append(f"{totals.failed} failed, of all queues; to see why: {program} failures")
     if totals.scheduled and snapshot.queues is not None:
         lines.append(f"{totals.scheduled} scheduled, of all queues{_who_moves_them(snapshot)}")
-    lines += [click.style(in_words(one), fg="yellow") for one in snapshot.blocked]
+    lines += [styled(in_words(one), fg="yellow") for one in snapshot.blocked]
     if totals.dropped and snapshot.queues is not None:
         counts = ", ".join(f"{count} {state}" for state, count in totals.dropped.items())
         lines.append(
             f"Dropped before their time, as there were too many: {counts} (settings failed_max, finished_max, canceled_max)"
         )
     if totals.callback_errors and snapshot.queues is not None:
-        lines.append(click.style(raised(totals.callback_errors, snapshot.at), fg="yellow"))
+        lines.append(styled(raised(totals.callback_errors, snapshot.at), fg="yellow"))
     if totals.suspended:
-        lines.append(click.style(f"Suspended: no new job is started until {program} resume", fg="yellow"))
+        lines.append(styled(f"Suspended: no new job is started until {program} resume", fg="yellow"))
     for queue in snapshot.queues or ():
         if queue.rq:
             why = f"{queue.rq} jobs of stock RQ wait in the queue {queue.name}, which RQ's producers write to: they are RQ's"
             lines.append(f"{why}; to run them here, too: {program} worker {queue.name} --adopt-rq {queue.name}")
         if queue.error:
-            lines.append(click.style(f"The queue {queue.name} can't be read: {queue.error}", fg="red"))
+            lines.append(styled(f"The queue {queue.name} can't be read: {queue.error}", fg="red"))
     if snapshot.unseen:
         lines.append(f"No job was ever enqueued to: {', '.join(snapshot.unseen)}")
     if snapshot.workers is not None:
@@ -233,9 +233,9 @@ def _cron_remarks(snapshot: Snapshot, program: str) -> list[str]:
         lines.append(f"{dead} dead schedulers: a live one does their work and removes them")
     if cron.entries and not snapshot.scheduler_alive:
         what = f"No scheduler is alive: {cron.entries} cron entries wait."
-        lines.append(click.style(f"{what} Start one: {program} scheduler", fg="yellow"))
+        lines.append(styled(f"{what} Start one: {program} scheduler", fg="yellow"))
     if cron.errors:
-        lines.append(click.style(f"{cron.errors} cron entries in error; to see why: {program} cron list", fg="yellow"))
+        lines.append(styled(f"{cron.errors} cron entries in error; to see why: {program} cron list", fg="yellow"))
     return lines
 
 
@@ -245,22 +245,20 @@ def _worker_remarks(snapshot: Snapshot, workers: tuple[WorkerInfo, ...], program
     lines = [f"{dead} dead: a live worker gives their jobs back and removes them"] if dead else []
     throttled = [f"{worker.name} ({worker.throttled})" for worker in alive if worker.throttled]
     if throttled:
-        lines.append(click.style(f"Memory is scarce, no job is taken by: {', '.join(throttled)}", fg="yellow"))
+        lines.append(styled(f"Memory is scarce, no job is taken by: {', '.join(throttled)}", fg="yellow"))
     if not alive and snapshot.chosen:
-        lines.append(
-            click.style(f"No live worker serves these. Start one: {program} worker {' '.join(snapshot.names)}", fg="yellow")
-        )
+        lines.append(styled(f"No live worker serves these. Start one: {program} worker {' '.join(snapshot.names)}", fg="yellow"))
     elif not alive:
         due = ", and no scheduled job becomes due" if snapshot.scheduler_alive is False else ""
         what = f"No worker is alive: nothing runs{due}."
         # Not `all`: on a Redis that others share, these may be queues of theirs.
         served = [queue.name for queue in snapshot.queues or () if queue.count][:_NAMED] or list(snapshot.names[:_NAMED])
-        lines.append(click.style(f"{what} Start one: {program} worker {' '.join(served)}".rstrip(), fg="yellow"))
+        lines.append(styled(f"{what} Start one: {program} worker {' '.join(served)}".rstrip(), fg="yellow"))
     else:
         waiting = [q.name for q in snapshot.queues or () if q.count or any(one.queue == q.name for one in snapshot.blocked)]
         left = [name for name in waiting if not any(serves(worker, name) for worker in alive)]
         if left:
-            lines.append(click.style(f"Jobs wait, but no live worker serves: {', '.join(left)}", fg="yellow"))
+            lines.append(styled(f"Jobs wait, but no live worker serves: {', '.join(left)}", fg="yellow"))
     return lines
 
 

@@ -16,13 +16,13 @@ import pytest
 import redis
 
 from fusion import Queue, Scheduler
-from fusion.cli.output import echo, shown
+from fusion.cli.output import drawn, echo, shown, styled
 from tests.architecture.source import ROOT, modules, parse
 from tests.jobs import basic
 
 #: Titles, the clipboard, an answerback, the screen, the cursor, an 8-bit introducer, a text direction, black on black.
-EVIL = "\x1b]0;pwned\x07\x1b]52;c;cm0gLXJm\x07\x1b[5n\x1b[2J\x1b[1A\x9b31m\u202e\x1b[30m\x1b[8mhidden"
-BAD = ("\x1b]", "\x1b[5", "\x1b[2J", "\x1b[1A", "\x9b", "\u202e", "\x07", "\x1b[30m", "\x1b[8m")
+EVIL = "\x1b]0;pwned\x07\x1b]52;c;cm0gLXJm\x07\x1b[5n\x1b[2J\x1b[1A\x9b31m\u202e\x1b[30m\x1b[8mhidden\x1b[95mpainted"
+BAD = ("\x1b]", "\x1b[5", "\x1b[2J", "\x1b[1A", "\x9b", "\u202e", "\x07", "\x1b[30m", "\x1b[8m", "\x1b[95m")
 
 
 def on_a_terminal(url: str, *command: str) -> str:
@@ -114,16 +114,24 @@ def test_a_usage_error_that_quotes_a_file_shows_it_visibly(redis_url: str) -> No
 
 
 def test_what_we_colour_stays_coloured_and_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    text = click.style("red", fg="red") + "\nnext \x1b[2J"
-    assert shown(text) == click.style("red", fg="red") + " next \\x1b[2J"
+    text = styled("red", fg="red") + "\nnext \x1b[2J"
+    assert shown(shown(text)) == styled("red", fg="red") + " next \\x1b[2J"
+    assert drawn(shown(text)) == click.style("red", fg="red") + " next \\x1b[2J"
     echo(text)
     assert capsys.readouterr().out == "red\nnext \\x1b[2J\n"  # no terminal: click leaves colours out
+
+
+@pytest.mark.parametrize("code", [0, 1, 31, 32, 33, 92, "0;31", "1000000000;31"])
+def test_colours_that_a_stranger_wrote_are_plain(code: object) -> None:
+    theirs = f"\x1b[{code}m"
+    assert drawn(shown(theirs)) == f"\\x1b[{code}m"
+    assert drawn(shown(styled(f"state {theirs} of", fg="red"))) == click.style(f"state \\x1b[{code}m of", fg="red")
 
 
 #: Where the screen itself is drawn, with nothing of a stranger's that was not shown() before.
 DRAWS: dict[str, Callable[[str], bool]] = {
     "fusion/cli/output.py": lambda call: True,
-    "fusion/cli/info.py": lambda call: call.startswith(("click.echo(screen(", "click.echo(_ENTER", "click.echo(_LEAVE")),
+    "fusion/cli/info.py": lambda call: call.startswith(("click.echo(drawn(screen(", "click.echo(_ENTER", "click.echo(_LEAVE")),
     "fusion/cli/demo.py": lambda call: "self._live" in call or call == "click.echo(err=True)",
 }
 

@@ -12,6 +12,7 @@ import pytest
 from fusion.cli import render
 from fusion.cli.context import seconds
 from fusion.cli.info import screen
+from fusion.cli.output import styled
 from fusion.store.inspector import QueueInfo, Totals, WorkerInfo
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)
@@ -124,7 +125,7 @@ def test_raw_lines_are_rqs() -> None:
 def test_raw_of_chosen_queues_leaves_out_the_failed_one() -> None:
     assert render.raw(snapshot(SMS, workers=None, chosen=True)) == "queue sms 6, 4 executing, 5 finished, 0 failed"
     assert render.raw(snapshot(SMS, chosen=True), by_queue=True).splitlines()[1] == "sms: web1.7 (busy)".replace(
-        "busy", "\x1b[31mbusy\x1b[0m"
+        "busy", styled("busy", "red")
     )
 
 
@@ -205,7 +206,7 @@ def test_seconds(value: float, text: str) -> None:
 
 
 def test_columns_are_as_wide_as_what_is_seen() -> None:
-    lines = render.table(("A", "B"), [(click.style("x", fg="red"), "1"), ("yyy", "22")], right=(1,))
+    lines = render.table(("A", "B"), [(styled("x", fg="red"), "1"), ("yyy", "22")], right=(1,))
     assert [click.unstyle(line) for line in lines] == ["A     B", "x     1", "yyy  22"]
 
 
