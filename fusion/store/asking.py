@@ -78,9 +78,9 @@ class _Asking(_Commands):  # type: ignore[misc]
     def _disown(self) -> None:
         """Which connection was left amid an exchange nobody tells: close all that nobody uses now."""
         pool = self.client.connection_pool
-        if self.client.connection is not None:
+        if self.client.connection is not None:  # its pipelines take theirs from the pool all the same
             self.client.connection.disconnect()
-        elif not isinstance(pool, CleanPool):  # that one knew
+        if not isinstance(pool, CleanPool):  # that one knew
             try:
                 pool.disconnect(inuse_connections=False)
             except TypeError:  # some pools know only all of them

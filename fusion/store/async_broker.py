@@ -49,9 +49,9 @@ class _Asking:
         except (RedisError, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:
-            if self._client.connection is not None:
+            if self._client.connection is not None:  # its pipelines take theirs from the pool all the same
                 await self._client.connection.disconnect()
-            elif not isinstance(self._client.connection_pool, AsyncCleanPool):
+            if not isinstance(self._client.connection_pool, AsyncCleanPool):
                 await self._client.connection_pool.disconnect(inuse_connections=False)
             raise
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
-
-from redis import Redis
+from typing import TYPE_CHECKING, Any
 
 from fusion.store import codec
-from fusion.store.keys import Keys
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from fusion.store.keys import Keys
 
 
 @dataclass(frozen=True, slots=True)

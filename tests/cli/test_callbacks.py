@@ -14,7 +14,7 @@ from fusion.cli.callbacks import shown_url
 from fusion.store.broker import Broker
 from fusion.store.keys import CALLBACKS
 from tests.cli.conftest import FakeHands, Hands, Invoke
-from tests.store.hands import fields_of, status_of
+from tests.store.hands import fields_of, new, status_of
 
 URL = "https://hooks.example.com/fusion?token=S3CR3T"
 Told = Callable[..., list[str]]
@@ -100,7 +100,7 @@ def test_list_is_bounded_and_says_so(invoke: Invoke, ends: dict[str, str]) -> No
 
 def test_list_of_nothing_and_among_jobs_alone(invoke: Invoke, conn: redis.Redis, fail: Callable[..., list[str]]) -> None:
     fail("q", 3)
-    Queue("q", conn).enqueue_in(60, "tasks.sms.sendSMS", job_id="cb-1")
+    Broker(conn).enqueue("q", [new("cb-1", delay=60.0)], "n")  # as producers of before could
     assert invoke("callbacks", "list").output == "No callbacks\n"
     assert invoke("callbacks", "list", "--status", "failed").output == "No callbacks are failed\n"
 

@@ -21,9 +21,12 @@ def url_of(receiver: Receiver, host: str = "127.0.0.1") -> str:
 
 def test_never_more_than_two_at_a_time(world: World, receiver: Start) -> None:
     endpoint = Endpoint()
+    endpoint.gate.clear()
     server = receiver(endpoint)
     jobs = world.end(url_of(server), 300)
     world.courier(allowing(server))
+    eventually(lambda: endpoint.at_once == 2)
+    endpoint.gate.set()
     world.settled(30, finished=300)
     assert endpoint.most == 2
     assert len(endpoint.posts) == 300

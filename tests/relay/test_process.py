@@ -43,7 +43,7 @@ def test_what_a_job_was_given_and_said_stays_its_own(
     put(broker, "default", "fails", data=f'["tests.jobs.basic.boom", null, ["bad token {secret}"], {{}}]'.encode())
     put(broker, "default", "works", data=f'["tests.jobs.basic.echo", null, [["{secret}"]], {{}}]'.encode())
     put(broker, "default", "held", data=f'["tests.jobs.basic.none", null, ["{secret}"], {{}}]'.encode())
-    workers.burst("--disable-job-desc-logging")
+    workers.burst("--disable-job-desc-logging", code=3)
     eventually(lambda: is_delivered(inspector) and is_delivered(inspector, "log"))
     titles = [part for process in psutil.process_iter(["cmdline"]) for part in process.info["cmdline"] or ()]
     everywhere = [(tmp_path / "e.jsonl").read_text(), relay.output, str(conn.xrange("rq:events")), *titles]

@@ -267,6 +267,7 @@ def test_jobs_of_the_list_queue_are_canceled_and_deleted_wherever_they_wait(brok
     assert (broker.cancel("a"), broker.delete(["b"])) == ("canceled", ["deleted"])
     promote_all(broker, conn)
     assert (broker.cancel("c"), broker.delete(["d"])) == ("canceled", ["deleted"])
+    assert drain(Hand(broker, "scheduler")) == [], "what stands in the inbox still is struck"
     assert conn.exists("rq:queue:scheduler", "rq:fifo:scheduler", "rq:job:b", "rq:job:d") == 0
     assert check_conservation(conn, ["a", "c"]) == {"a": "canceled", "c": "canceled"}
 

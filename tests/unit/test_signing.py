@@ -29,10 +29,9 @@ KEYS = Settings(secret_keys=(OLD,))
 log = logging.getLogger("fusion.test")
 
 
-def claimed(settings: Settings = KEYS, **options: Any) -> Claimed:
-    """A job as a worker gets it that was signed by this producer, with every covered field."""
+def claimed(settings: Settings = KEYS, *, job_id: str = "j1", **options: Any) -> Claimed:
+    """A job as a worker gets it that was signed by this producer, with every covered field. Its id may be one that callers can't give."""
     given: dict[str, Any] = {
-        "job_id": "j1",
         "retry": Retry(2, [1, 2.5]),
         "job_timeout": 2.5,
         "ttl": 90,
@@ -44,7 +43,7 @@ def claimed(settings: Settings = KEYS, **options: Any) -> Claimed:
         "callback_url": "https://a.example/z",
     }
     new = build("tasks.sms.sendSMS", ("+49", "ä"), {}, EnqueueOptions(**{**given, **options}), settings).new
-    new = replace(new, fields={"serializer": "json", **_present(new.fields)})
+    new = replace(new, id=job_id, fields={"serializer": "json", **_present(new.fields)})
     (signed,) = sealed("sms", [new], settings)
     raw = {name.encode(): value if isinstance(value, bytes) else str(value).encode() for name, value in signed.fields.items()}
     raw[b"priority"] = str(signed.priority).encode()

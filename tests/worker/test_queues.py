@@ -234,18 +234,17 @@ def test_a_task_that_is_not_allowed_is_held_for_a_worker_that_has_it(workers: Wo
     job = Queue("sms").enqueue("tests.jobs.typed.Point", 1)
     foreign = Queue("sms").enqueue("tests.support.eventually")
     unknown = Queue("sms").enqueue("tests.jobs.basic.of_tomorrow")
-    worker = workers.burst("sms")
+    worker = workers.burst("sms", code=3)
     for held, why in (
         (job, "--tasks tests.jobs.typed"),
         (foreign, "--tasks tests.support"),
         (unknown, "no function 'of_tomorrow'"),
     ):
         held.refresh()
-        assert (held.get_status(), held.attempts) == ("scheduled", 0), worker.output
+        assert (held.get_status(), held.attempts) == ("queued", 0), "the last worker put it back:\n" + worker.output
         assert why in held.reason
         assert why in worker.output
-    conn.zadd("rq:scheduler:scheduled_jobs", {foreign.id: 0})
-    workers.burst("sms", "--tasks", "tests.support")
+    workers.burst("sms", "--tasks", "tests.support", code=3)
     assert foreign.wait(0) == "failed"
     assert "TypeError" in foreign.reason  # it was called, without its argument
     check_conservation(conn, [job.id, foreign.id, unknown.id])
@@ -253,9 +252,8 @@ def test_a_task_that_is_not_allowed_is_held_for_a_worker_that_has_it(workers: Wo
 
 def test_a_held_job_that_runs_after_all_looks_like_any_other(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     job = Queue("sms").enqueue("tests.jobs.gated.parent")
-    workers.burst("sms")
-    assert job.get_status() == "scheduled"
-    conn.zadd("rq:scheduler:scheduled_jobs", {job.id: 0})
+    workers.burst("sms", code=3)
+    assert job.get_status() == "queued", "the last worker put it back"
     workers.burst("sms", "--tasks", "tests.jobs.gated", env={"GATED_WITNESS": str(tmp_path / "pids")})
     assert job.wait(0) == "finished"
     assert (job.reason, job.exc_info, job.attempts) == ("", None, 0)

@@ -184,10 +184,10 @@ def test_a_wrong_setting_is_one_line_and_no_worker(
 
 
 def test_another_programs_key_is_refused_at_the_start(workers: Workers, conn: redis.Redis) -> None:
-    conn.rpush("rq:queue:sms", "an RQ job")
+    conn.set("rq:queue:sms", "another program's")
     worker = workers.start("sms", ready=False)
     assert worker.wait() == 1
-    assert "rq:queue:sms is a list, not a zset" in worker.output
+    assert "rq:queue:sms is a string, not a zset" in worker.output
     assert "Traceback" not in worker.output
 
 

@@ -115,6 +115,7 @@ def test_what_is_not_signed_fails_at_once_and_is_never_imported(
 
     worker = workers.start("sms", env=with_keys(tmp_path / "keys", OLD, FUSION_ALLOW_PICKLE="1"))
     settled(conn, *forged, broken)
+    eventually(lambda: all(f"job {job} failed" in worker.output for job in (*forged, broken)), why="a turn tells Redis first")
     for job in (*forged, broken):
         assert (status_of(conn, job), field(conn, job, "error_class")) == ("failed", BAD), job
         assert field(conn, job, "reason").startswith(
