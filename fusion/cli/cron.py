@@ -129,12 +129,15 @@ def next_ticks(cli: Cli, what: tuple[str, ...], count: int, timezone: str | None
     else:
         info = _find(_scheduler(cli), text)
         plan, at = _plan_of(info), cli.inspector.now()
-    found = render.ticks(plan, at.timestamp(), count)
+    found, remarks = render.ticks(plan, at.timestamp(), count), [text for text in (plan.fault, *plan.remarks()) if text]
     if as_json:
         about = {"id": info.id if info else None, "when": plan.text, "paused": bool(info and info.paused)}
-        echo(json.dumps({"schema": SCHEMA, **about, "ticks": [render.tick_document(plan, tick) for tick in found]}))
+        rows = [render.tick_document(plan, tick) for tick in found]
+        echo(json.dumps({"schema": SCHEMA, **about, "ticks": rows, "remarks": remarks}))
         return
     echo("\n".join(render.coming(plan, found, at.timestamp())) if found else f"{plan.text}: it has ended, no tick is left")
+    if remarks:
+        echo("\n".join(["", *remarks]))
     if info and info.paused:
         echo(styled(f"\n{info.id} is paused: none of them runs until {prog()} cron resume {info.id}", fg="yellow"))
 
@@ -267,7 +270,7 @@ def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
     """Check what code declares, as a scheduler would take it up.
 
     MODULES, else those of the setting `schedule`, and the task modules are imported here; Redis is not needed. Exit code 1 if an entry is
-    wrong or a module can't be loaded: run it before a deployment.
+    wrong or a module can't be loaded: run it before a deployment. What is legal and may surprise (`*/45` is not every 45 minutes) is said.
     """
     from fusion.cli import cron_render as render
     from fusion.cron.declared import collect
@@ -285,6 +288,7 @@ def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
                 "next": render.iso(entry.plan.after(int(at))),
                 "queue": entry.queue,
                 "function": entry.func_name,
+                "remarks": entry.remarks(int(at)),
             }
             for entry in entries
         ]

@@ -120,6 +120,9 @@ def _remarks(views: Iterable[View], program: str) -> list[str]:
             until = local(view.entry.plan, info.mark)
             fix = f"to go on now: {program} cron pause {info.id}; {program} cron resume {info.id}"
             lines.append(f"{info.id}: the clock was set back: waits until {until}; {fix}")
+        faults = view.entry.faults() if view.entry else []
+        goes_on = f"{info.id}: goes on, but change it, it can't be declared so again"
+        lines += [styled(f"{goes_on}: {fault}", fg="yellow") for fault in faults]
         lines += [styled(f"{info.id}: {problem}", fg="red") for problem in view.problems]
     return ["", *map(shown, lines)] if lines else []
 
@@ -151,6 +154,7 @@ def entry_document(view: View, jobs: Mapping[str, LastJob]) -> dict[str, Any]:
         "declared_at": info.declared_at and to_iso(info.declared_at),
         "paused": info.paused and to_iso(info.paused),
         "errors": list(view.problems),
+        "faults": entry.faults() if entry else [],
         "enqueued": info.enqueued,
         "missed": info.missed,
         "overlapped": info.overlapped,
@@ -215,12 +219,13 @@ def decision_document(one: Decision, jobs: Mapping[str, LastJob]) -> dict[str, A
 
 
 def declared(entries: Iterable[Entry], now: float) -> list[str]:
-    rows = []
+    rows, remarks = [], list[str]()
     for entry in entries:
         tick = entry.plan.after(int(now))
         when = "never again" if tick is None else f"{local(entry.plan, tick)} {distance(tick - now)}"
         rows.append((entry.id, entry.plan.text, when, entry.queue, entry.func_name))
-    return table(("ID", "WHEN", "NEXT", "QUEUE", "FUNCTION"), rows)
+        remarks += [f"{entry.id}: {remark}" for remark in entry.remarks(int(now))]
+    return [*table(("ID", "WHEN", "NEXT", "QUEUE", "FUNCTION"), rows), *(["", *remarks] if remarks else [])]
 
 
 # -- times

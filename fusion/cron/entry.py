@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from fusion import defaults
@@ -25,7 +26,11 @@ from fusion.timeutil import FURTHEST, parse_seconds
 MAKE_UP = 100
 #: With `misfire="skip"`, seconds that a tick may be late and still counts as on time.
 ON_TIME = 10.0
+#: The least `misfire_grace`, in seconds: a scheduler always looks a little late, so that with less than it takes no tick would ever run.
+LEAST_GRACE = 1.0
 _FORMAT = 1
+#: So many of the coming ticks are compared with the jitter.
+_LOOKED_AT = 20
 _MISFIRE = ("latest", "all", "skip")
 _OVERLAP = ("allow", "skip")
 _NOT_HERE = ("job_id", "at_front", "enqueue_at", "enqueue_in", "durability", "replicas", "replicas_timeout")
@@ -86,7 +91,7 @@ class Entry:
             queue,
             job,
             misfire,
-            None if misfire_grace is None else _seconds("misfire_grace", misfire_grace),
+            None if misfire_grace is None else _grace(misfire_grace),
             overlap,
             _seconds("jitter", jitter),
         )
@@ -132,13 +137,34 @@ class Entry:
             return Tick(until, (), self.plan.after(until))
         ticks, count = self.plan.between(mark, until, MAKE_UP if self.misfire == "all" else 1)
         grace = ON_TIME if self.misfire == "skip" and self.misfire_grace is None else self.misfire_grace
-        runs = tuple((tick, self._delay(tick)) for tick in ticks if grace is None or now - tick <= grace)
+        runs = tuple((tick, self._delay(tick)) for tick in ticks if grace is None or now - tick <= max(grace, LEAST_GRACE))
         upto = ticks[-1] if ticks else mark
         return Tick(upto, runs, self.plan.after(upto), count - len(runs))
 
     def _delay(self, tick: int) -> float:
         """By how much a tick is put off: by chance, but the same for every scheduler."""
         return random.Random(f"{self.id} {tick}").uniform(0, self.jitter) if self.jitter else 0.0
+
+    # -- what is said about it
+
+    def faults(self) -> list[str]:
+        """Why what is stored could not be declared again, as earlier versions took it; it runs nevertheless."""
+        faults = [self.plan.fault] if self.plan.fault else []
+        if self.misfire_grace is not None and self.misfire_grace < LEAST_GRACE:
+            faults.append(f"{_too_little(self.misfire_grace)}; until then it counts as {LEAST_GRACE:g}")
+        return faults
+
+    def remarks(self, now: int) -> list[str]:
+        """What is fine, and still may surprise."""
+        said, ticks = self.plan.remarks(), [self.plan.after(now)]
+        while self.jitter and ticks[-1] is not None and len(ticks) < _LOOKED_AT:
+            ticks.append(self.plan.after(ticks[-1]))
+        gaps = [later - tick for tick, later in pairwise(ticks) if tick is not None and later is not None]
+        if gaps and self.jitter > min(gaps):
+            said.append(
+                f"jitter={self.jitter:g} is longer than the {min(gaps)} s between two ticks: the later one may start first"
+            )
+        return said
 
 
 _OPTIONS = {*OPTION_NAMES, "id", "queue", "args", "kwargs", "misfire", "misfire_grace", "overlap", "jitter"} - {*_NOT_HERE}
@@ -158,6 +184,20 @@ def _seconds(name: str, value: float | str) -> float:
     if not 0 <= seconds <= FURTHEST:
         raise ValueError(f"{name}={value!r}: use a duration of 0 or more, up to {FURTHEST:.0f} s (31 years)")
     return seconds
+
+
+def _grace(value: float | str) -> float:
+    seconds = _seconds("misfire_grace", value)
+    if seconds < LEAST_GRACE:
+        raise ValueError(_too_little(value))
+    return seconds
+
+
+def _too_little(grace: float | str) -> str:
+    return (
+        f"misfire_grace={grace!r}: every tick is a little late, so that none would run; use {LEAST_GRACE:g} second or more,"
+        f" or leave it out (no limit; with misfire='skip' {ON_TIME:g} s)"
+    )
 
 
 def _field(value: Any) -> str | int | float:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from fusion.cron import wall
+from fusion.cron import steps, wall
 from fusion.timeutil import parse_seconds
 
 #: As far as `between` counts.
@@ -49,10 +49,15 @@ class Plan:
         """Five fields (minute, hour, day of the month, month, day of the week) or an alias such as `@daily`, in an IANA time zone.
 
         Names (`MON`, `JAN`), `L` (last day), `MON#2` (second Monday) and `L5` (last Friday) as in croniter. If both day fields say
-        something other than `*` (`*/2` does), either is enough. ValueError for anything else, for what never comes, and for a naive
-        `start` or `end`.
+        something other than `*` (`*/2` does), either is enough. ValueError for anything else, for what never comes, for steps beyond
+        their field, and for a naive `start` or `end`.
         """
-        return _cron(expr, timezone, _whole("start", start, up=True), _whole("end", end))
+        plan = _cron(expr, timezone, _whole("start", start, up=True), _whole("end", end))
+        if plan.fault:
+            raise ValueError(plan.fault)
+        if plan.start is not None and plan.end is not None and plan.after(plan.start - 1) is None:
+            raise ValueError(f"{plan.text} has no tick from start to end; move one of them, or leave it out")
+        return plan
 
     @classmethod
     def interval(cls, every: float | str | timedelta, start: datetime | None = None, end: datetime | None = None) -> Plan:
@@ -138,6 +143,15 @@ class Plan:
         if local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset():
             return f"the {'second' if local.fold else 'first of two'} {local:%H:%M}"
         return ""
+
+    @property
+    def fault(self) -> str:
+        """Why it can't be declared; empty if it can. A stored plan may have one: earlier versions took it, and it goes on as they read it."""
+        return "" if self.every else steps.beyond(self.expression)
+
+    def remarks(self) -> list[str]:
+        """What is fine, and still may surprise its reader."""
+        return [] if self.every else steps.remarks(self.expression)
 
     def to_json(self) -> str:
         """The stored form: the same text for equal plans."""

@@ -13,7 +13,7 @@ import redis
 
 from fusion import Queue
 from fusion.cli.cron_render import LastJob, View, coming, listing, ticks
-from fusion.cron.entry import Entry
+from fusion.cron.entry import Entry, revision
 from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
 from fusion.settings import Settings
@@ -264,3 +264,40 @@ def test_history_as_json(invoke: Invoke, conn: redis.Redis, hourly: Hourly) -> N
     assert overlap["job"] == enqueued["job"] == Queue("default", conn).get_jobs()[0].id
     assert (enqueued["status"], enqueued["missed"]) == ("queued", None)
     assert 3610 <= enqueued["late"] < 3670
+
+
+# -- what earlier versions took
+
+
+def test_next_refuses_steps_beyond_their_field_and_remarks_uneven_ones(invoke: Invoke) -> None:
+    refused = run_worker("cron", "next", "*/90 * * * *")
+    assert refused.returncode == 2
+    assert 'use every="90m"' in " ".join(refused.stderr.split())
+    said = run_worker("cron", "next", "*/45 * * * *").stdout
+    remark = "'*/45': after minute 45 comes 0, so it is not every 45 minutes; for that use every=\"45m\""
+    assert said.splitlines()[-1] == remark
+    assert json.loads(run_worker("cron", "next", "*/45 * * * *", "--json").stdout)["remarks"] == [remark]
+    assert json.loads(run_worker("cron", "next", "every 45m", "--json").stdout)["remarks"] == []
+
+
+def test_list_says_what_is_stored_and_could_not_be_declared_today(invoke: Invoke, conn: redis.Redis, alive: None) -> None:
+    spec = json.loads(Entry.make(TASK, Plan.cron("0 * * * *"), Settings(), id="old").spec()) | {"misfire_grace": 0}
+    plan, stored = json.dumps({"cron": "*/90 * * * *", "timezone": "UTC"}), json.dumps(spec)
+    cron_broker_of(conn).cron_put("old", plan, stored, revision(plan, stored))
+    goes_on = "old: goes on, but change it, it can't be declared so again: "
+    lines = [line for line in invoke("cron", "list").stdout.splitlines() if line.startswith(goes_on)]
+    assert len(lines) == 2
+    assert 'use every="90m"' in lines[0]
+    assert lines[1].removeprefix(goes_on).startswith("misfire_grace=0: every tick is a little late")
+    entry = rows(invoke)["old"]
+    assert (entry["state"], entry["errors"], len(entry["faults"])) == ("active", [], 2)
+    assert entry["next"] is not None
+    assert 'use every="90m"' in invoke("cron", "next", "old").stdout
+
+
+def test_at_run_time_they_are_refused_with_nothing_stored(scheduler: Scheduler, conn: redis.Redis) -> None:
+    with pytest.raises(ValueError, match='use every="90m"'):
+        scheduler.cron("*/90 * * * *", TASK, id="e")
+    with pytest.raises(ValueError, match="misfire_grace=0: every tick is a little late"):
+        scheduler.every("5m", TASK, id="e", misfire_grace=0)
+    assert scheduler.ids() == []

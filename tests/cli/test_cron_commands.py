@@ -209,9 +209,42 @@ def test_validate_as_json(modules: Path) -> None:
         "next": None,
         "queue": "low",
         "function": "jobs.report",
+        "remarks": [],
     }
     assert list(document["faults"]) == ["wrong"]
     assert list(document["broken"]) == ["broken"]
+
+
+def test_validate_remarks_what_may_surprise_and_refuses_what_never_was_meant(modules: Path) -> None:
+    (modules / "odd.py").write_text("""
+from fusion.recurrence import recurring
+
+def register(scheduler):
+    scheduler.cron("*/45 * * * *", "jobs.report", id="uneven")
+    scheduler.every("5m", "jobs.report", id="spread", jitter="1h")
+
+@recurring("*/90 * * * *", id="beyond")
+def beyond(): pass
+
+@recurring(every="5m", id="graceless", misfire_grace=0)
+def graceless(): pass
+""")
+    ended = run_worker("cron", "validate", "odd", "-P", str(modules))
+    assert ended.returncode == 1
+    assert "Entry beyond: '*/90 * * * *': the step of '*/90' ends beyond the minute field" in ended.stderr
+    assert 'use every="90m"' in ended.stderr
+    assert "Entry graceless: misfire_grace=0: every tick is a little late" in ended.stderr
+    lines = ended.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["ID", "spread", "uneven"]
+    spread = "spread: jitter=3600 is longer than the 300 s between two ticks: the later one may start first"
+    uneven = "'*/45': after minute 45 comes 0, so it is not every 45 minutes; for that use every=\"45m\""
+    assert lines[3:] == ["", spread, f"uneven: {uneven}"]
+    document = json.loads(run_worker("cron", "validate", "odd", "--json", "-P", str(modules)).stdout)
+    assert {entry["id"]: entry["remarks"] for entry in document["entries"]} == {
+        "spread": [spread.removeprefix("spread: ")],
+        "uneven": [uneven],
+    }
+    assert set(document["faults"]) == {"beyond", "graceless"}
 
 
 def test_validate_of_the_service_is_clean() -> None:

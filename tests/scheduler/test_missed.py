@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,11 @@ from typing import Any
 import redis
 
 from fusion import Job
+from fusion.cron.entry import Entry, revision
+from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
+from fusion.settings import Settings
+from fusion.store.access import cron_broker_of
 from tests.scheduler.harness import (
     NOOP,
     Schedulers,
@@ -76,6 +81,32 @@ def test_a_stop_of_some_seconds_costs_what_the_policies_say(schedulers: Schedule
         assert not without_gap(ticks)
         assert info.missed >= 1
         assert len(ticks) + info.missed == (info.mark or 0) - made[policy], "each tick ran, or was counted as missed"
+
+
+def test_an_entry_that_was_stored_with_no_grace_runs(schedulers: Schedulers, cron: Scheduler, conn: redis.Redis) -> None:
+    """Earlier versions took `misfire_grace=0`, with which every tick was too late."""
+    entry = Entry.make(NOOP, Plan.interval(1), Settings(), id="e", queue="q")
+    plan, spec = entry.plan.to_json(), entry.spec().replace('"misfire_grace":null', '"misfire_grace":0')
+    assert spec != entry.spec()
+    cron_broker_of(conn).cron_put("e", plan, spec, revision(plan, spec))
+    schedulers.start()
+    eventually(lambda: entry_of(conn, "e").enqueued >= 2, why="its ticks run")
+
+
+def test_an_expression_that_was_stored_with_a_step_beyond_its_field_goes_on(
+    schedulers: Schedulers, cron: Scheduler, conn: redis.Redis
+) -> None:
+    """Earlier versions took `*/90` and ran it at each full hour."""
+    plan = json.dumps({"cron": "*/90 * * * *", "timezone": "UTC"})
+    spec = Entry.make(NOOP, Plan.cron("0 * * * *"), Settings(), id="e", queue="q").spec()
+    cron_broker_of(conn).cron_put("e", plan, spec, revision(plan, spec))
+    hour = int(now(conn)) // 3600 * 3600
+    conn.zadd("rq:cron:marks", {"e": hour - 1})
+    conn.zadd("rq:cron:due", {"e": hour})
+    schedulers.start()
+    eventually(lambda: ticks_of(conn, "e") == [hour])
+    info = entry_of(conn, "e")
+    assert (info.next, info.error) == (hour + 3600, "")
 
 
 def test_no_tick_runs_while_a_job_of_the_entry_has_not_ended(

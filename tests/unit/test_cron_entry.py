@@ -47,8 +47,8 @@ def at(tick: Tick) -> list[int]:
         ({"misfire": "latest"}, 5, 59, [0], 4),
         ({"misfire_grace": 30}, 5, 30, [0], 4),
         ({"misfire_grace": 30}, 5, 31, [], 5),
-        ({"misfire_grace": 0}, 1, 0, [0], 0),
-        ({"misfire_grace": 0}, 1, 1, [], 1),
+        ({"misfire_grace": 1}, 1, 1, [0], 0),
+        ({"misfire_grace": 1}, 1, 1.1, [], 1),
         ({"misfire": "all"}, 1, 0, [0], 0),
         ({"misfire": "all"}, 4, 59, [-3, -2, -1, 0], 0),
         ({"misfire": "all"}, 150, 0, list(range(-99, 1)), 50),
@@ -66,6 +66,23 @@ def test_which_of_the_due_ticks_run(options: dict[str, Any], since: int, late: f
     tick = made(**options).decide(T - 60 * since, T + late)
     assert (at(tick), tick.missed) == (runs, missed)
     assert (tick.upto, tick.next) == (T, T + 60)
+
+
+@pytest.mark.parametrize("grace", [0, 0.001, 0.5])
+def test_a_grace_that_no_tick_could_meet_counts_as_a_second_where_it_is_stored(grace: float) -> None:
+    stored = stored_with({"misfire_grace": grace})
+    assert at(stored.decide(T - 60, T + 1)) == [0]
+    assert stored.decide(T - 60, T + 1.1).missed == 1
+    (fault,) = stored.faults()
+    assert fault.startswith(f"misfire_grace={grace}: every tick is a little late")
+    assert fault.endswith("; until then it counts as 1")
+    assert json.loads(stored.spec())["misfire_grace"] == grace, "the same revision as for those that stored it"
+    assert made(misfire_grace=1).faults() == made().faults() == []
+
+
+def stored_with(changes: dict[str, Any]) -> Entry:
+    """As an earlier version stored it."""
+    return Entry.of("e", MINUTE.to_json(), json.dumps(json.loads(made().spec()) | changes))
 
 
 @pytest.mark.parametrize("misfire", ["latest", "all", "skip"])
@@ -127,6 +144,17 @@ def test_jitter_is_the_same_for_every_scheduler() -> None:
     ]
     here = [delay for _, delay in made(jitter=30, misfire="all").decide(T - 300, T).runs]
     assert [json.loads(one) for one in said] == [here, here]
+
+
+def test_jitter_longer_than_the_time_between_two_ticks_is_remarked() -> None:
+    (remark,) = made(jitter="2m").remarks(T)
+    assert remark == "jitter=120 is longer than the 60 s between two ticks: the later one may start first"
+    assert made(jitter=60).remarks(T) == []
+    daily = Plan.cron("0 9 * * *")
+    assert made(daily, jitter="1d").remarks(T) == []
+    assert "86400 s" in made(daily, jitter="2d").remarks(T)[0]
+    assert made(Plan.cron("0 0 1 * *"), jitter="2d").remarks(T) == []
+    assert made(replace(daily, end=T), jitter="2d").remarks(T) == [], "it has ended"
 
 
 def test_jitter_differs_between_entries() -> None:
@@ -246,6 +274,10 @@ def test_an_entry_of_a_newer_version_asks_for_that() -> None:
         ({"overlap": "queue"}, "overlap='queue': use 'allow' or 'skip'"),
         ({"overlap": False}, "overlap=False: use"),
         ({"misfire_grace": -1}, "misfire_grace=-1: use a duration of 0 or more"),
+        ({"misfire_grace": 0}, "misfire_grace=0: every tick is a little late.*use 1 second or more, or leave it out"),
+        ({"misfire_grace": "0s"}, "misfire_grace='0s': every tick is a little late"),
+        ({"misfire_grace": 0.999}, "misfire_grace=0.999: every tick is a little late"),
+        ({"misfire_grace": 1e-9, "misfire": "skip"}, "with misfire='skip' 10 s"),
         ({"misfire_grace": "soon"}, "'soon' is no duration"),
         ({"jitter": -0.1}, "jitter=-0.1: use a duration of 0 or more"),
         ({"jitter": float("nan")}, "is no duration"),

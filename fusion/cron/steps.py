@@ -1,0 +1,86 @@
+"""What a step or a range in a cron expression comes to, where that is not what its reader takes it for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from croniter import croniter
+
+_NAMES = ("minute", "hour", "day of the month", "month", "day of the week")
+#: After so many the clock shows the same again; a month has no fixed number of days.
+_PERIODS = (60, 24, None, 12, 7)
+#: What `every` calls them: seconds of one, and its letter. There is none for months.
+_UNITS = ((60, "m"), (3600, "h"), (86_400, "d"), None, (86_400, "d"))
+_PLURALS = ("minutes", "hours", "days", "months", "days")
+_LONGEST = 10**9
+
+
+def beyond(text: str) -> str:
+    """Why a readable expression can't be declared. Empty if nothing is wrong with it.
+
+    A step may lead out of its field at once, so that it is never taken. And croniter leaves values out of a range that goes over the
+    end of its field in steps: `3-1/2` lacks the 1.
+    """
+    for i, part, values, step in _steps(text):
+        name = _NAMES[i]
+        if step > 1 and _wraps(i, part):
+            return f"{text!r}: {part!r} goes over the end of the {name} field in steps, which programs read differently; list each {name}"
+        if len(values) == 1 and step > 1 and step != _PERIODS[i]:
+            only, every = values[0], _every(i, step)
+            return (
+                f"{text!r}: the step of {part!r} ends beyond the {name} field, so that it means {name} {only} alone;"
+                f" write {only}{every and f', or for every {step} {_PLURALS[i]} use {every}'}"
+            )
+    return ""
+
+
+def remarks(text: str) -> list[str]:
+    """What is fine, and still may surprise: steps that don't divide their field, ranges that wrap round."""
+    said = []
+    for i, part, values, step in _steps(text):
+        period = _PERIODS[i]
+        if "-" not in part and len(values) > 1 and step > 1 and len(values) * step != period:
+            every = _every(i, step)
+            said.append(
+                f"{part!r}: after {_NAMES[i]} {values[-1]} comes {values[0]}, so it is not every {step} {_PLURALS[i]}"
+                f"{every and f'; for that use {every}'}"
+            )
+    if not text.startswith("@"):
+        for i, field in enumerate(text.split()):
+            # Of numbers: whoever writes FRI-MON knows.
+            parts = (part for part in field.split(",") if part[0].isdigit() and _wraps(i, part))
+            said += [
+                f"{part!r}: this range goes over the end of the {_NAMES[i]} field, and on from its beginning" for part in parts
+            ]
+    return said
+
+
+def _steps(text: str) -> Iterator[tuple[int, str, list[int], int]]:
+    """Each part with a step: its field's number, itself, the values it leaves, ascending, and the step."""
+    if text.startswith("@"):
+        return
+    for i, field in enumerate(text.split()):
+        for part in field.split(","):
+            if "/" in part:
+                values = [int(value) for value in _values(i, part) if value != "*"]
+                yield i, part, values, int(part.rsplit("/", 1)[1])
+
+
+def _wraps(i: int, part: str) -> bool:
+    """Whether it is a range whose end comes before its start."""
+    ends = re.match(r"(\w+)-(\w+)", part)
+    return ends is not None and _number(i, ends[1]) > _number(i, ends[2])
+
+
+def _number(i: int, value: str) -> int:
+    return int(value) if value.isdigit() else int(_values(i, value)[0])
+
+
+def _values(i: int, part: str) -> Sequence[int | str]:
+    return croniter.expand(" ".join(part if other == i else "*" for other in range(5)))[0][i]
+
+
+def _every(i: int, step: int) -> str:
+    unit = _UNITS[i]
+    return f'every="{step}{unit[1]}"' if unit and step * unit[0] <= _LONGEST else ""
