@@ -74,6 +74,8 @@ def _wraps(i: int, part: str) -> bool:
 
 
 def _number(i: int, value: str) -> int:
+    if value in "lL":  # the last day, in a range the last there may be
+        return 31
     return int(value) if value.isdigit() else int(_values(i, value)[0])
 
 

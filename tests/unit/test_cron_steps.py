@@ -6,6 +6,8 @@ import json
 
 import pytest
 from croniter import croniter
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from fusion.cron.plan import Plan
 
@@ -95,3 +97,24 @@ def test_what_earlier_versions_stored_goes_on_as_they_read_it(expr: str) -> None
 def test_what_may_surprise_is_remarked(expr: str, remarks: list[str]) -> None:
     assert Plan.cron(expr).remarks() == remarks
     assert Plan.interval(45 * 60).remarks() == []
+
+
+_PARTS = st.from_regex(
+    r"\A(\*|\?|L[0-7]?|[0-9]{1,2}|MON|sun|JAN|dec)(-([0-9]{1,2}|L|FRI|sun|MAR|dec))?(/[0-9]{1,3})?(#[1-5L])?\Z"
+)
+_FIELDS = st.just("*") | st.lists(_PARTS, min_size=1, max_size=3).map(",".join)
+
+
+@given(st.tuples(*[_FIELDS] * 5).map(" ".join))
+@example("0 0 20-L * *")
+@example("0 0 */2,20-L/3 * *")
+@example("0 0 * * sun-MON")
+@example("0 0 * * 7-2/1")
+@example("0 0 L dec-JAN MON#2,L5")
+def test_whatever_was_stored_can_be_shown(expr: str) -> None:
+    """`cron list` asks both of each entry."""
+    try:
+        plan = Plan.from_json(json.dumps({"cron": expr, "timezone": "UTC"}))
+    except ValueError:
+        return
+    assert all(isinstance(text, str) for text in (plan.fault, *plan.remarks()))
