@@ -3,7 +3,8 @@
 A header line `-- KEYS: worker suspended` gives the script `K_worker` and `K_suspended` and lets Python pass keys by name; `-- ARGV:` does
 the same for arguments (`A_<name>`), what follows them starts at `ARGV[REST]`. `-- FLAGS: allow-oom` marks what must go through on a full
 server; `-- INCLUDE:` names shared pieces. `Constants` are known to every script. All these names are replaced in the text: an argument
-that never changes, and a local that a dozen functions capture, cost more at each call than the work of some scripts.
+that never changes, and a local that a dozen functions capture, cost more at each call than the work of some scripts. For the same reason
+`lean_lua` leaves out functions and constants that a call needs not make.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from redis.exceptions import NoScriptError, ResponseError
 from fusion import __version__, defaults
 from fusion.failpoints import failpoint
 from fusion.store import schema
+from fusion.store.lean_lua import folded, inlined, without_unused
 from fusion.store.wire import sender
 
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
+_JOINED = re.compile(r'"([^"\n]*)" \.\. \'([^\'"\n]*)\'')
 _NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
 
 
@@ -84,7 +87,8 @@ class Source:
         known |= {f"K_{key}": f"KEYS[{i}]" for i, key in enumerate(self.keys, 1)}
         known |= {f"A_{arg}": f"ARGV[{i}]" for i, arg in enumerate(self.args, 1)}
         known["REST"] = str(len(self.args) + 1)
-        text = _NAME.sub(lambda match: known.get(match[0], match[0]), self.body)
+        text = _NAME.sub(lambda match: known.get(match[0], match[0]), inlined(self.body))
+        text = folded(_JOINED.sub(r'"\1\2"', text))
         if not self.allow_oom:
             return text
         if server >= (7,):
@@ -99,13 +103,13 @@ def load(name: str) -> Source:
     header = {kind: tuple(words.split()) for kind, words in _HEADER.findall(own)}
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())
     pieces = [(_LUA / "include" / f"{piece}.lua").read_text() for piece in header.get("INCLUDE", ())]
-    body = "\n".join(_strip(piece) for piece in (*pieces, own))
+    body = without_unused("".join(map(_uncommented, (*pieces, own))))
+    body = "\n".join(line.strip() for line in body.splitlines())
     return Source(name, keys, args, "allow-oom" in header.get("FLAGS", ()), body)
 
 
-def _strip(text: str) -> str:
-    lines = (line.strip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("--"))
+def _uncommented(text: str) -> str:
+    return "".join(f"{line}\n" for line in text.splitlines() if line and not line.lstrip().startswith("--"))
 
 
 class Script:

@@ -13,20 +13,20 @@ _COMMIT = ("turn",)
 MISTAKES = (
     Mistake("anybody's outcome is taken", _COMMIT, "if job.execution_id ~= exec then return 'stale', false end", "", True),
     Mistake("a lost job keeps its execution", ("reap",), "redis.call('HDEL', key, 'execution_id')", "", True),
-    Mistake("a claim without a lease", _COMMIT, "redis.call('ZADD', wip_key(queue), now_ms + A_lease_ms, id)", ""),
+    Mistake("a claim without a lease", _COMMIT, "redis.call('ZADD', wip_key(queue), LEASE_END, id)", ""),
     Mistake(
         "a claim removes before it adds, and stops between",
         _COMMIT,
-        "redis.call('ZADD', wip_key(queue), now_ms + A_lease_ms, id)",
-        "redis.call('ZREM', ready, id)\nif tonumber(deliveries) == 1 then return false end\n"
-        "redis.call('ZADD', wip_key(queue), now_ms + A_lease_ms, id)",
+        "redis.call('ZADD', wip_key(queue), LEASE_END, id)",
+        "redis.call('ZREM', ready_key(queue), id)\nif tonumber(deliveries) == 1 then return false end\n"
+        "redis.call('ZADD', wip_key(queue), LEASE_END, id)",
     ),
     Mistake("an outcome told twice counts twice", _COMMIT, "if job.status ~= 'started' then return 'ok', false end", "", True),
     Mistake(
         "promote takes out before it puts in, and stops between",
         ("promote",),
         "local key = job_key(id)\nlocal status, queue,",
-        "redis.call('ZREM', K_scheduled, id)\nif #ids > 1 then return end\nlocal key = job_key(id)\nlocal status, queue,",
+        "redis.call('ZREM', K_scheduled, id)\nif moved > 0 then return end\nlocal key = job_key(id)\nlocal status, queue,",
     ),
     Mistake("a turn sent again claims again", _COMMIT, "if tonumber(A_token) == last then", "if false then", True),
     Mistake("an enqueue sent again is another job", ("enqueue",), "if status and nonce == sent then", "if false then"),

@@ -44,8 +44,8 @@ _LEASE = "  redis.call('ZADD', wip_key(queue), LEASE_END, id)\n"
 _INDEX = """  if #held == 0 then redis.call('HSET', held_key, id, exec) end
   held[#held + 1], held[#held + 2] = id, exec
 """
-_GROUP = "os.killpg(pid, signal.SIGKILL)\n            except OSError:\n                pass\n        _, status"
-_NO_GROUP = Edit(PROCESS + "forkserver.py", _GROUP, _GROUP.replace("os.killpg(pid, signal.SIGKILL)", "pass"))
+_GROUP = "_killpg(pid, signal.SIGKILL)\n            except OSError:\n                pass\n        _, status"
+_NO_GROUP = Edit(PROCESS + "forkserver.py", _GROUP, _GROUP.replace("_killpg(pid, signal.SIGKILL)", "pass"))
 _DEATH_SIGNAL = Edit(PROCESS + "horse.py", "    set_parent_death_signal(_signal.SIGKILL)\n", "")
 _FAREWELL = Edit(
     PROCESS + "forkserver.py", "        finally:\n            self._farewell()\n", "        finally:\n            pass\n"
@@ -59,7 +59,7 @@ _POP = f"""seconds, micros = self.connection.time()
         due = self.connection.zrangebyscore(self.keys.scheduled, "-inf", seconds + micros / 1e6, start=0, num=limit)
         if due:
             self.connection.zrem(self.keys.scheduled, *due)
-        moved, next_ms = {_PROMOTE}, due)"""
+        moved, next_ms, over_ms = {_PROMOTE}, due)"""
 _FOLLOW = """text = _text(response)
     if response.status in (301, 302, 307, 308) and response.getheader("Location"):
         from fusion.delivery.targets import parse_target
@@ -141,7 +141,7 @@ MUTANTS = (
             _DUE,
             "local found = {} for i = REST, #ARGV do found[2 * (i - REST) + 1], found[2 * (i - REST) + 2] = ARGV[i], '1' end\n",
         ),
-        Edit("fusion/store/broker.py", f"moved, next_ms = {_PROMOTE})", _POP),
+        Edit("fusion/store/broker.py", f"moved, next_ms, over_ms = {_PROMOTE})", _POP),
     ),
     _mutant(
         "h",
@@ -170,7 +170,7 @@ MUTANTS = (
         "at its hard timeout the job's process is killed and its group is not",
         "faults/crash/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[timeout]",
         _NO_GROUP,
-        Edit(PROCESS + "forkserver.py", "for send in (os.killpg, os.kill):", "for send in (os.kill,):"),
+        Edit(PROCESS + "forkserver.py", "for send in (_killpg, _kill):", "for send in (_kill,):"),
     ),
     _mutant(
         "j3",

@@ -1,0 +1,53 @@
+"""What is taken out of the scripts' text changes nothing of what they say."""
+
+from __future__ import annotations
+
+import re
+
+from fusion.store.lean_lua import folded, inlined, without_unused
+
+
+def test_functions_that_nothing_names_are_taken_out_with_what_only_they_use() -> None:
+    text = (
+        "local function a(x) return x end\n"
+        "local function b(x)\n  if x then\n    return a(x)\n  end\nend\n"
+        "local function c(x)\n  local function d() return 1 end\n  return d() + x\nend\n"
+        "return c(1)\n"
+    )
+    assert without_unused(text) == text[text.index("local function c") :]
+
+
+def test_a_small_function_stands_where_it_was_called() -> None:
+    text = "local function job_key(id) return P .. 'job:' .. id end\nreturn job_key(x.id), job_key(found[1] or 'a')\n"
+    assert inlined(text) == "return (P .. 'job:' .. x.id), (P .. 'job:' .. (found[1] or 'a'))\n"
+
+
+def test_a_call_in_an_argument_and_a_word_in_a_string() -> None:
+    text = (
+        "local function id_key(id) return P .. 'id:' .. id end\n"
+        "local function is_list(queue) return queue == 'queue' end\n"
+        "return is_list(id_key(f(')', a))), id_key(is_list(b))\n"
+    )
+    assert inlined(text) == "return ((P .. 'id:' .. (f(')', a))) == 'queue'), (P .. 'id:' .. ((b == 'queue')))\n".replace(
+        "(P .. 'id:' .. (f(')', a))) ==", "((P .. 'id:' .. (f(')', a)))) =="
+    )
+
+
+def test_functions_that_use_more_than_their_argument_stay() -> None:
+    text = (
+        "local function twice(x) return x .. x end\n"
+        "local function of_another(x) return x == y end\n"
+        "local function next_one() return redis.call('INCR', P) end\n"
+        "return twice(f()), of_another(1), next_one()\n"
+    )
+    assert inlined(text) == text
+
+
+def test_a_small_function_that_is_handed_on_stays() -> None:
+    text = "local function is_one(x) return x == '1' end\nreturn pcall(is_one, a)\n"
+    assert inlined(text) == text
+
+
+def test_constants_stand_in_the_places_of_their_names() -> None:
+    text = 'local A_KEY, UNIT, count = "rq:a", 2 ^ -44, 0 -- why\nlocal NONE = {}\nreturn A_KEY, UNIT * count, NONE\n'
+    assert re.sub(r" +", " ", folded(text)) == 'local count = 0\nlocal NONE = {}\nreturn "rq:a", (2 ^ -44) * count, NONE\n'
