@@ -113,7 +113,7 @@ OPERATIONS = (
     Operation("requeue", World.failed, _command("requeue", "--all"), _has("requeued", "1")),
     Operation("quarantine", World.failed, _command("quarantine", "a", "--reason", "why"), _has("quarantined", "why", "a")),
     Operation("delete", World.waiting, _code("Job.fetch('a').delete()"), _is(None, "queued", "queued")),
-    Operation("empty", World.waiting, _command("empty", "c"), _is(None, None, None)),
+    Operation("empty", World.waiting, _command("empty", "c", "--yes"), _is(None, None, None)),
     Operation(
         "save_meta", World.waiting, _code("j = Job.fetch('a'); j.meta['x'] = 1; j.save_meta()"), _has("meta", '{"x":1}', "a")
     ),
@@ -135,7 +135,7 @@ OPERATIONS = (
     Operation(
         "cron_resume", World.paused_entry, _command("cron", "resume", "e"), lambda world: _next_look(world) != float("inf")
     ),
-    Operation("cron_remove", World.entry, _command("cron", "remove", "e"), lambda world: _next_look(world) is None),
+    Operation("cron_remove", World.entry, _command("cron", "remove", "e", "--yes"), lambda world: _next_look(world) is None),
     Operation(
         "schema_raise",
         World.older_layout,
