@@ -252,14 +252,14 @@ def plan_worker(
         if customq:
             raise click.UsageError("--customq names no queue; use --customq sms, or --customq all")
         typed = [defaults.QUEUE] if settings.origin_of("queues") == "default" else list(settings.queues)
-    if probation:
-        settings = replace(settings, name=None, slots=1, horses=None, reserve_high=0, probe_port=None)
-        settings = replace(settings, max_jobs=None, max_age=None, max_idle_time=_IDLE_PROBATION)
     served = names.expand_all(typed, settings.queues)
     # By its name: of a queue in the index of a wildcard everybody's workers say whether there is work.
     served += tuple(q for q in settings.adopt_rq or () if q not in served and any(fnmatchcase(q, name) for name in served))
     if queues and not customq and settings.origin_of("order") == "default" and not any(map(is_pattern, served)):
         settings = cli.load(**{**flags, "order": "listed"})  # RQ's form, and what it means there
+    if probation:
+        settings = replace(settings, name=None, slots=1, horses=None, reserve_high=0, probe_port=None)
+        settings = replace(settings, max_jobs=None, max_age=None, max_idle_time=_IDLE_PROBATION)
     return Plan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation)
 
 

@@ -78,3 +78,16 @@ def test_under_a_supervisor_too(workers: Workers, conn: redis.Redis, tmp_path: P
     assert [status_of(conn, job.id) for job in others] == ["finished"] * 2
     assert [status_of(conn, job.id) for job in pills] == ["failed"] * 2
     check_ended(conn, ids, runs_seen(seen, word="pill") + runs_seen(seen, word="here"))
+
+
+@MODES
+def test_the_right_passes_from_queue_to_queue(workers: Workers, conn: redis.Redis, tmp_path: Path, mode: str) -> None:
+    """Who runs one host's jobs on probation gives that up once there are no more in its queues: those of others wait."""
+    seen = tmp_path / "seen"
+    jobs = [Queue(name, conn).enqueue("tests.jobs.basic.witness", str(seen)) for name in "ab"]
+    for job in jobs:
+        conn.hset(f"rq:job:{job.id}", mapping={"lost": 2, "deliveries": 2})
+    for name in "ab":
+        workers.start(name, f"--{mode}", "2", env=ENV, ready=False)
+    eventually(lambda: all(status_of(conn, job.id) == "finished" for job in jobs), 60, why="both have run")
+    assert all(field(conn, job.id, "execution_id").endswith("s") for job in jobs)

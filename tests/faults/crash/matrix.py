@@ -24,7 +24,8 @@ class Point:
     """A failpoint. `nth`: which of its passes counts. `held`: which job, the `first` or the `last`, runs until the strike; with the first
     nothing counts before that runs.
 
-    `drive`: what has to happen to get there: `quit` (while a job runs), `ring` (a token comes when no job is taken any more).
+    `drive`: what has to happen to get there: `quit` (while a job runs), `ring` (a token comes when no job is taken any more), `overdue` (jobs
+    expire in a queue that nobody serves), `suspect` (a job that was lost too often comes first), `wildcard` (the queue is served by one).
     """
 
     name: str
@@ -66,7 +67,10 @@ POINTS = (
     *_around("reap", held="first"),
     *_around("prune", held="first"),
     *_around("promote", held="first"),
+    *_around("expire", held="first", drive="overdue"),
     *_around("clean", held="first"),
+    *_around("survey", drive="wildcard", victims=_NO_HORSE_YET),
+    *_around("hold_probation", held="first", drive="suspect"),
     *_around("save_meta", held="last"),
     *_around("log_event", held="last"),
     *_around("ring", drive="ring"),

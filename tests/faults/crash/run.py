@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,10 +12,12 @@ import psutil
 import redis
 
 from fusion import Queue
+from fusion.process import probation
 from fusion.retry import Retry
 from tests import guarded
 from tests.faults.crash.matrix import AMID_MANY, Case
 from tests.faults.rig.conservation import check_ended, dead_entries, leftovers, runs_seen
+from tests.store.hands import events_of
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess, Workers, status_of
 
@@ -45,6 +48,7 @@ class UnderWay:
         self._frozen: list[psutil.Process] = []
         self._waits = case.point.held == "first"
         self.jobs: list[str] = []
+        self._overdue: list[str] = []
         self.ahead, self.waiting = 0, list[str]()
         directory.mkdir()
         if case.point.held:
@@ -57,11 +61,15 @@ class UnderWay:
         else:
             self._enqueue_all()
         guarded.allow_naming(conn)
+        served = f"{queue}*" if case.point.drive == "wildcard" else queue
         url = f"{workers.redis_url}{'&' if '?' in workers.redis_url else '?'}client_name={queue}"
-        self.worker: WorkerProcess = workers.start(queue, *case.mode.args, ready=False, env=env, url=url)
+        self.worker: WorkerProcess = workers.start(served, *case.mode.args, ready=False, env=env, url=url)
 
     def _enqueue_all(self) -> None:
         self._enqueue("gated", self._gate_of("first"))
+        if self.case.point.drive == "suspect":
+            self._enqueue("short", at_front=True)
+            self._conn.hset(f"rq:job:{self.jobs[-1]}", mapping={"lost": 2, "deliveries": 2})
         self._enqueue("fails_once", retry=Retry(max=5, interval=0))
         if self.case.mode.ahead:
             self._enqueue_many()
@@ -90,6 +98,8 @@ class UnderWay:
                 self.worker.signal(signal.SIGQUIT)
         if self.case.point.drive == "ring":
             self._ring()
+        if self.case.point.drive == "overdue":
+            self._let_one_expire()
         if not self._here.exists():
             assert self.worker.process.poll() is None, f"{self.case}: it was never there\n{self.worker.output}"
             if self.case.point in AMID_MANY and status_of(self._conn, self.jobs[-1]) == "finished":
@@ -107,6 +117,12 @@ class UnderWay:
             self._enqueue_all()
         elif any((one["name"], one["cmd"]) == (self.queue, "blpop") for one in self._conn.client_list()):
             self.worker.signal(signal.SIGTSTP)
+
+    def _let_one_expire(self) -> None:
+        """Have one there at any time, as any worker ends it."""
+        if not self._overdue or status_of(self._conn, self._overdue[-1]) == "canceled":
+            job = Queue(f"{self.queue}-unserved", self._conn).enqueue(f"{_JOBS}.short", str(self.seen), ttl=0.001)
+            self._overdue.append(job.id)
 
     def _look_ahead(self) -> None:
         """Note which jobs wait behind others, as far as anybody can see."""
@@ -170,7 +186,8 @@ class UnderWay:
         _send(signal.SIGCONT, self._frozen[::-1])
 
     def ended(self) -> bool:
-        return all(status_of(self._conn, job) == "finished" for job in self.jobs)
+        overdue = all(status_of(self._conn, job) == "canceled" for job in self._overdue)
+        return overdue and all(status_of(self._conn, job) == "finished" for job in self.jobs)
 
     def __str__(self) -> str:
         return f"-- {self.case}: {[status_of(self._conn, job) for job in self.jobs]}\n{self.worker.output}"
@@ -179,6 +196,8 @@ class UnderWay:
         states = check_ended(self._conn, self.jobs, runs_seen(self.seen))
         assert set(states.values()) == {"finished"}
         assert len(states) == len(self.jobs)
+        told = Counter(event["job_id"] for event in events_of(self._conn) if event["event"] == "expired")
+        assert [told[job] for job in self._overdue] == [1] * len(self._overdue)
         lost = [job for job in self.waiting if int(self._conn.hget(f"rq:job:{job}", "lost") or 0)]
         assert len(lost) <= _HORSES, f"{lost} were not begun: at most one in each process had just been read"
 
@@ -198,7 +217,10 @@ def run(cases: Sequence[Case], workers: Workers, conn: redis.Redis, directory: P
     for one in under_way:
         one.let_go()
     try:
-        eventually(lambda: all(one.ended() for one in under_way), 30, why="all jobs are finished")
+        patience = 30 + (
+            probation._TTL if any(case.point.drive == "suspect" for case in cases) else 0
+        )  # the right of a dead one runs out
+        eventually(lambda: all(one.ended() for one in under_way), patience, why="all jobs are finished")
         eventually(lambda: not dead_entries(conn), why="no dead worker is in the list")
         _end([*(one.worker for one in under_way), healthy])  # what a thawed one runs for nothing is a run, too
         wrong = [f"{one.case}: {error}" for one in under_way if (error := _fault(one))]

@@ -165,6 +165,8 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
         return "" if conn.ttl(key) >= 0 else "no end"
     if key.startswith(keys.scheduler("")):
         return "" if conn.zscore(keys.schedulers, keys.name_of_scheduler(key)) is not None else "not in the list"
+    if kind == "work":
+        return "" if conn.hexists(keys.wildcards, name) else "of a wildcard that nobody named"
     if kind == "relay":
         return "" if conn.zscore(keys.relays, name) is not None else "not in the list"
     return (

@@ -100,7 +100,7 @@ class Soak:
         assert producer is not None
         self._until(lambda: self.fleet.producer is not None and self.fleet.producer.poll() == 0, "the producer is done")
         cron.pause("tick")
-        self._until(self._is_quiet, "no job is queued, scheduled or started")
+        self._until(self._is_quiet, "no job is queued, scheduled, blocked or started")
 
     def _until(self, check: Callable[[], bool], why: str) -> None:
         """With the fleet kept up meanwhile."""
@@ -114,7 +114,8 @@ class Soak:
     def _is_quiet(self) -> bool:
         conn = self.fleet.conn
         keys = [key.decode() for key in conn.smembers("rq:queues")]
-        waiting = sum(conn.zcard(key) + conn.zcard(key.replace("rq:queue:", "rq:wip:")) for key in keys)
+        sets = ("queue", "wip", "blocked")
+        waiting = sum(conn.zcard(key.replace("rq:queue:", f"rq:{name}:")) for key in keys for name in sets)
         return waiting + conn.zcard("rq:scheduler:scheduled_jobs") == 0
 
     def _await_registries(self) -> None:

@@ -16,14 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _JOB = re.compile(rb"rq:job:([A-Za-z0-9_-]+)\Z")
-_SETS = re.compile(rb"rq:(?:(wip|finished|canceled|stopped|deferred):.+|(scheduler:scheduled_jobs)|queue:(failed)|(queue):.+)\Z")
+_SETS = re.compile(
+    rb"rq:(?:(wip|finished|canceled|stopped|deferred|blocked):.+|(scheduler:scheduled_jobs)|queue:(failed)|(queue):.+)\Z"
+)
 _STATUS = {"wip": "started", "scheduler:scheduled_jobs": "scheduled", "queue": "queued"}
 _RUN = re.compile(r"run=([^\s'\"\\]+)")
-#: From -> to; started comes only by a claim, which brings an execution.
+#: From -> to; started comes only by a claim, which brings an execution. Blocked are those on probation: every task of the soak is there.
 _LEGAL = {
     "": {"queued", "scheduled"},
     "scheduled": {"queued"},
-    "queued": {"started"},
+    "queued": {"started", "blocked"},
+    "blocked": {"started", "queued"},
     "started": {"finished", "failed", "scheduled", "queued"},
 }
 _HARMLESS = {b"PEXPIREAT", b"PEXPIRE", b"EXPIRE", b"PERSIST", b"HINCRBY", b"HSETNX", b"HDEL"}

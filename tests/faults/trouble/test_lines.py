@@ -81,7 +81,7 @@ def test_a_silent_subscription_is_asked_for_a_sign_of_life(proxy: FaultProxy, mo
     monkeypatch.setattr(commands, "_SILENCE", 0.2)
     monkeypatch.setattr(commands, "_PATIENCE", 0.5)
     admin = connect(proxy.url)
-    line = commands.Commands(lambda: connect(proxy.url, "blocking"), lambda: "rq:pubsub:w")
+    line = commands.Commands(lambda: connect(proxy.url, "blocking"), lambda: "rq:pubsub:w", "rq:pubsub:all")
 
     def hears(word: str) -> bool:
         line.open(time.monotonic())

@@ -154,9 +154,15 @@ def test_what_only_a_person_can_mend_is_a_configuration_error(proxy: FaultProxy,
     assert "\n" not in str(caught.value)
 
 
-def test_an_error_nobody_foresaw_stays_what_it_is(conn: redis.Redis) -> None:
+def test_an_error_nobody_foresaw_stays_what_it_is(proxy: FaultProxy, queue: Queue) -> None:
+    proxy.on("enqueue", "ERR user_script:7: attempt to index a nil value")
+    with pytest.raises(redis.ResponseError, match="attempt to index a nil value"):
+        queue.enqueue(basic.noop)
+
+
+def test_a_key_that_is_another_programs_is_told_as_such(conn: redis.Redis) -> None:
     conn.set("rq:queue:r", "no queue")
-    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+    with pytest.raises(ConfigurationError, match=r"another program's data.*WRONGTYPE"):
         Queue("r").enqueue(basic.noop)
 
 
