@@ -18,6 +18,7 @@ from pathlib import Path
 import redis
 
 from fusion.store.embedded import _death_pact
+from tests import guarded
 from tests.support import eventually
 
 
@@ -77,7 +78,7 @@ class LateAnswers:
     def __init__(self, path: str, seconds: float) -> None:
         self._path, self._seconds = path, seconds
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        self.url = guarded.as_user(f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0")
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
