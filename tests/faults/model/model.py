@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.faults.model.people import People
@@ -22,6 +23,27 @@ from tests.faults.model.state import (
 
 _TAKE_OVER = 20
 _NO_WISH = Wish()
+
+
+class _Lines:
+    """The sets of blocked jobs as one turn sees them: it reads each once, and again only when it has used up what it read and there were
+    more. So a job that it sets aside itself is for a later turn."""
+
+    def __init__(self, model: Model, wish: Wish) -> None:
+        self._model, self.wish = model, wish
+        #: Slots that are still free.
+        self.wanted = 0
+        self._read: dict[tuple[str, str], tuple[list[Job], bool]] = {}
+
+    def head(self, kind: str, queue: str) -> Job | None:
+        jobs, whole = self._read.get((kind, queue), ([], False))
+        jobs = [job for job in jobs if job.status == "blocked"]
+        if not jobs and not whole:
+            count = self.wanted + 1 if (kind, queue) in self._read else 2
+            jobs = self._model.blocked_of(kind, queue)[:count]
+            whole = len(jobs) < count
+        self._read[kind, queue] = jobs, whole
+        return jobs[0] if jobs else None
 
 
 class Model(People):
@@ -177,8 +199,10 @@ class Model(People):
     ) -> None:
         open_queues = [queue for queue in queues if queue not in self.paused]
         order = list(queues)
+        lines = _Lines(self, wish if self.known_waits else replace(wish, kinds=()))
         for floor in slots:
-            job = self._claim_one([queue for queue in order if queue in open_queues], floor, wish)
+            lines.wanted = len(slots) - len(jobs)
+            job = self._claim_one([queue for queue in order if queue in open_queues], floor, lines)
             if job is None:
                 continue
             order = order[order.index(job.queue) + 1 :] + order[: order.index(job.queue) + 1]
@@ -193,9 +217,9 @@ class Model(People):
                 self._head(queue)
                 self.wake_for(queue)
 
-    def _claim_one(self, queues: list[str], floor: int, wish: Wish) -> Job | None:
+    def _claim_one(self, queues: list[str], floor: int, lines: _Lines) -> Job | None:
         while True:
-            heads = [head for queue in queues if (head := self._best(queue, wish)) and head.level >= floor]
+            heads = [head for queue in queues if (head := self._best(queue, lines)) and head.level >= floor]
             if not heads:
                 return None
             job = max(heads, key=lambda head: head.level)  # the first of equals
@@ -204,13 +228,13 @@ class Model(People):
                 self.end(job, "canceled", CANCELED_TTL)
                 job.reason = True
                 self.emit("expired", job)
-            elif job.status == "blocked" or not self._set_aside(job, wish):
+            elif job.status == "blocked" or not self._set_aside(job, lines.wish):
                 return job
 
-    def _best(self, queue: str, wish: Wish) -> Job | None:
+    def _best(self, queue: str, lines: _Lines) -> Job | None:
         """Of a queue and of its blocked jobs that this worker can serve."""
-        heads = [head for kind in wish.kinds for head in self.blocked_of(kind, queue)[:1]]
-        if not wish.only and (head := self._head(queue)):
+        heads = [head for kind in lines.wish.kinds if (head := lines.head(kind, queue))]
+        if not lines.wish.only and (head := self._head(queue)):
             heads.append(head)
         return min(heads, key=lambda head: head.rank, default=None)
 
