@@ -85,14 +85,23 @@ def enqueued(call: Callable[[AsyncQueue], Awaitable[Any]], queue: str = "sms", *
     return run(inside())
 
 
+class _Instant(float):
+    """Seconds or milliseconds since 1970, of a call: equal to another's of the same minute or so."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and abs(self - other) < (60_000 if self > 1e11 else 60)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def written(conn: redis.Redis) -> dict[str, Any]:
-    """Every key with its contents, in the order in which Redis has them; of times only that they are there."""
+    """Every key with its contents, in the order in which Redis has them; of times in hashes and events only that they are there."""
 
     def fields(pairs: list[bytes]) -> list[tuple[bytes, bytes]]:
         return [(n, b"" if n in CLOCKS else v) for n, v in zip(pairs[::2], pairs[1::2], strict=True)]
 
     def soon(pairs: list[tuple[bytes, float]]) -> list[tuple[bytes, float]]:
-        return [(member, round(score, -3) if score > 1000 else score) for member, score in pairs]
+        return [(member, _Instant(score) if score > 1e9 else score) for member, score in pairs]
 
     read: dict[bytes, Callable[[str], Any]] = {
         b"string": conn.get,
