@@ -13,9 +13,11 @@ NAMES = frozenset(
     budgets/test_bytes.py::test_a_queued_job_beside_rqs
     budgets/test_processes.py::test_processes_at_rest
     budgets/test_requests.py::test_round_trips_of_a_busy_worker
+    courier/test_fair.py::test_many_hosts_that_are_free_share_the_threads
     courier/test_hosts.py::test_a_host_that_hangs_delays_no_other
     courier/test_kills.py::test_a_thousand_failed_jobs_are_a_thousand_callbacks
     courier/test_kills.py::test_every_end_is_told_under_one_id_over_twenty_kills
+    domain/test_clients.py::test_errors_are_fusions
     domain/test_failed_queue_many.py::test_five_thousand_interrupted_and_taken_up_again
     relay/test_elasticsearch.py::test_an_outage_is_felt_by_no_job_and_made_up_for
     relay/test_rate.py::test_a_sink_that_hangs_or_is_down_costs_jobs_nothing
@@ -36,12 +38,14 @@ NAMES = frozenset(
     worker/test_blame.py::*
     worker/test_held.py::test_a_worker_that_has_the_task_runs_them_at_once
     worker/test_held.py::test_many_held_jobs_do_not_delay_one_behind_them
+    worker/test_greenlets.py::*
     worker/test_canary.py::test_no_end_of_a_job_shows_what_it_was_given
     worker/test_exactly_once.py::test_two_workers_run_five_thousand_jobs_once_each
     worker/test_forkserver_failures.py::test_nothing_grows_over_1500_jobs
     worker/test_pool_ahead.py::*
     worker/test_wildcards.py::test_a_dead_workers_job_is_claimable_within_35_s_among_5000_names
     worker/test_wildcards.py::test_an_older_producers_job_is_found_within_seconds
+    worker/test_orphans.py::*
     worker/test_rq_adopt.py::*
     worker/test_pool.py::test_leaked_descriptors_are_no_other_jobs_trouble
     worker/test_producing_tasks.py::test_a_soft_timeout_breaks_nothing
