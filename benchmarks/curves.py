@@ -11,7 +11,7 @@ from benchmarks.measure import Bench
 from benchmarks.peers.registry import peer
 from benchmarks.server import Server
 from fusion import Queue
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
 
 #: Jobs of each point's drain.
 _DRAIN = {"fusion": 1500, "fusion-pool": 8000, "huey": 8000, "celery": 3000}
@@ -90,8 +90,8 @@ def _queues(server: Server, key: str, jobs: int, queues: int) -> float:
 
 def claim_rates(server: Server, backlogs: tuple[int, ...] = (1_000, 1_000_000), rounds: int = 3) -> dict[int, dict[str, float]]:
     """What a long queue costs by itself: turns of 8 jobs that are claimed and finished, straight against the scripts."""
-    from fusion.store.broker import Broker
-    from fusion.store.records import Commit
+    from fusion.store.layout.records import Commit
+    from fusion.store.write.broker import Broker
 
     found: dict[int, dict[str, float]] = {}
     for backlog in backlogs:

@@ -16,7 +16,7 @@ from benchmarks.measure import ROOT, Bench
 from benchmarks.peers.registry import peer
 from benchmarks.server import Server
 from fusion import Queue
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
 
 _STAMP, _HOLD, _NOOP = "benchmarks.tasks.stamp", "benchmarks.tasks.hold", "benchmarks.tasks.noop"
 

@@ -20,10 +20,10 @@ import redis
 
 from fusion import Queue
 from fusion.cron.scheduler import Scheduler
-from fusion.store.broker import Broker
-from fusion.store.connections import connect
-from fusion.store.embedded import EmbeddedRedis
-from fusion.store.records import NewJob
+from fusion.store.client.connections import connect
+from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.layout.records import NewJob
+from fusion.store.write.broker import Broker
 
 NOOP = "benchmarks.tasks.noop"
 

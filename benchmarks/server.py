@@ -9,7 +9,7 @@ from types import TracebackType
 
 import redis
 
-from fusion.store.server_binary import find_server
+from fusion.store.embedded.binary import find_server
 
 
 class Server:

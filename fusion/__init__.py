@@ -69,26 +69,26 @@ if TYPE_CHECKING:
     from fusion.exceptions import StoreFull as StoreFull
     from fusion.exceptions import StoreUnavailable as StoreUnavailable
     from fusion.failed_queue import FailedQueue as FailedQueue
-    from fusion.failures import FailedFilter as FailedFilter
     from fusion.job import Job as Job
+    from fusion.jobs.failures import FailedFilter as FailedFilter
+    from fusion.kernel.recurrence import recurring as recurring
+    from fusion.kernel.redaction import Secret as Secret
     from fusion.log import Log as Log
     from fusion.queue import PriorityQueue as PriorityQueue
     from fusion.queue import Queue as Queue
-    from fusion.recurrence import recurring as recurring
-    from fusion.redaction import Secret as Secret
+    from fusion.registries import ScheduledJobRegistry as ScheduledJobRegistry
     from fusion.retry import Retry as Retry
     from fusion.retry import RetryLater as RetryLater
-    from fusion.scheduled import ScheduledJobRegistry as ScheduledJobRegistry
     from fusion.status import JobStatus as JobStatus
-    from fusion.store.connections import (
+    from fusion.store.client.connections import (
         Connection as Connection,
     )
-    from fusion.store.connections import (
+    from fusion.store.client.connections import (
         get_current_connection as get_current_connection,
     )
-    from fusion.store.connections import (
+    from fusion.store.client.connections import (
         pop_connection as pop_connection,
     )
-    from fusion.store.connections import (
+    from fusion.store.client.connections import (
         push_connection as push_connection,
     )

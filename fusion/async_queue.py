@@ -11,17 +11,17 @@ from typing import Any, Self
 
 from redis.asyncio import Redis
 
-from fusion import defaults, producing
+from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, prepared, replicas_of, timed
+from fusion.enqueue.options import EnqueueOptions, JobData
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
-from fusion.options import EnqueueOptions, JobData
-from fusion.producing import Batch, QueueDefaults, timed
+from fusion.kernel import defaults
 from fusion.settings import get_settings
-from fusion.store.async_broker import async_broker_of
-from fusion.store.async_connections import close_loops_client, loops_client
-from fusion.store.keys import check_queue_name
-from fusion.store.records import Replicas
-from fusion.store.typed import fusion_errors
+from fusion.store.client.async_connections import close_loops_client, loops_client
+from fusion.store.client.errors import fusion_errors
+from fusion.store.layout.keys import check_queue_name
+from fusion.store.layout.records import Replicas
+from fusion.store.write.async_broker import async_broker_of
 
 _Func = str | Callable[..., Any]
 
@@ -83,7 +83,7 @@ class AsyncQueue:
 
     async def enqueue(self, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue`."""
-        return await self._one(*producing.called(f, args, kwargs, self._defaults))
+        return await self._one(*called(f, args, kwargs, self._defaults))
 
     async def enqueue_at(self, when: datetime, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue_at`."""
@@ -103,7 +103,7 @@ class AsyncQueue:
         **options: Any,
     ) -> Job:
         """`Queue.enqueue_call`."""
-        return await self._one(*producing.called_apart(func, args, kwargs, timeout, options, self._defaults))
+        return await self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults))
 
     @staticmethod
     def prepare_data(
@@ -116,7 +116,7 @@ class AsyncQueue:
         **options: Any,
     ) -> JobData:
         """`Queue.prepare_data`; either kind of queue takes it."""
-        return producing.prepared(func, args, kwargs, timeout, options, serializer)
+        return prepared(func, args, kwargs, timeout, options, serializer)
 
     async def enqueue_many(
         self,
@@ -128,7 +128,7 @@ class AsyncQueue:
     ) -> list[Job]:
         """`Queue.enqueue_many`. Encoding is the loop's work, a few milliseconds per chunk."""
         options = EnqueueOptions(durability=durability, replicas=replicas, replicas_timeout=replicas_timeout)
-        return await self._all([], producing.chunks(self.name, job_datas, producing.replicas_of(options, get_settings())))
+        return await self._all([], chunks(self.name, job_datas, replicas_of(options, get_settings())))
 
     async def _one(self, data: JobData, replicas: Replicas | None) -> Job:
         return await self._accept_one(Batch.of(self.name, [data], replicas))

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fusion.importing import func_name_of
-from fusion.timeutil import FURTHEST, parse_seconds
+from fusion.kernel.importing import func_name_of
+from fusion.kernel.timeutil import FURTHEST, parse_seconds
 
 #: What a URL must look like to be accepted. What no settings can ever allow is refused here; whether it may be called is decided when it is
 #: (`fusion.delivery.targets`).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from fusion import defaults
+from fusion.kernel import defaults
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -55,7 +55,7 @@ class CurrentJob:
         return int(raw) if raw else default
 
     def _moment(self, key: bytes) -> datetime | None:
-        from fusion.timeutil import from_iso
+        from fusion.kernel.timeutil import from_iso
 
         return from_iso(self._fields.get(key))
 
@@ -117,7 +117,7 @@ class CurrentJob:
             raw = self._fields.get(b"meta")
             loaded: Any = None
             if raw:
-                from fusion.serializers import JSONSerializer
+                from fusion.kernel.serializers import JSONSerializer
 
                 loaded = JSONSerializer().loads(raw)
             self._meta = loaded if isinstance(loaded, dict) else {}

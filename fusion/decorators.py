@@ -6,8 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from fusion import defaults
-from fusion.importing import check_no_generator
+from fusion.kernel import defaults
+from fusion.kernel.importing import check_no_generator
 
 if TYPE_CHECKING:
     from fusion.job import Job

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from redis import Redis
 
-from fusion.failures import CHUNK, FailedFilter, Failure, FailureGroup, group, scan
 from fusion.job import Job
-from fusion.options import new_nonce
+from fusion.jobs.failures import CHUNK, FailedFilter, Failure, FailureGroup, group, scan
+from fusion.kernel.nonces import new_nonce
 from fusion.store.access import broker_of, inspector_of
-from fusion.store.connections import get_current_connection
+from fusion.store.client.connections import get_current_connection
 
 #: Jobs that a look at all of them reads in one round trip.
 _LOOK = 1000

@@ -11,20 +11,21 @@ from typing import Any
 
 from redis import Redis
 
-from fusion.attempts import Attempt, parse_history
 from fusion.exceptions import BadSignature, DeserializationError, InvalidJobOperation, NoSuchJobError
-from fusion.importing import CallableModule
-from fusion.options import new_nonce, to_json
+from fusion.jobs.attempts import Attempt, parse_history
+from fusion.jobs.meta import to_json
+from fusion.kernel.importing import CallableModule
+from fusion.kernel.nonces import new_nonce
+from fusion.kernel.serializers import JSONSerializer, get_serializer, loads_call
+from fusion.kernel.signing import as_claimed
+from fusion.kernel.timeutil import from_iso, to_delay, to_unix
 from fusion.retry import Retry
-from fusion.serializers import JSONSerializer, get_serializer, loads_call
 from fusion.settings import get_settings
-from fusion.signing import as_claimed
 from fusion.status import TERMINAL, JobStatus, refuse_foreign, why_not
 from fusion.store.access import broker_of, inspector_of
-from fusion.store.codec import number, text
-from fusion.store.connections import get_current_connection
-from fusion.store.typed import repeatable
-from fusion.timeutil import from_iso, to_delay, to_unix
+from fusion.store.client.connections import get_current_connection
+from fusion.store.client.errors import repeatable
+from fusion.store.layout.codec import number, text
 
 
 class Job:
@@ -85,8 +86,6 @@ class Job:
             raise NoSuchJobError(f"no job {self.id!r}: it never existed, was deleted, or its result_ttl is over")
         self._fields = dict(fields)
         self._meta, self._outdated = None, False
-
-    # -- what it is
 
     def _text(self, name: str, default: str = "") -> str:
         value = self._fields.get(name)

@@ -10,7 +10,7 @@ import os
 from time import monotonic
 
 from fusion import context
-from fusion.redaction import MASK, cut, is_secret, masked_text, masked_value, printable
+from fusion.kernel.redaction import MASK, cut, is_secret, masked_text, masked_value, printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -103,7 +103,7 @@ def _write(event: str, line: str, job_id: str, queue: str, log_tag: str) -> None
     import socket
 
     from fusion.store.access import log_event
-    from fusion.store.records import LogLine
+    from fusion.store.layout.records import LogLine
 
     try:
         log_event(LogLine(event, line, job_id, queue, log_tag, worker=f"{socket.gethostname()}.{os.getpid()}"))

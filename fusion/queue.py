@@ -10,17 +10,17 @@ from typing import Any
 
 from redis import Redis
 
-from fusion import defaults, producing
+from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, delayed, prepared, replicas_of, timed
+from fusion.enqueue.options import EnqueueOptions, JobData
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
-from fusion.options import EnqueueOptions, JobData
-from fusion.producing import Batch, QueueDefaults, timed
+from fusion.kernel import defaults
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
-from fusion.store.connections import get_current_connection
-from fusion.store.keys import check_queue_name
-from fusion.store.records import Replicas
-from fusion.store.typed import fusion_errors
+from fusion.store.client.connections import get_current_connection
+from fusion.store.client.errors import fusion_errors
+from fusion.store.layout.keys import check_queue_name
+from fusion.store.layout.records import Replicas
 
 
 class PriorityQueue:
@@ -74,7 +74,7 @@ class PriorityQueue:
         are the task's; TypeError for one that the function does not take, or that looks like a misspelled option. `args=` and `kwargs=`
         give the task's arguments apart, as in RQ, and unchecked.
         """
-        return self._one(*producing.called(f, args, kwargs, self._defaults))
+        return self._one(*called(f, args, kwargs, self._defaults))
 
     def enqueue_at(self, when: datetime, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """`enqueue` for a time: an aware datetime. It waits in the schedule, which is one for all queues, until it is due by the server's
@@ -99,7 +99,7 @@ class PriorityQueue:
         **options: Any,
     ) -> Job:
         """`enqueue` with the task's arguments apart from the options, so that no name can be mistaken."""
-        return self._one(*producing.called_apart(func, args, kwargs, timeout, options, self._defaults))
+        return self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults))
 
     @staticmethod
     def prepare_data(
@@ -113,7 +113,7 @@ class PriorityQueue:
     ) -> JobData:
         """A job for `enqueue_many`, checked and encoded. It is one job, however often it is enqueued. `enqueue_in` counts from the moment
         at which it first is. `serializer` as of `Queue`, whose own is not asked here."""
-        return producing.prepared(func, args, kwargs, timeout, options, serializer)
+        return prepared(func, args, kwargs, timeout, options, serializer)
 
     def enqueue_many(
         self,
@@ -129,10 +129,10 @@ class PriorityQueue:
         chunk was written. With the same data again, after whatever error, what was accepted already is not accepted twice.
         """
         options = EnqueueOptions(durability=durability, replicas=replicas, replicas_timeout=replicas_timeout)
-        return self._all([], producing.chunks(self.name, job_datas, producing.replicas_of(options, get_settings())))
+        return self._all([], chunks(self.name, job_datas, replicas_of(options, get_settings())))
 
     def _delay(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Job:
-        return self._one(*producing.delayed(f, args, kwargs, options))
+        return self._one(*delayed(f, args, kwargs, options))
 
     def _one(self, data: JobData, replicas: Replicas | None) -> Job:
         return self._accept_one(Batch.of(self.name, [data], replicas))

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fusion import defaults
+from fusion.kernel import defaults
 
 #: What the default policy retries, matched by name along the exception's bases, so that none of it need be installed here.
 RETRYABLE = (

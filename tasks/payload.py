@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from fusion import defaults, get_current_job
+from fusion import get_current_job
+from fusion.kernel import defaults
 from tasks.providers.base import InvalidPayload, InvalidRecipient, ProviderNotConfigured
 
 #: Seconds for one delivery, where neither payload nor environment says otherwise.

@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from fusion.settings import use_settings
-from fusion.store.embedded import EmbeddedRedis
-from fusion.store.server_binary import ServerBinary, find_server
+from fusion.store.embedded.binary import ServerBinary, find_server
+from fusion.store.embedded.instance import EmbeddedRedis
 from tests import guarded
 from tests.long import is_long
 from tests.support import eventually

@@ -14,10 +14,10 @@ from typing import Any
 
 import redis
 
-from fusion.store.acl import acl_rules
-from fusion.store.connections import connect
-from fusion.store.embedded import EmbeddedRedis, EmbeddedStatus
-from fusion.store.server_binary import ServerBinary
+from fusion.store.client.connections import connect
+from fusion.store.embedded.binary import ServerBinary
+from fusion.store.embedded.instance import EmbeddedRedis, EmbeddedStatus
+from fusion.store.layout.acl import acl_rules
 
 GUARDED = os.environ.get("FUSION_TEST_ACL", "") not in ("", "0")
 USER, PASSWORD = "fusion", "of-the-user"  # noqa: S105

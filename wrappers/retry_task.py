@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from fusion.timeutil import parse_seconds
+from fusion.kernel.timeutil import parse_seconds
 from fusion.web.putback import DELAY, put_back
 
 if TYPE_CHECKING:

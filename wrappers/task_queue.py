@@ -18,8 +18,8 @@ from fusion import PriorityQueue, StoreUnavailable
 if TYPE_CHECKING:
     from redis import Redis
 
+    from fusion.enqueue.options import JobData
     from fusion.job import Job
-    from fusion.options import JobData
 
 HIGH, MODERATE, LOW = PriorityQueue.PRIORITY_HIGH, PriorityQueue.PRIORITY_MODERATE, PriorityQueue.PRIORITY_LOW
 

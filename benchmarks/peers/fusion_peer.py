@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from benchmarks.peers.base import Peer
 from fusion import Queue
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
 
 
 class FusionProducer:

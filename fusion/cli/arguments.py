@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from fusion.exceptions import DeserializationError
-from fusion.serializers import JSONSerializer
+from fusion.kernel.serializers import JSONSerializer
 
 
 class FiniteRange(click.FloatRange):

@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 import click
 
-from fusion import defaults
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo, styled
 from fusion.cli.render import table
-from fusion.timeutil import to_iso
+from fusion.kernel import defaults
+from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
-    from fusion.store.callback_inspector import CallbackInspector, DeliveryInfo
+    from fusion.store.read.callback_inspector import CallbackInspector, DeliveryInfo
 
 SCHEMA = 1
 _Function = Callable[..., Any]
@@ -46,7 +46,7 @@ def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
 
 
 def _inspector(cli: Cli) -> CallbackInspector:
-    from fusion.store.callback_inspector import CallbackInspector
+    from fusion.store.read.callback_inspector import CallbackInspector
 
     return CallbackInspector(cli.connection, prefix=cli.settings.prefix)
 
@@ -71,7 +71,7 @@ def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
     What comes next is first, of those that have ended the last. Of a URL only the host is shown: the rest may hold a token. Delivered ones
     are kept for a day, failed ones for a week.
     """
-    from fusion.store.callback_inspector import CallbackInspector
+    from fusion.store.read.callback_inspector import CallbackInspector
 
     inspector = CallbackInspector(cli.looking, prefix=cli.settings.prefix)
     at = cli.inspector.now()
@@ -220,7 +220,7 @@ def _named(inspector: CallbackInspector, ids: Iterable[str], refused: dict[str, 
 
 def _again(cli: Cli, chosen: list[DeliveryInfo], refused: dict[str, str]) -> int:
     """How many are tried again; why others are not goes to `refused`."""
-    from fusion.options import new_nonce
+    from fusion.kernel.nonces import new_nonce
 
     count, now = 0, cli.inspector.now().timestamp()
     ended = [one.id for one in chosen if one.status in ("failed", "canceled")]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from fusion.settings import Settings
-    from fusion.store.broker import Broker
-    from fusion.store.inspector import Inspector
+    from fusion.store.read.inspector import Inspector
+    from fusion.store.write.broker import Broker
 
 _META = "fusion.cli"
 #: Flags whose setting has another name: messages must say what was typed.
@@ -70,7 +70,7 @@ class Cli:
 
     @cached_property
     def connection(self) -> Redis:
-        from fusion.store.connections import connect, push_connection
+        from fusion.store.client.connections import connect, push_connection
 
         connection = connect(self.settings)
         push_connection(connection)
@@ -79,7 +79,7 @@ class Cli:
 
     @cached_property
     def _looking(self) -> tuple[Redis, dict[str, str]]:
-        from fusion.store.forgiving import forgiving
+        from fusion.store.read.tolerant import forgiving
 
         return forgiving(self.connection)
 
@@ -94,7 +94,7 @@ class Cli:
         return self._broken()
 
     def _broken(self) -> list[str]:
-        from fusion.store.forgiving import in_words
+        from fusion.store.read.tolerant import in_words
 
         advice = "what it holds is not shown. Look who else writes to this Redis, and rename or delete it"
         return [f"{sentence}: {advice}" for sentence in in_words(self._looking[1])]
@@ -108,7 +108,7 @@ class Cli:
         sys.exit(1)
 
     def _close(self) -> None:
-        from fusion.store.connections import pop_connection
+        from fusion.store.client.connections import pop_connection
 
         pop_connection().close()
 
@@ -138,7 +138,7 @@ def explain(error: BaseException) -> str | None:
         return _spelled(str(error))
     if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(error).__mro__):
         return None
-    from fusion.store.connections import one_line
+    from fusion.store.client.connections import one_line
 
     return one_line(error, _where())
 
@@ -146,7 +146,7 @@ def explain(error: BaseException) -> str | None:
 def _where() -> str | None:
     """Which Redis it was about, without asking any."""
     from fusion.settings import get_settings
-    from fusion.store.connections import url_of
+    from fusion.store.client.connections import url_of
 
     cli = current()
     if cli and "connection" in vars(cli):

@@ -13,7 +13,7 @@ import click
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
-from fusion.timeutil import FURTHEST
+from fusion.kernel.timeutil import FURTHEST
 
 
 @command(example="run_worker.py suspend --duration 600")
@@ -95,7 +95,7 @@ def pause(cli: Cli, queues: tuple[str, ...], duration: int | None, yes: bool) ->
     Jobs that run are completed, and jobs can still be enqueued. Other queues go on. Exit code 1, and none is paused, if one is unknown: no
     job was ever enqueued to it, no worker serves it by its name, and the settings don't name it.
     """
-    from fusion.store.keys import check_queue_name
+    from fusion.store.layout.keys import check_queue_name
 
     wanted = [check_queue_name(name) for name in queues]
     if not yes:
@@ -110,7 +110,7 @@ def pause(cli: Cli, queues: tuple[str, ...], duration: int | None, yes: bool) ->
 @shared_options
 def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
     """Let jobs of paused queues be started again."""
-    from fusion.store.keys import check_queue_name
+    from fusion.store.layout.keys import check_queue_name
 
     stayed = []
     for queue in [check_queue_name(name) for name in queues]:
@@ -132,7 +132,7 @@ def quiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
 
     They stay alive, and their queues stay open to others; `unquiet` lets them go on. SIGTSTP to a worker does the same.
     """
-    from fusion.process.commands import QUIET
+    from fusion.runtime.commands import QUIET
 
     _command(cli, QUIET, workers, everyone)
 
@@ -146,7 +146,7 @@ def unquiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
 
     SIGCONT to a worker does the same.
     """
-    from fusion.process.commands import UNQUIET
+    from fusion.runtime.commands import UNQUIET
 
     _command(cli, UNQUIET, workers, everyone)
 

@@ -16,14 +16,14 @@ from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo, styled
 from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
-from fusion.timeutil import now
+from fusion.kernel.timeutil import now
 
 if TYPE_CHECKING:
     from fusion.cli.cron_render import LastJob
     from fusion.cron.declared import Declarations
     from fusion.cron.plan import Plan
     from fusion.cron.scheduler import Scheduler
-    from fusion.store.cron_inspector import EntryInfo
+    from fusion.store.read.cron_inspector import EntryInfo
 
 SCHEMA = 1
 _Function = Callable[..., Any]
@@ -274,7 +274,7 @@ def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
     """
     from fusion.cli import cron_render as render
     from fusion.cron.declared import collect
-    from fusion.process.stable import task_modules
+    from fusion.kernel.importing import task_modules
 
     settings, at = cli.settings, now().timestamp()
     with redirect_stdout(sys.stderr):  # what modules print
@@ -362,7 +362,7 @@ def _plan_of(info: EntryInfo) -> Plan:
 def _jobs(cli: Cli, ids: Iterable[str]) -> dict[str, LastJob]:
     """What became of these jobs, in one round trip."""
     from fusion.cli.cron_render import GONE, LastJob
-    from fusion.store.codec import text
+    from fusion.store.layout.codec import text
 
     wanted = [*dict.fromkeys(ids)]
     found = cli.inspector.table(wanted, ("status", "created_at"))

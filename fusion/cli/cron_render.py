@@ -12,11 +12,11 @@ from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
 from fusion.cli.render import table
 from fusion.cron.entry import Entry
-from fusion.timeutil import to_iso
+from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
     from fusion.cron.plan import Plan
-    from fusion.store.cron_inspector import Decision, EntryInfo
+    from fusion.store.read.cron_inspector import Decision, EntryInfo
 
 _COLOURS = {"active": "green", "paused": "yellow", "waits": "yellow", "error": "red"}
 #: Of a job that is kept no longer.

@@ -56,7 +56,7 @@ def demo(workers: int, slots: int, recipients: int | None) -> None:
 
 def _run(stack: ExitStack, campaign: list[tuple[str, dict[str, Any]]], workers: int, slots: int) -> Report:
     from fusion.settings import Settings, use_settings
-    from fusion.store.connections import connect, pop_connection, push_connection
+    from fusion.store.client.connections import connect, pop_connection, push_connection
 
     home = tempfile.mkdtemp(prefix="fusion-demo", dir="/tmp")
     stack.callback(shutil.rmtree, home, ignore_errors=True)
@@ -129,7 +129,7 @@ def _drive(connection: Redis, campaign: list[tuple[str, dict[str, Any]]], bar: A
 
 @contextmanager
 def _redis(home: str) -> Iterator[str]:
-    from fusion.store.embedded import EmbeddedRedis
+    from fusion.store.embedded.instance import EmbeddedRedis
 
     server = EmbeddedRedis(home)
     try:

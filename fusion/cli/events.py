@@ -12,11 +12,11 @@ from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
-from fusion.redaction import printable
+from fusion.kernel.redaction import printable
 
 if TYPE_CHECKING:
     from fusion.events.sink import Sink
-    from fusion.store.event_inspector import EventInspector, Parked
+    from fusion.store.read.event_inspector import EventInspector, Parked
 
 _Function = Callable[..., Any]
 #: Parked events that are tried together.
@@ -154,7 +154,7 @@ def _inspector(cli: Cli) -> EventInspector:
 
 def _blocking_inspector(cli: Cli) -> EventInspector:
     from fusion.store.access import event_inspector_of
-    from fusion.store.connections import connect
+    from fusion.store.client.connections import connect
 
     connection = connect(cli.settings, role="blocking")
     click.get_current_context().call_on_close(connection.close)

@@ -10,14 +10,14 @@ from fusion.cli.context import seconds
 from fusion.cli.output import styled
 from fusion.cli.render import table
 from fusion.events.wording import message_of
-from fusion.redaction import printable
-from fusion.timeutil import now, to_iso
+from fusion.kernel.redaction import printable
+from fusion.kernel.timeutil import now, to_iso
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fusion.store.event_broker import Entry
-    from fusion.store.event_inspector import RelayInfo, SinkInfo, StreamInfo
+    from fusion.store.read.event_inspector import RelayInfo, SinkInfo, StreamInfo
+    from fusion.store.write.event_broker import Entry
 
 #: Seconds without a word of a relay after which a sink counts as unserved: two of the longest leases.
 _UNSERVED = 30.0
@@ -156,7 +156,7 @@ def _iso(moment: datetime | None) -> str | None:
 
 def line(entry: Entry) -> str:
     """`14:03:07.123 completed sms 4f1c: completed in 0.120 s`, one line whatever is in it."""
-    from fusion.store.event_inspector import moment_of
+    from fusion.store.read.event_inspector import moment_of
 
     fields = {name: printable(value) for name, value in entry.fields.items()}
     at = moment_of(entry.id).strftime("%H:%M:%S.%f")[:-3]

@@ -15,15 +15,15 @@ from fusion.cli.control import tell_unknown
 from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.render import callback_errors, raised, table
-from fusion.redaction import cut
+from fusion.kernel.redaction import cut
+from fusion.kernel.timeutil import now, parse_seconds, to_iso
 from fusion.status import FOREIGN, why_not
-from fusion.store.waiting import in_words
-from fusion.timeutil import now, parse_seconds, to_iso
+from fusion.store.read.blocked import in_words
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fusion.failures import FailedFilter, FailureGroup
+    from fusion.jobs.failures import FailedFilter, FailureGroup
 
 SCHEMA = 1
 #: Characters of a message in the table.
@@ -58,7 +58,7 @@ def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def chosen(include_quarantined: bool = False, **given: Any) -> FailedFilter:
     """What the options of `filter_options` say."""
-    from fusion.failures import FailedFilter
+    from fusion.jobs.failures import FailedFilter
 
     if given["queue"] is not None:
         names.check(given["queue"], patterns=True)

@@ -15,7 +15,7 @@ from fusion.cli.hints import command
 from fusion.cli.output import echo
 
 if TYPE_CHECKING:
-    from fusion.store.inspector import WorkerInfo
+    from fusion.store.read.inspector import WorkerInfo
 
 #: Exit code of a check that failed; 1 is left to one that could not be made.
 UNHEALTHY = 3
@@ -32,7 +32,7 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
     By its heartbeat in Redis: for a readiness or start-up probe. As a liveness probe it would have workers restarted whenever Redis is
     away; use /livez of --probe-port there. Exit code 0: alive; 3: not; 1: that can't be told, Redis does not answer.
     """
-    from fusion.store.server import read_server
+    from fusion.store.client.server import read_server
 
     host = socket.gethostname()
     workers = [
@@ -79,7 +79,7 @@ def _advice(cli: Cli) -> list[str]:
     """What works, and should not stay so."""
     from redis.exceptions import ResponseError
 
-    from fusion.store.callback_inspector import CallbackInspector
+    from fusion.store.read.callback_inspector import CallbackInspector
 
     try:
         hosts = CallbackInspector(cli.looking, prefix=cli.settings.prefix).unsigned()

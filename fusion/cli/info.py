@@ -18,10 +18,10 @@ from fusion.cli.arguments import FiniteRange
 from fusion.cli.context import Cli, explain, prog, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import drawn, echo, shown, styled
-from fusion.timeutil import now, to_iso
+from fusion.kernel.timeutil import now, to_iso
 
 if TYPE_CHECKING:
-    from fusion.store.cron_inspector import SchedulerInfo
+    from fusion.store.read.cron_inspector import SchedulerInfo
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # the alternate screen, no cursor, long lines cut instead of wrapped
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion import defaults
 from fusion.cli import names
 from fusion.cli.arguments import FiniteRange, parse
 from fusion.cli.context import Cli, confirmed, shared_options
@@ -22,14 +21,15 @@ from fusion.cli.hints import command
 from fusion.cli.output import echo, styled
 from fusion.cli.scheduled import due, moment_option
 from fusion.exceptions import FusionError, InvalidName, PayloadTooLarge
-from fusion.importing import check_path
+from fusion.kernel import defaults
+from fusion.kernel.importing import check_path
+from fusion.kernel.timeutil import parse_seconds, to_iso
 from fusion.status import FOREIGN, why_not
-from fusion.timeutil import parse_seconds, to_iso
 
 if TYPE_CHECKING:
-    from fusion.failures import FailedFilter
+    from fusion.enqueue.options import EnqueueOptions, JobData
     from fusion.job import Job
-    from fusion.options import EnqueueOptions, JobData
+    from fusion.jobs.failures import FailedFilter
 
 SCHEMA = 1
 #: Options whose flag has another name: messages must say what was typed.
@@ -41,7 +41,7 @@ _CHUNK = 100
 def _priority(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     if value is None:
         return None
-    from fusion.store.score import check_priority
+    from fusion.store.layout.score import check_priority
 
     try:
         return check_priority(int(value) if value.isdecimal() and value.isascii() else value)
@@ -116,7 +116,7 @@ def enqueue(
     args, kwargs = parse(arguments)
     settings = cli.load(serializer=serializer)
     with _usage_errors():
-        from fusion.options import build
+        from fusion.enqueue.options import build
 
         data = build(function, tuple(args), kwargs, _options(given), settings)
     if dry_run:
@@ -141,7 +141,7 @@ def _check_function(function: str) -> None:
 
 
 def _options(given: dict[str, Any]) -> EnqueueOptions:
-    from fusion.options import EnqueueOptions
+    from fusion.enqueue.options import EnqueueOptions
     from fusion.retry import Retry
 
     retries, intervals = given.pop("retry_max"), given.pop("retry_interval")
@@ -294,7 +294,7 @@ def _why(answer: str) -> str | None:
 
 
 def _requeue_ids(cli: Cli, ids: list[str], queue: str | None, advance: Callable[[int], None]) -> tuple[int, dict[str, str]]:
-    from fusion.options import new_nonce
+    from fusion.kernel.nonces import new_nonce
 
     moved = 0
     refused: dict[str, str] = {}
@@ -314,7 +314,7 @@ def _requeue_ids(cli: Cli, ids: list[str], queue: str | None, advance: Callable[
 def _fitting(cli: Cli, ids: list[str], queue: str | None, refused: dict[str, str]) -> list[str]:
     """Those that can be ids at all and, if one was named, came from the queue; why not goes to `refused`."""
     from fusion.job import Job
-    from fusion.store.keys import check_job_id
+    from fusion.store.layout.keys import check_job_id
 
     fit = []
     for job_id in ids:

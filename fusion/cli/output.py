@@ -27,7 +27,7 @@ def drawn(text: str) -> str:
 
 def shown(text: str, limit: int = 1000) -> str:
     """In one line, and without anything that steers a terminal but `styled` colours: most texts were written by others. Cut to about `limit`."""
-    from fusion.redaction import printable
+    from fusion.kernel.redaction import printable
 
     if text.isprintable() and len(text) <= limit:
         return text

@@ -12,7 +12,7 @@ import click
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 from fusion.settings import get_settings
-from fusion.store.embedded import EmbeddedRedis, EmbeddedStatus
+from fusion.store.embedded.instance import EmbeddedRedis, EmbeddedStatus
 
 T = TypeVar("T")
 

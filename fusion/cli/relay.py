@@ -58,9 +58,9 @@ def relay(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     settings = cli.load(**given)
     set_up_logging(settings, level, log_format, date_format)
     from fusion.courier import Courier
-    from fusion.process.linux import close_to_others
-    from fusion.process.signals import Signals
+    from fusion.kernel.linux import close_to_others
     from fusion.relay.process import RelayProcess
+    from fusion.runtime.signals import Signals
     from fusion.sinks.configured import sinks_of
 
     Signals.ends_process = True

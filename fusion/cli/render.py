@@ -12,13 +12,13 @@ import click
 
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
-from fusion.store.waiting import in_words
-from fusion.timeutil import to_iso
+from fusion.kernel.timeutil import to_iso
+from fusion.store.read.blocked import in_words
 
 if TYPE_CHECKING:
-    from fusion.store.cron_inspector import SchedulerInfo
-    from fusion.store.inspector import CallbackErrors, QueueInfo, Totals, WorkerInfo
-    from fusion.store.waiting import Blocked
+    from fusion.store.read.blocked import Blocked
+    from fusion.store.read.cron_inspector import SchedulerInfo
+    from fusion.store.read.inspector import CallbackErrors, QueueInfo, Totals, WorkerInfo
 
 SCHEMA = 1
 #: An en dash: what RQ prints for a queue without workers.

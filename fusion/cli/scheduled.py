@@ -15,8 +15,8 @@ from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.render import table
 from fusion.exceptions import InvalidName
+from fusion.kernel.timeutil import parse_moment, parse_seconds, to_iso
 from fusion.status import why_not
-from fusion.timeutil import parse_moment, parse_seconds, to_iso
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -112,10 +112,10 @@ def _row(found: Mapping[str, bytes | None] | Exception) -> dict[str, str]:
 
 
 def _why(row: Mapping[str, str]) -> str:
-    from fusion import defaults
-    from fusion.attempts import parse_history
-    from fusion.store.codec import number
-    from fusion.timeutil import from_iso
+    from fusion.jobs.attempts import parse_history
+    from fusion.kernel import defaults
+    from fusion.kernel.timeutil import from_iso
+    from fusion.store.layout.codec import number
 
     if row["status"] != "scheduled":  # it is dropped or reported when it is due
         return f"a stale entry: the job is {row['status']}" if row["status"] else "a stale entry: there is no such job"
@@ -144,7 +144,7 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], as_json: bool) -> None:
     One that waits, for its turn or for a time, is canceled. One that runs goes on and will not be tried again. Exit code 1 if one has ended
     otherwise or does not exist, else 3 if one runs on.
     """
-    from fusion.store.keys import check_job_id
+    from fusion.store.layout.keys import check_job_id
 
     canceled, pending, refused = 0, list[str](), dict[str, str]()
     for job_id in dict.fromkeys(job_ids):
@@ -196,7 +196,7 @@ def reschedule(cli: Cli, job_id: str, when: datetime | float, as_json: bool) -> 
     WHEN is a time with its zone, or how long from now: +5m, +2h. One in the past is now. A job that waits for a retry can be rescheduled too.
     """
     from fusion.job import Job
-    from fusion.store.keys import check_job_id
+    from fusion.store.layout.keys import check_job_id
 
     try:
         moment = Job(check_job_id(job_id), {}, cli.connection).reschedule(when)

@@ -65,9 +65,9 @@ def scheduler(cli: Cli, embedded: bool, pid: str | None, schedule: tuple[str, ..
         flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
     settings = cli.load(**flags)
     set_up_logging(settings, level, log_format, date_format)
-    from fusion.process.linux import close_to_others
-    from fusion.process.signals import Signals
-    from fusion.process.stable import task_modules
+    from fusion.kernel.importing import task_modules
+    from fusion.kernel.linux import close_to_others
+    from fusion.runtime.signals import Signals
     from fusion.scheduler.process import SchedulerProcess
 
     Signals.ends_process = True

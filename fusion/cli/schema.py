@@ -33,7 +33,7 @@ def schema(cli: Cli, up: bool, as_json: bool) -> None:
     """
     from fusion.exceptions import SchemaMismatch
     from fusion.store.access import schema_broker_of
-    from fusion.store.schema import VERSION
+    from fusion.store.layout.schema import VERSION
 
     broker = schema_broker_of(cli.connection)
     before = broker.stored().version

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion import defaults
 from fusion.cli import names
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import Command
@@ -18,6 +17,7 @@ from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
 from fusion.cli.output import echo
 from fusion.cli.worker import LEVELS, level_of, pid_file
 from fusion.exceptions import ConfigurationError
+from fusion.kernel import defaults
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -95,8 +95,8 @@ def _serve(
         import waitress  # type: ignore[import-untyped]  # noqa: F401
     except ModuleNotFoundError:
         raise ConfigurationError("the HTTP service needs waitress; install it with: pip install 'fusion-queue[web]'") from None
-    from fusion.process.linux import close_to_others
-    from fusion.store.connections import connect
+    from fusion.kernel.linux import close_to_others
+    from fusion.store.client.connections import connect
 
     if not settings.debuggable:
         close_to_others()
@@ -121,7 +121,7 @@ def _make(
 ) -> WebServer:
     import logging
 
-    from fusion.store.connections import url_of
+    from fusion.store.client.connections import url_of
     from fusion.web.api import Api
     from fusion.web.app import App
     from fusion.web.hosts import LOOPBACK, Hosts

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from fusion import defaults
+from fusion.cli.child_flags import as_typed, hand_on_url, program
 from fusion.cli.context import Cli, shared_options
-from fusion.cli.handing_on import as_typed, hand_on_url, program
 from fusion.cli.hints import command
 from fusion.cli.relay import relay
 from fusion.cli.scheduler import declaring_flags, scheduler
 from fusion.cli.worker import pid_file, prepare, worker
-from fusion.process.child import Kind
-from fusion.process.stable import task_modules
+from fusion.kernel import defaults
+from fusion.kernel.importing import task_modules
+from fusion.runtime.child_process import Kind
 
 #: Of the flags that both have, those that mean the supervisor; a scheduler or relay beside workers also needs a name of its own.
 _NOT_HANDED_ON = {"pid", "embedded", "probe_port"}
@@ -68,11 +68,11 @@ def start(
         flags, planning, telling = (["--probe-port", "0", *each] for each in (flags, planning, telling))
     task_modules(plan.settings.tasks)  # a wrong one is told here, not by each worker
 
-    from fusion.process.linux import close_to_others
-    from fusion.process.signals import Signals
-    from fusion.process.supervisor import Supervisor
-    from fusion.store.broker import Broker
-    from fusion.store.connections import connect
+    from fusion.kernel.linux import close_to_others
+    from fusion.runtime.signals import Signals
+    from fusion.store.client.connections import connect
+    from fusion.store.write.broker import Broker
+    from fusion.supervisor.supervisor import Supervisor
 
     settings = plan.settings
     connection = connect(settings, role="worker")

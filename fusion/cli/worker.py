@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion import defaults
 from fusion.cli import names
+from fusion.cli.child_flags import as_typed, hand_on_url, program
 from fusion.cli.context import Cli, shared_options
-from fusion.cli.handing_on import as_typed, hand_on_url, program
 from fusion.cli.hints import command
 from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
-from fusion.store.keys import is_pattern
-from fusion.store.own_files import read_own, reason, write_own
+from fusion.kernel import defaults
+from fusion.store.embedded.own_files import read_own, reason, write_own
+from fusion.store.layout.keys import is_pattern
 
 if TYPE_CHECKING:
     from fusion.settings import Settings
@@ -172,10 +172,10 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     INT or TERM ends it when its jobs are done, twice at once; jobs that are cut off go back to their place.
     """
     plan = prepare(cli, embedded, **given)
-    from fusion.process.linux import close_to_others
-    from fusion.process.orphans import adopt
-    from fusion.process.signals import Signals
-    from fusion.process.worker import Worker
+    from fusion.forkserver.orphans import adopt
+    from fusion.kernel.linux import close_to_others
+    from fusion.runtime.signals import Signals
+    from fusion.worker.worker import Worker
 
     hand_on_url(cli.url)  # to its jobs as well: a task that enqueues means the same Redis
     relay, probation = _relay() if plan.relay else [], [] if plan.probation else _probation()
@@ -274,7 +274,7 @@ def start_embedded(cli: Cli) -> str:
     """The url of the built-in Redis, started if need be."""
     if cli.url:
         raise click.UsageError("--embedded and --url name two Redis; give one of them")
-    from fusion.store.embedded import EmbeddedRedis
+    from fusion.store.embedded.instance import EmbeddedRedis
 
     server = EmbeddedRedis(cli.load().home)
     url = server.start()

@@ -6,8 +6,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from fusion import defaults
-from fusion.courier.parcel import Parcel
+from fusion.courier.delivery import Parcel
 from fusion.courier.secrets import Secrets
 from fusion.delivery.answers import Answer
 from fusion.delivery.errors import DeliveryFailed, DeliveryRefused
@@ -16,7 +15,8 @@ from fusion.delivery.schedule import verdict
 from fusion.delivery.signing import sign
 from fusion.delivery.targets import Policy, Target
 from fusion.execution.completion import Decision
-from fusion.failpoints import failpoint
+from fusion.kernel import defaults
+from fusion.kernel.failpoints import failpoint
 
 log = logging.getLogger("fusion.courier")
 

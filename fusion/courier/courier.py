@@ -14,31 +14,31 @@ from typing import TypeVar
 
 from redis import Redis
 
-from fusion import defaults
 from fusion.courier.attempt import Tried, attempt, failure
+from fusion.courier.delivery import Parcel
 from fusion.courier.hosts import Hosts
-from fusion.courier.parcel import Parcel
 from fusion.courier.pool import Pool
 from fusion.courier.secrets import Secrets
 from fusion.courier.vouching import UNVOUCHED, Vouching
 from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.targets import Policy, Target, parse_target
 from fusion.execution.completion import Decision
-from fusion.process.base import Loop
-from fusion.process.doorbell import Doorbell
-from fusion.process.duties import Duties
-from fusion.process.journal import Journal
-from fusion.process.ledger import Ledger
-from fusion.process.link import RedisAway, RedisLink
-from fusion.process.registration import Registration
-from fusion.process.roster import Roster
-from fusion.scheduler.calls import Refused
-from fusion.scheduler.calls import attempt as attempt_call
+from fusion.kernel import defaults
+from fusion.runtime.doorbell import Doorbell
+from fusion.runtime.job_log import Journal
+from fusion.runtime.loop import Loop
+from fusion.runtime.maintenance import Duties
+from fusion.runtime.membership import Registration
+from fusion.runtime.outbox import Ledger
+from fusion.runtime.redis_calls import Refused
+from fusion.runtime.redis_calls import attempt as attempt_call
+from fusion.runtime.redis_link import RedisAway, RedisLink
+from fusion.runtime.served_queues import Roster
 from fusion.settings import Settings
-from fusion.store.broker import Broker
-from fusion.store.connections import connect
-from fusion.store.keys import CALLBACKS
-from fusion.store.records import Claimed
+from fusion.store.client.connections import connect
+from fusion.store.layout.keys import CALLBACKS
+from fusion.store.layout.records import Claimed
+from fusion.store.write.broker import Broker
 
 log = logging.getLogger("fusion.courier")
 

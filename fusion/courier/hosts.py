@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusion import defaults
+from fusion.kernel import defaults
 
 #: Deliveries that wait here for a busy host that takes less than so many seconds for one, so that it is never without the next. What is
 #: over that waits in Redis.

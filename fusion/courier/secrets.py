@@ -6,11 +6,10 @@ import logging
 import os
 from collections.abc import Mapping
 
-from fusion import setting_values
 from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.signing import check_secret
 from fusion.exceptions import ConfigurationError
-from fusion.settings import Settings
+from fusion.settings import Settings, readers
 
 log = logging.getLogger("fusion.courier")
 
@@ -62,8 +61,8 @@ class Secrets:
         found = self._settings.callback_secrets or {}
         if self._file:
             try:
-                found = setting_values.callback_secrets(self._settings.secret("callback_secrets") or "")
-            except setting_values.Invalid as rule:
+                found = readers.callback_secrets(self._settings.secret("callback_secrets") or "")
+            except readers.Invalid as rule:
                 raise ConfigurationError(f"{self._file!r} (callback_secrets_file) is not valid: {rule}") from None
         for host, secrets in found.items():
             for secret in secrets:

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fusion.courier.parcel import Parcel
-from fusion.store.broker import Broker
+from fusion.courier.delivery import Parcel
+from fusion.store.write.broker import Broker
 
 #: Why a delivery is not sent.
 UNVOUCHED = (

@@ -9,8 +9,8 @@ from importlib import import_module
 
 from fusion.cron.entry import Entry
 from fusion.cron.scheduler import Planner
-from fusion.importing import func_name_of
-from fusion.recurrence import declared
+from fusion.kernel.importing import func_name_of
+from fusion.kernel.recurrence import declared
 
 
 @dataclass

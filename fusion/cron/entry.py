@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from fusion import defaults
 from fusion.cron.plan import Plan
-from fusion.importing import func_name_of
-from fusion.options import OPTION_NAMES, EnqueueOptions, build, did_you_mean
+from fusion.enqueue.options import OPTION_NAMES, EnqueueOptions, build, did_you_mean
+from fusion.kernel import defaults
+from fusion.kernel.importing import func_name_of
+from fusion.kernel.signing import SIGNATURE
+from fusion.kernel.timeutil import FURTHEST, parse_seconds
 from fusion.settings import Settings
-from fusion.signing import SIGNATURE
-from fusion.store.keys import check_entry_id, check_queue_name
-from fusion.store.records import NewJob, Tick
-from fusion.store.score import check_priority
-from fusion.timeutil import FURTHEST, parse_seconds
+from fusion.store.layout.keys import check_entry_id, check_queue_name
+from fusion.store.layout.records import NewJob, Tick
+from fusion.store.layout.score import check_priority
 
 #: Of ticks that were missed together, how many `misfire="all"` makes up: the newest.
 MAKE_UP = 100

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from fusion.cron import steps, wall
-from fusion.timeutil import parse_seconds
+from fusion.cron import clock, steps
+from fusion.kernel.timeutil import parse_seconds
 
 #: As far as `between` counts.
 COUNTED = 1000
@@ -66,7 +66,7 @@ class Plan:
 
     def after(self, moment: int) -> int | None:
         """The first tick later than `moment` (Unix seconds), None if there is none."""
-        low, high = self._within(moment, wall.LAST)
+        low, high = self._within(moment, clock.LAST)
         if self.every:
             found: int | None = low + self.every - (low - (self.start or 0)) % self.every
         else:
@@ -92,14 +92,14 @@ class Plan:
 
     def _within(self, after: int, until: int) -> tuple[int, int]:
         """What is left of (after, until] between start and end."""
-        start = wall.FIRST if self.start is None else self.start - 1
-        return max(after, start), min(until, wall.LAST - 1 if self.end is None else self.end)
+        start = clock.FIRST if self.start is None else self.start - 1
+        return max(after, start), min(until, clock.LAST - 1 if self.end is None else self.end)
 
     def _first_after(self, low: int) -> int | None:
-        parsed = wall.parse(self.expression)
-        day: int | None = low // wall.DAY
-        while day is not None and day * wall.DAY < wall.LAST:
-            ticks = wall.ticks_of(self.expression, self.timezone, day)
+        parsed = clock.parse(self.expression)
+        day: int | None = low // clock.DAY
+        while day is not None and day * clock.DAY < clock.LAST:
+            ticks = clock.ticks_of(self.expression, self.timezone, day)
             if ticks and ticks[-1] > low:
                 return ticks[bisect_right(ticks, low)]
             # What a date brings falls on its UTC day or one beside it: no offset reaches 24 hours.
@@ -109,11 +109,11 @@ class Plan:
 
     def _newest(self, low: int, high: int) -> list[int]:
         """The newest ticks in (low, high], ascending; at most COUNTED."""
-        parsed = wall.parse(self.expression)
+        parsed = clock.parse(self.expression)
         found: list[int] = []
-        day: int | None = high // wall.DAY
-        while day is not None and day >= low // wall.DAY and len(found) < COUNTED:
-            ticks = wall.ticks_of(self.expression, self.timezone, day)
+        day: int | None = high // clock.DAY
+        while day is not None and day >= low // clock.DAY and len(found) < COUNTED:
+            ticks = clock.ticks_of(self.expression, self.timezone, day)
             found += reversed(ticks[bisect_right(ticks, low) : bisect_right(ticks, high)])
             date = parsed.next_day(day, -1)
             day = None if date is None else min(day - 1, date + 1)
@@ -129,14 +129,14 @@ class Plan:
 
     def local(self, tick: int) -> datetime:
         """The tick on the plan's wall clock."""
-        return wall.at(tick, self.timezone)
+        return clock.at(tick, self.timezone)
 
     def note(self, tick: int) -> str:
         """What a clock change did to a tick of this plan; empty if nothing."""
         if self.every:
             return ""
         local = self.local(tick)
-        if skipped := wall.skipped(self.expression, self.timezone, tick):
+        if skipped := clock.skipped(self.expression, self.timezone, tick):
             first, last = _shown(skipped[0], local), _shown(skipped[-1], local)
             times = f"{first} was" if len(skipped) == 1 else f"{first} to {last} were"
             return f"{times} skipped: clocks went forward to {local:%H:%M}"
@@ -183,8 +183,8 @@ def _cron(expr: Any, timezone: Any, start: int | None, end: int | None) -> Plan:
     text = " ".join(expr.split())
     if text.startswith("@"):
         text = text.lower()
-    wall.parse(text)
-    wall.zone(timezone)
+    clock.parse(text)
+    clock.zone(timezone)
     return Plan(text, timezone, 0, *_bounds(start, end))
 
 
@@ -196,7 +196,7 @@ def _interval(seconds: float, start: int | None, end: int | None) -> Plan:
 
 def _bounds(start: int | None, end: int | None) -> tuple[int | None, int | None]:
     for name, bound in (("start", start), ("end", end)):
-        if bound is not None and not wall.FIRST < bound < wall.LAST:
+        if bound is not None and not clock.FIRST < bound < clock.LAST:
             raise ValueError(f"{name}={bound}: use a time within the years 2 to 9998")
     if start is not None and end is not None and end < start:
         raise ValueError("end is before start; swap them, or leave one out")
@@ -209,11 +209,11 @@ def _whole(name: str, moment: Any, *, up: bool = False) -> int | None:
         return None
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise ValueError(f"{name}={moment!r} has no time zone; use e.g. datetime(2026, 1, 31, tzinfo=timezone.utc)")
-    since: timedelta = moment - wall.EPOCH
+    since: timedelta = moment - clock.EPOCH
     return -(-since // _SECOND) if up else since // _SECOND
 
 
 def _shown(wall_time: int, beside: datetime) -> str:
     """A wall time for people, with its date if that is another than the tick's."""
-    shown = wall.EPOCH + timedelta(seconds=wall_time)
+    shown = clock.EPOCH + timedelta(seconds=wall_time)
     return f"{shown:%H:%M}" if shown.date() == beside.date() else f"{shown:%Y-%m-%d %H:%M}"

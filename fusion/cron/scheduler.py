@@ -8,18 +8,18 @@ from typing import Any
 
 from redis import Redis
 
-from fusion import defaults
 from fusion.cron.entry import Entry, default_id, revision
 from fusion.cron.plan import Plan
 from fusion.exceptions import EntryTaken, InvalidJobOperation, NoSuchEntryError
-from fusion.importing import func_name_of
 from fusion.job import Job
-from fusion.options import new_nonce
+from fusion.kernel import defaults
+from fusion.kernel.importing import func_name_of
+from fusion.kernel.nonces import new_nonce
 from fusion.settings import get_settings
 from fusion.store.access import cron_broker_of, cron_inspector_of
-from fusion.store.connections import get_current_connection
-from fusion.store.cron_inspector import Decision, EntryInfo
-from fusion.store.typed import repeatable
+from fusion.store.client.connections import get_current_connection
+from fusion.store.client.errors import repeatable
+from fusion.store.read.cron_inspector import Decision, EntryInfo
 
 _Func = str | Callable[..., Any]
 

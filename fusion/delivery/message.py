@@ -6,7 +6,7 @@ import json
 import re
 from datetime import datetime
 
-from fusion.timeutil import to_iso
+from fusion.kernel.timeutil import to_iso
 
 # The ids are shorter anyway. Seven texts of at most 12 bytes a character ("\\ud83d\\ude00") stay below 20 KiB.
 _LONGEST = 200

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from http.client import HTTPException, HTTPResponse, LineTooLong, RemoteDisconnected
 
 from fusion.delivery.answers import Answer, excerpt, parse_retry_after
+from fusion.delivery.dns import Resolver, addresses, system_resolver
 from fusion.delivery.errors import DeliveryFailed, DeliveryRefused
 from fusion.delivery.headers import head
-from fusion.delivery.lookup import Resolver, addresses, system_resolver
 from fusion.delivery.targets import Policy, Target
 from fusion.delivery.wire import Deadline, Dial, Wire, dial, secure
 

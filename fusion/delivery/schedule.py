@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from fusion import defaults
 from fusion.delivery.answers import MAX_RETRY_AFTER, Answer
 from fusion.delivery.errors import DeliveryFailed, DeliveryRefused
+from fusion.kernel import defaults
 
 #: Seconds before each try, the first one included: over three days (the example schedule of Standard Webhooks 1.0.0).
 DELAYS = (0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)

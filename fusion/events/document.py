@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from fusion.events.event import JobEvent
-from fusion.timeutil import EPOCH, from_iso, to_iso
+from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
 
 #: Always there, though empty: who reads the lines may count on them.
 _ALWAYS = frozenset({"id", "event", "job_id", "queue", "message", "payload", "result"})

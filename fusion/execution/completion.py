@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from fusion import defaults
+from fusion.kernel import defaults
 from fusion.retry import DEFAULT, RETRY_LATER, Retry, bounded, retries_done
 
 #: What an outcome frame may add to the job's hash as it is.

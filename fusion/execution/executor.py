@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from types import CoroutineType, TracebackType
 
-from fusion import context, defaults
+from fusion import context
 from fusion.exceptions import PayloadTooLarge, TaskNotAllowed, TaskNotFound
 from fusion.execution import outcome
-from fusion.failpoints import failpoint
-from fusion.importing import check_no_generator, check_result, is_allowed, resolve
-from fusion.serializers import JSONSerializer, Serializer, get_serializer, split_call
-from fusion.timeouts import run_with_timeout
+from fusion.kernel import defaults
+from fusion.kernel.failpoints import failpoint
+from fusion.kernel.importing import check_no_generator, check_result, is_allowed, resolve
+from fusion.kernel.serializers import JSONSerializer, Serializer, get_serializer, split_call
+from fusion.kernel.timeouts import run_with_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -27,7 +28,7 @@ Fields = dict[bytes, bytes]
 CALLBACK_TIMEOUT = 60.0
 #: ru_maxrss is bytes on macOS, KiB elsewhere.
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
-_OWN_MODULES = frozenset({__name__, "fusion.timeouts", "fusion.importing"})
+_OWN_MODULES = frozenset({__name__, "fusion.kernel.timeouts", "fusion.kernel.importing"})
 
 
 class Executor:

@@ -8,10 +8,11 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
-from fusion import __version__, defaults
-from fusion.process.link import RedisAway, RedisLink
+from fusion import __version__
+from fusion.kernel import defaults
+from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.settings import Settings
-from fusion.store.event_broker import EventBroker
+from fusion.store.write.event_broker import EventBroker
 
 
 class Presence:

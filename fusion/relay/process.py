@@ -11,18 +11,17 @@ from typing import Protocol
 from redis import Redis
 
 from fusion.events.sink import Sink
-from fusion.process.base import Loop
-from fusion.process.health import Report
-from fusion.process.link import RedisAway, RedisLink
-from fusion.process.probes import Probes
-from fusion.process.report import Reporter
-from fusion.process.signals import Signals
 from fusion.relay.presence import Presence
 from fusion.relay.runner import SinkRunner
+from fusion.runtime.loop import Loop
+from fusion.runtime.probes import Probes, Report
+from fusion.runtime.redis_link import RedisAway, RedisLink
+from fusion.runtime.signals import Signals
+from fusion.runtime.supervised import Reporter
 from fusion.settings import Settings
-from fusion.store.connections import check_server, connect, describe
-from fusion.store.event_broker import EventBroker
-from fusion.store.event_reader import EventReader
+from fusion.store.client.connections import check_server, connect, describe
+from fusion.store.stream.reader import EventReader
+from fusion.store.write.event_broker import EventBroker
 
 log = logging.getLogger("fusion.relay")
 

@@ -14,10 +14,10 @@ from redis.exceptions import RedisError
 from fusion.events.event import STATUSES
 from fusion.events.sink import Sink, SinkUnavailable
 from fusion.exceptions import SchemaMismatch
-from fusion.failpoints import failpoint
-from fusion.redaction import cut, printable
+from fusion.kernel.failpoints import failpoint
+from fusion.kernel.redaction import cut, printable
 from fusion.relay.pace import Pace
-from fusion.store.event_reader import Delivery, EventReader
+from fusion.store.stream.reader import Delivery, EventReader
 
 log = logging.getLogger("fusion.relay")
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any
 
-from fusion.process.linux import set_parent_death_signal
+from fusion.kernel.linux import set_parent_death_signal
 
 
 def main() -> None:

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from fusion.exceptions import ConfigurationError
-from fusion.process.base import Loop
-from fusion.process.link import RedisLink
-from fusion.scheduler.calls import Full, Refused, attempt
+from fusion.runtime.loop import Loop
+from fusion.runtime.redis_calls import Full, Refused, attempt
+from fusion.runtime.redis_link import RedisLink
 from fusion.scheduler.loading import Loading
 from fusion.settings import Settings, mask_url
-from fusion.store.cron_broker import CronBroker
+from fusion.store.write.cron_broker import CronBroker
 
 #: Entries stored in a row, so that ticks don't wait for a thousand of them.
 _STEPS = 50

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fusion.process.base import Loop
-from fusion.process.environment import changed_by, for_tasks
+from fusion.forkserver.environment import changed_by, for_tasks
+from fusion.runtime.loop import Loop
 from fusion.settings import Settings
-from fusion.signing import read_keys
+from fusion.settings.key_files import read_keys
 
 #: Settings that the job of an entry is built by.
 _SETTINGS = ("job_timeout", "result_ttl", "max_payload")

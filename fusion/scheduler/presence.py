@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 
 from fusion import __version__
-from fusion.process.link import RedisAway, RedisLink
-from fusion.scheduler.calls import attempt
+from fusion.runtime.redis_calls import attempt
+from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.settings import Settings
-from fusion.store.cron_broker import CronBroker
+from fusion.store.write.cron_broker import CronBroker
 
 
 class Presence:

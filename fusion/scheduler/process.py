@@ -9,23 +9,22 @@ from collections.abc import Callable, Sequence
 
 from redis import Redis
 
-from fusion.process.base import Loop
-from fusion.process.doorbell import Doorbell
-from fusion.process.duties import Duties
-from fusion.process.health import Report
-from fusion.process.link import RedisAway, RedisLink
-from fusion.process.probes import Probes
-from fusion.process.report import Reporter
-from fusion.process.signals import Signals
-from fusion.scheduler.calls import Refused
+from fusion.runtime.doorbell import Doorbell
+from fusion.runtime.loop import Loop
+from fusion.runtime.maintenance import Duties
+from fusion.runtime.probes import Probes, Report
+from fusion.runtime.redis_calls import Refused
+from fusion.runtime.redis_link import RedisAway, RedisLink
+from fusion.runtime.signals import Signals
+from fusion.runtime.supervised import Reporter
 from fusion.scheduler.declaring import Declaring
 from fusion.scheduler.presence import Presence
 from fusion.scheduler.ticker import Ticker
 from fusion.settings import Settings
-from fusion.store.broker import Broker
-from fusion.store.connections import check_server, connect, describe
-from fusion.store.cron_broker import CronBroker
-from fusion.store.keys import SCHEDULER_BELL
+from fusion.store.client.connections import check_server, connect, describe
+from fusion.store.layout.keys import SCHEDULER_BELL
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
 
 log = logging.getLogger("fusion.scheduler")
 

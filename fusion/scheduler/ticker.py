@@ -7,12 +7,12 @@ import time
 from datetime import datetime, timezone
 
 from fusion.cron.entry import Entry
-from fusion.options import new_nonce
-from fusion.process.journal import one_line
-from fusion.process.link import RedisLink
-from fusion.scheduler.calls import Full, Refused, attempt
-from fusion.store.cron_broker import CronBroker
-from fusion.store.records import StoredEntry, Tick
+from fusion.kernel.nonces import new_nonce
+from fusion.runtime.job_log import one_line
+from fusion.runtime.redis_calls import Full, Refused, attempt
+from fusion.runtime.redis_link import RedisLink
+from fusion.store.layout.records import StoredEntry, Tick
+from fusion.store.write.cron_broker import CronBroker
 
 #: Seconds by which the server's clock may move against ours between two looks before it counts as set.
 _JUMP = 5.0

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from fusion.events.event import JobEvent
+from fusion.kernel.timeutil import to_iso
 from fusion.sinks.es_options import ElasticsearchOptions
-from fusion.timeutil import to_iso
 
 #: The type of the documents of old: a field today, the mapping type (`_type`) of servers up to 7.
 LOGS = "logs"

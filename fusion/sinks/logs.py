@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fusion.events.event import JobEvent
 from fusion.events.sink import Rejected
-from fusion.redaction import printable
+from fusion.kernel.redaction import printable
 
 log = logging.getLogger("fusion.events")
 

@@ -1,4 +1,4 @@
-"""The Broker and the Inspector of a connection, as programs use them: with Fusion's errors (`fusion.store.typed`)."""
+"""The Broker and the Inspector of a connection, as programs use them: with Fusion's errors (`fusion.store.client.errors`)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any, cast
 from redis import Redis
 
 from fusion.settings import get_settings
-from fusion.store.asking import asking
-from fusion.store.broker import Broker
-from fusion.store.connections import get_current_connection
-from fusion.store.cron_broker import CronBroker
-from fusion.store.cron_inspector import CronInspector
-from fusion.store.event_admin import EventAdmin
-from fusion.store.event_inspector import EventInspector
-from fusion.store.forgiving import Forgiving
-from fusion.store.inspector import Inspector
-from fusion.store.records import LogLine
-from fusion.store.schema_broker import SchemaBroker
-from fusion.store.typed import typed
+from fusion.store.client.adapter import asking
+from fusion.store.client.connections import get_current_connection
+from fusion.store.client.errors import typed
+from fusion.store.layout.records import LogLine
+from fusion.store.read.cron_inspector import CronInspector
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.read.inspector import Inspector
+from fusion.store.read.tolerant import Forgiving
+from fusion.store.stream.admin import EventAdmin
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
+from fusion.store.write.schema_broker import SchemaBroker
 
 # Kept on the connection itself: a table of them, even with weak keys, would keep every connection alive, since a Broker holds its own.
 _BROKER = "_fusion_broker"

@@ -8,15 +8,15 @@ from typing import Any
 
 from redis import Redis
 
+from fusion.enqueue.batch import replicas_of
+from fusion.enqueue.options import NONE, sealed
 from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError
-from fusion.options import NONE, sealed
-from fusion.producing import replicas_of
+from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
-from fusion.store.forgiving import forgiving, in_words
-from fusion.store.keys import check_job_id
-from fusion.store.records import NewJob
-from fusion.timeutil import EPOCH, from_iso, to_iso
+from fusion.store.layout.keys import check_job_id
+from fusion.store.layout.records import NewJob
+from fusion.store.read.tolerant import forgiving, in_words
 from fusion.web import putback
 from fusion.web.calls import Call, read_call
 from fusion.web.exchange import HttpError, Request, Response

@@ -15,8 +15,8 @@ from urllib.parse import quote, urlsplit
 from redis.exceptions import RedisError
 
 from fusion.exceptions import ConfigurationError, NoRedisError, SchemaMismatch, StoreUnavailable
-from fusion.store.failures import classify, one_line
-from fusion.timeutil import now, to_iso
+from fusion.kernel.timeutil import now, to_iso
+from fusion.store.client.classify import classify, one_line
 from fusion.web import wsgi
 from fusion.web.auth import Authenticator
 from fusion.web.exchange import MAX_BODY, HttpError, Request, Response, plain

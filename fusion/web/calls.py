@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fusion import defaults
+from fusion.enqueue.options import EnqueueOptions, JobData, build, did_you_mean
 from fusion.exceptions import InvalidName, PayloadTooLarge, SerializationError, TaskNotAllowed
-from fusion.importing import check_path, how_to_allow, is_allowed
-from fusion.options import EnqueueOptions, JobData, build, did_you_mean
+from fusion.kernel import defaults
+from fusion.kernel.importing import check_path, how_to_allow, is_allowed
+from fusion.kernel.timeutil import FURTHEST, parse_moment, parse_seconds
 from fusion.retry import Retry
 from fusion.settings import get_settings
-from fusion.store.keys import check_new_job_id, check_queue_name
-from fusion.store.score import check_priority
-from fusion.timeutil import FURTHEST, parse_moment, parse_seconds
+from fusion.store.layout.keys import check_new_job_id, check_queue_name
+from fusion.store.layout.score import check_priority
 from fusion.web.exchange import HttpError, listed
 
 #: Characters of a text that lists show.

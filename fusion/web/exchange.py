@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-from fusion import defaults
 from fusion.exceptions import DeserializationError
-from fusion.serializers import JSONSerializer
+from fusion.kernel import defaults
+from fusion.kernel.serializers import JSONSerializer
 
 #: Bytes of a body. The largest payload with what JSON may add to it.
 MAX_BODY = 2 * defaults.MAX_PAYLOAD

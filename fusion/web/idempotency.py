@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusion.options import new_nonce
+from fusion.kernel.nonces import new_nonce
 from fusion.web.exchange import HttpError, Request
 
 _LONGEST = 255

@@ -5,13 +5,13 @@ from __future__ import annotations
 from redis import Redis
 
 from fusion.exceptions import InvalidJobOperation, NoSuchJobError
-from fusion.options import new_nonce
+from fusion.kernel.nonces import new_nonce
+from fusion.kernel.timeutil import to_delay
 from fusion.status import refuse_foreign
 from fusion.store.access import broker_of
-from fusion.store.connections import get_current_connection
-from fusion.store.keys import check_job_id
-from fusion.store.typed import repeatable
-from fusion.timeutil import to_delay
+from fusion.store.client.connections import get_current_connection
+from fusion.store.client.errors import repeatable
+from fusion.store.layout.keys import check_job_id
 
 #: Seconds until a task that was put back may run (SPEC F19).
 DELAY = 120.0

@@ -9,10 +9,10 @@ from redis import Redis
 
 from fusion.exceptions import NoSuchJobError
 from fusion.job import Job
+from fusion.kernel.timeutil import to_iso
 from fusion.store.access import inspector_of
-from fusion.store.codec import text
-from fusion.store.inspector import QueueInfo
-from fusion.timeutil import to_iso
+from fusion.store.layout.codec import text
+from fusion.store.read.inspector import QueueInfo
 
 #: Bytes of a result or a reason that are shown.
 CUT = 4096

@@ -25,22 +25,35 @@ COMMANDS = frozenset(
     ).split()
 )
 #: Below these names lies what may change without notice; the surrounding service keeps out.
-INTERNAL = ("fusion.cli", "fusion.execution", "fusion.process", "fusion.scheduler", "fusion.store")
+INTERNAL = (
+    "fusion.cli",
+    "fusion.enqueue",
+    "fusion.execution",
+    "fusion.executors",
+    "fusion.forkserver",
+    "fusion.jobs",
+    "fusion.kernel",
+    "fusion.runtime",
+    "fusion.scheduler",
+    "fusion.store",
+    "fusion.supervisor",
+    "fusion.worker",
+)
 #: What others may import of redis-py: the type of a connection that is handed through, and the errors to catch.
 HANDED_THROUGH = {("redis", "Redis"), ("redis.asyncio", "Redis")}
 #: The one place outside the store that knows the prefix: its default.
-KNOWS_THE_PREFIX = Path("fusion/defaults.py")
+KNOWS_THE_PREFIX = Path("fusion/kernel/defaults.py")
 
 
 def redis_outside_the_store(path: Path, tree: ast.AST) -> Iterator[str]:
     for line, text in strings(tree):
         if "rq:" in text and path != KNOWS_THE_PREFIX:
-            yield f"{path}:{line}: {text!r} names a Redis key; add it to fusion/store/keys.py"
+            yield f"{path}:{line}: {text!r} names a Redis key; add it to fusion/store/layout/keys.py"
     for line, name in calls(tree):
         if name in COMMANDS:
             yield f"{path}:{line}: {name}() looks like a Redis command; add a method to fusion/store instead"
         if name == "Redis":
-            yield f"{path}:{line}: a connection is made here; use fusion.store.connections"
+            yield f"{path}:{line}: a connection is made here; use fusion.store.client.connections"
     for line, module, name in imports(tree):
         client = module.split(".")[0] in {"redis", "hiredis", "valkey"}
         if client and module != "redis.exceptions" and (module, name) not in HANDED_THROUGH:
@@ -92,9 +105,9 @@ def test_docstrings_and_ordinary_methods_are_no_redis() -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "import fusion.store.broker",
+        "import fusion.store.write.broker",
         "from fusion import store",
-        "from fusion.process.worker import Worker",
+        "from fusion.worker.worker import Worker",
         "from fusion import Nothing",
     ],
 )

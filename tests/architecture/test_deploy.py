@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from fusion.store.acl import acl_rules
+from fusion.store.layout.acl import acl_rules
 from tests.architecture.source import ROOT, pyproject
 
 UNIT = ROOT / "deploy" / "systemd" / "fusion.service"
@@ -89,5 +89,5 @@ def test_the_users_of_compose_have_the_documented_rights() -> None:
     lines = (ROOT / "deploy" / "redis" / "users.acl").read_text().splitlines()
     # Off, but with its rights: some versions replay the transactions in an AOF with them.
     assert lines == ["user default off ~* &* +@all", f"user fusion on #PASSWORD_SHA256 {acl_rules()}"], (
-        "write the rules of fusion/store/acl.py into deploy/redis/users.acl"
+        "write the rules of fusion/store/layout/acl.py into deploy/redis/users.acl"
     )

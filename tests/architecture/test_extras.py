@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from fusion.exceptions import ConfigurationError
-from fusion.process.job_memory import JobMemory
-from fusion.process.memory import MemoryThrottle
+from fusion.kernel.memory import MemoryThrottle
 from fusion.settings import Settings
+from fusion.worker.job_memory import JobMemory
 from tests.architecture.source import ROOT, modules, parse, pyproject
 
 PROJECT = pyproject()["project"]
@@ -129,7 +129,7 @@ def test_what_is_missing_is_one_line_that_names_the_extra(
 
 def test_memory_figures_need_psutil_only_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psutil", None)
-    monkeypatch.setattr("fusion.process.memory.machine_readers", dict)
+    monkeypatch.setattr("fusion.kernel.memory.machine_readers", dict)
     with pytest.raises(ConfigurationError, match=r"fusion-queue\[worker\]"):
         MemoryThrottle.of(Settings())
     monkeypatch.setattr(sys, "platform", "darwin")

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.budgets import figures
 from tests.jobs import basic
 from tests.store.hands import Hand, outcome

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import redis
 
-from fusion.process.roster import Roster
-from fusion.store.broker import Broker
-from fusion.store.scripts import Script
+from fusion.runtime.served_queues import Roster
+from fusion.store.scripting.scripts import Script
+from fusion.store.write.broker import Broker
 from tests.budgets import figures
 from tests.budgets.test_script_calls import TURNS, Counted
 from tests.store.hands import LEASE, Hand, expire_lease, may_reap, outcome, put

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.budgets import figures
 from tests.store.hands import Hand, outcome, put
 

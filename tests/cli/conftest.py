@@ -15,8 +15,8 @@ import redis
 from click.testing import CliRunner, Result
 
 from fusion.cli.main import cli
-from fusion.store.broker import Broker
-from fusion.store.records import Claimed, Commit
+from fusion.store.layout.records import Claimed, Commit
+from fusion.store.write.broker import Broker
 
 ROOT = Path(__file__).resolve().parents[2]
 Invoke = Callable[..., Result]

@@ -11,8 +11,8 @@ import redis
 
 from fusion import Queue
 from fusion.cli.callbacks import shown_url
-from fusion.store.broker import Broker
-from fusion.store.keys import CALLBACKS
+from fusion.store.layout.keys import CALLBACKS
+from fusion.store.write.broker import Broker
 from tests.cli.conftest import FakeHands, Hands, Invoke
 from tests.store.hands import fields_of, new, status_of
 
@@ -42,7 +42,7 @@ def courier(hands: Hands) -> FakeHands:
 @pytest.fixture
 def ends(conn: redis.Redis, told: Told, courier: FakeHands) -> dict[str, str]:
     """A delivery in each state, by the id of its job."""
-    from fusion.store.records import Commit
+    from fusion.store.layout.records import Commit
 
     ids = {job: told(job)[0] for job in ("delivered", "failed", "retrying", "busy", "waiting")}
     claimed = {one.id: one for one in courier.turn(slots=4)}

@@ -18,7 +18,7 @@ from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
 from fusion.settings import Settings
 from fusion.store.access import cron_broker_of
-from fusion.store.cron_inspector import EntryInfo
+from fusion.store.read.cron_inspector import EntryInfo
 from tests.cli.conftest import Hands, Invoke, run_worker
 from tests.domain.cron_hands import TASK, Hourly, declare, look, now_s
 from tests.domain.cron_hands import hourly as hourly

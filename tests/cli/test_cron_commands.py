@@ -168,7 +168,9 @@ def modules(tmp_path: Path) -> Path:
     (tmp_path / "good.py").write_text(GOOD)
     (tmp_path / "wrong.py").write_text(WRONG)
     (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
-    (tmp_path / "jobs.py").write_text("from fusion.recurrence import recurring\n\n@recurring(every=60)\ndef sweep(): pass\n")
+    (tmp_path / "jobs.py").write_text(
+        "from fusion.kernel.recurrence import recurring\n\n@recurring(every=60)\ndef sweep(): pass\n"
+    )
     (tmp_path / "conf.py").write_text("SCHEDULE = ('good',)\nTASKS = ('jobs',)\n")
     return tmp_path
 
@@ -217,7 +219,7 @@ def test_validate_as_json(modules: Path) -> None:
 
 def test_validate_remarks_what_may_surprise_and_refuses_what_never_was_meant(modules: Path) -> None:
     (modules / "odd.py").write_text("""
-from fusion.recurrence import recurring
+from fusion.kernel.recurrence import recurring
 
 def register(scheduler):
     scheduler.cron("*/45 * * * *", "jobs.report", id="uneven")

@@ -14,9 +14,9 @@ import pytest
 import redis
 
 from fusion.settings import use_settings
-from fusion.store.broker import Broker
-from fusion.store.event_broker import EventBroker
-from fusion.store.event_reader import Delivery
+from fusion.store.stream.reader import Delivery
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker
 from tests.cli.conftest import ROOT, Invoke
 from tests.events.hands import ack, beat, reader, silence
 from tests.store.hands import put

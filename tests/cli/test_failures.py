@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from fusion import FailedQueue, Job, Queue
-from fusion.store.broker import Broker
-from fusion.store.records import Commit
+from fusion.store.layout.records import Commit
+from fusion.store.write.broker import Broker
 from tests.cli.conftest import Hands, Invoke, run_worker
 from tests.cli.terminal import terminal
 from tests.store.hands import Hand, put

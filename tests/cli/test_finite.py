@@ -9,8 +9,8 @@ import redis
 
 from fusion import Job, Queue
 from fusion.exceptions import DeserializationError
-from fusion.setting_values import Invalid, percent, seconds, whole
-from fusion.timeutil import parse_seconds
+from fusion.kernel.timeutil import parse_seconds
+from fusion.settings.readers import Invalid, percent, seconds, whole
 from tests.cli.conftest import Invoke
 from tests.jobs import basic
 

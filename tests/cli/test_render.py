@@ -13,7 +13,7 @@ from fusion.cli import render
 from fusion.cli.context import seconds
 from fusion.cli.info import screen
 from fusion.cli.output import styled
-from fusion.store.inspector import QueueInfo, Totals, WorkerInfo
+from fusion.store.read.inspector import QueueInfo, Totals, WorkerInfo
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)
 SMS = QueueInfo(

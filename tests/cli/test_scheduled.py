@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from fusion import Job, Queue, ScheduledJobRegistry
-from fusion.store.broker import Broker
-from fusion.store.records import Commit
+from fusion.store.layout.records import Commit
+from fusion.store.write.broker import Broker
 from tests.cli.conftest import Hands, Invoke, run_worker
 from tests.faults.rig.conservation import check_conservation
 

@@ -14,10 +14,11 @@ import click
 import pytest
 import redis
 
-from fusion import Queue, defaults
+from fusion import Queue
 from fusion.cli.context import Cli
 from fusion.cli.worker import DATE_FORMAT, LOG_FORMAT, Plan, pid_file, plan_worker, set_up_logging, worker
 from fusion.exceptions import ConfigurationError
+from fusion.kernel import defaults
 from fusion.settings import Settings, get_settings
 from tests.cli.conftest import Invoke, run_worker
 

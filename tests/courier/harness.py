@@ -22,8 +22,8 @@ import redis
 from fusion import Queue
 from fusion.courier import Courier
 from fusion.settings import Settings
-from fusion.store.broker import Broker
-from fusion.store.keys import CALLBACKS
+from fusion.store.layout.keys import CALLBACKS
+from fusion.store.write.broker import Broker
 from tests.delivery.receivers import Receiver
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, fields_of, status_of

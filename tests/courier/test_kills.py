@@ -15,8 +15,8 @@ import redis
 
 from fusion import Queue
 from fusion.delivery.signing import verify
-from fusion.process.doorbell import Doorbell
-from fusion.store.server_binary import ServerBinary
+from fusion.runtime.doorbell import Doorbell
+from fusion.store.embedded.binary import ServerBinary
 from tests.courier.harness import SECRET, Endpoint, World, allowing, registered
 from tests.delivery.receivers import Receiver
 from tests.store.hands import fields_of, status_of

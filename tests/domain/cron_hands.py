@@ -11,7 +11,7 @@ import redis
 from fusion.cron.entry import Entry, revision
 from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
-from fusion.options import new_nonce
+from fusion.kernel.nonces import new_nonce
 from fusion.settings import Settings
 from fusion.store.access import cron_broker_of, cron_inspector_of
 from tests.store.hands import now_ms

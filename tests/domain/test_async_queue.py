@@ -18,11 +18,11 @@ from redis import asyncio as aredis
 from redis.connection import parse_url
 
 from fusion import AsyncQueue, Job, Queue, Retry, StoreUnavailable
+from fusion.enqueue.options import JobData
 from fusion.exceptions import ConfigurationError, DuplicateJob, InvalidName, PayloadTooLarge, SerializationError
-from fusion.options import JobData
 from fusion.settings import Settings, use_settings
-from fusion.store.async_connections import loops_client, twin
-from fusion.store.connections import connect
+from fusion.store.client.async_connections import loops_client, twin
+from fusion.store.client.connections import connect
 from tests.domain.test_queue import WRONG_CALLS, WRONG_OPTIONS
 from tests.faults.rig.proxy import LOSE, FaultProxy
 from tests.guarded import as_admin

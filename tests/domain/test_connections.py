@@ -12,7 +12,7 @@ import redis
 from fusion import Connection, Job, Queue, get_current_connection, pop_connection, push_connection
 from fusion.exceptions import ConfigurationError, NoRedisError
 from fusion.settings import use_settings
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
 from tests.jobs import basic
 
 
@@ -108,7 +108,7 @@ def test_a_forked_child_has_a_connection_of_its_own(conn: redis.Redis) -> None:
 
 def test_without_any_redis_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FUSION_REDIS_URL")
-    monkeypatch.setattr("fusion.store.connections._LOCAL_PORT", 1)
+    monkeypatch.setattr("fusion.store.client.connections._LOCAL_PORT", 1)
     use_settings(None)
     with pytest.raises(NoRedisError, match="FUSION_REDIS_URL"):
         Queue("sms").enqueue(basic.noop)

@@ -63,7 +63,7 @@ REGISTER = """
         scheduler.every("5m", "jobs.ping", id="ping", queue="low", overlap="skip")
 """
 RECURRING = """
-    from fusion.recurrence import recurring
+    from fusion.kernel.recurrence import recurring
 
     @recurring("*/5 * * * *", queue="low", kwargs={"n": 1})
     @recurring(every="90s", id="often")
@@ -164,7 +164,7 @@ def test_a_mistake_in_one_recurring_function_is_its_own(declare: Declare) -> Non
     found = declare(
         {
             "shop": """
-            from fusion.recurrence import recurring
+            from fusion.kernel.recurrence import recurring
 
             @recurring("61 * * * *")
             def wrong(): pass
@@ -205,7 +205,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("call", ["recurring(f)", "recurring()(f)", "recurring('* * * * *', every=60)(f)"])
 def test_recurring_needs_one_of_expression_and_interval(call: str) -> None:
-    ended = python(f"from fusion.recurrence import recurring\ndef f(): pass\n{call}")
+    ended = python(f"from fusion.kernel.recurrence import recurring\ndef f(): pass\n{call}")
     assert 'write @recurring("*/5 * * * *") or @recurring(every="5m"), with one of the two' in ended.stderr
 
 
@@ -213,7 +213,7 @@ def test_recurring_leaves_the_function_as_it_is_and_costs_a_task_module_next_to_
     heavy = "('redis', 'hiredis', 'croniter', 'asyncio', 'click', 'requests', 'typing', 'zoneinfo', 'datetime', 'json', 'fusion.cron')"
     ended = python(
         "import sys; before = set(sys.modules)\n"
-        "from fusion.recurrence import declared, recurring\n"
+        "from fusion.kernel.recurrence import declared, recurring\n"
         "def f(): return 7\n"
         "assert recurring(every='5m', id='x')(f) is f and f() == 7\n"
         "(one,) = declared()\n"

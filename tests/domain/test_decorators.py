@@ -12,7 +12,7 @@ import redis
 
 from fusion import Connection, Queue, Retry
 from fusion.decorators import job
-from fusion.importing import resolve
+from fusion.kernel.importing import resolve
 from tests.jobs import basic
 
 

@@ -15,9 +15,9 @@ import redis
 
 from fusion import FailedFilter, FailedQueue, Job, Queue
 from fusion.exceptions import InvalidJobOperation
-from fusion.failures import FailureGroup
+from fusion.jobs.failures import FailureGroup
 from fusion.store.access import broker_of
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, new, outcome
 from tests.support import eventually

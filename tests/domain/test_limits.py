@@ -19,7 +19,7 @@ from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
 from fusion.exceptions import DeserializationError, PayloadTooLarge, SerializationError
 from fusion.execution.executor import Executor
-from fusion.serializers import JSONSerializer, PickleSerializer
+from fusion.kernel.serializers import JSONSerializer, PickleSerializer
 from fusion.settings import Settings, use_settings
 from fusion.web.api import Api
 from fusion.web.app import App

@@ -13,7 +13,7 @@ import redis
 
 from fusion import AsyncQueue, Queue, Scheduler, job, recurring
 from fusion.cron.declared import Declarations, collect
-from fusion.recurrence import _declared
+from fusion.kernel.recurrence import _declared
 from tests.jobs import basic
 
 WHEN = datetime(2030, 1, 31, tzinfo=timezone.utc)

@@ -11,8 +11,8 @@ import redis
 from fusion import Job, Queue, Retry, ScheduledJobRegistry
 from fusion.exceptions import DuplicateJob, InvalidJobOperation, NoSuchJobError
 from fusion.store.access import broker_of
-from fusion.store.broker import Broker
-from fusion.store.records import NewJob
+from fusion.store.layout.records import NewJob
+from fusion.store.write.broker import Broker
 from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic

@@ -15,11 +15,11 @@ from fusion import FailedQueue, Job, Queue
 from fusion.cli.main import cli
 from fusion.cron.scheduler import Scheduler
 from fusion.decorators import job as task
+from fusion.kernel.signing import MISSING
 from fusion.retry import Retry
 from fusion.settings import get_settings, use_settings
-from fusion.signing import MISSING
 from fusion.store.access import broker_of
-from fusion.store.records import Claimed
+from fusion.store.layout.records import Claimed
 from fusion.web.api import Api
 from fusion.web.app import App
 from fusion.web.auth import ANONYMOUS

@@ -7,7 +7,7 @@ from pathlib import Path
 import redis
 
 from fusion import Queue, Retry
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
 from tests.es.conftest import RealServer
 from tests.relay.harness import Relays, is_delivered, kill
 from tests.support import eventually

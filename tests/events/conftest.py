@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.event_broker import EventBroker
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker
 
 
 @pytest.fixture

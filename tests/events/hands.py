@@ -8,10 +8,10 @@ from typing import Any
 import redis
 
 from fusion.events.event import JobEvent
-from fusion.store.event_broker import EventBroker, Mark
-from fusion.store.event_inspector import EventInspector, SinkInfo
-from fusion.store.event_reader import Delivery, EventReader
-from fusion.timeutil import EPOCH
+from fusion.kernel.timeutil import EPOCH
+from fusion.store.read.event_inspector import EventInspector, SinkInfo
+from fusion.store.stream.reader import Delivery, EventReader
+from fusion.store.write.event_broker import EventBroker, Mark
 from tests.store.hands import now_ms
 
 LEASE = 15.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.event_admin import EventAdmin
-from fusion.store.event_broker import EventBroker
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.stream.admin import EventAdmin
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import ack, beat, drain, numbers, reader, silence, sink_of
 from tests.store.hands import new, put
 

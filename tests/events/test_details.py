@@ -10,9 +10,9 @@ import redis
 
 from fusion import Job
 from fusion.events.event import JobEvent
-from fusion.store import event_details
-from fusion.store.broker import Broker
-from fusion.store.event_broker import EventBroker
+from fusion.store.stream import details as event_details
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import reader
 from tests.store.hands import Hand, new, put
 

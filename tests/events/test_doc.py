@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from fusion.events.event import STATUSES
-from fusion.store.broker import Broker
-from fusion.store.records import LogLine, Wishes
+from fusion.store.layout.records import LogLine, Wishes
+from fusion.store.write.broker import Broker
 from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, now_ms, put
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text()

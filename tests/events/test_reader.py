@@ -11,10 +11,10 @@ import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fusion.events.document import from_document
-from fusion.store.broker import Broker
-from fusion.store.event_broker import EventBroker, Mark
-from fusion.store.event_inspector import EventInspector
-from fusion.store.event_reader import EventReader
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.stream.reader import EventReader
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker, Mark
 from tests.events.hands import ack, beat, drain, numbers, reader, silence, sink_of
 from tests.store.hands import Hand, put
 

@@ -7,7 +7,7 @@ from os import system
 from subprocess import run
 from typing import Any
 
-from fusion.timeutil import now
+from fusion.kernel.timeutil import now
 
 
 def plain() -> str:

@@ -13,9 +13,9 @@ from unittest.mock import ANY
 
 import psutil
 
-from fusion.process.forkserver_client import ForkServer, Horse, describe_death
-from fusion.process.messages import ForkFailed, ForkServerConfig, HorseExited, Message, Ready, ServerClosed
-from fusion.serializers import JSONSerializer, dumps_call
+from fusion.forkserver.client import ForkServer, Horse, describe_death
+from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited, Message, Ready, ServerClosed
+from fusion.kernel.serializers import JSONSerializer, dumps_call
 
 ROOT = str(Path(__file__).resolve().parents[2])
 #: Seconds for anything that should happen at all.

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from fusion.execution.executor import callback_limit
-from fusion.process.base import Loop
+from fusion.runtime.loop import Loop
 from tests.process.driver import Driver, job_fields
 
 #: 24.85 days are as many milliseconds as a C int holds.

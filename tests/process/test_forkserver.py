@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from fusion.process.forkserver_client import describe_death, signal_name
-from fusion.process.messages import ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
+from fusion.forkserver.client import describe_death, signal_name
+from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
 from tests.process.driver import ROOT, Driver, job_fields, wait_gone
 from tests.support import eventually
 
@@ -334,7 +334,7 @@ def test_orphans_are_looked_for_where_the_server_could_not_end_them(
 ) -> None:
     """A worker that is the first process of a container is handed others' orphans too: a reload is no reason to end those."""
     calls: list[object] = []
-    monkeypatch.setattr("fusion.process.forkserver_client.end_orphans", calls.append)
+    monkeypatch.setattr("fusion.forkserver.client.end_orphans", calls.append)
     with Driver() as driver:
         assert driver.run("add", 1).result == 1
         if killed:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fusion.serializers import JSONSerializer
+from fusion.kernel.serializers import JSONSerializer
 from tests.process.driver import ROOT, Driver, job_fields
 
 PLAIN = "tests.jobs.plain."

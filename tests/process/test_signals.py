@@ -10,7 +10,7 @@ import pytest
 
 _PROGRAM = """
 import os, signal
-from fusion.process.signals import Signals
+from fusion.runtime.signals import Signals
 Signals.ends_process = {ends}
 signals = Signals()
 signals.install()

@@ -12,12 +12,12 @@ from math import inf
 import pytest
 
 from fusion.execution.frames import FrameReader, unpack
-from fusion.process.forkserver_client import ForkServer
-from fusion.process.horse import Channel
-from fusion.process.messages import ForkServerConfig
-from fusion.process.stable import Run
-from fusion.process.warm_horse import PACKET, WarmHorse
-from fusion.store.records import Claimed
+from fusion.executors.fork import Run
+from fusion.executors.warm_horse import PACKET, WarmHorse
+from fusion.forkserver.client import ForkServer
+from fusion.forkserver.horse import Channel
+from fusion.forkserver.messages import ForkServerConfig
+from fusion.store.layout.records import Claimed
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a socket that keeps boundaries")
 SERVER = ForkServer(ForkServerConfig(warm=True))

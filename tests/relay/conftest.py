@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.event_broker import EventBroker
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker
 from tests.relay.harness import Relays
 from tests.worker.harness import PrivateRedis
 

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from fusion.store.broker import Broker
-from fusion.store.event_inspector import EventInspector, SinkInfo
+from fusion.store.read.event_inspector import EventInspector, SinkInfo
+from fusion.store.write.broker import Broker
 from tests.store.hands import new
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess

@@ -9,8 +9,8 @@ import psutil
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.event_inspector import EventInspector, RelayInfo
+from fusion.store.read.event_inspector import EventInspector, RelayInfo
+from fusion.store.write.broker import Broker
 from tests import guarded
 from tests.relay.harness import Relays, ids_in, is_delivered
 from tests.store.hands import put

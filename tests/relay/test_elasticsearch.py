@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from fusion import Job, Queue, Retry
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
 from tests.relay.harness import Relays, is_delivered, sink_of
 from tests.sinks.contract import ContractServer
 from tests.support import eventually

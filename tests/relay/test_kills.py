@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.write.broker import Broker
 from tests.relay.harness import Relays, documents_in, emit, ids_in, is_delivered, kill
 from tests.store.hands import Hand, new, outcome
 from tests.support import eventually

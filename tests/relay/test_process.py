@@ -10,8 +10,8 @@ import psutil
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.write.broker import Broker
 from tests.relay.harness import DRIVER, Relays, documents_in, emit, ids_in, is_delivered, sink_of
 from tests.store.hands import put
 from tests.support import eventually

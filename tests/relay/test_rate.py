@@ -9,8 +9,8 @@ from statistics import median
 import psutil
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.write.broker import Broker
 from tests.relay.harness import DRIVER, Relays, emit, sink_of
 from tests.store.hands import events_of, new
 from tests.support import eventually

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.write.broker import Broker
 from tests.relay.harness import DRIVER, Relays, emit, ids_in, is_delivered, sink_of
 from tests.support import eventually
 

@@ -13,8 +13,8 @@ import psutil
 import redis
 
 from fusion.cron.scheduler import Scheduler
-from fusion.store.cron_broker import tick_name
-from fusion.store.cron_inspector import CronInspector, EntryInfo, SchedulerInfo
+from fusion.store.read.cron_inspector import CronInspector, EntryInfo, SchedulerInfo
+from fusion.store.write.cron_broker import tick_name
 from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess

@@ -5,7 +5,7 @@ from __future__ import annotations
 import redis
 
 from fusion.cron.scheduler import Scheduler
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.scheduler.harness import (
     NOOP,
     SchedulerProcess,

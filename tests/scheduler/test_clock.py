@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusion.cron.scheduler import Scheduler
-from fusion.store.server_binary import ServerBinary
+from fusion.store.embedded.binary import ServerBinary
 from tests.faults.rig.clock import SetClockRedis, why_not
 from tests.scheduler.harness import NOOP, SchedulerProcess, Schedulers, arrivals, at, bells, entry_of, mark_of, ticks_of
 from tests.support import eventually

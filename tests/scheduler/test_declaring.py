@@ -30,7 +30,7 @@ class Module:
 
     def write(self, text: str) -> None:
         self.directory.mkdir(exist_ok=True)
-        (self.directory / f"{self.name}.py").write_text(f"from fusion.recurrence import recurring\n{text}")
+        (self.directory / f"{self.name}.py").write_text(f"from fusion.kernel.recurrence import recurring\n{text}")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from fusion.cron.scheduler import Scheduler
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.scheduler.harness import (
     NOOP,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusion.cron.scheduler import Scheduler
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
 from tests.scheduler.harness import (
     NOOP,
     Schedulers,

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.event_broker import EventBroker
-from fusion.store.server_binary import ServerBinary
+from fusion.store.embedded.binary import ServerBinary
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker
 from tests.store.servers import ScriptedServer, SpawnedServer, closing_all
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import redis
 
-from fusion.store.cron_broker import CronBroker, tick_name
-from fusion.store.keys import Keys
-from fusion.store.records import NewJob, StoredEntry, Tick
+from fusion.store.layout.keys import Keys
+from fusion.store.layout.records import NewJob, StoredEntry, Tick
+from fusion.store.write.cron_broker import CronBroker, tick_name
 from tests.store.hands import DATA, now_ms
 
 PLAN, SPEC = '{"every":60}', '{"func":"tasks.sms.sendSMS"}'

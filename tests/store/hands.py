@@ -9,8 +9,8 @@ from typing import Any
 
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.records import Claimed, Commit, NewJob, Turn, Wishes
+from fusion.store.layout.records import Claimed, Commit, NewJob, Turn, Wishes
+from fusion.store.write.broker import Broker
 
 DATA = b'["tasks.sms.sendSMS", null, [], {}]'
 LEASE = 30.0

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import redis
 
-from fusion.store.embedded import _death_pact
+from fusion.store.embedded.instance import _death_pact
 from tests import guarded
 from tests.support import eventually
 

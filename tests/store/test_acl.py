@@ -12,12 +12,12 @@ import redis
 
 from fusion import NotReplicated, Queue
 from fusion.job import Job
-from fusion.store.acl import acl_rules, producer_rules
-from fusion.store.broker import Broker
-from fusion.store.connections import connect
-from fusion.store.inspector import Inspector
-from fusion.store.resp import NonBlockingReader
-from fusion.store.server import read_server
+from fusion.store.client.connections import connect
+from fusion.store.client.resp import NonBlockingReader
+from fusion.store.client.server import read_server
+from fusion.store.layout.acl import acl_rules, producer_rules
+from fusion.store.read.inspector import Inspector
+from fusion.store.write.broker import Broker
 from tests.store.hands import Hand, fields_of, put
 from tests.store.servers import SpawnedServer
 from tests.store.test_resp import replies

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion import defaults
-from fusion.store.broker import Broker
-from fusion.store.records import Wishes
+from fusion.kernel import defaults
+from fusion.store.layout.records import Wishes
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, leftovers
 from tests.store.hands import (
     LEASE,

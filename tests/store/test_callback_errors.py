@@ -12,9 +12,9 @@ from fusion.events.document import to_document
 from fusion.events.event import JobEvent
 from fusion.sinks.es_documents import encode
 from fusion.sinks.es_options import ElasticsearchOptions
-from fusion.store.broker import Broker
-from fusion.store.event_broker import EventBroker
-from fusion.store.inspector import Inspector
+from fusion.store.read.inspector import Inspector
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import reader
 from tests.store.hands import Hand, events_of, outcome, put
 

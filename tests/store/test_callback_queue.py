@@ -9,10 +9,10 @@ import redis
 
 from fusion import FailedFilter, FailedQueue, Queue
 from fusion.exceptions import InvalidName
-from fusion.process.roster import Roster
+from fusion.runtime.served_queues import Roster
 from fusion.store.access import inspector_of
-from fusion.store.broker import Broker
-from fusion.store.keys import CALLBACKS, Keys
+from fusion.store.layout.keys import CALLBACKS, Keys
+from fusion.store.write.broker import Broker
 from tasks.maintenance import run_maintenance_on_failed_queue
 from tests.store.hands import Hand, fields_of, now_ms, status_of
 
@@ -111,7 +111,7 @@ def test_an_endpoint_is_gone_until_it_is_readmitted(broker: Broker) -> None:
 def test_the_list_of_gone_endpoints_is_bounded_and_shows_no_url(
     conn: redis.Redis, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusion.defaults.GONE_MAX", 3)
+    monkeypatch.setattr("fusion.kernel.defaults.GONE_MAX", 3)
     for i in range(5):
         conn.zadd(GONE, {f"older{i}": i})
     broker.endpoint_gone("https://x.example/S3CR3T")

@@ -12,9 +12,9 @@ import redis
 
 from fusion import Queue
 from fusion.exceptions import BadSignature, InvalidName
-from fusion.store.broker import Broker
-from fusion.store.inspector import Inspector
-from fusion.store.keys import CALLBACKS, is_delivery_id
+from fusion.store.layout.keys import CALLBACKS, is_delivery_id
+from fusion.store.read.inspector import Inspector
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     LEASE,

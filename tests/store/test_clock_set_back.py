@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from fusion.store.broker import Broker
-from fusion.store.cron_broker import CronBroker
-from fusion.store.event_broker import EventBroker
-from fusion.store.server_binary import ServerBinary
+from fusion.store.embedded.binary import ServerBinary
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
+from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import BACKLOG, beat
 from tests.faults.rig.clock import SetClockRedis, why_not
 from tests.store.hands import Hand, put, status_of

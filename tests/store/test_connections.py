@@ -13,7 +13,7 @@ from redis import exceptions as errors
 
 from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
-from fusion.store.connections import (
+from fusion.store.client.connections import (
     classify,
     connect,
     one_line,

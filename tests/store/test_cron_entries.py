@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.cron_broker import CronBroker
-from fusion.store.cron_inspector import CronInspector
+from fusion.store.read.cron_inspector import CronInspector
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.cron_hands import PLAN, SPEC, Cron, fields_of_entry, history_of, look_of, mark_of, now_s, rung
 from tests.store.hands import everything

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.connections import connect
-from fusion.store.cron_broker import CronBroker
-from fusion.store.cron_inspector import CronInspector
-from fusion.store.records import Tick
+from fusion.store.client.connections import connect
+from fusion.store.layout.records import Tick
+from fusion.store.read.cron_inspector import CronInspector
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.cron_hands import Cron, fields_of_entry, history_of, job, look_of, mark_of, now_s, rung
 from tests.store.hands import Hand, drain, events_of, everything, fields_of, new, now_ms, promote_all, put, status_of

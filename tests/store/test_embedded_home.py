@@ -19,9 +19,9 @@ from fusion.cli.redis_commands import redis_group
 from fusion.cli.worker import pid_file
 from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
-from fusion.store.connections import connect, resolve_redis
-from fusion.store.embedded import EmbeddedRedis, running
-from fusion.store.server_binary import ServerBinary
+from fusion.store.client.connections import connect, resolve_redis
+from fusion.store.embedded.binary import ServerBinary
+from fusion.store.embedded.instance import EmbeddedRedis, running
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")

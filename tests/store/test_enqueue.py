@@ -10,9 +10,9 @@ import pytest
 import redis
 
 from fusion.exceptions import DuplicateJob
-from fusion.store.broker import Broker
-from fusion.store.score import priority_of, score_of
-from fusion.timeutil import from_iso
+from fusion.kernel.timeutil import from_iso
+from fusion.store.layout.score import priority_of, score_of
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, events_of, everything, fields_of, ids, new, now_ms, put, wire
 from tests.store.servers import SpawnedServer

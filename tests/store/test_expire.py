@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, events_of, everything, fields_of, ids, new, now_ms, over, put, status_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import redis
 
-from fusion.store.broker import Broker
-from fusion.timeutil import from_iso
+from fusion.kernel.timeutil import from_iso
+from fusion.store.write.broker import Broker
 from tests.store.hands import LEASE, Hand, everything, expire_lease, now_ms, outcome, put, wire
 
 

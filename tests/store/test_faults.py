@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     DATA,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion import defaults
-from fusion.attempts import Attempt, parse_history
-from fusion.store.broker import Broker
-from fusion.timeutil import from_iso
+from fusion.jobs.attempts import Attempt, parse_history
+from fusion.kernel import defaults
+from fusion.kernel.timeutil import from_iso
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     LEASE,

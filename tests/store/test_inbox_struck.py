@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.inspector import Inspector
+from fusion.store.read.inspector import Inspector
+from fusion.store.write.broker import Broker
 from tests.budgets.test_script_calls import Counted
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import DATA, Hand, drain, ids, outcome, put, status_of

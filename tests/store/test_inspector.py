@@ -8,12 +8,12 @@ import weakref
 import pytest
 import redis
 
+from fusion.kernel.timeutil import from_iso
 from fusion.settings import use_settings
 from fusion.store.access import broker_of, inspector_of
-from fusion.store.broker import Broker
-from fusion.store.connections import connect
-from fusion.store.inspector import Inspector, Totals
-from fusion.timeutil import from_iso
+from fusion.store.client.connections import connect
+from fusion.store.read.inspector import Inspector, Totals
+from fusion.store.write.broker import Broker
 from tests import guarded
 from tests.store.hands import DATA, Hand, everything, fields_of, ids, now_ms, put, wire
 

@@ -18,12 +18,12 @@ from redis import asyncio as aredis
 
 from fusion import AsyncQueue, Queue
 from fusion.exceptions import JobTimeoutException
+from fusion.kernel.timeouts import run_with_timeout
 from fusion.settings import Settings
 from fusion.store.access import inspector_of
-from fusion.store.async_connections import twin
-from fusion.store.connections import connect
-from fusion.store.embedded import EmbeddedRedis
-from fusion.timeouts import run_with_timeout
+from fusion.store.client.async_connections import twin
+from fusion.store.client.connections import connect
+from fusion.store.embedded.instance import EmbeddedRedis
 from tests.jobs import basic
 from tests.store.servers import LateAnswers
 
@@ -56,7 +56,7 @@ class Striking:
     def _call(self, frame: FrameType, event: str, arg: object) -> Any:
         name = frame.f_globals.get("__name__", "")
         theirs = name.startswith("redis.") and frame.f_code.co_name in EXCHANGE
-        ours = name.startswith(("fusion.store.", "fusion.queue")) and name != "fusion.store.sockets"
+        ours = name.startswith(("fusion.store.", "fusion.queue")) and name != "fusion.store.client.sockets"
         if not (theirs or ours):
             return None
         entered = frame.f_lineno
@@ -127,7 +127,7 @@ def look(client: redis.Redis) -> None:
 def test_whatever_cuts_a_call_short_the_next_one_gets_its_own_answer(
     late: LateAnswers, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch, kind: str, call: Callable[[redis.Redis], None]
 ) -> None:
-    monkeypatch.setattr("fusion.defaults.ENQUEUE_CHUNK", 1)
+    monkeypatch.setattr("fusion.kernel.defaults.ENQUEUE_CHUNK", 1)
     client = CLIENTS[kind](late.url)
     call(client)  # scripts are known, a connection is there
     before = len(conn.client_list())
@@ -153,7 +153,7 @@ def test_what_the_callers_own_data_raise_amid_a_call(
     late: LateAnswers, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An ordinary error leaves the chunks before it accepted; one that must not be held up leaves it open."""
-    monkeypatch.setattr("fusion.defaults.ENQUEUE_CHUNK", 1)
+    monkeypatch.setattr("fusion.kernel.defaults.ENQUEUE_CHUNK", 1)
     client = ours(late.url)
 
     def datas(error: BaseException) -> Iterator[Any]:
@@ -276,7 +276,7 @@ def test_a_soft_timeout_lets_a_call_end(
 
 _PACKS = """
 import signal, time
-from fusion.store.wire import pack
+from fusion.store.client.wire import pack
 class Struck(BaseException): pass
 def strike(*_): raise Struck
 signal.signal(signal.SIGALRM, strike)

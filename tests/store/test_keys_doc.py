@@ -1,4 +1,4 @@
-"""docs/keys.md, fusion/store/keys.py, the scripts and a Redis in use agree."""
+"""docs/keys.md, fusion/store/layout/keys.py, the scripts and a Redis in use agree."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.process.roster import Roster
 from fusion.retry import Retry
-from fusion.store.broker import Broker
-from fusion.store.codec import RUN_FIELDS
-from fusion.store.cron_broker import CronBroker
-from fusion.store.event_broker import EventBroker
-from fusion.store.event_reader import EventReader
-from fusion.store.keys import Keys
-from fusion.store.records import LogLine
-from fusion.store.schema_broker import SchemaBroker
+from fusion.runtime.served_queues import Roster
+from fusion.store.layout.codec import RUN_FIELDS
+from fusion.store.layout.keys import Keys
+from fusion.store.layout.records import LogLine
+from fusion.store.stream.reader import EventReader
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
+from fusion.store.write.event_broker import EventBroker
+from fusion.store.write.schema_broker import SchemaBroker
 from tests.events.hands import ack, reader
 from tests.store.cron_hands import Cron
 from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put

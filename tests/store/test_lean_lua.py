@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fusion.store.lean_lua import folded, inlined, without_unused
+from fusion.store.scripting.lean import folded, inlined, without_unused
 
 
 def test_functions_that_nothing_names_are_taken_out_with_what_only_they_use() -> None:

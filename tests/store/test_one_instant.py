@@ -7,8 +7,8 @@ import secrets
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.inspector import Inspector
+from fusion.store.read.inspector import Inspector
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, new, now_ms, outcome, put
 

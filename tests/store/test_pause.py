@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.store.hands import Hand, put
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, events_of, everything, now_ms, put, status_of
 

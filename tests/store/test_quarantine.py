@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.inspector import Inspector
+from fusion.store.read.inspector import Inspector
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, everything, fields_of, outcome, put, status_of
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, events_of, ids, new, outcome, put
 

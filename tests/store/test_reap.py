@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion import defaults
-from fusion.store.broker import Broker
+from fusion.kernel import defaults
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     LEASE,

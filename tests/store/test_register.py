@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import redis
 
-from fusion.store.broker import Broker
-from fusion.timeutil import from_iso
+from fusion.kernel.timeutil import from_iso
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import LEASE, Hand, drain, events_of, everything, fields_of, may_reap, now_ms, put, status_of
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from fusion.store.broker import Broker
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.cron_hands import rung
 from tests.store.hands import Hand, drain, events_of, everything, expire_lease, fields_of, may_reap, new, now_ms, put, status_of

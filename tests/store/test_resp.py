@@ -10,8 +10,8 @@ import pytest
 import redis
 from redis import exceptions as errors
 
-from fusion.store.connections import classify, connect
-from fusion.store.resp import NonBlockingReader
+from fusion.store.client.connections import classify, connect
+from fusion.store.client.resp import NonBlockingReader
 from tests.store.servers import ScriptedServer
 from tests.support import eventually
 

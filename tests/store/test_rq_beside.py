@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import LEASE, Hand, everything, expire_lease, put
 

@@ -10,8 +10,8 @@ import redis
 from fusion import Queue
 from fusion.exceptions import ConfigurationError
 from fusion.job import Job
-from fusion.store.broker import Broker
-from fusion.store.inspector import Inspector
+from fusion.store.read.inspector import Inspector
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, fields_of, ids, put
 

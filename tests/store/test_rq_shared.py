@@ -12,8 +12,8 @@ import redis
 
 from fusion.exceptions import DuplicateJob, InvalidJobOperation
 from fusion.job import Job
-from fusion.store.broker import Broker
-from fusion.store.inspector import Inspector
+from fusion.store.read.inspector import Inspector
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import LEASE, Hand, drain, expire_lease, ids, may_reap, put, status_of
 

@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from fusion.exceptions import DuplicateJob
-from fusion.store.broker import Broker
-from fusion.timeutil import from_iso
+from fusion.kernel.timeutil import from_iso
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
     Hand,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.store.cron_broker import CronBroker
-from fusion.store.cron_inspector import CronInspector
+from fusion.store.read.cron_inspector import CronInspector
+from fusion.store.write.cron_broker import CronBroker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.cron_hands import PLAN, SPEC, Cron, mark_of
 from tests.store.hands import everything, now_ms

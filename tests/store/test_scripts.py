@@ -15,14 +15,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from fusion.store.broker import Broker
-from fusion.store.connections import _NO_SETINFO
-from fusion.store.cron_broker import CronBroker
-from fusion.store.event_broker import EventBroker
-from fusion.store.records import LogLine, Turn
-from fusion.store.schema import Schema
-from fusion.store.schema_broker import SchemaBroker
-from fusion.store.scripts import Constants, Script, load
+from fusion.store.client.connections import _NO_SETINFO
+from fusion.store.layout.records import LogLine, Turn
+from fusion.store.layout.schema import Schema
+from fusion.store.scripting.scripts import Constants, Script, load
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
+from fusion.store.write.event_broker import EventBroker
+from fusion.store.write.schema_broker import SchemaBroker
 from tests import guarded
 from tests.events.hands import event_scenario
 from tests.store.cron_hands import Cron

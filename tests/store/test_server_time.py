@@ -8,8 +8,8 @@ from importlib import resources
 import pytest
 import redis
 
-from fusion.store import broker as broker_module
-from fusion.store.broker import Broker
+from fusion.store.write import broker as broker_module
+from fusion.store.write.broker import Broker
 from tests.store.hands import Hand, ids, now_ms, put
 
 LUA = resources.files("fusion.store") / "lua"

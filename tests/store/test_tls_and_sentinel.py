@@ -9,10 +9,10 @@ import trustme
 
 from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
-from fusion.store.connections import classify, connect, one_line
-from fusion.store.embedded import EmbeddedRedis
-from fusion.store.resp import NonBlockingReader
-from fusion.store.server_binary import ServerBinary
+from fusion.store.client.connections import classify, connect, one_line
+from fusion.store.client.resp import NonBlockingReader
+from fusion.store.embedded.binary import ServerBinary
+from fusion.store.embedded.instance import EmbeddedRedis
 from tests import guarded
 from tests.store.servers import SpawnedServer, TLSFront, closing_all, free_port
 from tests.store.test_resp import replies

@@ -12,8 +12,8 @@ import redis
 
 from fusion.exceptions import ConfigurationError, NoRedisError
 from fusion.settings import Settings, use_settings
-from fusion.store import connections, embedded
-from fusion.store.connections import (
+from fusion.store.client import connections
+from fusion.store.client.connections import (
     Connection,
     check_server,
     connect,
@@ -24,7 +24,8 @@ from fusion.store.connections import (
     resolve_redis,
     url_of,
 )
-from fusion.store.server_binary import ServerBinary
+from fusion.store.embedded import instance
+from fusion.store.embedded.binary import ServerBinary
 from tests.store.servers import ScriptedServer, SpawnedServer, free_port
 
 Spawn = Callable[..., SpawnedServer]
@@ -80,7 +81,7 @@ def test_urls_for_people_have_no_password() -> None:
 
 
 def test_order_of_choice(
-    tmp_path: Path, redis_server: embedded.EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, scripted: Scripted
+    tmp_path: Path, redis_server: instance.EmbeddedRedis, monkeypatch: pytest.MonkeyPatch, scripted: Scripted
 ) -> None:
     monkeypatch.setattr(connections, "_LOCAL_PORT", free_port())
     home = str(redis_server.home)
@@ -92,7 +93,7 @@ def test_order_of_choice(
         "redis://a",
         "environment REDIS_URL",
     )
-    assert resolve_redis(Settings.load(env={"FUSION_HOME": home})) == (embedded.url_of(home), f"the built-in Redis in {home}")
+    assert resolve_redis(Settings.load(env={"FUSION_HOME": home})) == (instance.url_of(home), f"the built-in Redis in {home}")
     nowhere = Settings(home=str(tmp_path))
     with pytest.raises(NoRedisError, match=r"run_worker\.py redis start"):
         resolve_redis(nowhere)
@@ -104,7 +105,7 @@ def test_order_of_choice(
 
 def test_login_from_settings_goes_to_named_servers_only(server_binary: ServerBinary, spawn: Spawn) -> None:
     with tempfile.TemporaryDirectory(prefix="fus", dir="/tmp") as home:
-        own = embedded.EmbeddedRedis(home, persistent=False, server=server_binary)
+        own = instance.EmbeddedRedis(home, persistent=False, server=server_binary)
         own.start()
         try:
             assert connect(Settings(home=home, redis_password="for another")).ping()

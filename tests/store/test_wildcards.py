@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from fusion.process.roster import Roster
-from fusion.store.broker import Broker
+from fusion.runtime.served_queues import Roster
+from fusion.store.write.broker import Broker
 from tests.store.hands import LEASE, Hand, expire_lease, ids, may_reap, promote_all, put, status_of
 
 

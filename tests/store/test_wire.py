@@ -11,8 +11,8 @@ from redis import exceptions as errors
 
 from fusion import Queue
 from fusion.settings import Settings
-from fusion.store.connections import connect
-from fusion.store.wire import is_ours, sender
+from fusion.store.client.connections import connect
+from fusion.store.client.wire import is_ours, sender
 from tests.store.servers import ScriptedServer
 
 #: A script that gives back what it is given: what the least of users may do.

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis
 
-from fusion.store.records import Claimed
+from fusion.store.layout.records import Claimed
 from tests.store.hands import Hand, outcome
 
 

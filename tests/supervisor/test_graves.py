@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fusion.process.graves import Graves
-from fusion.process.linux import become_subreaper
+from fusion.kernel.linux import become_subreaper
+from fusion.supervisor.dead_workers import Graves
 from tests.support import eventually
 from tests.worker.harness import alive
 

@@ -15,9 +15,9 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
-from fusion.process.child import Child
-from fusion.process.rolling import Rolling
-from fusion.process.supervisor import Post
+from fusion.runtime.child_process import Child
+from fusion.supervisor.rolling import Rolling
+from fusion.supervisor.supervisor import Post
 from tests.faults.rig.conservation import check_conservation
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import Services

@@ -12,7 +12,7 @@ import redis
 
 from fusion import Job, Queue, Retry
 from fusion.cron.scheduler import Scheduler
-from fusion.store.cron_inspector import CronInspector
+from fusion.store.read.cron_inspector import CronInspector
 from tests import guarded
 from tests.scheduler.harness import NOOP, each_once, set_mark, ticks_of, without_gap
 from tests.store.servers import free_port

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from fusion import Queue
 from fusion.cli.main import cli
-from fusion.store.connections import connect
-from fusion.store.embedded import EmbeddedRedis
+from fusion.store.client.connections import connect
+from fusion.store.embedded.instance import EmbeddedRedis
 from tests.supervisor.harness import Services
 from tests.support import eventually
 from tests.worker.harness import ROOT, status_of

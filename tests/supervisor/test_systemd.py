@@ -14,7 +14,7 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
-from fusion.process.systemd import Notifier
+from fusion.runtime.systemd import Notifier
 from tests.supervisor.harness import Services
 from tests.support import eventually
 from tests.worker.harness import ROOT, status_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusion.process.ahead import LOOK, MOST, Foresight
+from fusion.executors.prefetch import LOOK, MOST, Foresight
 
 
 def seen(*seconds: float) -> Foresight:

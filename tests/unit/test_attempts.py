@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from fusion.attempts import Attempt, parse_history
+from fusion.jobs.attempts import Attempt, parse_history
 
 
 def test_lines_become_attempts() -> None:

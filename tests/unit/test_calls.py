@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fusion.exceptions import ConfigurationError, DeserializationError, PayloadTooLarge, SerializationError
-from fusion.serializers import JSONSerializer, PickleSerializer, dumps_call, get_serializer, loads_call
+from fusion.kernel.serializers import JSONSerializer, PickleSerializer, dumps_call, get_serializer, loads_call
 from tests.jobs import values
 
 SERIALIZER = JSONSerializer()

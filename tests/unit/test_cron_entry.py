@@ -16,7 +16,7 @@ from fusion.cron.plan import Plan
 from fusion.exceptions import PayloadTooLarge, SerializationError
 from fusion.retry import Retry
 from fusion.settings import Settings
-from fusion.store.records import Tick
+from fusion.store.layout.records import Tick
 from tests.jobs import basic
 
 TASK = "tasks.sms.sendSMS"

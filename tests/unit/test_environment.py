@@ -7,7 +7,7 @@ from dataclasses import fields
 
 import pytest
 
-from fusion.process.environment import for_tasks, without_login
+from fusion.forkserver.environment import for_tasks, without_login
 from fusion.settings import Settings
 
 KEY = "k1:" + "0123456789abcdefghijklmnopqrstuvwxyzABCDEF"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fusion.exceptions import SerializationError, TaskNotAllowed, TaskNotFound
-from fusion.importing import func_name_of, is_allowed, resolve
+from fusion.kernel.importing import func_name_of, is_allowed, resolve
 from tests.jobs import forbidden
 
 HERE = "tests.jobs.forbidden"
@@ -44,8 +44,8 @@ def test_functions_of_an_allowed_module(name: str) -> None:
     [
         ("system", "is a builtin_function_or_method, not a function"),
         ("run", "is subprocess.run, imported there; subprocess is part of Python: a task is a function in a module of yours"),
-        ("now", "is fusion.timeutil.now, imported there"),
-        ("wrapped_foreign", "is fusion.timeutil.now, imported there"),
+        ("now", "is fusion.kernel.timeutil.now, imported there"),
+        ("wrapped_foreign", "is fusion.kernel.timeutil.now, imported there"),
         ("wrapped_builtin", "is a builtin_function_or_method"),
         ("partial", "is a partial, not a function; write a function that calls it"),
         ("cached", "is a _lru_cache_wrapper"),

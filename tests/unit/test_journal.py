@@ -8,10 +8,10 @@ import pytest
 from redis.exceptions import ResponseError
 
 from fusion.execution.completion import Decision, decide, died
-from fusion.process import verdict
-from fusion.process.journal import Journal, one_line
-from fusion.store.failures import one_line as told
-from fusion.store.records import Claimed
+from fusion.executors import verdict
+from fusion.runtime.job_log import Journal, one_line
+from fusion.store.client.classify import one_line as told
+from fusion.store.layout.records import Claimed
 
 NASTY = 'sms\n{"level": "INFO"}\r\x1b[2J\u2028\u202e'
 OUTCOME = {

@@ -13,21 +13,22 @@ from typing import Any
 
 import pytest
 
-from fusion import redaction, setting_values, signing, timeutil
 from fusion.callbacks import check_url
-from fusion.cron import wall
+from fusion.cron import clock
 from fusion.cron.plan import Plan
 from fusion.delivery import answers, message, targets
 from fusion.delivery import headers as delivery_headers
 from fusion.delivery import signing as delivery_signing
 from fusion.events import document, wording
 from fusion.execution import frames
-from fusion.importing import check_path
-from fusion.serializers import JSONSerializer, PickleSerializer, dumps_call
-from fusion.settings import mask_url
+from fusion.kernel import redaction, signing, timeutil
+from fusion.kernel.importing import check_path
+from fusion.kernel.serializers import JSONSerializer, PickleSerializer, dumps_call
+from fusion.settings import mask_url, readers
 from fusion.sinks import es_documents, es_options
-from fusion.store import event_details, resp, sentinel
-from fusion.store.codec import number
+from fusion.store.client import resp, sentinel
+from fusion.store.layout.codec import number
+from fusion.store.stream import details as event_details
 from fusion.web import asgi, auth, calls, exchange, hosts, idempotency, wsgi
 
 GROWTH = 8
@@ -133,38 +134,38 @@ BYTES: dict[str, Case] = {
     "a reply without end": (lambda size: b"+" + b"a" * size, _answered),
 }
 WORDS: dict[str, Case] = {
-    "cron list": (repeated("10,", "", "1 * * * *"), wall.parse.__wrapped__),
-    "cron ranges": (repeated("0-59,", "", "1 * * * *"), wall.parse.__wrapped__),
-    "cron steps": (repeated("*/2,", "", "1 * * * *"), wall.parse.__wrapped__),
-    "cron names": (repeated("MON#2,", "* * * * ", "MON"), wall.parse.__wrapped__),
-    "cron equal ends": (lambda size: f"* * * * {'a' * size}-{'a' * size}b", wall.parse.__wrapped__),
+    "cron list": (repeated("10,", "", "1 * * * *"), clock.parse.__wrapped__),
+    "cron ranges": (repeated("0-59,", "", "1 * * * *"), clock.parse.__wrapped__),
+    "cron steps": (repeated("*/2,", "", "1 * * * *"), clock.parse.__wrapped__),
+    "cron names": (repeated("MON#2,", "* * * * ", "MON"), clock.parse.__wrapped__),
+    "cron equal ends": (lambda size: f"* * * * {'a' * size}-{'a' * size}b", clock.parse.__wrapped__),
     "cron fields": (repeated("* "), Plan.cron),
     "cron digits": (repeated("1", "", " * * * *"), Plan.cron),
     "a stored plan": (repeated("[", '{"cron":'), Plan.from_json),
     "a zone": (repeated("a/"), lambda text: Plan.cron("* * * * *", text)),
-    "duration, digits": (repeated("1", "", "x"), setting_values.seconds(0)),
-    "duration, fraction": (repeated("1", "1.", "x"), setting_values.seconds(0)),
-    "duration, spaces": (repeated(" ", "1", "x"), setting_values.seconds(0)),
+    "duration, digits": (repeated("1", "", "x"), readers.seconds(0)),
+    "duration, fraction": (repeated("1", "1.", "x"), readers.seconds(0)),
+    "duration, spaces": (repeated(" ", "1", "x"), readers.seconds(0)),
     "seconds": (repeated("1", "", "s"), timeutil.parse_seconds),
     "a time": (repeated("0", "2030-01-01T"), timeutil.parse_moment),
     "a stored time": (repeated("0", "2030-01-01T", "Z"), timeutil.from_iso),
-    "a size": (repeated("1", "", "x"), setting_values.size),
-    "a percentage": (repeated("1", "", "."), setting_values.percent),
-    "a whole number": (repeated("1"), setting_values.whole(0)),
-    "names": (repeated("a,"), setting_values.names),
-    "different names": (lambda size: ",".join(map(str, range(size // 6))), setting_values.names),
-    "ports": (repeated("80,", "", "80"), setting_values.ports),
-    "a mapping": (doubled, lambda text: setting_values.mapping(text.decode())),
-    "a redis url": (repeated("a", "redis://"), setting_values.redis_url),
+    "a size": (repeated("1", "", "x"), readers.size),
+    "a percentage": (repeated("1", "", "."), readers.percent),
+    "a whole number": (repeated("1"), readers.whole(0)),
+    "names": (repeated("a,"), readers.names),
+    "different names": (lambda size: ",".join(map(str, range(size // 6))), readers.names),
+    "ports": (repeated("80,", "", "80"), readers.ports),
+    "a mapping": (doubled, lambda text: readers.mapping(text.decode())),
+    "a redis url": (repeated("a", "redis://"), readers.redis_url),
     "a sentinel url": (repeated("a@", "redis+sentinel://", "/"), sentinel._parse),
     "sentinels": (repeated("sentinel.example.com:26379,", "redis+sentinel://", "b"), sentinel._parse),
     "secrets in a url": (repeated("://a:"), mask_url),
     "secrets in lines": (repeated("://a:\n"), mask_url),
     "options of a url": (repeated("token"), mask_url),
     "many options of a url": (repeated("token=a&"), mask_url),
-    "keys": (lambda size: ",".join(f"k{n}:{_KEY}" for n in range(size // 40)), setting_values.secret_keys),
-    "a key with spaces": (repeated("a ", "k:", "x"), setting_values.secret_keys),
-    "secrets of callbacks": (repeated(", "), setting_values.callback_secrets),
+    "keys": (lambda size: ",".join(f"k{n}:{_KEY}" for n in range(size // 40)), readers.secret_keys),
+    "a key with spaces": (repeated("a ", "k:", "x"), readers.secret_keys),
+    "secrets of callbacks": (repeated(", "), readers.callback_secrets),
     "a tokens file": (repeated(f"a:read:{'0' * 64}\n"), lambda text: auth.parse_tokens(text, "here")),
     "scopes": (repeated("read,", "a:", f"x:{'0' * 64}"), lambda text: auth.parse_tokens(text, "here")),
     "a task's path": (repeated("a."), check_path),

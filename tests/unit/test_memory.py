@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fusion.exceptions import ConfigurationError
-from fusion.process.memory import Bound, MemoryThrottle, NvidiaSmi, Reader, machine_readers, ram, swap
+from fusion.kernel.memory import Bound, MemoryThrottle, NvidiaSmi, Reader, machine_readers, ram, swap
 from fusion.settings import Settings
 from tests.support import eventually
 

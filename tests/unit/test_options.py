@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from fusion.callbacks import Callback
+from fusion.enqueue.options import OPTION_NAMES, EnqueueOptions, build, split_options
 from fusion.exceptions import InvalidName, PayloadTooLarge, SerializationError
-from fusion.options import OPTION_NAMES, EnqueueOptions, build, new_nonce, split_options
+from fusion.kernel.nonces import new_nonce
 from fusion.retry import Retry
 from fusion.settings import Settings
-from fusion.store.records import NewJob
+from fusion.store.layout.records import NewJob
 
 TASK = "tasks.sms.sendSMS"
 

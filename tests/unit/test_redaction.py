@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusion.exceptions import SerializationError
-from fusion.redaction import Secret, is_secret, masked_call, masked_result, masked_text, masked_value
-from fusion.serializers import JSONSerializer, PickleSerializer, dumps_call, loads_call
+from fusion.kernel.redaction import Secret, is_secret, masked_call, masked_result, masked_text, masked_value
+from fusion.kernel.serializers import JSONSerializer, PickleSerializer, dumps_call, loads_call
 
 PLAIN = JSONSerializer()
 
@@ -353,7 +353,7 @@ def test_a_secret_is_not_taken_for_a_plain_json_value() -> None:
 def test_it_is_lean() -> None:
     import subprocess
 
-    script = "import sys; before = set(sys.modules); import json, re; import fusion; base = set(sys.modules); import fusion.redaction; "
+    script = "import sys; before = set(sys.modules); import json, re; import fusion; base = set(sys.modules); import fusion.kernel.redaction; "
     script += "print(*sorted(set(sys.modules) - base))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
-    assert done.stdout.split() == ["fusion.redaction"]
+    assert done.stdout.split() == ["fusion.kernel.redaction"]

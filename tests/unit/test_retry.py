@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion import defaults
 from fusion.execution.outcome import exc_classes
+from fusion.kernel import defaults
 from fusion.retry import DEFAULT, RETRYABLE, Retry, dotted
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import requests
 
-from fusion import Retry, RetryLater, defaults
+from fusion import Retry, RetryLater
 from fusion.execution.completion import Decision, decide, died
 from fusion.execution.executor import Executor
 from fusion.execution.outcome import asked_delay, error_frame, failed
+from fusion.kernel import defaults
 from fusion.retry import RETRYABLE
 from tasks.providers.base import ProviderUnavailable
 

@@ -7,7 +7,7 @@ import re
 from fnmatch import fnmatchcase
 from functools import cache
 
-from fusion.process.roster import Roster, compiled
+from fusion.runtime.served_queues import Roster, compiled
 
 NAMES = ["otp", "otp1", "otp-x", "a.b", "axb", "-", "_x", "A", "a", "ab", "abab", "b-a.b", "x_y", "a-b", "aab", "..", "9"]
 

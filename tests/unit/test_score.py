@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.store.score import MAX_PRIORITY, check_priority, priority_of, score_of
+from fusion.store.layout.score import MAX_PRIORITY, check_priority, priority_of, score_of
 
 SEQS = st.integers(-(2**43) + 1, 2**43 - 1)
 PRIORITIES = st.integers(0, MAX_PRIORITY)

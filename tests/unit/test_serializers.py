@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusion.exceptions import DeserializationError, PayloadTooLarge, SerializationError
-from fusion.serializers import JSONSerializer
+from fusion.kernel.serializers import JSONSerializer
 from tests.jobs import values
 
 SERIALIZER = JSONSerializer()
@@ -319,9 +319,7 @@ def test_classes_only_from_permitted_modules() -> None:
 def test_plain_values_import_nothing_more() -> None:
     import subprocess
 
-    script = (
-        "import sys; from fusion.serializers import JSONSerializer as S; S().loads(S().dumps([1,{'a':2}])); print(*sys.modules)"
-    )
+    script = "import sys; from fusion.kernel.serializers import JSONSerializer as S; S().loads(S().dumps([1,{'a':2}])); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
     assert not set(done.stdout.split()) & {
         "datetime",
@@ -330,5 +328,5 @@ def test_plain_values_import_nothing_more() -> None:
         "dataclasses",
         "pickle",
         "zlib",
-        "fusion.tagged",
+        "fusion.kernel.json_types",
     }

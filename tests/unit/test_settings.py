@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fusion import defaults
 from fusion.exceptions import ConfigurationError
-from fusion.setting_values import cpus
+from fusion.kernel import defaults
 from fusion.settings import Settings, get_settings, mask_url, use_settings
+from fusion.settings.readers import cpus
 
 
 @pytest.fixture

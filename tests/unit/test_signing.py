@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fusion.enqueue.options import EnqueueOptions, build, sealed
 from fusion.exceptions import ConfigurationError
-from fusion.options import EnqueueOptions, build, sealed
-from fusion.process.envelope import Envelopes
+from fusion.kernel.signing import COVERED, Keyring, envelope
 from fusion.retry import Retry
 from fusion.settings import Settings
-from fusion.signing import COVERED, Keyring, envelope
-from fusion.store.codec import RUN_FIELDS
-from fusion.store.records import Claimed
+from fusion.store.layout.codec import RUN_FIELDS
+from fusion.store.layout.records import Claimed
+from fusion.worker.envelope import Envelopes
 
 OLD, NEW = f"k1:{secrets.token_urlsafe(32)}", f"k2:{secrets.token_hex(32)}"
 KEYS = Settings(secret_keys=(OLD,))

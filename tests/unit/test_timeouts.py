@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fusion.exceptions import JobTimeoutException
-from fusion.timeouts import deferred, held, run_with_timeout, strike
+from fusion.kernel.timeouts import deferred, held, run_with_timeout, strike
 
 
 @pytest.fixture(autouse=True)
@@ -150,8 +150,8 @@ def test_what_is_deferred_is_struck_at_its_end() -> None:
 
 
 def test_a_section_that_takes_long_is_struck_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fusion.timeouts.REPEAT", 0.05)
-    monkeypatch.setattr("fusion.timeouts.PATIENCE", 0.2)
+    monkeypatch.setattr("fusion.kernel.timeouts.REPEAT", 0.05)
+    monkeypatch.setattr("fusion.kernel.timeouts.PATIENCE", 0.2)
     caught = []
 
     def hangs() -> None:

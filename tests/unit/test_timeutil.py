@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.timeutil import FURTHEST, from_iso, now, parse_moment, parse_seconds, to_delay, to_iso, to_unix
+from fusion.kernel.timeutil import FURTHEST, from_iso, now, parse_moment, parse_seconds, to_delay, to_iso, to_unix
 
 UTC = timezone.utc
 

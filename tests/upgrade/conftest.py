@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.cli.conftest import invoke
 from tests.store.conftest import spawn
 from tests.web.conftest import start as start_server

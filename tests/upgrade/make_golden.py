@@ -18,17 +18,17 @@ from typing import Any
 import redis
 
 from fusion import Job, Queue, Retry, Scheduler, __version__
-from fusion.process.link import RedisLink
+from fusion.runtime.redis_link import RedisLink
 from fusion.scheduler.ticker import Ticker
 from fusion.settings import Settings, use_settings
-from fusion.store import schema
-from fusion.store.broker import Broker
-from fusion.store.connections import connect
-from fusion.store.cron_broker import CronBroker
-from fusion.store.event_broker import EventBroker
-from fusion.store.event_reader import EventReader
-from fusion.store.records import LogLine
-from fusion.store.server_binary import find_server
+from fusion.store.client.connections import connect
+from fusion.store.embedded.binary import find_server
+from fusion.store.layout import schema
+from fusion.store.layout.records import LogLine
+from fusion.store.stream.reader import EventReader
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
+from fusion.store.write.event_broker import EventBroker
 from tests.store.hands import Hand, expire_lease, fields_of, may_reap, now_ms
 from tests.store.servers import SpawnedServer
 from tests.upgrade import golden

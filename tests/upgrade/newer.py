@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fusion import __version__
-from fusion.store import schema
+from fusion.store.layout import schema
 
 ROOT = Path(__file__).resolve().parents[2]
 FIELD = b"field_of_the_newer"

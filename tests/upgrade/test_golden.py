@@ -14,13 +14,13 @@ import redis
 from fusion import Job
 from fusion.settings import get_settings, use_settings
 from fusion.status import TERMINAL, JobStatus
-from fusion.store import schema
-from fusion.store.broker import Broker
-from fusion.store.callback_inspector import CallbackInspector
-from fusion.store.event_broker import EventBroker
-from fusion.store.event_reader import EventReader
-from fusion.store.schema_broker import SchemaBroker
-from fusion.store.server_binary import ServerBinary
+from fusion.store.embedded.binary import ServerBinary
+from fusion.store.layout import schema
+from fusion.store.read.callback_inspector import CallbackInspector
+from fusion.store.stream.reader import EventReader
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker
+from fusion.store.write.schema_broker import SchemaBroker
 from tests.cli.conftest import Invoke
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, may_reap, promote_all

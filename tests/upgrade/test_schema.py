@@ -11,15 +11,15 @@ import redis
 
 from fusion import Job, Queue, __version__
 from fusion.exceptions import SchemaMismatch
-from fusion.store import schema
-from fusion.store.broker import Broker
-from fusion.store.cron_broker import CronBroker
-from fusion.store.event_broker import EventBroker
-from fusion.store.host import ScriptHost
-from fusion.store.inspector import Inspector
-from fusion.store.schema import Schema
-from fusion.store.schema_broker import Older, SchemaBroker
-from fusion.store.scripts import load
+from fusion.store.layout import schema
+from fusion.store.layout.schema import Schema
+from fusion.store.read.inspector import Inspector
+from fusion.store.scripting.host import ScriptHost
+from fusion.store.scripting.scripts import load
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
+from fusion.store.write.event_broker import EventBroker
+from fusion.store.write.schema_broker import Older, SchemaBroker
 from tests import guarded
 from tests.cli.conftest import Invoke
 from tests.store.hands import LEASE, Hand, everything, new, put, wire
@@ -327,7 +327,7 @@ def test_the_command_tells_and_moves(conn: redis.Redis, invoke: Invoke, monkeypa
     assert found["program"] == {"fusion": __version__, "version": 1}
     assert found["older"] == []
 
-    monkeypatch.setattr("fusion.store.schema_broker.THIS", Schema(2, 2, 2))
+    monkeypatch.setattr("fusion.store.write.schema_broker.THIS", Schema(2, 2, 2))
     monkeypatch.setattr(SchemaBroker.schema_raise, "__defaults__", (Schema(2, 2, 2),))
     refused = invoke("schema", "--raise", code=3)
     assert "worker host.1 knows schema 1 only" in refused.stderr

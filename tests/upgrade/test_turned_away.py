@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.store.inspector import Inspector
+from fusion.store.read.inspector import Inspector
 from tests.support import eventually
 from tests.upgrade.test_schema import need, schema_of
 from tests.worker.harness import WorkerProcess, Workers, status_of

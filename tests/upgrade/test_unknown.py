@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusion import FailedQueue, Job, JobStatus, Queue, Retry, Scheduler
-from fusion.attempts import parse_history
 from fusion.cron.entry import Entry
 from fusion.exceptions import DuplicateJob, InvalidJobOperation
-from fusion.store.broker import Broker
-from fusion.store.codec import RUN_FIELDS
-from fusion.store.cron_broker import CronBroker
-from fusion.store.event_broker import EventBroker
-from fusion.store.inspector import Inspector
-from fusion.store.records import Claimed
+from fusion.jobs.attempts import parse_history
+from fusion.store.layout.codec import RUN_FIELDS
+from fusion.store.layout.records import Claimed
+from fusion.store.read.inspector import Inspector
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
+from fusion.store.write.event_broker import EventBroker
 from tests.cli.conftest import Invoke
 from tests.events.hands import reader
 from tests.faults.rig.conservation import check_conservation

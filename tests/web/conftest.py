@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.store.broker import Broker
-from fusion.store.embedded import EmbeddedRedis
+from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.write.broker import Broker
 from tests.store.hands import Hand
 from tests.web.harness import ServerProcess, Tokens
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import redis
 
-from fusion import Job, Queue, defaults
+from fusion import Job, Queue
+from fusion.kernel import defaults
+from fusion.kernel.timeutil import from_iso
 from fusion.retry import Retry
-from fusion.timeutil import from_iso
 from fusion.web.exchange import MAX_BODY
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import drain, everything
@@ -301,7 +302,7 @@ def test_many_at_once_with_one_key_make_one_job(post: Post, conn: redis.Redis) -
 
 
 def test_order_and_priority_are_those_of_every_producer(post: Post, conn: redis.Redis) -> None:
-    from fusion.store.broker import Broker
+    from fusion.store.write.broker import Broker
     from tests.store.hands import Hand
 
     for name, priority in (("low", "low"), ("a", 1), ("high", "HIGH"), ("b", "moderate")):

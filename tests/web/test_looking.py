@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from fusion import Job, Queue
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from fusion.web.views import CUT
 from tests.store.hands import Hand, put
 from tests.web.conftest import Fail

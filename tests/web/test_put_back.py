@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from fusion import Job, defaults
+from fusion import Job
 from fusion.exceptions import InvalidJobOperation, InvalidName, NoSuchJobError
-from fusion.store.broker import Broker
+from fusion.kernel import defaults
+from fusion.store.write.broker import Broker
 from fusion.web.putback import DELAY
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, events_of, everything, fields_of, ids, now_ms, promote_all, put, status_of

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import redis
 
-from fusion.store.server_binary import ServerBinary
+from fusion.store.embedded.binary import ServerBinary
 from tests import guarded
 from tests.support import eventually
 

@@ -90,7 +90,7 @@ def test_only_root_looks_into_such_a_process_and_it_still_sees_itself() -> None:
     """As a user that is not root, from a process it has started: what a task is to a worker."""
     program = f"""
 import ctypes, os, resource, subprocess, sys
-from fusion.process.linux import Children, close_to_others, rss
+from fusion.kernel.linux import Children, close_to_others, rss
 if os.getuid() == 0:
     os.setgid({NOBODY})
     os.setuid({NOBODY})

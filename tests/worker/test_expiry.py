@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from fusion import Job, Queue, Retry
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.jobs import basic
 from tests.scheduler.harness import Schedulers
 from tests.support import eventually

@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.defaults import MAX_EXC_INFO
 from fusion.job import Job
+from fusion.kernel.defaults import MAX_EXC_INFO
 from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess, Workers, alive, field, lines, process_per_job, status_of

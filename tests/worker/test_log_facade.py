@@ -16,7 +16,7 @@ import redis
 
 from fusion import Connection, Queue
 from fusion.execution.frames import FrameReader
-from fusion.process.horse import Channel
+from fusion.forkserver.horse import Channel
 from fusion.settings import use_settings
 from tests.jobs import basic, saying
 from tests.support import eventually

@@ -79,7 +79,7 @@ def test_what_the_process_had_before_and_starts_itself_is_left_alone(tmp_path: P
     """Only what comes from a fork server is ended, and only in a process that is a worker and nothing else."""
     program = """
 import os, subprocess, sys, time
-from fusion.process.orphans import LIMIT, adopt, end_orphans
+from fusion.forkserver.orphans import LIMIT, adopt, end_orphans
 def start(new, twice=False):
     if not twice:
         return subprocess.Popen(["sleep", "60"], start_new_session=new)

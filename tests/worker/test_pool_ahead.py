@@ -14,7 +14,7 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis, WorkerProcess, Workers, alive, field, runs_of, status_of

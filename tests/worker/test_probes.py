@@ -19,9 +19,8 @@ import redis
 
 from fusion import Queue
 from fusion.exceptions import ConfigurationError
-from fusion.process.base import Loop
-from fusion.process.health import Report
-from fusion.process.probes import Probes
+from fusion.runtime.loop import Loop
+from fusion.runtime.probes import Probes, Report
 from tests.cli.conftest import run_worker
 from tests.jobs import basic
 from tests.support import eventually

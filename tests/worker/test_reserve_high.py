@@ -11,9 +11,9 @@ import redis
 
 from fusion import PriorityQueue, Queue
 from fusion.exceptions import ConfigurationError
-from fusion.process.intake import Intake
-from fusion.process.memory import Bound, MemoryThrottle
+from fusion.kernel.memory import Bound, MemoryThrottle
 from fusion.settings import Settings
+from fusion.worker.admission import Intake
 from tests.cli.conftest import run_worker
 from tests.jobs import basic
 from tests.support import eventually

@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from fusion import Queue
+from fusion.kernel.timeutil import from_iso
 from fusion.store.access import broker_of
-from fusion.timeutil import from_iso
 from tests import guarded
 from tests.jobs import basic
 from tests.support import eventually

@@ -16,9 +16,9 @@ import trustme
 
 from fusion import Connection, FailedQueue, Queue, Retry
 from fusion.settings import Settings, use_settings
-from fusion.store.acl import acl_rules
-from fusion.store.connections import connect
-from fusion.store.server_binary import ServerBinary
+from fusion.store.client.connections import connect
+from fusion.store.embedded.binary import ServerBinary
+from fusion.store.layout.acl import acl_rules
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.store.servers import SpawnedServer, TLSFront, closing_all

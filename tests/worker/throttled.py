@@ -7,9 +7,9 @@ import os
 import sys
 from pathlib import Path
 
-from fusion.process.memory import MemoryThrottle
-from fusion.process.worker import Worker
+from fusion.kernel.memory import MemoryThrottle
 from fusion.settings import Settings
+from fusion.worker.worker import Worker
 
 PROGRAM = ("-m", "tests.worker.throttled")
 

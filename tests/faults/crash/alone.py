@@ -6,9 +6,9 @@ import os
 import sys
 
 if __name__ == "__main__":
-    import fusion.failpoints
+    import fusion.kernel.failpoints
 
-    assert os.environ.pop("FUSION_FAILPOINTS") and isinstance(fusion.failpoints.failpoint, fusion.failpoints._Armed)
+    assert os.environ.pop("FUSION_FAILPOINTS") and isinstance(fusion.kernel.failpoints.failpoint, fusion.kernel.failpoints._Armed)
     from fusion.cli.main import main
 
     sys.argv[0] = "run_worker.py"  # what it starts others by

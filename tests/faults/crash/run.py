@@ -12,8 +12,8 @@ import psutil
 import redis
 
 from fusion import Queue
-from fusion.process import probation
 from fusion.retry import Retry
+from fusion.worker import probation
 from tests import guarded
 from tests.faults.crash.matrix import AMID_MANY, Case
 from tests.faults.rig.conservation import check_ended, dead_entries, leftovers, runs_seen

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from fusion.store.broker import Broker
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, check_ended, dead_entries, leftovers, runs_seen
 from tests.store.hands import Hand, now_ms, put
 

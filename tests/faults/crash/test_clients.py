@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from fusion.cron.scheduler import Scheduler
-from fusion.store import schema
-from fusion.store.broker import Broker
+from fusion.store.layout import schema
+from fusion.store.write.broker import Broker
 from tests.faults.crash.zygote import Zygote
 from tests.faults.rig.conservation import check_ended, leftovers, memberships
 from tests.store.hands import Hand, events_of, everything, fields_of, may_reap, new, outcome, promote_all, status_of

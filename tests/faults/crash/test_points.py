@@ -56,7 +56,7 @@ def test_the_short_matrix_has_each_place_each_way_to_strike_and_each_way_to_star
     assert len({str(case) for case in full}) == sum(len(point.victims) for mode in MODES for point in mode.points)
 
 
-_PROGRAM = "from fusion.failpoints import failpoint\nfor n in range(3): failpoint('a.b'); print(n, flush=True)"
+_PROGRAM = "from fusion.kernel.failpoints import failpoint\nfor n in range(3): failpoint('a.b'); print(n, flush=True)"
 
 
 def _run(spec: str) -> subprocess.CompletedProcess[str]:

@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from fusion.settings import Settings, use_settings
-from fusion.store.broker import Broker
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
+from fusion.store.write.broker import Broker
 from tests.courier.harness import Endpoint, World, allowing, answers
 from tests.courier.test_kills import url_of
 from tests.delivery.receivers import Receiver

@@ -85,7 +85,7 @@ def _be(arguments: list[str], failpoints: str) -> None:
 
 def _arm(spec: str) -> None:
     """As if the process had been started with it."""
-    from fusion import failpoints
+    from fusion.kernel import failpoints
 
     armed = failpoints._Armed(spec)
     for module in list(sys.modules.values()):

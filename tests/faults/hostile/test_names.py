@@ -11,8 +11,8 @@ import redis
 
 from fusion import Queue
 from fusion.cron.scheduler import Scheduler
-from fusion.store.broker import Broker
-from fusion.store.keys import InvalidName
+from fusion.store.layout.keys import InvalidName
+from fusion.store.write.broker import Broker
 from tests.faults.hostile.test_fields import ENV
 from tests.store.hands import new
 from tests.web.harness import ServerProcess, Tokens

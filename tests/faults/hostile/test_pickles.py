@@ -53,7 +53,7 @@ def loaders_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
 def test_one_module_loads_pickles_and_none_runs_text() -> None:
     found = {str(path): list(loaders_in(parse(path))) for path in modules("fusion", "tasks", "wrappers")}
     assert {path: [what for _, what in calls] for path, calls in found.items() if calls} == {
-        "fusion/serializers.py": ["pickle.loads"]
+        "fusion/kernel/serializers.py": ["pickle.loads"]
     }
 
 

@@ -9,8 +9,8 @@ import redis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from fusion.store.cron_broker import tick_name
-from fusion.store.records import Commit, NewJob, StoredEntry, Tick
+from fusion.store.layout.records import Commit, NewJob, StoredEntry, Tick
+from fusion.store.write.cron_broker import tick_name
 from tests.faults.model.scripts import Line, Mistake, Snapshot, broker_of, clock_at, cron_broker_of
 from tests.faults.model.state import START, TERMINAL
 from tests.store.hands import DATA

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import redis
 
-from fusion.store import host, scripts
-from fusion.store.broker import Broker
-from fusion.store.cron_broker import CronBroker
+from fusion.store.scripting import host, scripts
+from fusion.store.write.broker import Broker
+from fusion.store.write.cron_broker import CronBroker
 
 CLOCK = "model:clock"  # outside of Fusion's prefix: the test looks for keys there that nobody knows
 _TIME = "local clock = redis.call('TIME')"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusion.exceptions import DuplicateJob
-from fusion.store.broker import Broker
-from fusion.store.records import Commit, NewJob, Wishes
+from fusion.store.layout.records import Commit, NewJob, Wishes
+from fusion.store.write.broker import Broker
 from tests.faults.model.model import Model
 from tests.faults.model.scripts import Line, Snapshot, clock_at
 from tests.faults.model.state import INBOX, LEASE_MS, QUEUES, TASK, TERMINAL, Job, Order, Told, Wish

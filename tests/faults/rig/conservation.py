@@ -11,7 +11,7 @@ from pathlib import Path
 
 import redis
 
-from fusion.store.keys import LIST_QUEUES, Keys
+from fusion.store.layout.keys import LIST_QUEUES, Keys
 
 TERMINAL = {"finished", "failed", "canceled", "stopped"}
 #: What an execution leads to, by its event.

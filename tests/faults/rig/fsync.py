@@ -14,8 +14,8 @@ from pathlib import Path
 
 import redis
 
-from fusion.store.connections import connect
-from fusion.store.server_binary import ServerBinary
+from fusion.store.client.connections import connect
+from fusion.store.embedded.binary import ServerBinary
 from tests.support import eventually
 
 _SHIM = Path(__file__).with_name("fsync_shim.c")

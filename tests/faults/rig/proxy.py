@@ -17,8 +17,8 @@ from importlib import resources
 import redis
 from redis.connection import parse_url
 
-from fusion.store.broker import Broker
-from fusion.store.scripts import Script
+from fusion.store.scripting.scripts import Script
+from fusion.store.write.broker import Broker
 
 #: Cut before the server sees the request; after it has answered it, the answer lost; with a reset; or fall silent, sockets kept.
 CUT, LOSE, RESET, HOLE = "cut", "lose", "reset", "hole"

@@ -7,7 +7,7 @@ import signal
 
 import redis
 
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
 from tests.store.servers import SpawnedServer, free_port
 from tests.support import eventually
 

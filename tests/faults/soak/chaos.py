@@ -24,7 +24,7 @@ from pathlib import Path
 
 import fusion
 from fusion.cron.scheduler import Scheduler
-from fusion.store.event_inspector import EventInspector
+from fusion.store.read.event_inspector import EventInspector
 from tests.faults.rig.conservation import check_conservation, memberships
 from tests.faults.soak.fleet import Fleet, told_of
 from tests.faults.soak.history import History, aof_of

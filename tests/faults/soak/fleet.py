@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from fusion.process.linux import Children, become_subreaper
-from fusion.store.server_binary import ServerBinary, find_server
+from fusion.kernel.linux import Children, become_subreaper
+from fusion.store.embedded.binary import ServerBinary, find_server
 from tests.faults.soak.cutter import Cutter
 from tests.faults.soak.plan import LEASE, QUEUES, REAP_INTERVAL, RUSH, TASKS
 from tests.faults.soak.tasks import WITNESS

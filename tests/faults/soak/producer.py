@@ -19,8 +19,8 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from fusion import Queue
+from fusion.enqueue.options import JobData
 from fusion.exceptions import FusionError
-from fusion.options import JobData
 from tests.faults.soak.plan import BETWEEN, RUSH, Job, job, rush_job
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from fusion.process.ahead import MOST
+from fusion.executors.prefetch import MOST
 from tests.faults.soak.fleet import SLOTS
 from tests.faults.soak.history import History
 from tests.faults.soak.monkey import Strike

@@ -141,7 +141,7 @@ MUTANTS = (
             _DUE,
             "local found = {} for i = REST, #ARGV do found[2 * (i - REST) + 1], found[2 * (i - REST) + 2] = ARGV[i], '1' end\n",
         ),
-        Edit("fusion/store/broker.py", f"moved, next_ms, over_ms = {_PROMOTE})", _POP),
+        Edit("fusion/store/write/broker.py", f"moved, next_ms, over_ms = {_PROMOTE})", _POP),
     ),
     _mutant(
         "h",
@@ -261,7 +261,7 @@ MUTANTS = (
         "r",
         "a callback has another id at each try",
         "courier/test_delivering.py::test_a_failed_try_comes_again_by_the_schedule_with_the_same_id",
-        Edit("fusion/courier/parcel.py", "return self.claimed.id\n", 'return f"{self.claimed.id}-{self.tries}"\n'),
+        Edit("fusion/courier/delivery.py", "return self.claimed.id\n", 'return f"{self.claimed.id}-{self.tries}"\n'),
     ),
     _mutant(
         "s",
@@ -309,25 +309,25 @@ MUTANTS = (
         "w1",
         "a connection that an exception left amid an exchange serves the next call",
         _CUT + "[ours-enqueue]",
-        Edit("fusion/store/sockets.py", "            connection.disconnect()\n", "            pass\n"),
+        Edit("fusion/store/client/sockets.py", "            connection.disconnect()\n", "            pass\n"),
     ),
     _mutant(
         "w2",
         "so does one of a client that is somebody else's",
         _CUT + "[theirs-enqueue]",
-        Edit("fusion/store/asking.py", "                self._disown()\n", "                pass\n"),
+        Edit("fusion/store/client/adapter.py", "                self._disown()\n", "                pass\n"),
     ),
     _mutant(
         "w3",
         "a soft timeout strikes inside a call of Fusion's own",
         "store/test_interrupted.py::test_a_soft_timeout_lets_a_call_end[ours-enqueue]",
-        Edit("fusion/timeouts.py", "    if _Hold.depth:\n", "    if _Hold.firm:\n"),
+        Edit("fusion/kernel/timeouts.py", "    if _Hold.depth:\n", "    if _Hold.firm:\n"),
     ),
     _mutant(
         "y",
         "a client that decodes its answers decodes those to Fusion",
         "domain/test_clients.py::test_enqueueing[decoding]",
-        Edit("fusion/store/asking.py", _UNDECODED, "return {}"),
+        Edit("fusion/store/client/adapter.py", _UNDECODED, "return {}"),
     ),
     _mutant(
         "z",

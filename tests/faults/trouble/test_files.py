@@ -13,9 +13,9 @@ import pytest
 
 from fusion import Queue
 from fusion.exceptions import ConfigurationError
-from fusion.store.connections import connect
-from fusion.store.embedded import EmbeddedRedis
-from fusion.store.server_binary import ServerBinary
+from fusion.store.client.connections import connect
+from fusion.store.embedded.binary import ServerBinary
+from fusion.store.embedded.instance import EmbeddedRedis
 from tests.faults.rig.conservation import memberships
 from tests.jobs import basic
 from tests.support import eventually

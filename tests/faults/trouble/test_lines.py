@@ -11,8 +11,8 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.process import commands
-from fusion.store.connections import connect
+from fusion.runtime import commands
+from fusion.store.client.connections import connect
 from tests.cli.conftest import run_worker
 from tests.faults.rig.proxy import FaultProxy
 from tests.faults.trouble.test_replies import at_doorbell

@@ -15,8 +15,8 @@ import redis
 from redis.sentinel import SentinelConnectionPool
 
 from fusion.settings import Settings
-from fusion.store.connections import connect
-from fusion.store.lookup import addresses
+from fusion.store.client.connections import connect
+from fusion.store.client.dns import addresses
 from tests.faults.rig.clock import why_not
 from tests.faults.rig.names import HOST, Names
 from tests.faults.rig.proxy import FaultProxy

@@ -14,12 +14,12 @@ from redis.retry import Retry
 
 from fusion import FailedQueue, Job, Queue, ScheduledJobRegistry, StoreFull, StoreUnavailable
 from fusion.cron.scheduler import Scheduler
+from fusion.enqueue.batch import chunks
+from fusion.enqueue.options import JobData
 from fusion.exceptions import ConfigurationError, DuplicateJob
-from fusion.options import JobData
-from fusion.producing import chunks
 from fusion.settings import Settings, use_settings
-from fusion.store.broker import Broker
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
+from fusion.store.write.broker import Broker
 from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import CUT, LOSE, FaultProxy

@@ -17,10 +17,10 @@ from redis import exceptions as errors
 from fusion import Queue
 from fusion.cron.scheduler import Scheduler
 from fusion.exceptions import ConfigurationError, FusionError, StoreFull, StoreUnavailable
-from fusion.store.acl import acl_rules
-from fusion.store.connections import connect
-from fusion.store.server import read_server
-from fusion.store.server_binary import ServerBinary
+from fusion.store.client.connections import connect
+from fusion.store.client.server import read_server
+from fusion.store.embedded.binary import ServerBinary
+from fusion.store.layout.acl import acl_rules
 from tests.cli.conftest import run_worker
 from tests.faults.rig.proxy import FaultProxy
 from tests.jobs import basic

@@ -11,9 +11,9 @@ import redis
 
 from fusion import AsyncQueue, Job, NotReplicated, Queue, StoreUnavailable
 from fusion.settings import Settings, use_settings
-from fusion.store.async_connections import twin
-from fusion.store.connections import connect
-from fusion.store.server_binary import ServerBinary
+from fusion.store.client.async_connections import twin
+from fusion.store.client.connections import connect
+from fusion.store.embedded.binary import ServerBinary
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.replicas import Pair
 from tests.jobs import basic

@@ -14,7 +14,7 @@ from fusion import Queue
 from fusion.cron.scheduler import Scheduler
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
-from fusion.store.connections import connect
+from fusion.store.client.connections import connect
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import CUT, LOSE, RESET, FaultProxy
 from tests.jobs import basic

@@ -1,4 +1,4 @@
--- Names of keys of the event stream's readers; fusion/store/keys.py is the other half of this table.
+-- Names of keys of the event stream's readers; fusion/store/layout/keys.py is the other half of this table.
 local function relay_key(name) return P .. 'relay:' .. name end
 local function sink_key(name) return P .. 'sink:' .. name end
 

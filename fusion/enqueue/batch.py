@@ -1,0 +1,190 @@
+"""What the queue for threads and the one for asyncio share: from a call to what is sent, and from the answer to the jobs that are returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusion.enqueue.options import (
+    NONE,
+    EnqueueOptions,
+    JobData,
+    build,
+    check_keywords,
+    options_of,
+    sealed,
+    seconds,
+    split_options,
+)
+from fusion.exceptions import StoreUnavailable
+from fusion.job import Job
+from fusion.kernel import defaults
+from fusion.settings import Settings, get_settings
+from fusion.store.layout.records import NewJob, Replicas
+from fusion.store.write.enqueue_codec import waits
+
+_Func = str | Callable[..., Any]
+_DURABILITIES = ("primary", "replicated")
+
+
+@dataclass(slots=True)
+class Batch:
+    """Jobs that go to one queue in one call, and whom that waits for."""
+
+    queue: str
+    jobs: list[NewJob]
+    replicas: Replicas | None
+
+    @classmethod
+    def of(cls, queue: str, datas: Iterable[JobData], replicas: Replicas | None) -> Batch:
+        jobs = sealed(queue, [data.new for data in datas], get_settings())
+        if len(jobs) > 1 and len({job.id for job in jobs}) < len(jobs):
+            raise ValueError("the same job_id twice in one enqueue_many; ids are unique")
+        return cls(queue, jobs, replicas)
+
+    def accepted(self, at: str, connection: Any) -> list[Job]:
+        """The jobs as they were accepted at that time, without another look at Redis."""
+        common = {"origin": self.queue, "original_queue": self.queue, "created_at": at, "enqueued_at": at, "status": "queued"}
+        found = []
+        for new in self.jobs:
+            fields = {**new.fields, **common, "priority": new.priority}
+            if (new.due is not None or new.delay is not None) and waits(new, at):
+                fields["status"] = "scheduled"
+            found.append(Job.of(new.id, fields, connection))
+        return found
+
+    def failed(self, error: StoreUnavailable, again: Callable[[], Any]) -> None:
+        """Tell with the error which jobs it was about, and what makes the call again."""
+        error.job_ids = tuple(job.id for job in self.jobs)
+        error.repeat_with(again)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDefaults:
+    """What a queue says of jobs that say nothing themselves: `Queue(default_timeout=, serializer=)`."""
+
+    timeout: float | str | None = None
+    serializer: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.serializer not in (None, "json", "pickle"):
+            raise ValueError(f"serializer={self.serializer!r}: use {SERIALIZERS}")
+
+
+SERIALIZERS = (
+    "'json' or 'pickle', or none for the setting serializer (FUSION_SERIALIZER); workers read both, each job says which it is"
+)
+
+
+def called(f: _Func, args: tuple[Any, ...], kwargs: dict[str, Any], own: QueueDefaults) -> tuple[JobData, Replicas | None]:
+    """`enqueue(f, *args, **kwargs)`."""
+    options, rest = split_options(kwargs)
+    if rest:
+        if "args" in rest or "kwargs" in rest:
+            if args:
+                raise ValueError("give the task's arguments either directly or by args= and kwargs=, not both")
+            args, apart = tuple(rest.pop("args", None) or ()), rest.pop("kwargs", None) or {}
+            check_keywords(f, rest)
+            rest = {**apart, **rest}
+        else:
+            check_keywords(f, rest)
+    return _built(f, args, rest, options, own)
+
+
+def called_apart(
+    func: _Func,
+    args: Iterable[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    timeout: float | str | None,
+    options: dict[str, Any],
+    own: QueueDefaults,
+) -> tuple[JobData, Replicas | None]:
+    """`enqueue_call(func, args, kwargs, timeout=timeout, **options)`."""
+    return _built(func, tuple(args or ()), kwargs or {}, _options(timeout, options), own)
+
+
+def delayed(
+    func: _Func, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
+) -> tuple[JobData, Replicas | None]:
+    """`func.delay(*args, **kwargs)` of a function marked by `@job(..., **options)`."""
+    check_keywords(func, kwargs, delayed=True)
+    return called_apart(
+        func, args, kwargs, options.get("timeout"), {n: v for n, v in options.items() if n != "timeout"}, QueueDefaults()
+    )
+
+
+def prepared(
+    func: _Func,
+    args: Iterable[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    timeout: float | str | None,
+    options: dict[str, Any],
+    serializer: str | None = None,
+) -> JobData:
+    """`prepare_data(func, args, kwargs, timeout=timeout, serializer=serializer, **options)`."""
+    known = _options(timeout, options)
+    if known is not NONE:
+        for name in ("durability", "replicas", "replicas_timeout"):
+            if getattr(known, name) is not None:
+                raise ValueError(f"{name}= is of the call that sends the jobs; give it to enqueue_many")
+    return build(func, tuple(args or ()), kwargs or {}, known, get_settings(), QueueDefaults(serializer=serializer).serializer)
+
+
+def timed(name: str, time: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of `enqueue` that say what `enqueue_at` and `enqueue_in` do."""
+    if time is None:
+        raise TypeError(f"{name}(): None is no time; to run it at once use enqueue()")
+    if "enqueue_at" in kwargs or "enqueue_in" in kwargs:
+        raise ValueError(f"{name}() has its time already, as its first argument; remove enqueue_at= and enqueue_in=")
+    return {**kwargs, name: time}
+
+
+def chunks(queue: str, job_datas: Iterable[JobData], replicas: Replicas | None) -> Iterator[Batch]:
+    """What `enqueue_many` sends in one call each: so many jobs or bytes at most, a larger job alone."""
+    chunk: list[JobData] = []
+    size = 0
+    for data in job_datas:
+        if chunk and (size + data.size > defaults.ENQUEUE_CHUNK_BYTES or len(chunk) == defaults.ENQUEUE_CHUNK):
+            yield Batch.of(queue, chunk, replicas)
+            chunk, size = [], 0
+        chunk.append(data)
+        size += data.size
+    if chunk:
+        yield Batch.of(queue, chunk, replicas)
+
+
+def replicas_of(options: EnqueueOptions, settings: Settings) -> Replicas | None:
+    """For whom the call waits; None for nobody. ValueError for what is no such wish."""
+    if options is NONE and settings.durability == "primary":
+        return None
+    durability = settings.durability if options.durability is None else options.durability
+    if durability not in _DURABILITIES:
+        raise ValueError(f"durability={durability!r}: use 'primary' or 'replicated'")
+    if durability == "primary":
+        for name in ("replicas", "replicas_timeout"):
+            if getattr(options, name) is not None:
+                raise ValueError(
+                    f"{name}= needs durability='replicated'; to pass it to the task use enqueue_call(func, kwargs={{...}})"
+                )
+        return None
+    count: Any = settings.replicas if options.replicas is None else options.replicas
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(f"replicas={count!r}: use a whole number from 1")
+    given = options.replicas_timeout
+    return Replicas(count, settings.replicas_timeout if given is None else seconds("replicas_timeout", given))
+
+
+def _options(timeout: float | str | None, options: dict[str, Any]) -> EnqueueOptions:
+    if timeout is None and not options:
+        return NONE
+    return options_of({"job_timeout": timeout, **options})
+
+
+def _built(
+    func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, own: QueueDefaults
+) -> tuple[JobData, Replicas | None]:
+    if own.timeout is not None and options.job_timeout is None:
+        options = options.over(EnqueueOptions(job_timeout=own.timeout))
+    settings = get_settings()
+    return build(func, args, kwargs, options, settings, own.serializer), replicas_of(options, settings)

@@ -1,0 +1,60 @@
+"""How many jobs a warm horse is given ahead, so that it need not wait for the worker and Redis between two short ones."""
+
+from __future__ import annotations
+
+from fusion.kernel import defaults
+
+#: Most jobs that wait in one horse.
+MOST = 16
+#: Seconds after which a run is no longer a short one: nothing waits behind it, and Redis is told that it began.
+LOOK, _LONGEST_LOOK = 0.01, 0.05
+#: Jobs seen before anything is foreseen.
+_SEEN = 8
+#: Weights of a run that took longer than expected, and of one that did not.
+_UP, _DOWN = 0.5, 0.05
+#: Least seconds a job counts for.
+_LEAST = 1e-5
+#: Weight of the latest turn; and jobs that any turn may take, as with fewer each pays for too much of it.
+_NEW, _FEW = 0.1, 4
+#: A run is let go on for so many turns before it counts as long: on a busy machine it did not have all that time for itself.
+_TURNS = 3
+
+
+class Foresight:
+    """Expects of the next jobs what the last ones took: longer ones are believed fast, shorter ones slowly.
+
+    `budget`: seconds of work that may wait in a horse; and that a turn with Redis should take at most, as a job that comes meanwhile, of
+    whatever class, waits for its end.
+    """
+
+    def __init__(self, budget: float = defaults.CLAIM_AHEAD / 1000) -> None:
+        self._budget = budget
+        self._seen = 0
+        self._expected = 0.0
+        self._turn = self._moved = 0.0
+
+    def saw(self, seconds: float) -> None:
+        """A job took so long."""
+        self._seen += 1
+        off = seconds - self._expected
+        self._expected += off * (_UP if off > 0 else _DOWN)
+
+    def turned(self, seconds: float, jobs: int) -> None:
+        """A turn that told or took so many jobs took so long, their way to the horses included."""
+        self._turn += (seconds - self._turn) * _NEW
+        self._moved += (jobs - self._moved) * _NEW
+
+    @property
+    def depth(self) -> int:
+        """Jobs that may wait behind the one a horse runs."""
+        return min(MOST, int(self._budget / max(self._expected, _LEAST))) if self._seen >= _SEEN else 0
+
+    @property
+    def most(self) -> int:
+        """Jobs that one turn may take."""
+        return max(_FEW, int(self._budget * self._moved / self._turn)) if self._turn else MOST
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which a run is a long one."""
+        return min(max(LOOK, _TURNS * self._turn), _LONGEST_LOOK)

@@ -1,0 +1,176 @@
+"""The worker's end of a horse that runs one job after another, and the jobs in it."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Mapping
+from math import inf, isinf
+
+from fusion.execution.frames import FrameError, pack, unpack
+from fusion.executors.fork import Run
+from fusion.forkserver.client import ForkServer, Horse
+
+#: Largest packet in bytes, as the horse reads it; a frame above it goes in pieces.
+PACKET = 64 * 1024
+#: Packets read at a time: a horse that says much must not hold up the others.
+_READS = 32
+#: Frames of one job are told apart by their boundaries, which only Linux keeps on such a socket; elsewhere nothing is given ahead.
+_KIND = socket.SOCK_SEQPACKET if hasattr(socket, "MSG_CMSG_CLOEXEC") else socket.SOCK_STREAM
+
+
+class WarmHorse(Horse):
+    """`waiting` jobs are in its socket behind the one it runs. The worker keeps the horse's end of the socket too, so that it can take
+    an unread job back by reading it there: either the horse has a job or the worker does, never both.
+    """
+
+    def __init__(self, server: ForkServer, serial: int, end: socket.socket, limit: int, kept: socket.socket | None) -> None:
+        super().__init__(server, serial, end, limit)
+        self.waiting: deque[Run] = deque()
+        #: Jobs it has run.
+        self.done = 0
+        #: It gets no more jobs.
+        self.doomed = False
+        #: Its job came in pieces: what is unread in the socket may be the rest of one.
+        self.bulky = False
+        #: The deadline that the fork server knows: a net, no sooner than any job of this horse has used up its time.
+        self.told = inf
+        self._kept = kept
+        self._owed = 0.0
+        self._endless = 0
+
+    @property
+    def ahead(self) -> bool:
+        """Whether it can be given a job while it runs another."""
+        return self._kept is not None and not self.bulky and not self.doomed
+
+    def owe(self, run: Run, sign: int) -> None:
+        """Count the time a job of this horse may take, or with `sign` -1 forget it again."""
+        if isinf(run.limit):
+            self._endless += sign
+        else:
+            self._owed += sign * run.limit
+
+    def done_by(self, now: float) -> float:
+        """When all jobs in it must have ended, should each take its whole time."""
+        return inf if self._endless else now + self._owed
+
+    def push(self, run: Run, *, ahead: bool = False) -> bool:
+        """Send a job, or begin to: see `wants_write`. One that goes `ahead` is sent at once or, False, not at all."""
+        claimed = run.claimed
+        frame = pack({b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields})
+        if not ahead:
+            self._out = memoryview(frame)
+            self.flush()
+            self.bulky = len(frame) > PACKET or self.wants_write
+            return True
+        try:
+            return len(frame) <= PACKET and bool(self._socket.send(frame))
+        except OSError:
+            return False
+
+    def flush(self) -> None:
+        try:
+            while self._out:
+                self._out = self._out[self._socket.send(self._out[:PACKET]) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._out = memoryview(b"")
+
+    def ask(self, run: Run) -> None:
+        """Ask whether it runs this job: one that does reads that only afterwards."""
+        try:
+            self._socket.send(pack({b"running": run.claimed.execution_id.encode()}))
+        except OSError:  # no room, or it is gone
+            pass
+
+    def take_back(self) -> set[bytes]:
+        """The executions that the horse has not read; it will not find them any more. It may have read one amid this, from between them."""
+        taken: set[bytes] = set()
+        if self._kept is None or self.bulky:
+            return taken
+        while True:
+            try:
+                # The flag of this call: O_NONBLOCK would be the horse's too.
+                packet = self._kept.recv(PACKET, socket.MSG_DONTWAIT)
+            except OSError:
+                return taken
+            if not packet:
+                return taken
+            if (execution := unpack(packet[4:]).get(b"execution_id")) is not None:
+                taken.add(execution)
+
+    def receive(self, limit: int = 256 * 1024) -> list[dict[bytes, bytes]]:
+        """Like its base, but with `callback` frames in their place: which job one is about depends on what stands before it."""
+        frames: list[dict[bytes, bytes]] = []
+        reader = self._reader
+        try:
+            for _ in range(_READS):
+                if self.at_eof or limit <= 0:
+                    break
+                data = self._socket.recv(PACKET)  # room for more costs more than reading it
+                if not data:
+                    self.at_eof = True
+                    break
+                limit -= len(data)
+                reader.feed(data)
+                while (frame := reader.next()) is not None:
+                    frames.append(frame)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.at_eof = True
+        except FrameError as error:
+            self.broken = str(error)
+            self.at_eof = True
+        return frames
+
+    def grant_callback(self, now: float, grace: float) -> None:
+        """The job that runs is over and its callback begins."""
+        if self._callbacks:
+            self.deadline = now + max(self._callbacks) + grace
+            self._callbacks = []
+
+    def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
+        if b"on_success" in fields or b"on_failure" in fields:
+            super().expect_callbacks(fields)
+        else:
+            self._callbacks = []
+
+    def finish(self) -> None:
+        """Let it find the end of the stream: it winds up and exits."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        super().close()
+        if self._kept is not None:
+            self._kept.close()
+
+
+class WarmServer(ForkServer):
+    """A fork server whose horses run one job after another."""
+
+    def tell_deadline(self, horse: WarmHorse, deadline: float) -> None:
+        """When to kill the horse's group, should the worker not do so; `inf` for never."""
+        horse.told = deadline
+        self._say(f"RUN {horse.serial} {deadline!r}")
+
+    def fork(self) -> WarmHorse:
+        self._serial += 1
+        ours, theirs = socket.socketpair(socket.AF_UNIX, _KIND)
+        kept = None
+        try:
+            kept = theirs.dup() if _KIND == socket.SOCK_SEQPACKET else None
+            ours.setblocking(False)
+            horse = WarmHorse(self, self._serial, ours, self._limit, kept)
+        except BaseException:
+            for end in (ours, theirs, kept):
+                if end is not None:
+                    end.close()
+            raise
+        self._say(f"FORK {horse.serial}", theirs)
+        return horse

@@ -1,0 +1,355 @@
+"""The worker's side of the fork server: no threads, nothing here waits, made for a selectors loop.
+
+Register `server.fileno()` and each `horse.fileno()` for reading, and for writing while their `wants_write` is true.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import ClassVar
+
+from fusion.execution.frames import FrameError, FrameReader, pack
+from fusion.forkserver.environment import changed_by
+from fusion.forkserver.messages import (
+    Alike,
+    ForkFailed,
+    ForkServerConfig,
+    HorseExited,
+    ImportFailed,
+    Message,
+    Ready,
+    ServerClosed,
+    Tainted,
+)
+from fusion.forkserver.orphans import end_orphans
+from fusion.kernel import defaults
+from fusion.kernel.linux import processes, signal_name
+
+#: Seconds the fork server gets to kill everything and go before it is killed itself.
+DESTROY_LIMIT = 2.5
+_OVERHEAD = 64 * 1024
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.forkserver.server import main; main()"
+
+
+class Horse:
+    """The worker's end of one horse's socket."""
+
+    def __init__(self, server: ForkServer, serial: int, end: socket.socket, limit: int) -> None:
+        self.serial = serial
+        #: No more frames will come. Says nothing about the process: only HorseExited does.
+        self.at_eof = False
+        #: Why the stream was given up, if it was; the horse has been killed for it.
+        self.broken: str | None = None
+        #: Monotonic seconds at which the fork server kills its group.
+        self.deadline = inf
+        #: Known some time after `ask_pid`. Only for looking: it may name another process once this one has ended.
+        self.pid: int | None = None
+        self._server = server
+        self._socket = end
+        self._reader = FrameReader(limit)
+        self._out = memoryview(b"")
+        self._callbacks: list[float] = []
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._out)
+
+    def send(self, fields: Mapping[bytes, bytes]) -> None:
+        """Send one frame, or begin to: see `wants_write`."""
+        self._out = memoryview(bytes(self._out) + pack(fields))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what the socket takes. A horse that is gone shows in HorseExited, not here."""
+        try:
+            while self._out:
+                self._out = self._out[self._socket.send(self._out) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._out = memoryview(b"")
+
+    def receive(self, limit: int = 64 * 1024) -> list[dict[bytes, bytes]]:
+        """The frames that have arrived, reading at most `limit` bytes. Empty list: nothing whole yet, or see `at_eof`."""
+        frames: list[dict[bytes, bytes]] = []
+        if self.at_eof:
+            return frames
+        try:
+            data = self._socket.recv(limit)
+        except BlockingIOError:
+            return frames
+        except OSError:
+            data = b""
+        if not data:
+            self.at_eof = True
+            return frames
+        try:
+            self._reader.feed(data)
+            while (frame := self._reader.next()) is not None:
+                if frame.get(b"kind") == b"callback":
+                    self._grant_callback(frame)
+                else:
+                    frames.append(frame)
+        except FrameError as error:
+            self.broken = str(error)
+            self.at_eof = True
+            self._server.kill(self, signal.SIGKILL)
+        return frames
+
+    def drain(self) -> list[dict[bytes, bytes]]:
+        """Every frame up to the end, for a horse that has exited."""
+        frames: list[dict[bytes, bytes]] = []
+        while not self.at_eof:
+            before = self._reader.pending
+            found = self.receive()
+            if not found and self._reader.pending == before:
+                break
+            frames += found
+        return frames
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def ask_pid(self) -> None:
+        self._server.ask_pid(self)
+
+    def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
+        """Note which callbacks the job has: each may move the deadline once, by its own timeout."""
+        from fusion.execution.executor import callback_limit
+
+        self._callbacks = []
+        for key in (b"on_success", b"on_failure"):
+            spec = fields.get(key)
+            if spec:
+                try:
+                    self._callbacks.append(callback_limit(json.loads(spec)))
+                except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
+                    continue
+
+    def _grant_callback(self, frame: Mapping[bytes, bytes]) -> None:
+        # Only what the job's own fields allow, and once: the frame comes from a process that runs foreign code.
+        if self._callbacks:
+            self._server.set_deadline(self, monotonic() + max(self._callbacks) + self._server.config.grace)
+            self._callbacks = []
+
+
+class ForkServer:
+    """One fork server process. After ServerClosed make a new one; this object is then only good for `destroy`."""
+
+    #: Pids of those of this process that are not destroyed yet.
+    _living: ClassVar[set[int]] = set()
+
+    def __init__(self, config: ForkServerConfig) -> None:
+        self.config = config
+        self.importing: str | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+        self._in = b""
+        self._out: deque[tuple[bytes, socket.socket | None]] = deque()
+        self._serial = 0
+        self._asked: dict[int, Horse] = {}
+        self._limit = 2 * config.max_result + defaults.MAX_EXC_INFO + _OVERHEAD
+
+    def start(self) -> None:
+        """Start the process; Ready comes when its imports are done. Raises OSError if it can't be started."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                root = str(Path(__file__).resolve().parents[2])
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _BOOT, str(theirs.fileno()), root],
+                    pass_fds=(theirs.fileno(),),
+                    env=changed_by(self.config.environment, os.environ),
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except BaseException:
+                ours.close()
+                raise
+        self._living.add(self._process.pid)
+        ours.setblocking(False)
+        self._control = ours
+        self._say(f"CONFIG {json.dumps(asdict(self.config))}")
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    def fileno(self) -> int:
+        """-1 when it is closed."""
+        return self._control.fileno() if self._control is not None else -1
+
+    @property
+    def wants_write(self) -> bool:
+        return bool(self._out)
+
+    def poll(self) -> int | None:
+        """The exit code of the process; None while it runs."""
+        return self._process.poll() if self._process is not None else None
+
+    def fork(self) -> Horse:
+        """Ask for a horse. It can be given its job at once; ForkFailed comes if there will be no process."""
+        self._serial += 1
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        horse = Horse(self, self._serial, ours, self._limit)
+        self._say(f"FORK {horse.serial}", theirs)
+        return horse
+
+    def run(self, horse: Horse, deadline: float, fields: Mapping[bytes, bytes]) -> None:
+        """Hand the job to the horse. `deadline`: monotonic seconds at which its whole group is SIGKILLed; `inf` for none."""
+        if b"on_success" in fields or b"on_failure" in fields:
+            horse.expect_callbacks(fields)
+        horse.send(fields)
+        if deadline != inf:
+            self.set_deadline(horse, deadline)
+
+    def set_deadline(self, horse: Horse, deadline: float) -> None:
+        horse.deadline = deadline
+        self._say(f"RUN {horse.serial} {deadline!r}")
+
+    def kill(self, horse: Horse, signum: int) -> None:
+        """Signal the horse's whole process group."""
+        self._say(f"KILL {horse.serial} {int(signum)}")
+
+    def ask_pid(self, horse: Horse) -> None:
+        """Have the server tell the horse's process id, for `horse.pid`; it tells nothing of one that has ended."""
+        self._asked[horse.serial] = horse
+        self._say(f"WHO {horse.serial}")
+
+    def receive(self) -> list[Message]:
+        """What the server has said. ServerClosed comes last, once."""
+        messages: list[Message] = []
+        if self._control is None:
+            return messages
+        closed = False
+        try:
+            data = self._control.recv(65536)
+            closed = not data
+        except BlockingIOError:
+            return messages
+        except OSError:
+            data, closed = b"", True
+        *lines, self._in = (self._in + data).split(b"\n")
+        for line in lines:
+            message = self._parse(line)
+            if message is not None:
+                messages.append(message)
+        if closed:
+            self._close()
+            messages.append(ServerClosed(self.importing))
+        return messages
+
+    def flush(self) -> None:
+        """Send what is waiting, as far as the socket takes it."""
+        while self._out and self._control is not None:
+            data, end = self._out[0]
+            try:
+                if end is None:
+                    sent = self._control.send(data)
+                else:
+                    sent = socket.send_fds(self._control, [data], [end.fileno()])
+                    end.close()
+            except BlockingIOError:
+                return
+            except OSError:  # the server is gone; `receive` says so
+                self._drop_unsent()
+                return
+            if sent < len(data):
+                self._out[0] = (data[sent:], None)
+            else:
+                self._out.popleft()
+
+    def destroy(self) -> None:
+        """End the server and everything below it, by SIGKILL if it does not go by itself. Waits up to 2.5 s, and 2 s for what it left."""
+        self._close()
+        process = self._process
+        if process is None:
+            return
+        try:
+            process.wait(DESTROY_LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            # Until the wait its pid names its session, in which all horses are.
+            for pid, _, session in processes():
+                if session == process.pid and pid != process.pid:
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except OSError:
+                        continue
+            process.wait()
+        self._living.discard(process.pid)
+        if process.returncode != 0:  # else it has ended them itself
+            end_orphans(self._living)
+
+    def _say(self, line: str, end: socket.socket | None = None) -> None:
+        if self._control is None:
+            if end is not None:
+                end.close()
+            return
+        self._out.append((line.encode() + b"\n", end))
+        self.flush()
+
+    def _parse(self, line: bytes) -> Message | None:
+        verb, _, rest = line.decode("utf-8", "replace").partition(" ")
+        if verb == "EXIT":
+            serial, status, maxrss, why = rest.split()
+            self._asked.pop(int(serial), None)
+            return HorseExited(int(serial), int(status), int(maxrss), why)
+        if verb == "PID":
+            serial, pid = rest.split()
+            asked = self._asked.pop(int(serial), None)
+            if asked is not None:
+                asked.pid = int(pid)
+            return None
+        if verb == "READY":
+            self.importing = None
+            return Ready()
+        if verb == "IMPORTING":
+            self.importing = rest
+            return None
+        if verb == "FORK_FAILED":
+            serial, errno = rest.split()
+            return ForkFailed(int(serial), int(errno))
+        if verb == "IMPORT_FAILED":
+            found = json.loads(rest)
+            return ImportFailed(found["module"], found["error"], found["traceback"])
+        if verb == "ALIKE":
+            return Alike(tuple(json.loads(rest)))
+        if verb == "TAINTED":
+            found = json.loads(rest)
+            return Tainted(found["module"], found["reason"])
+        return None
+
+    def _close(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        self._drop_unsent()
+
+    def _drop_unsent(self) -> None:
+        for _, end in self._out:
+            if end is not None:
+                end.close()
+        self._out.clear()
+
+
+def describe_death(status: int) -> str:
+    """A raw wait status in words, for a horse that gave no outcome."""
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal_name(os.WTERMSIG(status))}"
+    return f"exited with code {os.waitstatus_to_exitcode(status)} without a result"

@@ -1,0 +1,283 @@
+"""The forked side: a process that waits for a job, runs it, answers and goes; a warm one waits for the next.
+
+It never returns to the fork server's code, and it speaks to nobody but the worker's end of its socket.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
+import _thread
+import fcntl
+import os
+import resource
+import sys
+from collections.abc import Callable
+from contextvars import copy_context
+from importlib import import_module
+
+from fusion.execution.executor import Executor
+from fusion.execution.frames import FrameError, FrameReader, pack
+from fusion.forkserver.offspring import free_children, note_struck
+from fusion.forkserver.random_state import Chance
+from fusion.kernel.failpoints import failpoint
+from fusion.kernel.linux import become_subreaper, set_parent_death_signal
+from fusion.kernel.timeouts import held, was_struck
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any, NoReturn
+
+#: Exit codes: the task broke the socket to the worker; the worker sent something that is not a job.
+EXIT_NO_CHANNEL = 70
+EXIT_BAD_FRAME = 76
+
+#: Seconds that flushing and atexit handlers may take once the outcome is sent.
+EXIT_LIMIT = 2
+#: Descriptors below this are what tasks close in bulk (`os.closerange(3, 1024)`).
+SAFE_FD = 1024
+#: Seconds that a frame which may be dropped waits for another thread's.
+_OFFER_LIMIT = 0.02
+#: Bytes; a guard against garbage, the real limit is the worker's `max_payload`.
+_MAX_JOB_FRAME = 1 << 28
+#: Bytes of one write: a socket that keeps boundaries takes no more at once than its buffer, and the worker reads so many.
+_PIECE = 64 * 1024
+
+
+class HorseSettings:
+    """What the fork server knows before the fork and every horse needs after it."""
+
+    executor = Executor(())
+    chance = Chance()
+    late: tuple[str, ...] = ()
+    after_fork: Callable[[], Any] | None = None
+    #: Soft and hard limit to put back, if the fork server raised them for itself.
+    nofile: tuple[int, int] | None = None
+    #: Run one job after another.
+    warm = False
+    server_pid = 0
+    private_fds: tuple[int, ...] = ()
+
+
+# As they were before any task module: what gevent or eventlet put in their place may hand over to the task's own threads.
+_read, _write = os.read, os.write
+
+
+class Channel:
+    """The horse's end of the socket. Frames are written whole or, if the task broke the socket, not at all."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._inode = os.fstat(fd).st_ino
+        self._owner = os.getpid()
+        self._lock = _thread.allocate_lock()
+        self._rest = b""
+        self._reader = FrameReader(_MAX_JOB_FRAME)
+
+    def receive(self) -> dict[bytes, bytes] | None:
+        """The next job; None at end of file, which means there will be none."""
+        reader = self._reader
+        while True:
+            try:
+                data = _read(self.fd, 65536)
+            except ConnectionResetError:  # the worker died with something of this process unread
+                return None
+            if not data:
+                return None
+            reader.feed(data)
+            frame = reader.next()
+            if frame is not None:
+                return frame
+
+    def send(self, fields: dict[bytes, bytes]) -> None:
+        """Raises OSError if the socket is gone or another file has taken its number."""
+        frame = pack(fields)
+        with self._lock, held():
+            if os.getpid() != self._owner:
+                os._exit(0)  # a fork of the task came back from the task's code: only the horse itself answers
+            self._check()
+            frame, self._rest = self._rest + frame, b""
+            sent = _write(self.fd, frame[:_PIECE])
+            while sent < len(frame):
+                sent += _write(self.fd, memoryview(frame)[sent : sent + _PIECE])
+
+    def offer(self, fields: dict[bytes, bytes]) -> bool:
+        """Send a frame if that needs no waiting: False if it was not sent. Raises OSError as `send` does."""
+        with held():
+            if os.getpid() != self._owner or not self._lock.acquire(timeout=_OFFER_LIMIT):
+                return False
+            try:
+                self._check()
+                return self._try(pack(fields))
+            finally:
+                self._lock.release()
+
+    def _try(self, frame: bytes) -> bool:
+        os.set_blocking(self.fd, False)
+        try:
+            if self._rest:
+                self._rest = self._rest[_write(self.fd, self._rest[:_PIECE]) :]
+            if self._rest:
+                return False
+            self._rest = frame[_write(self.fd, frame[:_PIECE]) :]  # what did not fit goes ahead of whatever comes next
+            return True
+        except BlockingIOError:
+            return False
+        finally:
+            os.set_blocking(self.fd, True)
+
+    def _check(self) -> None:
+        if os.fstat(self.fd).st_ino != self._inode:
+            raise OSError("the task closed Fusion's socket")
+
+
+def run_horse(fd: int, settings: HorseSettings) -> NoReturn:
+    """Be a horse, from just after the fork to the end of the process."""
+    code = EXIT_NO_CHANNEL
+    try:
+        code = _live(fd, settings)
+    except FrameError:
+        code = EXIT_BAD_FRAME
+    except BaseException:  # an after_fork hook failed, say
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+def _live(fd: int, settings: HorseSettings) -> int:
+    _settle(settings)
+    settings.chance.after_fork()
+    channel = Channel(_lift(fd, settings))
+    failpoint("horse.start")
+    _prepare(settings)
+    code = run_many(channel, settings.executor, settings.chance) if settings.warm else run_one(channel, settings.executor)
+    _wind_up()
+    return code
+
+
+def run_one(channel: Channel, executor: Executor) -> int:
+    """Wait for a job, run it, answer. Returns the exit code."""
+    fields = channel.receive()
+    if fields is None:
+        return 0
+    answer = executor.run(fields, channel.send, channel.offer)
+    note_struck(answer)
+    failpoint("horse.before_outcome")
+    try:
+        channel.send(answer)
+    except OSError:
+        return EXIT_NO_CHANNEL
+    failpoint("horse.after_outcome")
+    return 0
+
+
+def run_many(channel: Channel, executor: Executor, chance: Chance) -> int:
+    """Run jobs as they come, until there are no more or one leaves something behind. Returns the exit code."""
+    from fusion.forkserver.contamination import Leftovers
+
+    leftovers = Leftovers(SAFE_FD)
+    while (fields := channel.receive()) is not None:
+        if b"running" in fields:
+            channel.send({b"kind": b"idle", b"execution_id": fields[b"running"]})
+            continue
+        # What one job sets in a context variable, decimal's precision say, the next one must not find.
+        answer = copy_context().run(executor.run, fields, channel.send, channel.offer)
+        answer[b"execution_id"] = fields.get(b"execution_id", b"")
+        note_struck(answer)
+        failpoint("horse.before_outcome")
+        left = b"isolated" if fields.get(b"isolate") else b"a soft timeout" if was_struck() else leftovers.found()
+        if left:
+            answer[b"recycle"] = left
+        try:
+            channel.send(answer)
+        except OSError:
+            return EXIT_NO_CHANNEL
+        failpoint("horse.after_outcome")
+        if left:
+            return 0
+        flush_stdio()
+        chance.between_jobs()
+        if "django.db" in sys.modules:
+            _renew_django_connections()
+    return 0
+
+
+def _settle(settings: HorseSettings) -> None:
+    """Own process group, own orphans, no life beyond the fork server's."""
+    try:
+        os.setpgid(0, 0)
+    except OSError:  # the fork server did it first
+        pass
+    set_parent_death_signal(_signal.SIGKILL)
+    if os.getppid() != settings.server_pid:
+        os._exit(0)
+    become_subreaper()
+    _signal.set_wakeup_fd(-1)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    free_children()
+    for private in settings.private_fds:
+        os.close(private)
+
+
+def _lift(fd: int, settings: HorseSettings) -> int:
+    try:
+        lifted = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, SAFE_FD)
+        os.close(fd)
+    except OSError:  # a hard limit of 1024 or less
+        lifted = fd
+    if settings.nofile is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, settings.nofile)
+    return lifted
+
+
+def _prepare(settings: HorseSettings) -> None:
+    """What must happen in each process, done while it is still a spare."""
+    if "django.db" in sys.modules:
+        close_django_connections()
+    if settings.after_fork is not None:
+        settings.after_fork()
+    for module in settings.late:
+        try:
+            import_module(module)
+        except BaseException:
+            pass  # the job that needs it imports it again and fails with the reason
+    if settings.late:
+        settings.chance.after_imports()
+
+
+def close_django_connections() -> None:
+    """Each process opens its own: a connection shared by two mixes up their answers."""
+    try:
+        sys.modules["django.db"].connections.close_all()
+    except Exception:  # imported, but without settings: then there are none
+        pass
+
+
+def _renew_django_connections() -> None:
+    """As between two requests: what is broken or too old is not used again."""
+    try:
+        sys.modules["django.db"].close_old_connections()
+    except Exception:  # imported, but without settings
+        pass
+
+
+def _wind_up() -> None:
+    """Flush and run atexit handlers, under a limit the kernel enforces: the outcome is out, nothing may keep this process."""
+    _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+    _signal.setitimer(_signal.ITIMER_REAL, EXIT_LIMIT)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
+    atexit = sys.modules.get("atexit")
+    if atexit is not None:
+        try:
+            atexit._run_exitfuncs()
+        except BaseException:  # it has printed the traceback; the job's outcome stands
+            pass
+    flush_stdio()
+
+
+def flush_stdio() -> None:
+    """Before a fork, or both processes print what is in the buffer; before `os._exit`, or nobody does."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:  # closed, or replaced by a task with something of its own
+            pass

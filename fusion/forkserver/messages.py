@@ -1,0 +1,92 @@
+"""What worker and fork server tell each other, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fusion.kernel import defaults
+
+
+@dataclass(frozen=True)
+class ForkServerConfig:
+    """What one fork server needs to know. `tasks`: allow-list; `modules`: preloaded; `late`: imported by each horse instead."""
+
+    tasks: tuple[str, ...] = ("tasks",)
+    modules: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    #: auto: a module that can't be forked is reported as Tainted; strict: that is an error; off: horses import everything.
+    preload: str = "auto"
+    sys_path: tuple[str, ...] = ()
+    #: Seconds between soft timeout and SIGKILL.
+    grace: float = defaults.TIMEOUT_GRACE
+    #: Bytes of an encoded result, and of job.meta.
+    max_result: int = defaults.MAX_RESULT
+    allow_pickle: bool = False
+    #: Dotted paths of functions called without arguments: in the fork server before each fork, in each horse after it.
+    before_fork: str | None = None
+    after_fork: str | None = None
+    #: Horses run one job after another instead of one each.
+    warm: bool = False
+    #: Variables that tasks find otherwise than the worker does; None: not at all.
+    environment: dict[str, str | None] = field(default_factory=dict)
+    #: Soft limit of core dumps to give to tasks, where the worker's own is another.
+    core: int | None = None
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Task modules are imported; horses forked from now on need not import them."""
+
+
+@dataclass(frozen=True)
+class ImportFailed:
+    """A task module can't be imported; the server is about to end."""
+
+    module: str
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Tainted:
+    """A task module opens threads or connections; the server is about to end. Start another with this module in `late`."""
+
+    module: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Random generators, by name, of which every horse has the same state."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ForkFailed:
+    """No process for this horse; `errno` says why."""
+
+    serial: int
+    errno: int
+
+
+@dataclass(frozen=True)
+class HorseExited:
+    """The horse and everything below it is gone. `why`: `-`, or `timeout` or `killed` if the fork server itself killed it."""
+
+    serial: int
+    #: Raw wait status; `describe_death` puts it in words.
+    status: int
+    #: KiB.
+    maxrss: int
+    why: str
+
+
+@dataclass(frozen=True)
+class ServerClosed:
+    """The fork server ended, and so did all its horses. `importing`: the module it was importing, if it was."""
+
+    importing: str | None
+
+
+Message = Ready | ImportFailed | Tainted | Alike | ForkFailed | HorseExited | ServerClosed

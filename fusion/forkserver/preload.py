@@ -1,0 +1,176 @@
+"""Importing the user's task modules into the fork server, so that horses need not.
+
+What can't survive a fork is found out here, module by module: a thread would be missing in every horse, and a connected socket
+would be shared by all of them.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from fusion.execution.executor import Executor
+from fusion.execution.frames import pack
+from fusion.forkserver.horse import SAFE_FD, Channel, HorseSettings, close_django_connections, run_one
+from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any
+
+    Hook = Callable[[], Any]
+
+#: What no module may replace in a process that forks: gevent and eventlet do, and what they put there waits for a loop of their own.
+_PRIMITIVES = {
+    f"{module.__name__}.{name}": (module, name, getattr(module, name))
+    for module, names in (
+        (os, "fork read write waitpid"),
+        (select, "select poll"),
+        (signal, "signal"),
+        (time, "sleep"),
+        (_thread, "start_new_thread allocate_lock"),
+    )
+    for name in names.split()
+    if hasattr(module, name)
+}
+#: Files whose frames say nothing about why an import failed.
+_NOISE = (__file__, importlib.__file__)
+
+#: Enough for the interpreter to specialise what it will.
+WARM_UP_RUNS = 32
+
+
+def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> tuple[HorseSettings, Hook | None] | None:
+    """Obey CONFIG: imports and settings. None if the fork server should end; it has said why."""
+    config = json.loads(raw_config)
+    if config["sys_path"]:
+        sys.path[:] = config["sys_path"]
+    sys.argv[1:] = []
+    settings = HorseSettings()
+    settings.executor = Executor(tuple(config["tasks"]), config["max_result"], config["allow_pickle"])
+    settings.nofile = _raise_file_limit()
+    if config["core"] is not None:
+        resource.setrlimit(resource.RLIMIT_CORE, (config["core"], resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    settings.warm = config["warm"]
+    late = list(config["late"])
+    modules = list(config["modules"])
+    if config["preload"] == "off":
+        late += modules
+        modules = []
+    settings.late = tuple(dict.fromkeys(late))
+    # An import may hang, and no poll loop watches the worker meanwhile.
+    set_parent_death_signal(signal.SIGKILL)
+    for module in modules:
+        if module not in settings.late and not _preload(module, config["preload"] == "strict", control_fd, say):
+            return None
+    hooks: list[Hook | None] = []
+    for path in (config["before_fork"], config["after_fork"]):
+        try:
+            hooks.append(_find(path) if path else None)
+        except BaseException as error:
+            say(_failure(path, error))
+            return None
+    before_fork, settings.after_fork = hooks
+    set_parent_death_signal(0)
+    if "FUSION_FAILPOINTS" not in os.environ:  # those of a horse would strike here
+        _warm_up()
+    if alike := settings.chance.look():
+        say("ALIKE " + json.dumps(alike))
+    return settings, before_fork
+
+
+def _preload(module: str, strict: bool, control_fd: int, say: Callable[[str], None]) -> bool:
+    say(f"IMPORTING {module}")
+    threads, sockets = thread_count(), connected_sockets()
+    try:
+        importlib.import_module(module)
+        if "django.db" in sys.modules:
+            close_django_connections()
+    except BaseException as error:  # SystemExit too: a script that is not a module of tasks
+        say(_failure(module, error))
+        return False
+    reasons = []
+    if thread_count() > threads:
+        reasons.append(f"starts {thread_count() - threads} thread(s)")
+    if patched := _replaced():
+        reasons.append(f"replaces {', '.join(patched[:3])}{' and more' * (len(patched) > 3)} (gevent, eventlet or the like)")
+    opened = connected_sockets() - sockets - {control_fd}
+    if opened:
+        reasons.append(f"opens {len(opened)} connection(s)")
+    if not reasons:
+        return True
+    reason = " and ".join(reasons) + " when it is imported, which can't be shared by forked processes"
+    if strict:
+        advice = "do it on first use, or start the worker with --preload auto"
+        say("IMPORT_FAILED " + json.dumps({"module": module, "error": f"{module} {reason}; {advice}", "traceback": ""}))
+    else:
+        say("TAINTED " + json.dumps({"module": module, "reason": reason}))
+    return False
+
+
+def _replaced() -> list[str]:
+    return [path for path, (module, name, ours) in _PRIMITIVES.items() if getattr(module, name, None) is not ours]
+
+
+def _failure(module: str, error: BaseException) -> str:
+    from fusion.execution.outcome import exc_line, failed
+
+    tb = error.__traceback__
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(("<frozen importlib", *_NOISE)):
+        tb = tb.tb_next
+    described = failed(error, tb)
+    return "IMPORT_FAILED " + json.dumps(
+        {
+            "module": module,
+            "error": exc_line(error).decode("utf-8", "replace"),
+            "traceback": described[b"exc_info"].decode("utf-8", "replace"),
+        }
+    )
+
+
+def _warm_up() -> None:
+    """Run a job that does nothing a few times. Python specialises code and fills caches as it runs; once that is done, horses
+    share the pages it happens in instead of copying them one by one."""
+    fields = {b"data": b'["fusion.forkserver.preload.nothing",null,[1,"x"],{}]', b"timeout": b"60", b"meta": b"{}"}
+    ours, theirs = _socket.socketpair()
+    executor = Executor((__name__,))
+    channel = Channel(theirs.fileno())
+    for _ in range(WARM_UP_RUNS):
+        ours.send(pack(fields))
+        run_one(channel, executor)
+        ours.recv(65536)
+    ours.close()
+    theirs.close()
+
+
+def nothing(*args: object) -> None:
+    """A task for warming up."""
+
+
+def _find(path: str) -> Hook:
+    module, _, name = path.rpartition(".")
+    hook = getattr(importlib.import_module(module), name)
+    if not callable(hook):
+        raise TypeError(f"{path} is not a function")
+    return hook  # type: ignore[no-any-return]
+
+
+def _raise_file_limit() -> tuple[int, int] | None:
+    """Room for descriptors above 1024. Returns the limits that tasks must see again, None if nothing was changed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = SAFE_FD + 256
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return None
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        return None
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return soft, hard

@@ -1,0 +1,367 @@
+"""The process that forks, kills and reaps horses, and nothing else: a lean interpreter forks four times faster than a worker.
+
+Single-threaded, never waits for anything but its poll. It alone signals and reaps horses, so a pid it uses is always the right
+one, and it keeps hard deadlines by its own clock even if the worker is stuck.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import gc
+import os
+import select
+import signal
+import sys
+from math import ceil, inf
+from time import monotonic
+
+from fusion.forkserver.horse import HorseSettings, flush_stdio, run_horse
+from fusion.forkserver.offspring import PASSING, let_pass
+from fusion.forkserver.preload import prepare
+from fusion.kernel.failpoints import failpoint
+from fusion.kernel.linux import Children, become_subreaper
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from resource import struct_rusage
+    from typing import NoReturn
+
+    from fusion.forkserver.preload import Hook
+
+#: Seconds an orphan may take to die before the horse's EXIT is sent without it.
+SWEEP_LIMIT = 1.0
+#: Seconds between two looks while orphans are dying, and until the look after the last EXIT.
+SWEEP_INTERVAL = 0.05
+SWEEP_AGAIN = 0.25
+#: The longest wait in milliseconds: poll() takes no more than a C int has room for, and a limit may be months away.
+LONGEST_WAIT = 3_600_000
+#: Seconds for the last sweep when the worker is gone.
+FAREWELL_LIMIT = 2.0
+#: Its exit code when something was left even then.
+EXIT_LEFT = 75
+
+_CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+_ANCILLARY = _socket.CMSG_SPACE(16 * 4)
+
+
+# What the loop lives on, as it was before any task module: gevent and its like put their own in these places.
+_fork, _read, _close, _kill, _killpg, _getpgid, _setpgid = os.fork, os.read, os.close, os.kill, os.killpg, os.getpgid, os.setpgid
+_wait4, _waitid = os.wait4, getattr(os, "waitid", None)
+_poll, _select, _set_handler = select.poll, select.select, signal.signal
+
+
+class _Horse:
+    __slots__ = ("deadline", "pid", "serial", "why")
+
+    def __init__(self, serial: int, pid: int) -> None:
+        self.serial = serial
+        self.pid = pid
+        self.deadline = inf
+        self.why = "-"
+
+
+class ForkServer:
+    """The loop. `control` is the socket to the worker."""
+
+    def __init__(self, control: _socket.socket) -> None:
+        self._control = control
+        self._control_fd = control.fileno()
+        self._in = b""
+        self._out = bytearray()
+        self._fds: list[int | None] = []
+        self._horses: dict[int, _Horse] = {}
+        self._by_pid: dict[int, _Horse] = {}
+        self._ended: list[bytes] = []
+        self._sweep_at = inf
+        self._sweep_until = inf
+        self._stuck: set[int] = set()
+        self._settings = HorseSettings()
+        #: With which the process is to end.
+        self.code = 0
+        self._before_fork: Hook | None = None
+        self._poll: select.poll | None = None
+        self._writing = False
+
+    def run(self) -> None:
+        """Until the worker closes the socket."""
+        try:
+            config = self._read_config()
+            become_subreaper()
+            prepared = prepare(config, self._control_fd, self._say)
+        except _Gone:
+            return
+        if prepared is None:
+            return
+        self._settings, self._before_fork = prepared
+        self._children = Children()
+        self._stuck.update(self._children.pids())  # what a task module started on import is its own business
+        self._wake_fd, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whatever the worker was started with: soft timeouts need theirs
+        for signum in (*PASSING, signal.SIGCHLD):
+            _set_handler(signum, let_pass)
+        signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+        self._settings.server_pid = os.getpid()
+        self._settings.private_fds = tuple(
+            fd for fd in (self._control_fd, self._wake_fd, wake_writer, self._children.fd) if fd >= 0
+        )
+        self._control.setblocking(False)
+        poll = self._poll = _poll()
+        poll.register(self._control_fd, select.POLLIN)
+        poll.register(self._wake_fd, select.POLLIN)
+        flush_stdio()
+        gc.collect()
+        gc.freeze()
+        try:
+            self._say("READY")
+            while True:
+                self._turn(poll)
+        except _Gone:
+            pass
+        finally:
+            self._farewell()
+
+    def _turn(self, poll: select.poll) -> None:
+        for fd, event in poll.poll(self._patience()):
+            if fd == self._wake_fd:
+                _read(fd, 4096)
+                self._reap()
+            elif event & ~select.POLLOUT:
+                self._listen()
+            else:
+                self._flush()
+        now = monotonic()
+        if self._sweep_at <= now:
+            self._reap()
+        for horse in self._horses.values():
+            if horse.deadline <= now:
+                horse.why = "timeout"
+                horse.deadline = inf
+                self._signal(horse, signal.SIGKILL)
+
+    def _patience(self) -> int | None:
+        soonest = self._sweep_at
+        for horse in self._horses.values():
+            if horse.deadline < soonest:
+                soonest = horse.deadline
+        return None if soonest == inf else max(0, ceil(min((soonest - monotonic()) * 1000, LONGEST_WAIT)))
+
+    # -- what the worker wants
+
+    def _read_config(self) -> bytes:
+        data = b""
+        while b"\n" not in data:
+            data += self._pull()
+        line, _, self._in = data.partition(b"\n")
+        if not line.startswith(b"CONFIG "):
+            raise SystemExit("the fork server's first line must be CONFIG; it is started by a worker, not by hand")
+        return line[7:]
+
+    def _listen(self) -> None:
+        *lines, self._in = (self._in + self._pull()).split(b"\n")
+        for line in lines:
+            self._obey(line.split())
+
+    def _pull(self) -> bytes:
+        """What has arrived; the descriptors that came with it are queued in the order of the FORK lines."""
+        try:
+            data, ancillary, flags, _ = self._control.recvmsg(65536, _ANCILLARY, _CLOEXEC)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            raise _Gone from None
+        if not data:
+            raise _Gone
+        if flags & _socket.MSG_CTRUNC:
+            self._fds.append(None)
+        for level, kind, payload in ancillary:
+            if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
+                for at in range(0, len(payload) - 3, 4):
+                    self._fds.append(int.from_bytes(payload[at : at + 4], sys.byteorder))
+        return data
+
+    def _obey(self, words: list[bytes]) -> None:
+        verb, serial = words[0], int(words[1])
+        if verb == b"FORK":
+            self._fork(serial, self._fds.pop(0) if self._fds else None)
+            return
+        horse = self._horses.get(serial)
+        if horse is None:
+            return  # it has ended and its EXIT is on the way
+        if verb == b"RUN":
+            horse.deadline = float(words[2])
+        elif verb == b"WHO":
+            self._say(f"PID {serial} {horse.pid}")
+        elif verb == b"KILL":
+            if horse.why == "-":
+                horse.why = "killed"
+            self._signal(horse, int(words[2]))
+
+    def _fork(self, serial: int, fd: int | None) -> None:
+        if fd is None:
+            self._say(f"FORK_FAILED {serial} {errno.EMFILE}")
+            return
+        try:
+            if self._before_fork is not None:
+                self._before_fork()
+                flush_stdio()
+            failpoint("fork.before")
+            pid = _fork()
+        except Exception as error:
+            _close(fd)
+            number = error.errno if isinstance(error, OSError) else None
+            if number is None:  # the hook failed
+                sys.excepthook(type(error), error, error.__traceback__)
+            self._say(f"FORK_FAILED {serial} {number or errno.ECANCELED}")
+            return
+        if pid == 0:
+            run_horse(fd, self._settings)
+        failpoint("fork.after")
+        try:
+            _setpgid(pid, pid)
+        except OSError:  # the child did it first, or is gone already
+            pass
+        _close(fd)
+        self._horses[serial] = self._by_pid[pid] = _Horse(serial, pid)
+
+    def _signal(self, horse: _Horse, signum: int) -> None:
+        for send in (_killpg, _kill):  # both: the task may have moved the horse to another group
+            try:
+                send(horse.pid, signum)
+            except OSError:
+                pass
+            if signum != signal.SIGKILL:
+                return
+
+    # -- what became of the horses
+
+    def _reap(self) -> None:
+        while (pid := self._next_dead()) is not None:
+            self._bury(pid)
+        self._sweep()
+
+    def _next_dead(self) -> int | None:
+        """A child that has ended and is not waited for yet."""
+        if _waitid is None:  # macOS before Python 3.13 has no way to look without reaping
+            for pid in list(self._by_pid):
+                found, status, usage = _wait4(pid, os.WNOHANG)
+                if found:
+                    self._report(self._by_pid.pop(pid), status, usage)
+            return None
+        try:
+            info = _waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return None
+        return None if info is None else info.si_pid
+
+    def _bury(self, pid: int) -> None:
+        horse = self._by_pid.pop(pid, None)
+        if horse is not None:
+            # While the zombie is unreaped its number names this group and no other.
+            try:
+                _killpg(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        _, status, usage = _wait4(pid, 0)
+        self._stuck.discard(pid)
+        if horse is not None:
+            self._report(horse, status, usage)
+
+    def _report(self, horse: _Horse, status: int, usage: struct_rusage) -> None:
+        del self._horses[horse.serial]
+        maxrss = usage.ru_maxrss // 1024 if sys.platform == "darwin" else usage.ru_maxrss
+        self._ended.append(b"EXIT %d %d %d %s\n" % (horse.serial, status, maxrss, horse.why.encode()))
+
+    def _sweep(self) -> None:
+        """A child that is not a horse is an orphan of a dead one: kill until none is left, then tell the worker."""
+        now = monotonic()
+        known = self._by_pid
+        orphans = [pid for pid in self._children.pids() if pid not in known and pid not in self._stuck]
+        if orphans:
+            if self._sweep_until == inf:
+                self._sweep_until = now + SWEEP_LIMIT
+            for pid in orphans:
+                _kill_orphan(pid)
+            if now < self._sweep_until:
+                self._sweep_at = now + SWEEP_INTERVAL
+                return
+            self._stuck.update(orphans)  # unkillable (a hung disk): the worker must not wait for it
+        self._sweep_until = inf
+        # Reading the list is not atomic; a second look finds what a first one missed.
+        self._sweep_at = now + SWEEP_AGAIN if self._ended else inf
+        if self._ended:
+            self._out += b"".join(self._ended)
+            self._ended.clear()
+            self._flush()
+
+    def _farewell(self) -> None:
+        """The worker is gone: nothing may survive it."""
+        deadline = monotonic() + FAREWELL_LIMIT
+        while monotonic() < deadline:
+            for horse in list(self._horses.values()):
+                self._signal(horse, signal.SIGKILL)
+            while (pid := self._next_dead()) is not None:
+                self._bury(pid)
+            orphans = [pid for pid in self._children.pids() if pid not in self._by_pid and pid not in self._stuck]
+            for orphan in orphans:
+                _kill_orphan(orphan)
+            if not orphans and not self._horses:
+                return
+            _select([self._wake_fd], [], [], SWEEP_INTERVAL)
+            try:
+                _read(self._wake_fd, 4096)
+            except BlockingIOError:
+                pass
+        self.code = EXIT_LEFT
+
+    # -- speaking
+
+    def _say(self, line: str) -> None:
+        self._out += line.encode() + b"\n"
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            sent = self._control.send(self._out)
+            del self._out[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            raise _Gone from None
+        if bool(self._out) is not self._writing and self._poll is not None:
+            self._writing = not self._writing
+            self._poll.modify(self._control_fd, select.POLLIN | select.POLLOUT if self._writing else select.POLLIN)
+
+
+class _Gone(Exception):
+    """The worker closed its end."""
+
+
+def _kill_orphan(pid: int) -> None:
+    try:
+        if _getpgid(pid) == pid:
+            _killpg(pid, signal.SIGKILL)
+        _kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    for fd in ends:
+        os.set_blocking(fd, False)
+    return ends
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """`<control_fd>`: the descriptor of the socket to the worker."""
+    arguments = sys.argv[1:] if argv is None else argv
+    control = _socket.socket(fileno=int(arguments[0]))
+    server = ForkServer(control)
+    server.run()
+    flush_stdio()
+    os._exit(server.code)
+
+
+if __name__ == "__main__":
+    main()

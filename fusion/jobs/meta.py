@@ -1,0 +1,22 @@
+"""A job's `meta`, and other mappings that a job holds as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fusion.exceptions import PayloadTooLarge, SerializationError
+from fusion.kernel.serializers import JSONSerializer
+from fusion.settings import get_settings
+
+
+def to_json(name: str, value: Mapping[str, Any]) -> str:
+    """The mapping as JSON text. SerializationError or PayloadTooLarge (nested too deeply, or over `max_result`) with `name` in front."""
+    try:
+        raw = JSONSerializer().dumps(dict(value))
+    except (SerializationError, PayloadTooLarge) as error:
+        raise type(error)(f"{name}: {error}") from None
+    limit = get_settings().max_result
+    if len(raw) > limit:
+        raise PayloadTooLarge(f"{name} takes {len(raw)} bytes; the limit is {limit} (max_result, FUSION_MAX_RESULT)")
+    return raw.decode()

@@ -1,0 +1,210 @@
+"""From a task's dotted path to the function, and back.
+
+Whoever can write to Redis can enqueue any path, so a worker runs only what its allow-list names. A pattern is a module: `tasks`
+stands for `tasks` and everything below it; `*` allows everything, as RQ does.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from importlib import import_module
+from types import AsyncGeneratorType, BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
+
+from fusion.exceptions import ConfigurationError, SerializationError, TaskNotAllowed, TaskNotFound
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any
+
+_MAX_UNWRAP = 32
+#: Of a code object: calling it makes a generator, of either kind. As in `inspect`, which costs every process 2 MB.
+_GENERATES = 0x20 | 0x200
+_is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
+
+
+class CallableModule(ModuleType):
+    """The class of the module `fusion.job`: `from fusion import job` is `@job`, also once this module has taken the name."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return import_module("fusion.decorators").job(*args, **kwargs)
+
+
+def is_allowed(module: str, patterns: Iterable[str]) -> bool:
+    """True if a pattern names this module or a package above it."""
+    return any(pattern in (module, "*") or module.startswith(pattern + ".") for pattern in patterns)
+
+
+def resolve(path: str, patterns: Iterable[str]) -> Callable[..., Any]:
+    """The function at `path`. Raises TaskNotAllowed (before any import), TaskNotFound, or what importing its module raises."""
+    check_path(path)
+    patterns = tuple(patterns)
+    if "*" in patterns:
+        return _resolve_any(path)
+    module_name, _, name = path.rpartition(".")
+    if not module_name:
+        raise TaskNotAllowed(f"{path!r} has no module; a task is named like tasks.sms.sendSMS")
+    if not is_allowed(module_name, patterns):
+        function: Any = getattr(sys.modules.get(module_name), name, None)
+        if not _is_job(function):
+            raise TaskNotAllowed(
+                f"{path} is not among the tasks of this worker; {how_to_allow(module_name, 'start the worker with')}"
+            )
+        return function  # type: ignore[no-any-return]
+    module = _import(module_name, path)
+    try:
+        function = getattr(module, name)
+    except AttributeError:
+        raise TaskNotFound(
+            f"module {module_name} has no function {name!r}; worker started with --tasks {module_name} but with older code?"
+        ) from None
+    _check_function(function, path, patterns)
+    return function  # type: ignore[no-any-return]
+
+
+def how_to_allow(module: str, start: str) -> str:
+    """The end of a message about a function that may not run. A whole module of Python's own is never what should be allowed."""
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        return f"{module} is part of Python: a task is a function in a module of yours, so write one there that calls it"
+    return f"to allow it, {start} --tasks {module}"
+
+
+def check_path(path: str) -> None:
+    """Raises TaskNotAllowed for anything but ASCII identifiers joined by dots, and for dunder parts."""
+    if _is_path(path) is None:
+        raise TaskNotAllowed(f"{path[:200]!a} is not a dotted path like tasks.sms.sendSMS")
+    if path.startswith("__") or ".__" in path:
+        raise TaskNotAllowed(f"{path[:200]} has a part that starts with two underscores; name a module-level function")
+
+
+def _import(module_name: str, path: str) -> ModuleType:
+    module = sys.modules.get(module_name)
+    if module is not None:
+        return module
+    try:
+        return import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise TaskNotFound(
+                f"{path}: there is no module {error.name} here; deploy it, or start the worker in its directory "
+                f"with --tasks {module_name}"
+            ) from None
+        raise
+
+
+def _is_job(function: Any) -> bool:
+    # Only a real function's own mark counts: objects with __getattr__ (mocks, RPC proxies) have every attribute.
+    return isinstance(function, FunctionType) and function.__dict__.get("__fusion_job__") is True
+
+
+def _check_function(function: Any, path: str, patterns: tuple[str, ...]) -> None:
+    for _ in range(_MAX_UNWRAP):
+        if not isinstance(function, FunctionType):
+            raise TaskNotAllowed(f"{path} is a {type(function).__name__}, not a function; write a function that calls it")
+        home = function.__module__ or "(no module)"
+        if not _is_job(function) and not is_allowed(home, patterns):
+            raise TaskNotAllowed(
+                f"{path} is {home}.{function.__qualname__}, imported there; {how_to_allow(home, 'start the worker with')}"
+            )
+        wrapped = function.__dict__.get("__wrapped__")
+        if wrapped is None:
+            return
+        function = wrapped
+    raise TaskNotAllowed(f"{path} is wrapped more than {_MAX_UNWRAP} times")
+
+
+def _resolve_any(path: str) -> Callable[..., Any]:
+    """RQ's way: the longest importable prefix, then attributes; a bare name is a builtin."""
+    parts = path.split(".")
+    if len(parts) == 1:
+        parts = ["builtins", path]
+    found: Any = None
+    cut = len(parts) - 1
+    while cut and found is None:
+        module_name = ".".join(parts[:cut])
+        try:
+            found = _import(module_name, path)
+        except TaskNotFound:
+            cut -= 1
+    if found is None:
+        raise TaskNotFound(
+            f"{path}: there is no module {parts[0]} here; deploy it, or start the worker in its directory with --tasks {parts[0]}"
+        )
+    for part in parts[cut:]:
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            module_name = ".".join(parts[:cut])
+            raise TaskNotFound(
+                f"module {module_name} has no {'.'.join(parts[cut:])!r}; worker started with --tasks '*' but with older code?"
+            ) from None
+    if not callable(found):
+        raise TaskNotFound(f"{path} is a {type(found).__name__}, which can't be called; name a function in place of it")
+    return found  # type: ignore[no-any-return]
+
+
+def func_name_of(func: Callable[..., Any] | str) -> str:
+    """The path a worker will import; a string passes as it is. Raises SerializationError for what can't be imported by name."""
+    if isinstance(func, str):
+        if not func.strip():
+            raise SerializationError("the task's name is empty; it looks like tasks.sms.sendSMS")
+        return func
+    if isinstance(func, BuiltinFunctionType) and isinstance(func.__self__, ModuleType):
+        return f"{func.__module__}.{func.__qualname__}"
+    if not isinstance(func, FunctionType):
+        kind = "bound method" if hasattr(func, "__self__") else type(func).__name__
+        raise SerializationError(
+            f"{func!r} is a {kind}; a worker imports a task by name, so enqueue a module-level function or its dotted path"
+        )
+    module, name = func.__module__, func.__qualname__
+    check_no_generator(func, f"{module}.{name}")
+    if "<lambda>" in name:
+        raise SerializationError("a lambda has no name to import it by; define a module-level function")
+    if "<locals>" in name:
+        raise SerializationError(
+            f"{name} is defined inside a function, where no worker can import it; move it to the top of {module}"
+        )
+    if module == "__main__":
+        raise SerializationError(
+            f"{name} is defined in the script that runs, which a worker would know by another name; move it to a module "
+            f"of its own, or enqueue it by path, e.g. 'mytasks.{name}'"
+        )
+    return f"{module}.{name}"
+
+
+def check_no_generator(func: Any, name: str) -> None:
+    """Raises TypeError for a function with `yield`: a call of it runs none of its lines, so its job would end at once, finished."""
+    for _ in range(_MAX_UNWRAP):
+        if isinstance(func, partial):
+            func = func.func
+        elif isinstance(func, (MethodType, staticmethod, classmethod)):
+            func = func.__func__
+        elif isinstance(func, FunctionType):
+            if func.__code__.co_flags & _GENERATES:
+                raise TypeError(_told(name, "is a generator function"))
+            return
+        else:
+            func = vars(type(func)).get("__call__")
+
+
+def check_result(value: Any, name: str) -> None:
+    """Raises TypeError for a generator that a task returned, say one whose decorator hides what it is."""
+    if type(value) is GeneratorType or type(value) is AsyncGeneratorType:
+        raise TypeError(_told(name, "returned a generator"))
+
+
+def _told(name: str, what: str) -> str:
+    return f"{name} {what}, of which no line would run; write a task without yield, which loops over it if need be"
+
+
+def task_modules(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Modules to load ahead for an allow-list. `tasks`, allowed by default, need not exist."""
+    from importlib.util import find_spec  # a job's process never asks
+
+    for pattern in patterns:
+        if pattern != "*" and not all(part.isidentifier() for part in pattern.split(".")):
+            raise ConfigurationError(f"--tasks {pattern!r}: name a module, like 'tasks' or 'shop.jobs', or '*' for any")
+    missing = {"tasks"} if find_spec("tasks") is None else set()
+    return tuple(pattern for pattern in patterns if pattern != "*" and pattern not in missing)

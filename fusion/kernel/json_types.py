@@ -1,0 +1,307 @@
+"""The types that JSON lacks, as `{"__fusion__": [type, value]}`.
+
+Loaded only when a value needs it, so that jobs with plain arguments don't pay for datetime, decimal and dataclasses.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from fusion.exceptions import DeserializationError, PayloadTooLarge, SerializationError
+from fusion.kernel.serializers import _SCALARS, TAG
+
+#: Attempts to unpack deeper than this are refused; JSON itself was already held to its limit.
+_MAX_UNPACK = 400
+#: Keys of a dict or members of a set that may share a hash. Python compares each with all of those: whoever chooses the numbers could
+#: make many share one, and a megabyte of them would take minutes.
+_SAME_HASH = 200
+
+
+#: Subclasses go as their base. Not `str(value)`: that would run an overridden `__str__`.
+_BASES: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__, list: list, dict: dict}
+
+
+def _tag(kind: str, value: Any) -> dict[str, Any]:
+    return {TAG: [kind, value]}
+
+
+def encode(value: Any, room: int) -> Any:
+    """`value` as plain JSON types. Raises SerializationError, or PayloadTooLarge when nested deeper than `room`."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if room <= 0:
+        raise PayloadTooLarge("nested too deeply, or it contains itself; the limit is MAX_DEPTH levels")
+    if kind is list:
+        return [item if type(item) in _SCALARS else encode(item, room - 1) for item in value]
+    if kind is dict:
+        return _encode_dict(value, room)
+    if kind is tuple:
+        return _tag("tuple", [encode(item, room - 1) for item in value])
+    return _encode_other(value, room)
+
+
+def _encode_dict(value: dict[Any, Any], room: int) -> Any:
+    if TAG in value or any(type(key) is not str for key in value):
+        return _tag("dict", [[encode(key, room - 1), encode(item, room - 1)] for key, item in value.items()])
+    return {key: item if type(item) in _SCALARS else encode(item, room - 1) for key, item in value.items()}
+
+
+def _encode_other(value: Any, room: int) -> Any:
+    import datetime
+    import decimal
+    import enum
+    import uuid
+
+    if isinstance(value, enum.Enum):
+        if not value.name or type(value).__members__.get(value.name) is not value:  # a combination of flags
+            return _tag("flag", [_path_of(type(value)), value.value])
+        return _tag("enum", [_path_of(type(value)), value.name])
+    if isinstance(value, datetime.datetime):
+        return _tag("datetime", _encode_datetime(value))
+    if isinstance(value, datetime.date):
+        return _tag("date", value.isoformat())
+    if isinstance(value, datetime.time):
+        if value.tzinfo is not None and value.utcoffset() is None:
+            raise SerializationError(f"{value!r} has a zone whose offset depends on the day; send a datetime")
+        return _tag("time", [value.isoformat(), value.fold])
+    if isinstance(value, datetime.timedelta):
+        return _tag("timedelta", [value.days, value.seconds, value.microseconds])
+    if isinstance(value, decimal.Decimal):
+        return _tag("decimal", str(value))
+    if isinstance(value, uuid.UUID):
+        return _tag("uuid", str(value))
+    if isinstance(value, bytes):
+        from binascii import b2a_base64
+
+        return _tag("bytes", b2a_base64(value, newline=False).decode())
+    redaction = sys.modules.get("fusion.kernel.redaction")  # not loaded: then the value can't be one
+    if redaction is not None and isinstance(value, redaction.Secret):
+        return _tag("secret", value.reveal())
+    if isinstance(value, (set, frozenset)):
+        return _tag("set" if isinstance(value, set) else "frozenset", [encode(item, room - 1) for item in value])
+    for base, plain in _BASES.items():
+        if isinstance(value, base):
+            return encode(plain(value), room)
+    return _encode_object(value, room)
+
+
+def _encode_object(value: Any, room: int) -> Any:
+    if isinstance(value, tuple):
+        raise SerializationError(f"a {_name(value)} would arrive as a bare tuple; send a dataclass or `._asdict()`")
+    import dataclasses
+
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: encode(getattr(value, field.name), room - 1) for field in dataclasses.fields(value)}
+        return _tag("dataclass", [_path_of(type(value)), fields])
+    if "django.db.models" in sys.modules:
+        from django.db.models import Model  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        if isinstance(value, Model):
+            if value.pk is None or value._state.adding:
+                raise SerializationError(f"this {value._meta.label} is not saved yet; save it before enqueueing")
+            return _tag("model", [value._meta.label_lower, encode(value.pk, room - 1), value._state.db])
+    raise SerializationError(
+        f"a {_name(value)} is not JSON; send plain data instead. Where all producers are trusted: FUSION_SERIALIZER=pickle (or "
+        "Queue(serializer='pickle')) and FUSION_ALLOW_PICKLE=1 here, and workers started with -S pickle"
+    )
+
+
+def _encode_datetime(value: Any) -> list[Any]:
+    zone = value.tzinfo
+    key = getattr(zone, "key", None) if type(zone).__name__ == "ZoneInfo" else None
+    return [value.isoformat(), key, value.fold]
+
+
+def _name(value: Any) -> str:
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _path_of(kind: type) -> str:
+    """`module:Qual.name`, checked to lead back to the same class."""
+    found: Any = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is not kind or kind.__module__ == "__main__":
+        raise SerializationError(
+            f"{kind.__module__}.{kind.__qualname__} can't be imported by a worker; define it at the top of a module"
+        )
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+class Decoder:
+    """Turns decoded JSON with tags back to values. `may_import(module)` says where classes may come from."""
+
+    def __init__(self, may_import: Callable[[str], bool] | None) -> None:
+        self._may_import = may_import
+
+    def decode(self, value: Any, room: int = _MAX_UNPACK) -> Any:
+        """Raises DeserializationError, whatever a tag holds."""
+        kind = type(value)
+        if kind in _SCALARS:
+            return value
+        if room <= 0:
+            raise DeserializationError("nested too deeply")
+        if kind is list:
+            return [self.decode(item, room - 1) for item in value]
+        if TAG not in value:
+            return {key: self.decode(item, room - 1) for key, item in value.items()}
+        return self._untag(value, room)
+
+    def _untag(self, value: dict[str, Any], room: int) -> Any:
+        tagged = value[TAG]
+        if len(value) != 1 or type(tagged) is not list or len(tagged) != 2 or type(tagged[0]) is not str:
+            raise DeserializationError(f"an object with {TAG!r} that Fusion did not write")
+        name, payload = tagged
+        load = _LOADERS.get(name)
+        if load is None:
+            raise DeserializationError(f"unknown type {name!r}; is the producer newer than this worker?")
+        try:
+            return load(self, self.decode(payload, room - 1))
+        except DeserializationError:
+            raise
+        except Exception as error:  # constructors of foreign classes may raise anything
+            raise DeserializationError(f"a stored {name} can't be read: {type(error).__name__}: {error}") from None
+
+    def find_class(self, path: str) -> Any:
+        """The class at `module:Qual.name`, importing the module if that is permitted."""
+        module, _, qualname = path.partition(":")
+        if self._may_import is not None and not self._may_import(module):
+            advice = (
+                "send its value" if module.partition(".")[0] in sys.stdlib_module_names else f"name its module: --tasks {module}"
+            )
+            raise DeserializationError(f"{path} may not be imported here; {advice}")
+        from importlib import import_module
+
+        found: Any = import_module(module)
+        for part in qualname.split("."):
+            if part.startswith("__"):
+                raise DeserializationError(f"{path} is not a class")
+            found = getattr(found, part)
+        return found
+
+    def load_datetime(self, value: Any) -> Any:
+        from datetime import datetime
+
+        text, zone, fold = value
+        moment = datetime.fromisoformat(text)
+        if zone is not None:
+            from zoneinfo import ZoneInfo
+
+            moment = moment.replace(tzinfo=ZoneInfo(zone))
+        return moment.replace(fold=fold) if fold else moment
+
+    def load_date(self, value: Any) -> Any:
+        from datetime import date
+
+        return date.fromisoformat(value)
+
+    def load_time(self, value: Any) -> Any:
+        from datetime import time
+
+        return time.fromisoformat(value[0]).replace(fold=value[1])
+
+    def load_timedelta(self, value: Any) -> Any:
+        from datetime import timedelta
+
+        return timedelta(*value)
+
+    def load_decimal(self, value: Any) -> Any:
+        from decimal import Decimal
+
+        return Decimal(value)
+
+    def load_uuid(self, value: Any) -> Any:
+        from uuid import UUID
+
+        return UUID(value)
+
+    def load_bytes(self, value: Any) -> Any:
+        from binascii import a2b_base64
+
+        return a2b_base64(value)
+
+    def load_secret(self, value: Any) -> Any:
+        from fusion.kernel.redaction import Secret
+
+        return Secret(value)
+
+    def load_enum(self, value: Any) -> Any:
+        return self._enum_class(value[0])[value[1]]
+
+    def load_flag(self, value: Any) -> Any:
+        return self._enum_class(value[0])(value[1])
+
+    def _enum_class(self, path: str) -> Any:
+        from enum import Enum
+
+        found = self.find_class(path)
+        if not isinstance(found, type) or not issubclass(found, Enum):
+            raise DeserializationError(f"{path} is not an Enum")
+        return found
+
+    def load_dataclass(self, value: Any) -> Any:
+        import dataclasses
+
+        path, fields = value
+        found = self.find_class(path)
+        if not isinstance(found, type) or not dataclasses.is_dataclass(found):
+            raise DeserializationError(f"{path} is not a dataclass")
+        made = found(
+            **{field.name: fields[field.name] for field in dataclasses.fields(found) if field.init and field.name in fields}
+        )
+        known = {field.name for field in dataclasses.fields(found)}
+        unknown = sorted(set(fields) - known)
+        if unknown:
+            raise DeserializationError(f"{path} has no field {unknown[0]!r} here; is the producer newer than this worker?")
+        for name, item in fields.items():  # what was sent wins over what __post_init__ would compute again
+            object.__setattr__(made, name, item)
+        return made
+
+    def load_model(self, value: Any) -> Any:
+        label, pk, database = value
+        if "django" not in sys.modules:
+            raise DeserializationError(f"a {label} needs Django; call django.setup() in the module the task lives in")
+        from django.apps import apps  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        model = apps.get_model(label)
+        found = model._base_manager.using(database or "default").filter(pk=pk).first()
+        if found is None:
+            raise DeserializationError(f"the {label} with primary key {pk!r} is gone")
+        return found
+
+
+def _spread(keys: list[Any]) -> list[Any]:
+    if len(keys) > _SAME_HASH:
+        hashes = sorted(map(hash, keys))
+        if any(first == last for first, last in zip(hashes, hashes[_SAME_HASH:], strict=False)):
+            raise DeserializationError(f"over {_SAME_HASH} keys share one hash, as no keys do by chance")
+    return keys
+
+
+def _load_dict(decoder: Decoder, value: Any) -> Any:
+    _spread([key for key, _ in value])
+    return dict(value)
+
+
+_LOADERS: dict[str, Callable[[Decoder, Any], Any]] = {
+    "tuple": lambda decoder, value: tuple(value),
+    "set": lambda decoder, value: set(_spread(value)),
+    "frozenset": lambda decoder, value: frozenset(_spread(value)),
+    "dict": _load_dict,
+    "datetime": Decoder.load_datetime,
+    "date": Decoder.load_date,
+    "time": Decoder.load_time,
+    "timedelta": Decoder.load_timedelta,
+    "decimal": Decoder.load_decimal,
+    "uuid": Decoder.load_uuid,
+    "bytes": Decoder.load_bytes,
+    "secret": Decoder.load_secret,
+    "enum": Decoder.load_enum,
+    "flag": Decoder.load_flag,
+    "dataclass": Decoder.load_dataclass,
+    "model": Decoder.load_model,
+}

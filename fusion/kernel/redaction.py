@@ -1,0 +1,339 @@
+"""What may be shown of a job's data: events, logs and pages get these texts, never the data itself. docs/secrets.md has the rules.
+
+No function here raises. What is masked for nothing is a nuisance, what is not masked is a leak: in doubt a value is masked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any
+
+MASK = "***"
+#: Instead of data that can't be shown: a pickle is not loaded for it, and what is neither JSON nor a call can't be masked.
+PICKLED, UNREADABLE = "[pickled]", "[unreadable]"
+
+_LIMIT = 2048
+#: Characters of a message.
+_MESSAGE = 1024
+#: Levels that are shown, and of one list or object the entries.
+_DEPTH, _ENTRIES = 12, 200
+#: Characters of a string that are looked at, and that are shown; of a key.
+_LOOKED_AT, _SHOWN, _KEY = 4096, 500, 64
+#: Bytes of JSON beyond which nothing is parsed only to be shown.
+_PARSED = 8 * 1024 * 1024
+#: Characters of what stands for the entries left out.
+_MORE = 24
+
+_TAG = "__fusion__"
+
+#: What makes a key secret wherever it stands in it, separators left out.
+_ANYWHERE = (
+    "passw passphrase secret token apikey accesskey privatekey signingkey encryptionkey authorization authentication cookie session "
+    "credential signature bearer"
+).split()
+#: What does so as a word of its own, and as the end of one: `pin` also begins `pinned`, and `otp` is in `footprint`.
+_WORDS = frozenset("pass pwd auth oauth jwt otp totp pin puk tan code cvv cvc csc mfa salt sid sig hmac ssn".split())
+_ENDS = ("code", "pwd", "otp", "pin", "auth", "cvv", "cvc", "pass")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{1,30}://)([^\s\"'<>]*)")
+_QUERY = re.compile(r"([^=&;]*)=[^&;]*")
+_HOST = re.compile(
+    r"(https?://)(?:[^\s/?#@]*@)?([A-Za-z0-9-]{1,40}(?:\.[A-Za-z0-9-]{1,40})+(?::\d{1,5})?)(?:[/?#]\S*)?", re.IGNORECASE
+)
+_NAMED = re.compile(r"([A-Za-z_][\w.-]{1,63})\\?[\"']?\s{0,3}[=:]\s{0,3}")
+_NAMED_VALUE = re.compile(
+    r"(?:(?:bearer|basic|digest|negotiate|token|apikey)\s+)?(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}\])]+)", re.IGNORECASE
+)
+_BEARER = re.compile(r"\b([Bb]earer|BEARER|[Bb]asic(?=\s+\S*[A-Z\d=]))\s+\S{6,}")
+_PREFIXED = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|xox[a-z]|glpat|whsec|eyJ|AKIA|ASIA|AIza)[-_]?[A-Za-z0-9_.+/=-]{8,}"
+)
+_OPAQUE = re.compile(r"[A-Za-z0-9_+/=~-]{16,}")
+_OPAQUE_NAME = re.compile(r"[A-Za-z0-9]{16,}")
+_DIGIT = re.compile(r"\d")
+_DIGITS = re.compile(r"\d{3,}")
+_LONG = re.compile(r"\S{6,}")
+#: A number, a date, a time, an amount: without letters of any alphabet.
+_FIGURES = re.compile(r"[0-9!-/:-@\[-`{-~]+")
+_NAME = re.compile(r"[^\W\d][\w.:/ -]*")
+
+
+class Secret:
+    """A text that shows as `***` wherever it is printed; `reveal` gives the text. As an argument or a result it arrives as a Secret."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"Secret of a {type(text).__name__}: a secret is a text; turn it into one first")
+        self._text = str.__str__(text)
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __str__(self) -> str:
+        return MASK
+
+    def __repr__(self) -> str:
+        return f"Secret('{MASK}')"
+
+
+def masked_call(raw: bytes, serializer: str = "json", limit: int = _LIMIT) -> str:
+    """The arguments of a stored call (a job's `data`) as JSON, `{"args":[...],"kwargs":{...}}`, in at most `limit` characters."""
+    if serializer not in ("", "json"):
+        return PICKLED if raw else ""
+    try:
+        if not raw:
+            return ""
+        name, instance, args, kwargs = _parsed(raw)
+        if (
+            not isinstance(name, str)
+            or instance is not None
+            or not isinstance(args, (list, dict))
+            or not isinstance(kwargs, dict)
+        ):
+            return UNREADABLE
+        return _render({"args": args, "kwargs": kwargs}, _DEPTH + 1, limit, True)
+    except Exception:  # no call, no JSON, no memory: foreign producers store what they like
+        return UNREADABLE
+
+
+def masked_result(raw: bytes, serializer: str = "json", limit: int = _LIMIT) -> str:
+    """A stored result, or other JSON of a job such as its meta, as JSON of at most `limit` characters."""
+    if serializer not in ("", "json"):
+        return PICKLED if raw else ""
+    try:
+        return _render(_parsed(raw), _DEPTH, limit, True) if raw else ""
+    except Exception:
+        return UNREADABLE
+
+
+def masked_value(value: Any, limit: int = _LIMIT, *, strict: bool = True) -> str:
+    """Any value as JSON of at most `limit` characters. Not `strict`: what somebody chose to say, masked as messages are."""
+    try:
+        return _render(value, _DEPTH, limit, strict)
+    except Exception:
+        return UNREADABLE
+
+
+def masked_text(text: object, limit: int = _MESSAGE) -> str:
+    """A message on one line of at most `limit` characters: masked are digits, what is secret by its name or form, and what URLs carry."""
+    try:
+        return cut(printable(_mask_message(_beginning(str(text), 2 * limit))), limit)
+    except Exception:  # a __str__ of the task's own
+        return UNREADABLE
+
+
+def is_secret(key: str) -> bool:
+    """Whether a key's name says that its value is nobody's business."""
+    key = key[:256]
+    known = _known.get(key)
+    if known is None:
+        if len(_known) >= 2000:
+            _known.clear()
+        known = _known[key] = _says_secret(key)
+    return known
+
+
+_known: dict[str, bool] = {}
+
+
+def _says_secret(key: str) -> bool:
+    squashed = "".join(c for c in key.lower() if c.isalpha())
+    if squashed in _WORDS or any(part in squashed for part in _ANYWHERE):
+        return True
+    words = [word.lower() for word in _WORD.findall(key)]
+    return any(word in _WORDS or word.endswith(_ENDS) for word in words)
+
+
+def printable(text: str) -> str:
+    """On one line, without terminal escapes and text-direction overrides."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c in "\n\r\t" else f"\\x{ord(c):02x}" for c in text)
+
+
+def cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."
+
+
+# -- texts
+
+
+def _mask_message(text: str) -> str:
+    if "://" in text:
+        text = _URL.sub(_mask_url, text)
+    if "=" in text or ":" in text:
+        text = _mask_named(text)
+    text = _BEARER.sub(rf"\1 {MASK}", text)
+    text = _PREFIXED.sub(MASK, text)
+    text = _OPAQUE.sub(_mask_opaque, text)
+    return _DIGIT.sub("*", text)
+
+
+def _mask_strictly(text: str) -> str:
+    """Of an argument: digits go, and every word that is long enough to be a secret. Short words and the shape of figures stay."""
+    return _DIGIT.sub("*", _LONG.sub(_mask_long, text))
+
+
+def _mask_long(found: re.Match[str]) -> str:
+    word = found[0]
+    if _FIGURES.fullmatch(word):
+        return word
+    if url := _HOST.fullmatch(word):
+        return f"{url[1]}{url[2]}/{MASK}"
+    return MASK
+
+
+def _mask_url(found: re.Match[str]) -> str:
+    before, hash_sign, _ = found[2].partition("#")
+    before, question, query = before.partition("?")
+    authority, slash, path = before.partition("/")
+    userinfo, at, host = authority.rpartition("@")
+    _, colon, port = host.rpartition(":")
+    if "@" in path or (colon and not port.isdigit() and not host.endswith("]")):
+        return f"{found[1]}{MASK}"  # a password with a slash or a space in it: nobody can tell where the host begins
+    if query:
+        query = _QUERY.sub(rf"\1={MASK}", query) if "=" in query else MASK
+    return f"{found[1]}{MASK if userinfo else ''}{at}{host}{slash}{path}{question}{query}{hash_sign}{MASK if hash_sign else ''}"
+
+
+def _mask_named(text: str) -> str:
+    """`password=...`, `"api_key": "..."`, `Authorization: Bearer ...`."""
+    parts: list[str] = []
+    at = 0
+    while named := _NAMED.search(text, at):
+        parts.append(text[at : named.end()])
+        at = named.end()
+        if is_secret(named[1]) and (value := _NAMED_VALUE.match(text, at)):
+            parts.append(MASK)
+            at = value.end()
+    return "".join(parts) + text[at:]
+
+
+def _mask_opaque(found: re.Match[str]) -> str:
+    word = found[0]
+    return MASK if any(c.isdigit() for c in word) and any(c.isalpha() for c in word) else word
+
+
+def _beginning(text: str, limit: int) -> str:
+    """At most so many characters. Of a word that would be cut off nothing is left: its beginning would not be known for what it is."""
+    if len(text) <= limit:
+        return text
+    head = text[:limit]
+    if head and not head[-1].isspace():
+        head = head[: len(head) - len(head.rsplit(None, 1)[-1])]
+    return f"{head}{MASK}"
+
+
+# -- values
+
+
+def _parsed(raw: bytes) -> Any:
+    if len(raw) > _PARSED:
+        raise ValueError("too long")
+    return json.loads(raw)
+
+
+def _render(value: Any, depth: int, room: int, strict: bool) -> str:
+    """As JSON in at most `room` characters (at least 5), masked; entries left out are counted in their place."""
+    if value is None or value is True or value is False:
+        return _fit({None: "null", True: "true", False: "false"}[value], room)
+    if isinstance(value, str):
+        return _quoted(str.__str__(value), room, strict)
+    if isinstance(value, (int, float)):
+        return _quoted(_DIGIT.sub("*", int.__repr__(value) if isinstance(value, int) else float.__repr__(value)), room)
+    if isinstance(value, dict):
+        tagged = value.get(_TAG)
+        if isinstance(tagged, list) and len(tagged) == 2 and isinstance(tagged[0], str):
+            return _render_tagged(tagged[0], tagged[1], depth, room, strict)
+        return _render_object(list(value.items()), depth, room, strict)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return _render_list(list(value), depth, room, strict)
+    return _fit(json.dumps(MASK if isinstance(value, Secret) else f"[{type(value).__name__}]"), room)
+
+
+def _render_tagged(kind: str, value: Any, depth: int, room: int, strict: bool) -> str:
+    """What `fusion.kernel.json_types` stored for a type that JSON lacks."""
+    if kind in ("tuple", "set", "frozenset") and isinstance(value, list):
+        return _render_list(value, depth, room, strict)
+    if kind == "dict" and isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        return _render_object([(pair[0], pair[1]) for pair in value], depth, room, strict)
+    if kind == "dataclass" and isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
+        return _render_object(list(value[1].items()), depth, room, strict)
+    return _quoted(MASK if kind == "secret" else f"[{kind[:20]}]", room)
+
+
+def _render_list(values: list[Any], depth: int, room: int, strict: bool) -> str:
+    if not values:
+        return "[]"
+    if depth <= 0 or room < 2 * _MORE:
+        return _fit(f'"[{len(values)} more]"', room)
+    if len(values) == 2 and isinstance(values[0], str) and is_secret(values[0]):  # a header, or an item of a form
+        values = [values[0], MASK]
+    parts: list[str] = []
+    left = room - 2
+    for at, value in enumerate(values):
+        space = left - 1 - _MORE
+        if at >= _ENTRIES or space < 5:
+            parts.append(f'"... {len(values) - at} more"')
+            break
+        parts.append(_render(value, depth - 1, space, strict))
+        left -= len(parts[-1]) + 1
+    return f"[{','.join(parts)}]"
+
+
+def _render_object(items: list[tuple[Any, Any]], depth: int, room: int, strict: bool) -> str:
+    if not items:
+        return "{}"
+    if depth <= 0 or room < 2 * _MORE:
+        return _fit(f'"{{{len(items)} more}}"', room)
+    parts: list[str] = []
+    left = room - 2
+    for at, (key, value) in enumerate(items):
+        name = _quoted(_shown_key(key), _KEY + 8)
+        space = left - len(name) - 2 - _MORE
+        if at >= _ENTRIES or space < 5:
+            parts.append(f'"...":"{len(items) - at} more"')
+            break
+        hidden = isinstance(key, str) and value is not None and is_secret(key)
+        parts.append(f"{name}:{_quoted(MASK, space) if hidden else _render(value, depth - 1, space, strict)}")
+        left -= len(parts[-1]) + 1
+    return "{" + ",".join(parts) + "}"
+
+
+def _shown_key(key: Any) -> str:
+    """Names stay as they are. A number or an address that serves as a key is data."""
+    if not isinstance(key, str):
+        return _render(key, 1, _KEY, True).strip('"')
+    key = _beginning(str.__str__(key), _KEY)
+    if not _NAME.fullmatch(key):
+        return _mask_strictly(key)
+    return _DIGITS.sub(MASK, _OPAQUE_NAME.sub(_mask_opaque, key))
+
+
+def _quoted(text: str, room: int, strict: bool | None = None) -> str:
+    """`strict`: how to mask it; None = it is masked."""
+    if strict is not None:
+        text = _beginning(text, _LOOKED_AT)
+        text = _mask_strictly(text) if strict else _mask_message(text)
+    text = cut(printable(text), min(_SHOWN, max(3, room - 2)))
+    return _fit(json.dumps(text, ensure_ascii=False), room)
+
+
+def _fit(text: str, room: int) -> str:
+    return text if len(text) <= room else '"..."'

@@ -1,0 +1,322 @@
+"""Arguments and results as bytes.
+
+JSON, with `{"__fusion__": [type, value]}` for what JSON does not know (`fusion.kernel.json_types` has the types). What goes in comes out
+the same, or SerializationError is raised: tuples stay tuples, keys that are not strings stay what they are, and a dict of the
+user's own with the key `__fusion__` is escaped. Subclasses of str, int, float, list and dict arrive as their base class.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from fusion.exceptions import ConfigurationError, DeserializationError, PayloadTooLarge, SerializationError
+from fusion.kernel import defaults
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any, NoReturn
+
+TAG = "__fusion__"
+_RAW_TAG = TAG.encode()
+
+#: Bytes of a compressed pickle that are looked at together.
+_CHUNK = 64 * 1024
+#: Characters of a key that an error shows.
+_QUOTED = 100
+
+_INFINITE = (float("inf"), float("-inf"))
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+class Serializer:
+    """Turns one value to bytes and back."""
+
+    name = ""
+
+    def dumps(self, value: Any) -> bytes:
+        raise NotImplementedError
+
+    def loads(self, raw: bytes) -> Any:
+        raise NotImplementedError
+
+
+def _is_plain(value: Any, room: int) -> bool:
+    """True if JSON alone carries this value unchanged. On exact types: the C encoder would pass a tuple off as a list."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    if room <= 0:
+        return False
+    if kind is list:
+        for item in value:  # noqa: SIM110  a loop takes half of a generator's time
+            if type(item) not in _SCALARS and not _is_plain(item, room - 1):
+                return False
+        return True
+    if kind is not dict or TAG in value:
+        return False
+    for key, item in value.items():  # noqa: SIM110
+        if type(key) is not str or (type(item) not in _SCALARS and not _is_plain(item, room - 1)):
+            return False
+    return True
+
+
+def _is_deep(value: Any, room: int) -> bool:
+    if type(value) is dict:
+        value = value.values()
+    elif type(value) is not list:
+        return False
+    return room <= 0 or any(_is_deep(item, room - 1) for item in value if type(item) not in _SCALARS)
+
+
+def _decode(text: str) -> Any:
+    """The C scanner alone: the decoder around it costs as much again on a small job."""
+    try:
+        value, end = _scan(text, 0)
+        if end == len(text):
+            return value
+    except StopIteration:
+        pass
+    stripped = text.strip(" \t\r\n")
+    try:
+        value, end = _scan(stripped, 0)
+    except StopIteration as error:
+        raise DeserializationError(f"not JSON: no value at character {error.value}") from None
+    if end != len(stripped):
+        raise DeserializationError(f"not JSON: more text after the value, at character {end}")
+    return value
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise DeserializationError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in _INFINITE:  # 1e400: nobody wrote an infinity, and it could not be stored again
+        raise DeserializationError(f"{text[:_QUOTED]} is too large for a number; send it as a string")
+    return value
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise DeserializationError(f"the key {twice[:_QUOTED]!r} occurs twice in one object")
+    return found
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+_scan = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_finite, parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
+_encode_ascii = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+
+
+class JSONSerializer(Serializer):
+    """The default. `may_import` says which modules an Enum or dataclass may be looked up in on loading; by default any."""
+
+    name = "json"
+
+    def __init__(self, may_import: Callable[[str], bool] | None = None, max_depth: int = defaults.MAX_DEPTH) -> None:
+        self._may_import = may_import
+        self._max_depth = max_depth
+
+    def dumps(self, value: Any) -> bytes:
+        """Raises SerializationError (with the type that does not fit) or PayloadTooLarge (nested too deeply)."""
+        if not _is_plain(value, self._max_depth):
+            from fusion.kernel.json_types import encode
+
+            value = encode(value, self._max_depth)
+        try:
+            return _encode(value).encode()
+        except UnicodeEncodeError:  # a lone surrogate, which only an escape can carry
+            return _encode_ascii(value).encode()
+        except ValueError as error:
+            reason = "NaN and Infinity are not JSON" if "float" in str(error) else str(error)
+            raise SerializationError(f"{reason}; send it as a string or None") from None
+
+    def loads(self, raw: bytes) -> Any:
+        """Raises DeserializationError, whatever is wrong with `raw`."""
+        return self.untag(self.parse(raw), raw)
+
+    def parse(self, raw: bytes) -> Any:
+        """The bare JSON, tags not yet turned to values."""
+        try:
+            value = _decode(raw.decode())
+            # A tag takes up to four levels of JSON for one of the value.
+            depth = self._max_depth * (4 if _RAW_TAG in raw else 1)
+            if raw.count(b"[") + raw.count(b"{") > self._max_depth and _is_deep(value, depth):
+                raise DeserializationError(f"nested deeper than {self._max_depth}")
+            return value
+        except RecursionError:
+            raise DeserializationError(f"nested deeper than {self._max_depth}") from None
+        except ValueError as error:  # JSONDecodeError, UnicodeDecodeError, an int of more digits than Python reads
+            raise DeserializationError(f"not JSON: {error}") from None
+
+    def untag(self, parsed: Any, raw: bytes) -> Any:
+        """The second half of `loads`."""
+        if _RAW_TAG not in raw:
+            return parsed
+        from fusion.kernel.json_types import Decoder
+
+        try:
+            return Decoder(self._may_import).decode(parsed)
+        except RecursionError:
+            raise DeserializationError(f"nested deeper than {self._max_depth}") from None
+
+
+class PickleSerializer(Serializer):
+    """As RQ stores jobs. A pickle runs code when it is loaded: only with trusted producers, hence off until `allow_pickle`."""
+
+    name = "pickle"
+
+    #: Largest size of a decompressed pickle, in bytes: 1 MB of zlib may hold a gigabyte.
+    max_size = 16 * 1024 * 1024
+
+    def dumps(self, value: Any) -> bytes:
+        import pickle
+
+        try:
+            return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # pickling runs the value's own code, which may raise anything
+            raise SerializationError(f"{type(value).__name__} can't be pickled: {error}") from None
+
+    def loads(self, raw: bytes) -> Any:
+        """Compressed or not, as RQ reads it."""
+        import pickle
+
+        data = self._inflate(raw)
+        try:
+            return pickle.loads(data)
+        except Exception as error:
+            raise DeserializationError(f"not a pickle this process can load: {type(error).__name__}: {error}") from None
+
+    def first_text(self, raw: bytes) -> str:
+        """The first text in a pickle: of a call its function's name. Nothing is loaded. Raises DeserializationError."""
+        import pickletools
+
+        try:
+            texts = (given for _, given, _ in pickletools.genops(self._inflate(raw)) if type(given) is str)
+            return next(texts, "")
+        except ValueError as error:
+            raise DeserializationError(f"not a pickle: {error}") from None
+
+    def _inflate(self, raw: bytes) -> bytes:
+        import zlib
+
+        try:
+            # Counted before anything is kept: a bomb must not take even as much memory as the largest pickle may.
+            reader, size = zlib.decompressobj(), 0
+            for at in range(0, len(raw), _CHUNK):
+                rest = raw[at : at + _CHUNK]  # the reader copies what it did not get to each time
+                while rest and not reader.eof:
+                    size += len(reader.decompress(rest, _CHUNK))
+                    if size > self.max_size:
+                        raise DeserializationError(f"the compressed pickle is larger than {self.max_size} bytes")
+                    rest = reader.unconsumed_tail
+            return zlib.decompressobj().decompress(raw)
+        except zlib.error:
+            return raw
+
+
+def get_serializer(name: str, *, allow_pickle: bool) -> Serializer:
+    """`json` or `pickle`. Raises ConfigurationError for pickle that was not allowed, and for any other name."""
+    if name in ("", "json"):
+        return JSONSerializer()
+    if name != "pickle":
+        raise ConfigurationError(f"unknown serializer {name!r}; use 'json' or 'pickle'")
+    if not allow_pickle:
+        raise ConfigurationError(
+            "pickle is off, because loading a pickle runs code; if all producers are trusted, "
+            "set allow_pickle (FUSION_ALLOW_PICKLE=1)"
+        )
+    return PickleSerializer()
+
+
+def dumps_call(
+    serializer: Serializer,
+    func_name: str,
+    args: tuple[Any, ...] | list[Any],
+    kwargs: dict[str, Any],
+    max_payload: int = defaults.MAX_PAYLOAD,
+) -> bytes:
+    """A call as the job hash holds it. Raises SerializationError naming the argument, PayloadTooLarge over `max_payload`."""
+    if serializer.name == "pickle":
+        import zlib
+
+        try:
+            pickled = serializer.dumps((func_name, None, tuple(args), dict(kwargs)))
+        except SerializationError as error:
+            raise _named(serializer, func_name, args, kwargs, error) from None
+        _check_size(len(pickled), max_payload, func_name)
+        return zlib.compress(pickled)
+    try:
+        raw = serializer.dumps([func_name, None, list(args), kwargs])
+    except (SerializationError, PayloadTooLarge) as error:
+        raise _named(serializer, func_name, args, kwargs, error) from None
+    _check_size(len(raw), max_payload, func_name)
+    return raw
+
+
+def _check_size(size: int, limit: int, func_name: str) -> None:
+    if size > limit:
+        raise PayloadTooLarge(
+            f"the arguments of {func_name} take {size} bytes; the limit is {limit} (max_payload, FUSION_MAX_PAYLOAD). "
+            "Store big data elsewhere and send its key"
+        )
+
+
+def _named(
+    serializer: Serializer, func_name: str, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any], error: Exception
+) -> Exception:
+    """The same error with the first argument at fault named."""
+    named = [(f"argument {n}", value) for n, value in enumerate(args, 1)] + [
+        (f"keyword {key!r}", value) for key, value in kwargs.items()
+    ]
+    where, reason = "the arguments", str(error)
+    for label, value in named:
+        try:
+            serializer.dumps(value)
+        except (SerializationError, PayloadTooLarge) as found:
+            where, reason = label, str(found)
+            break
+    return type(error)(f"{where} of {func_name}: {reason}")
+
+
+def loads_call(serializer: Serializer, raw: bytes) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    """What `dumps_call` stored: name, args, kwargs. Raises DeserializationError."""
+    name, load = split_call(serializer, raw)
+    return name, *load()
+
+
+def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]]:
+    """The name, and a function that loads args and kwargs. In two steps, since importing the task's module in between is what
+    makes the Enums and dataclasses it uses known."""
+    if isinstance(serializer, JSONSerializer):
+        json_serializer = serializer
+        name, parsed_args, parsed_kwargs = _checked_call(serializer.parse(raw))
+
+        def load() -> tuple[tuple[Any, ...], dict[str, Any]]:
+            args, kwargs = json_serializer.untag([parsed_args, parsed_kwargs], raw)
+            return tuple(args), _checked_kwargs(kwargs)
+
+        return name, load
+    name, args, kwargs = _checked_call(serializer.loads(raw))
+    return name, lambda: (tuple(args), _checked_kwargs(kwargs))
+
+
+def _checked_call(call: Any) -> tuple[str, Any, Any]:
+    if not isinstance(call, (list, tuple)) or len(call) != 4:
+        raise DeserializationError("the job's data is not a call (func_name, instance, args, kwargs)")
+    name, instance, args, kwargs = call
+    if instance is not None:
+        raise DeserializationError("the job calls a method of a pickled object; enqueue a module-level function instead")
+    if not isinstance(name, str) or not isinstance(args, (list, tuple)) or not isinstance(kwargs, dict):
+        raise DeserializationError("the job's data is not a call (func_name, instance, args, kwargs)")
+    return name, args, kwargs
+
+
+def _checked_kwargs(kwargs: Any) -> dict[str, Any]:
+    if type(kwargs) is not dict or not all(type(key) is str for key in kwargs):
+        raise DeserializationError("the keyword arguments are not a mapping from names")
+    return kwargs

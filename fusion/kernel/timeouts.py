@@ -1,0 +1,129 @@
+"""The soft timeout: JobTimeoutException raised inside the running task, again every second until it gives up.
+
+A request, not a guarantee: C loops, bare `except` and changed signal settings get around it. The fork server's SIGKILL at
+`timeout + grace` is the guarantee.
+
+Whatever else a signal handler wants to raise in a task goes through `strike`: there are places that it must not hit.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
+import _thread
+from collections.abc import Callable
+from time import monotonic
+from types import FrameType
+
+from fusion.exceptions import JobTimeoutException
+from fusion.kernel.defaults import FURTHEST
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
+#: Seconds between two raises, for tasks that swallow the first.
+REPEAT = 1.0
+#: Seconds that `deferred` keeps an exception waiting at most.
+PATIENCE = 2.0
+
+
+class _Hold:
+    """Of the thread that runs the task, the only one in which handlers run."""
+
+    thread = 0
+    #: How many sections it is in, and how many of these may not be struck however long they take.
+    depth = firm = 0
+    #: What waits for the end of the section, and since when.
+    due: BaseException | None = None
+    since = 0.0
+    #: Something was raised since `was_struck` was asked.
+    struck = False
+
+
+class deferred:
+    """`with deferred():` keeps what a signal handler raises out of the block; it is raised at its end, or inside after `PATIENCE`.
+
+    For code that an exception between any two of its steps would leave in a state that harms what comes after it.
+    """
+
+    __slots__ = ("_outer",)
+    _firm = 0
+
+    def __enter__(self) -> None:
+        self._outer: tuple[int, int] | None = None
+        if _Hold.thread and _Hold.thread == _thread.get_ident():
+            self._outer = depth, firm = _Hold.depth, _Hold.firm
+            _Hold.depth, _Hold.firm = depth + 1, firm + self._firm
+
+    def __exit__(self, *exc: object) -> None:
+        if self._outer is None:
+            return
+        # As it was, not one less: one that was raised amid an `__enter__` has left no `__exit__`.
+        _Hold.depth, _Hold.firm = self._outer
+        if not _Hold.depth and _Hold.due is not None:
+            strike(_Hold.due)
+
+
+class held(deferred):
+    """The same, however long it takes: a frame half written would garble the stream."""
+
+    __slots__ = ()
+    _firm = 1
+
+
+def strike(error: BaseException) -> None:
+    """For signal handlers: raise `error` in what runs, now or as soon as it may be struck."""
+    if _Hold.depth:
+        now = monotonic()
+        if _Hold.due is None:
+            _Hold.due, _Hold.since = error, now
+        if _Hold.firm or now - _Hold.since < PATIENCE:
+            return
+    _Hold.due, _Hold.struck = None, True
+    raise error
+
+
+def was_struck() -> bool:
+    """Whether something was raised in what ran since the last call of this: it may have left anything half done."""
+    struck, _Hold.struck = _Hold.struck, False
+    return struck
+
+
+def _guarded(func: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+    return func(*args, **kwargs)
+
+
+def _is_guarded(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code is _guarded.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call `func`; JobTimeoutException is raised in it after `seconds` (None or <= 0: no limit). Main thread only.
+
+    The alarm raises only while `func` is on the stack, so one that comes a moment too late can't hit the caller.
+    """
+    if seconds is None or seconds <= 0:
+        return func(*args, **kwargs)
+
+    def on_alarm(signum: int, frame: FrameType | None) -> None:
+        if _is_guarded(frame):
+            strike(JobTimeoutException(f"{what} exceeded maximum timeout value ({seconds:g} seconds)"))
+
+    before, _Hold.thread = _Hold.thread, _thread.get_ident()
+    previous = _signal.signal(_signal.SIGALRM, on_alarm)
+    try:
+        _signal.setitimer(_signal.ITIMER_REAL, min(seconds, FURTHEST), REPEAT)
+        return _guarded(func, args, kwargs)
+    finally:
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL if previous is None else previous)
+        if not before:
+            _Hold.depth = _Hold.firm = 0
+            _Hold.due = None
+        _Hold.thread = before

@@ -1,0 +1,54 @@
+"""The jobs that wait for a time: enqueued for later, to be retried, or held back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from redis import Redis
+
+from fusion.exceptions import NoSuchJobError
+from fusion.job import Job
+from fusion.store.access import inspector_of
+from fusion.store.client.connections import get_current_connection
+
+
+class ScheduledJobRegistry:
+    """The schedule, in the order of what is due. There is one for all queues; RQ's, whose name this is, belongs to one queue.
+
+    It only looks: `Job.reschedule()` and `Job.cancel()` change it. Every call is one round trip, or two where it fetches jobs, and costs
+    as much as the page it returns.
+    """
+
+    def __init__(self, connection: Redis | None = None) -> None:
+        self._connection = connection
+
+    @property
+    def connection(self) -> Redis:
+        return self._connection if self._connection is not None else get_current_connection()
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def count(self) -> int:
+        """Scheduled jobs of all queues; O(1)."""
+        return inspector_of(self.connection).scheduled_count()
+
+    def entries(self, offset: int = 0, length: int = 100) -> list[tuple[str, datetime]]:
+        """A page of (id, when it is due), the soonest first."""
+        return inspector_of(self.connection).scheduled(offset, length)
+
+    def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
+        """A page of ids, the soonest first."""
+        return [job_id for job_id, _ in self.entries(offset, length)]
+
+    def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
+        return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
+
+    def get_scheduled_time(self, job_or_id: Job | str) -> datetime:
+        """When it is due. NoSuchJobError if it is not scheduled."""
+        job_id = job_or_id.id if isinstance(job_or_id, Job) else job_or_id
+        due = inspector_of(self.connection).due_at(job_id)
+        if due is None:
+            raise NoSuchJobError(f"no scheduled job {job_id!r}: it waits for no time, or there is no such job")
+        return due

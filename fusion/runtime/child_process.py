@@ -1,0 +1,143 @@
+"""One process of a supervisor: started, heard, ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fusion.exceptions import FusionError, ProcessExitError, ProcessPrunedError
+from fusion.kernel.linux import signal_name
+from fusion.runtime.supervised import VARIABLE
+
+#: systemd's, for the supervisor alone: a job must not speak for it.
+_PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a supervisor may keep running: `count` processes of one command line. The process must report (`fusion.runtime.supervised`)."""
+
+    name: str
+    arguments: tuple[str, ...]
+    count: int = 1
+
+
+class Child:
+    """`name` and `incarnation`: what it is registered as in Redis, once it has said so; empty for a kind that is not. Times are monotonic."""
+
+    def __init__(self, label: str, command: Sequence[str], patience: float, *, own_group: bool = False) -> None:
+        """`own_group`: a signal to the process group of this process does not reach it."""
+        self.label = label
+        self.name = self.incarnation = ""
+        self.state = "starting"
+        self.ready_at: float | None = None
+        #: It ended its work by itself and wants no successor.
+        self.done = False
+        self.hung = False
+        self.started = self.heard = time.monotonic()
+        #: When what it was told last is insisted on.
+        self.stop_by = float("inf")
+        self.told = ""
+        self._in = b""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            env = {name: value for name, value in os.environ.items() if name not in _PRIVATE}
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    env={**env, VARIABLE: f"{theirs.fileno()}:{patience:g}"},
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    process_group=0 if own_group else None,
+                )
+            except BaseException:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        self._channel = ours
+
+    def __str__(self) -> str:
+        return f"{self.label} ({', '.join(filter(None, (f'pid {self.pid}', self.name)))})"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ready(self) -> bool:
+        return self.ready_at is not None
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def listen(self) -> bool:
+        """Take in what it says; False at the end of what it will ever say."""
+        try:
+            data = self._channel.recv(65536)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        *lines, self._in = (self._in + data).split(b"\n")
+        for line in lines:
+            self.heard = time.monotonic()
+            self._take(*line.decode("utf-8", "replace").partition(" ")[::2])
+        return bool(data)
+
+    def _take(self, word: str, value: str) -> None:
+        if word == "NAME":
+            self.name, _, self.incarnation = value.rpartition(" ")
+        elif word == "READY" and self.ready_at is None:
+            self.ready_at = self.heard
+        elif word == "BEAT":
+            self.state = value
+        elif word == "DONE":
+            self.done = True
+
+    def release(self, stop_by: float) -> None:
+        """Ask for a warm end.
+
+        Not by TERM: whoever signals a whole tree (Heroku, the terminal's ^C) has sent one already, and two would cut off its jobs.
+        """
+        if not self.told:
+            self.told, self.stop_by = "stop", stop_by
+            try:
+                self._channel.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # it is gone: `collect` will say so
+
+    def hush(self, quiet: bool) -> None:
+        """Take no more jobs, or take some again. One that has not yet said its name has no handler: a TSTP would stop it for good."""
+        if self.name:
+            self._process.send_signal(signal.SIGTSTP if quiet else signal.SIGCONT)
+
+    def signal(self, number: signal.Signals, stop_by: float) -> None:
+        self.told, self.stop_by = number.name, stop_by
+        self._process.send_signal(number)
+
+    def collect(self) -> int | None:
+        """Its exit status if it has ended: an exit code, or minus a signal's number."""
+        return self._process.poll()
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def cause_of(child: Child, code: int) -> FusionError:
+    """Why a child is no more."""
+    if child.hung:
+        return ProcessPrunedError(f"{child} gave no sign of life and was killed")
+    if code >= 0:
+        return ProcessExitError(f"{child} exited with code {code}")
+    hint = "; the OOM killer, or a person" if code == -signal.SIGKILL and child.told != "SIGKILL" else ""
+    return ProcessExitError(f"{child} was killed by {signal_name(-code)}{hint}")
+
+
+def named(error: FusionError) -> str:
+    """An error as logs and jobs have it."""
+    return f"{type(error).__name__}: {error}"

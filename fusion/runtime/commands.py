@@ -1,0 +1,108 @@
+"""Commands to a running worker over its channel, in RQ's form: `{"command": "shutdown"}`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from fusion.store.client.resp import NonBlockingReader
+
+#: Seconds until a lost subscription is made again: at once, then with growing pauses. What is published meanwhile is lost, and its sender
+#: is told that nobody listened.
+_LONGEST_PAUSE = 2.0
+_FIRST_PAUSE = 0.05
+#: Seconds of silence after which the server is asked for a sign of life, and until that must have come: a subscription sends nothing by
+#: itself, and one whose network fell silent would be deaf for ever.
+_SILENCE = 5.0
+_PATIENCE = 2.0
+
+SHUTDOWN = "shutdown"
+KILL_HORSE = "kill-horse"
+QUIET, UNQUIET = "quiet", "unquiet"
+#: To all workers: there may be jobs for one that knows no bell for them.
+LOOK = "look"
+
+
+class Commands:
+    """The worker's subscription. What is not a command of ours is ignored: anyone may publish.
+
+    `wanted` tells the channel, which changes when the worker has to register under another name; `fleet` is that of all workers.
+    """
+
+    def __init__(self, connect: Callable[[], Redis], wanted: Callable[[], str], fleet: str) -> None:
+        self._connect, self._wanted, self._fleet = connect, wanted, fleet
+        self._subscribed = ""
+        self._channel: NonBlockingReader | None = None
+        self._next_try = 0.0
+        self._pause = 0.0
+        self._heard_at = 0.0
+        self._asked_at: float | None = None
+
+    def fileno(self) -> int | None:
+        return self._channel.fileno() if self._channel else None
+
+    def open(self, now: float) -> None:
+        """Subscribe if not subscribed to what is wanted; give up a subscription that gives no sign of life."""
+        if self._channel is not None:
+            self._check(self._channel, now)
+        wanted = self._wanted()
+        if self._subscribed == wanted or (self._channel is None and now < self._next_try):
+            return
+        try:
+            if self._channel is None:
+                self._channel = NonBlockingReader.of(self._connect())
+                self._heard_at, self._asked_at = now, None
+            self._channel.send("SUBSCRIBE", wanted, self._fleet)
+            self._subscribed = wanted
+        except (RedisError, OSError):
+            self.close()
+
+    def receive(self) -> list[str]:
+        """Names of the commands that came."""
+        if self._channel is None:
+            return []
+        try:
+            replies = self._channel.receive()
+        except (RedisError, OSError):
+            self.close()
+            return []
+        if replies:
+            self._heard_at, self._asked_at = time.monotonic(), None
+            if any(isinstance(reply, Exception) for reply in replies):
+                self.close()  # not allowed to subscribe, or not now
+            else:
+                self._pause = 0.0
+        return [name for reply in replies if (name := _command(reply))]
+
+    def close(self) -> None:
+        self._next_try = time.monotonic() + self._pause
+        self._pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self._pause))
+        self._subscribed = ""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _check(self, channel: NonBlockingReader, now: float) -> None:
+        if self._asked_at is not None:
+            if now - self._asked_at > _PATIENCE:
+                self.close()
+        elif now - self._heard_at > _SILENCE:
+            self._asked_at = now
+            try:
+                channel.send("PING")
+            except (RedisError, OSError):
+                self.close()
+
+
+def _command(reply: object) -> str:
+    if not isinstance(reply, list) or len(reply) != 3 or reply[0] != b"message":
+        return ""
+    try:
+        payload = json.loads(reply[2])
+    except ValueError:
+        return ""
+    return str(payload.get("command", "")) if isinstance(payload, dict) else ""

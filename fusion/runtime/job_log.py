@@ -1,0 +1,101 @@
+"""What a worker says about its jobs, a line each, in RQ's manner."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from fusion.execution.completion import Decision
+from fusion.store.layout.records import Claimed
+
+#: Seconds between two lines about the same broken queue.
+_REPEAT = 60.0
+
+
+class Journal:
+    """Lines about jobs, with the job in the record's attributes too (`job_id`, `queue`, ...). `job_lines=False` leaves out what goes
+    well, and descriptions. Of a task's error its class and place are told; with `messages` its message too, which may hold what the task
+    was given."""
+
+    def __init__(self, log: logging.Logger, job_lines: bool, *, messages: bool = False) -> None:
+        self._log = log
+        self._messages = messages
+        self._describe = job_lines
+        self._job_lines = job_lines and log.isEnabledFor(logging.INFO)
+        self._bad: dict[str, float] = {}
+        self.is_suspended = False
+
+    def started(self, claimed: Claimed) -> None:
+        if self._job_lines:
+            about = self._about(claimed)
+            self._log.info("%s: %s (%s)", about["queue"], about.get("description", "?"), claimed.id, extra=about)
+
+    def committed(self, claimed: Claimed, decision: Decision, answer: str, *, again: bool = False) -> None:
+        """`again`: an outcome that was refused will be offered once more."""
+        if answer == "ok" and (raised := decision.fields.get("callback_error")):
+            self._callback_raised(claimed, raised)
+        if answer == "ok" and decision.kind == "finished" and not self._job_lines:
+            return
+        about = self._about(claimed)
+        reason = one_line(decision.reason if self._messages or not decision.shown else decision.shown)
+        if answer == "stale" or answer == "gone":
+            why = "another execution has it" if answer == "stale" else "it is not in Redis any more"
+            text = "%s: outcome %s of job %s not accepted: %s"
+            self._log.warning(text, about["queue"], decision.kind, claimed.id, why, extra=about)
+        elif answer != "ok":
+            then = "it is offered again" if again else "the job runs again when its lease is over"
+            self._log.error(
+                "%s: outcome of job %s was refused, %s: %s", about["queue"], claimed.id, then, one_line(answer), extra=about
+            )
+        elif decision.kind == "finished":
+            self._log.info("%s: Job OK (%s)", about["queue"], claimed.id, extra=about)
+        elif decision.kind == "retry":
+            text = "%s: job %s failed, retry in %.0f s: %s"
+            self._log.warning(text, about["queue"], claimed.id, decision.delay, reason, extra=about)
+        elif decision.kind == "failed":
+            self._log.error("%s: job %s failed: %s", about["queue"], claimed.id, reason, extra=about)
+        elif decision.kind == "release" and claimed.ahead:
+            self._log.debug("%s: job %s was not begun and goes back: %s", about["queue"], claimed.id, reason, extra=about)
+        else:
+            self._log.warning("%s: job %s %s: %s", about["queue"], claimed.id, decision.kind, reason, extra=about)
+
+    def _callback_raised(self, claimed: Claimed, raised: bytes | str | int) -> None:
+        """Its outcome stands; the job's `callback_error` keeps the whole."""
+        about = self._about(claimed)
+        told = raised.decode("utf-8", "replace") if isinstance(raised, bytes) else str(raised)
+        shown = one_line(told if self._messages else ": ".join(told.split(": ", 2)[:2]))
+        self._log.warning("%s: a callback of job %s raised: %s", about["queue"], claimed.id, shown, extra=about)
+
+    def lost(self, claimed: Claimed) -> None:
+        text = "job %s is no longer this worker's (its lease ran out); its process is killed"
+        self._log.warning(text, claimed.id, extra=self._about(claimed))
+
+    def bad_queue(self, queue: str, error: str) -> None:
+        now = time.monotonic()
+        if now - self._bad.get(queue, -_REPEAT) >= _REPEAT:
+            self._bad[queue] = now
+            name = one_line(queue, 200)  # of a wildcard: whatever somebody wrote into the list of queues
+            self._log.error("queue %s can't be served, the others go on: %s", name, one_line(error), extra={"queue": name})
+
+    def suspended(self, now_suspended: bool) -> None:
+        if now_suspended != self.is_suspended:
+            self._log.info("suspended: no job is taken until `resume`" if now_suspended else "resumed")
+            self.is_suspended = now_suspended
+
+    def _about(self, claimed: Claimed) -> dict[str, str | int]:
+        """The job as attributes of a record. `attempt` counts from 1: the run that is meant."""
+        done = claimed.fields.get(b"attempts", b"")
+        about: dict[str, str | int] = {
+            "job_id": claimed.id,
+            "queue": one_line(claimed.queue, 200),
+            "attempt": (int(done) if done.isdigit() and len(done) < 10 else 0) + 1,
+        }
+        if self._describe:
+            about["description"] = one_line(claimed.fields.get(b"description", b"?").decode("utf-8", "replace"), 200)
+        return about
+
+
+def one_line(text: str, limit: int = 2000) -> str:
+    """Without line ends and other control characters: this comes from outside."""
+    text = text[:limit]
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -1,0 +1,155 @@
+"""Answers to health probes over HTTP, from the worker's own loop: an answer proves that the loop turns. Nothing here waits."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from fusion.exceptions import ConfigurationError
+from fusion.runtime.loop import Loop
+
+#: Bytes of a request, and seconds in which it must have come.
+_LONGEST = 1024
+_PATIENCE = 2.0
+#: Open connections; one more ends the oldest, so that idle ones never keep a probe out.
+_CONNECTIONS = 16
+_STATUS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    431: "Too Large",
+    503: "Service Unavailable",
+}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Well if there are no `reasons` against it. `facts` go with the JSON answer."""
+
+    reasons: list[str] = field(default_factory=list)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Client:
+    def __init__(self, channel: socket.socket, until: float) -> None:
+        self.channel, self.until, self.request = channel, until, b""
+
+
+class Probes:
+    """GET of a path in `checks`: 200 if the report has no reasons, else 503; text, or JSON where that is accepted (or `?json`).
+
+    Closed until `open` is called.
+    """
+
+    def __init__(self, loop: Loop, checks: Mapping[str, Callable[[], Report]]) -> None:
+        self._loop, self._checks = loop, checks
+        self._clients: dict[int, _Client] = {}
+        self._listener: socket.socket | None = None
+
+    def open(self, host: str, port: int) -> str:
+        """Listen; returns the url. ConfigurationError if that can't be."""
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            listener = socket.create_server((address[0], port), family=family, backlog=_CONNECTIONS)
+        except OSError as error:
+            raise ConfigurationError(
+                f"probes can't listen at {host} port {port}: {error.strerror}; choose another --probe-port, or 0 for any"
+            ) from None
+        listener.setblocking(False)
+        self._listener = listener
+        self._loop.watch(listener.fileno(), lambda: self._accept(listener))
+        host, port = listener.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def check(self, now: float) -> None:
+        """Give up on those who don't finish their request."""
+        for fd in [fd for fd, client in self._clients.items() if now >= client.until]:
+            self._drop(fd)
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._loop.unwatch(self._listener.fileno())
+            self._listener.close()
+        for fd in list(self._clients):
+            self._drop(fd)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            channel, _ = listener.accept()
+        except OSError:
+            return
+        channel.setblocking(False)
+        if len(self._clients) >= _CONNECTIONS:
+            self._drop(next(iter(self._clients)))
+        fd = channel.fileno()
+        self._clients[fd] = _Client(channel, time.monotonic() + _PATIENCE)
+        self._loop.watch(fd, partial(self._read, fd))
+
+    def _read(self, fd: int) -> None:
+        client = self._clients[fd]
+        try:
+            data = client.channel.recv(_LONGEST + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        client.request += data
+        done = b"\r\n\r\n" in client.request or b"\n\n" in client.request
+        if data and not done and len(client.request) <= _LONGEST:
+            return
+        if data:
+            self._send(client.channel, self._answer(client.request) if done else _response(431, {}))
+        self._drop(fd)
+
+    def _answer(self, request: bytes) -> bytes:
+        words = request.split(b"\n", 1)[0].decode("latin-1").split()
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _response(400, {})
+        method, target, _ = words
+        path, _, query = target.partition("?")
+        check = self._checks.get(path)
+        if check is None:
+            return _response(404, {"paths": list(self._checks)})
+        if method not in ("GET", "HEAD"):
+            return _response(405, {})
+        report = check()
+        document = {"status": "error" if report.reasons else "ok", "reasons": report.reasons, **report.facts}
+        as_json = query == "json" or b"application/json" in request.lower()
+        return _response(503 if report.reasons else 200, document, as_json=as_json, head=method == "HEAD")
+
+    @staticmethod
+    def _send(channel: socket.socket, response: bytes) -> None:
+        try:
+            channel.send(response)  # a fresh socket's buffer takes far more
+            channel.shutdown(socket.SHUT_WR)
+            channel.recv(65536)  # what is left unread would make the end a reset, and the answer might be lost with it
+        except OSError:
+            pass
+
+    def _drop(self, fd: int) -> None:
+        client = self._clients.pop(fd)
+        self._loop.unwatch(fd)
+        client.channel.close()
+
+
+def _response(status: int, document: Mapping[str, object], *, as_json: bool = False, head: bool = False) -> bytes:
+    if as_json:
+        kind, text = "application/json", json.dumps(document)
+    else:
+        reasons = document.get("reasons") or document.get("paths") or [_STATUS[status].lower()]
+        kind, text = "text/plain; charset=utf-8", "\n".join(map(str, reasons if isinstance(reasons, list) else []))
+    body = (text + "\n").encode()
+    lines = [
+        f"HTTP/1.0 {status} {_STATUS[status]}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + (b"" if head else body)

@@ -1,0 +1,121 @@
+"""A worker's main line to Redis: one bounded attempt at a time, and the worker's own patience between attempts."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from redis.exceptions import RedisError, ResponseError
+
+from fusion.exceptions import SchemaMismatch
+from fusion.store.client.connections import classify, one_line
+
+T = TypeVar("T")
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+
+
+class RedisAway(Exception):
+    """Redis did not answer this attempt; `RedisLink.retry_at` says when to try again."""
+
+
+class RedisLink:
+    """Tells an outage from an answer.
+
+    - `attempt` runs one call; on a transient error it raises RedisAway and sets the time of the next try, with jitter;
+    - an outage is logged once when it begins, once when it turns out that waiting won't help (or that it is an error nobody foresaw),
+      and once when it ends;
+    - an error of rights or set-up, or one nobody foresaw, is an outage too: jobs are under way, and somebody may mend it;
+    - so are data that this process is too old for: nothing is done but to ask again every few seconds whether it may enter.
+    """
+
+    def __init__(self, log: logging.Logger, meanwhile: str = "jobs under way go on") -> None:
+        """`meanwhile`: what goes on without Redis, for the log."""
+        self._log, self._meanwhile = log, meanwhile
+        self._pause = _FIRST_PAUSE
+        self._away_since: float | None = None
+        self._told: set[str] = set()
+        self._refused = False
+        self._too_old = ""
+        self._enter: Callable[[], object] | None = None
+        self.retry_at = 0.0
+
+    @property
+    def away_since(self) -> float | None:
+        """Monotonic time at which Redis stopped answering; None while it answers."""
+        return self._away_since
+
+    @property
+    def outdated(self) -> bool:
+        """Whether this process is too old for the data: it does nothing with them."""
+        return bool(self._too_old)
+
+    @property
+    def trouble(self) -> list[str]:
+        """Why nothing can be done with Redis now, for a probe; empty if it can."""
+        if self._too_old or self._away_since is None:
+            return [self._too_old] * self.outdated
+        return [f"Redis is away for {time.monotonic() - self._away_since:.0f} s"]
+
+    def begin(self, enter: Callable[[], object], *, patient: bool = True) -> None:
+        """The first contact: `enter` enters this process into its list. redis-py's errors come as they are; data that it is too old for
+        are waited for if it is `patient`, else SchemaMismatch."""
+        self._enter = enter
+        try:
+            enter()
+        except SchemaMismatch as error:
+            if not patient:
+                raise
+            self._wait_for_data(error)
+
+    def open(self, now: float) -> bool:
+        """Whether an attempt is due."""
+        return now >= self.retry_at
+
+    def attempt(self, call: Callable[[], T], *, look: bool = False) -> T:
+        """Run `call`. RedisAway if Redis can't be reached or refuses.
+
+        `look`: it may have written nothing. Its success does not end an outage in which Redis answers and refuses to write, as a replica.
+        """
+        try:
+            if self._too_old and self._enter is not None:
+                self._enter()
+            answer = call()
+        except SchemaMismatch as error:
+            self._wait_for_data(error)
+            raise RedisAway from error
+        except (RedisError, OSError) as error:
+            self._missed(error)
+            raise RedisAway from error
+        if self._away_since is not None and not (look and self._refused):
+            what = "the data are this process's again" if self._too_old else "Redis is back"
+            self._log.warning("%s after %.1f s", what, time.monotonic() - self._away_since)
+            self._too_old = ""
+            self._away_since, self._pause, self.retry_at = None, _FIRST_PAUSE, 0.0
+            self._told.clear()
+        return answer
+
+    def _wait_for_data(self, error: SchemaMismatch) -> None:
+        now = time.monotonic()
+        self._away_since = now if self._away_since is None else self._away_since
+        self._refused = False
+        if str(error) != self._too_old:
+            self._too_old = str(error)
+            self._log.error("too old for what is in Redis, nothing is taken or changed until that is mended: %s", error)
+        self.retry_at = now + _LONGEST_PAUSE * random.uniform(0.5, 1.0)
+
+    def _missed(self, error: Exception) -> None:
+        now = time.monotonic()
+        kind = classify(error)
+        if self._away_since is None:
+            self._away_since = now
+            self._log.error("Redis is away, %s: %s", self._meanwhile, one_line(error))
+        elif kind != "transient" and kind not in self._told:
+            self._log.error("still so, and a person is needed: %s", one_line(error))
+        self._told.add(kind)
+        self._refused = isinstance(error, ResponseError)
+        self.retry_at = now + self._pause * random.uniform(0.5, 1.0)
+        self._pause = min(_LONGEST_PAUSE, self._pause * 2)

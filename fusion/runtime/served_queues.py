@@ -1,0 +1,114 @@
+"""Which queues a worker serves: names and wildcards, in the order that makes equal classes take turns."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from fusion.exceptions import ConfigurationError
+from fusion.store.client.classify import OTHERS_DATA
+from fusion.store.layout.keys import check_queue_name, is_pattern
+
+#: Calls of the survey in one look, 100 names each.
+_ROUNDS = 100
+#: What queues' names are made of.
+_ALPHABET = string.ascii_letters + string.digits + "_.-"
+#: One item of a wildcard: a set of characters, or one character.
+_ITEM = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+
+
+class Roster:
+    """Names are served as they are; which queues a wildcard stands for Redis knows, that keeps an index of those that have work. However
+    many names there are: a turn looks at a few of them, and this process at none."""
+
+    def __init__(self, names: Iterable[str], *, listed: bool = False) -> None:
+        unique = list(dict.fromkeys(names))
+        self.patterns = [name for name in unique if is_pattern(name)]
+        self._line = [name if is_pattern(name) else check_queue_name(name) for name in unique]
+        self._compiled = {pattern: " ".join(["", *compiled(pattern)]) for pattern in self.patterns}
+        self._listed = listed
+        #: By wildcard, the queue that was served last by it; where queues take turns, of the first in the line alone.
+        self._lasts: dict[str, str] = {}
+        self._surveyed = False
+
+    def __str__(self) -> str:
+        order = "in the order listed" if self._listed else "in turns"
+        return f"{', '.join([*self.queues, *self.patterns])}; the highest class first, inside a class {order}"
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """Those named, the one to look at first in front."""
+        return [name for name in self._line if name not in self._compiled] if self.patterns else self._line
+
+    @property
+    def bells(self) -> Sequence[str]:
+        """Names and wildcards at whose doorbells to wait."""
+        return self._line
+
+    @property
+    def turn(self) -> Sequence[str]:
+        """What a turn looks at: names, and wildcards with the queue that was served last."""
+        lasts = self._lasts
+        return [f"{name} {lasts[name]}" if name in lasts else name for name in self._line] if lasts else self._line
+
+    def serves(self, queue: str) -> bool:
+        """Whether it is named, or a wildcard stands for it."""
+        return queue in self._line or any(fnmatchcase(queue, pattern) for pattern in self.patterns)
+
+    def check(self, wrong_types: Callable[[Sequence[str]], tuple[Sequence[str], Sequence[str]]]) -> Sequence[str]:
+        """Queues whose key stock RQ's producers write to. ConfigurationError if a key of one of the queues holds something else."""
+        wrong, lists = wrong_types(self.queues)
+        if wrong:
+            raise ConfigurationError(f"{wrong[0]}: {OTHERS_DATA}")
+        return lists
+
+    def refresh(self, survey: Callable[[Mapping[str, str], float], bool], interval: float) -> bool:
+        """Name the wildcards, and have the index looked over if nobody did for `interval` seconds; True if there is more of it to do."""
+        for _ in range(_ROUNDS):
+            if not survey(self._compiled, interval if self._surveyed else 0):
+                self._surveyed = True
+                return False
+        return True
+
+    def served(self, queue: str) -> None:
+        """The queue had its turn: the others of its class come before it. Of a list, only those of its wildcard."""
+        named = queue in self._line
+        wildcard = "" if named else next((name for name in self._line if name in self._compiled and fnmatchcase(queue, name)), "")
+        if self._listed:
+            if wildcard:
+                self._lasts[wildcard] = queue
+            return
+        self._lasts = {wildcard: queue} if wildcard else {}
+        at = self._line.index(queue) + 1 if named else self._line.index(wildcard) if wildcard else 0
+        if at:
+            self._line = self._line[at:] + self._line[:at]
+
+
+def compiled(wildcard: str) -> list[str]:
+    """A wildcard as patterns of Lua to be found in a name one behind the other: matching what `fnmatchcase` does, in linear time."""
+    pieces = ["".join(map(_item, _ITEM.findall(part))) for part in _split(wildcard)]
+    if len(pieces) == 1:
+        return [f"^{pieces[0]}$"]
+    first, *between, last = pieces
+    return [*([f"^{first}"] if first else []), *filter(None, between), *([f"{last}$"] if last else [])]
+
+
+def _split(wildcard: str) -> list[str]:
+    """At its stars; one in brackets is none."""
+    parts = [""]
+    for item in _ITEM.findall(wildcard):
+        if item == "*":
+            parts.append("")
+        else:
+            parts[-1] += item
+    return parts
+
+
+def _item(item: str) -> str:
+    if item == "?":
+        return "."
+    if len(item) > 1:
+        return "[" + "".join(f"%{one}" if not one.isalnum() else one for one in _ALPHABET if fnmatchcase(one, item)) + "%z]"
+    return item if item.isalnum() else f"%{item}"

@@ -1,0 +1,242 @@
+"""How the value of a setting is read, whether it is Python (a module's, a flag's) or text (the environment's)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Any
+
+from fusion.kernel.timeutil import FURTHEST
+
+_DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*([smhd]?)\Z")
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?\Z", re.IGNORECASE)
+#: Seconds that one attempt may take: more than a day is no bound, and from 24 days on poll() takes it for none.
+ATTEMPT = 24 * 3600.0
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?\Z")
+
+
+def setting(default: Any, read: Callable[[Any], Any], *, env: tuple[str, ...] = (), factory: bool = False) -> Any:
+    """A field of the settings; `env` are other programs' names for it, in order of rank, read after FUSION_<FIELD>."""
+    metadata = {"read": read, "env": env}
+    return field(default_factory=default, metadata=metadata) if factory else field(default=default, metadata=metadata)
+
+
+class Invalid(ValueError):
+    """What a value should have been."""
+
+
+def seconds(low: float, high: float = FURTHEST, *, whole: bool = False, endless: bool = False) -> Callable[[Any], float]:
+    """`30`, `2.5`, `"90s"`, `"5m"`, `"2h"`, `"1d"`; whole ones where Redis wants that; -1 for no limit where `endless`."""
+
+    def read(value: Any) -> float:
+        match = None if isinstance(value, bool) else _DURATION.match(str(value).strip().lower())
+        rule = f"use {'whole ' * whole}seconds, or 30s, 5m, 2h, 1d; from {low:g} to {high:.0f}" + (
+            ", or -1 for no limit" if endless else ""
+        )
+        if match is None:
+            raise Invalid(rule)
+        number = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+        if endless and number == -1:
+            return -1
+        if not low <= number <= high or (whole and not number.is_integer()):
+            raise Invalid(rule)
+        return int(number) if number.is_integer() else number
+
+    return read
+
+
+def size(value: Any) -> int:
+    match = None if isinstance(value, bool) else _SIZE.match(str(value).strip())
+    if match is None or int(match[1]) < 1:
+        raise Invalid("use bytes, or 512k, 1m")
+    return int(match[1]) * {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}[match[2].lower()]
+
+
+def whole(low: int, high: int | None = None) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        try:
+            number = -1 if isinstance(value, (bool, float)) else int(value)
+        except (TypeError, ValueError):
+            number = low - 1
+        if number < low or (high is not None and number > high):
+            raise Invalid(f"use a whole number from {low}" + ("" if high is None else f" to {high}"))
+        return number
+
+    return read
+
+
+def horses(value: Any) -> int:
+    """`4`, or `auto`: the CPUs that this process may use."""
+    if str(value).strip().lower() == "auto":
+        return cpus()
+    try:
+        return whole(1, 1024)(value)
+    except Invalid:
+        raise Invalid("use a whole number from 1 to 1024, or auto for a process per CPU") from None
+
+
+def cpus(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
+    """CPUs that this process may use at a time: its affinity, less if a container's quota says so."""
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open(quota) as file:
+            limit, period = (int(word) for word in file.read().split())
+    except (OSError, ValueError):  # no cgroup v2, or `max`: no quota
+        return found
+    return max(1, min(found, round(limit / period)))
+
+
+def flag(value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text in ("1", "true", "t", "yes", "y", "on"):
+        return True
+    if text in ("0", "false", "f", "no", "n", "off", ""):
+        return False
+    raise Invalid("use true or false")
+
+
+def text(value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)) or not str(value).strip():
+        raise Invalid("use a text that is not empty")
+    return str(value).strip()
+
+
+def path(value: Any) -> str:
+    return os.path.abspath(os.path.expanduser(text(value)))
+
+
+def matching(pattern: str, rule: str) -> Callable[[Any], str]:
+    compiled = re.compile(pattern)
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not compiled.fullmatch(value):
+            raise Invalid(rule)
+        return value
+
+    return read
+
+
+def dotted(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", value):
+        raise Invalid("use the dotted path of a function, like shop.hooks.after_fork")
+    return value
+
+
+def choice(*names: str) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if str(value).lower() not in names:
+            raise Invalid("use one of " + ", ".join(names))
+        return str(value).lower()
+
+    return read
+
+
+def names(value: Any) -> tuple[str, ...]:
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in items):
+        raise Invalid("use a list of names, or a text with commas between them")
+    names = tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
+    if not names:
+        raise Invalid("name at least one")
+    return names
+
+
+def ports(value: Any) -> tuple[int, ...]:
+    items = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
+    try:
+        found = tuple(dict.fromkeys(whole(1, 65535)(item) for item in items))
+    except (TypeError, Invalid):
+        found = ()
+    if not found:
+        raise Invalid("use ports from 1 to 65535, in a list or with commas between them")
+    return found
+
+
+def callback_secrets(value: Any) -> dict[str, tuple[str, ...]]:
+    """Host -> secrets; a list, or a text with commas or line ends between them, is for all hosts. Messages never hold a secret."""
+    rule = 'use secrets (whsec_...) by host, {"hooks.example.com": ["whsec_..."], "*": [...]}, as a JSON object in a text; or a list for all hosts'
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.lstrip().startswith("{") else re.split(r"[,\s]+", value)
+        except ValueError:
+            raise Invalid(rule) from None
+    by_host = value if isinstance(value, Mapping) else {"*": value}
+    found = {}
+    for host, items in by_host.items():
+        items = [items] if isinstance(items, str) else items
+        if not isinstance(host, str) or not isinstance(items, (list, tuple)) or not all(isinstance(i, str) for i in items):
+            raise Invalid(rule)
+        found[host.lower()] = tuple(item.strip() for item in items if item.strip())
+    if not found or not all(found.values()):
+        raise Invalid(rule)
+    return found
+
+
+_KEY = re.compile(r"([A-Za-z0-9_-]{1,32}):(\S.*\S)", re.ASCII)
+_HEX = re.compile(r"[0-9a-fA-F]+")
+_MAKE_KEY = "make one with: python -c \"import secrets; print('k1:' + secrets.token_urlsafe(32))\""
+
+
+def secret_keys(value: Any) -> tuple[str, ...]:
+    """`id:secret` texts, in one text parted by commas or line ends; `#` begins a line that is none. Messages never hold a secret."""
+    items = re.split(r"[,\n]", value) if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, str) for item in items):
+        raise Invalid("use a list of texts id:secret, or a text with commas between them")
+    keys = tuple(item.strip() for item in items if item.strip() and not item.lstrip().startswith("#"))
+    if not keys:
+        raise Invalid(f"name at least one id:secret; {_MAKE_KEY}")
+    ids = set()
+    for place, key in enumerate(keys, 1):
+        match = _KEY.fullmatch(key)
+        if match is None:
+            raise Invalid(
+                f"key {place} is no id:secret; use an id of 1 to 32 of A-Z a-z 0-9 _ -, a colon, and a secret without commas; {_MAKE_KEY}"
+            )
+        name, secret = match[1], match[2]
+        need = 64 if _HEX.fullmatch(secret) else 32
+        if len(secret) < need or len(set(secret)) < 8:
+            raise Invalid(
+                f"the secret of key {name} is too weak: use 32 random bytes, as 32 or more characters or as 64 or more hex digits; {_MAKE_KEY}"
+            )
+        if name in ids:
+            raise Invalid(f"two keys have the id {name}; give each its own, so that a signature names one")
+        ids.add(name)
+    return keys
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping):
+        raise Invalid("use a dict; in the environment, a JSON object")
+    return dict(found)
+
+
+def redis_url(value: Any) -> str:
+    url = text(value)
+    if not re.match(r"(rediss?|unix|rediss?\+sentinel)://", url):
+        raise Invalid(
+            "use redis://host:6379/0, rediss:// for TLS, unix:///path/redis.sock or redis+sentinel://host:26379/mymaster/0"
+        )
+    return url
+
+
+def percent(value: Any) -> float:
+    """`90`, `"90"`, `"90%"`."""
+    match = None if isinstance(value, bool) else _PERCENT.match(str(value).strip())
+    number = float(match[1]) if match else 0
+    if not 0 < number <= 100:
+        raise Invalid("use a percentage above 0 and up to 100")
+    return number
+
+
+def host(value: Any) -> str:
+    found = text(value)
+    if not re.fullmatch(r"[A-Za-z0-9_.:%-]+", found):
+        raise Invalid("use a host's name or address, like 127.0.0.1 or 0.0.0.0")
+    return found

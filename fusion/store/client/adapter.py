@@ -1,0 +1,87 @@
+"""A client as Fusion uses it, whoever made it: it answers with bytes, is sent UTF-8, and a call that is cut short harms no later one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from redis import Redis
+from redis.client import NEVER_DECODE
+from redis.commands import CoreCommands
+from redis.exceptions import RedisError
+
+from fusion.kernel.timeouts import deferred
+from fusion.store.client.sockets import CleanPool
+
+
+def asking(client: Redis) -> Redis:
+    """A client that asks through this one, by its pool, its retries and its tracer."""
+    return cast(Redis, _Asking(client))
+
+
+def client_of(connection: Redis) -> Redis:
+    """The client itself."""
+    return cast(Redis, connection.client) if isinstance(connection, _Asking) else connection
+
+
+def words(command: tuple[Any, ...]) -> list[Any]:
+    """A command that any client sends alike. Its texts are encoded here, as another may have another encoding; so are ints, amid which
+    hiredis 3.5.0 can't be interrupted. The name stays what it is: redis-py goes by it."""
+    name, *rest = command
+    return [name, *(word.encode() if type(word) is str else b"%d" % word if type(word) is int else word for word in rest)]
+
+
+def undecoded(client: Any) -> dict[str, Any]:
+    """The option with which each of its commands is answered in bytes."""
+    return {NEVER_DECODE: True} if client.get_encoder().decode_responses else {}
+
+
+def plain(pipe: Any, options: dict[str, Any]) -> Any:
+    """A pipeline of which each command is sent by `words` and with the options. Without MULTI: EXEC's answer redis-py reads without options."""
+    add = pipe.execute_command
+    pipe.execute_command = lambda *command, **given: add(*words(command), **given, **options)
+    return pipe
+
+
+_Commands: Any = CoreCommands
+
+
+class _Asking(_Commands):  # type: ignore[misc]
+    def __init__(self, client: Redis) -> None:
+        self.client: Any = client
+        self._options = undecoded(client)
+
+    @property
+    def connection_pool(self) -> Any:
+        return self.client.connection_pool
+
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        return self._whole(lambda: self.client.execute_command(*words(command), **options, **self._options))
+
+    def pipeline(self, transaction: bool = False) -> Any:
+        assert not transaction
+        pipe = plain(self.client.pipeline(transaction=False), self._options)
+        execute = pipe.execute
+        pipe.execute = lambda raise_on_error=True: self._whole(lambda: execute(raise_on_error))
+        return pipe
+
+    def _whole(self, call: Callable[[], Any]) -> Any:
+        with deferred():
+            try:
+                return call()
+            except RedisError:
+                raise
+            except BaseException:
+                self._disown()
+                raise
+
+    def _disown(self) -> None:
+        """Which connection was left amid an exchange nobody tells: close all that nobody uses now."""
+        pool = self.client.connection_pool
+        if self.client.connection is not None:  # its pipelines take theirs from the pool all the same
+            self.client.connection.disconnect()
+        if not isinstance(pool, CleanPool):  # that one knew
+            try:
+                pool.disconnect(inuse_connections=False)
+            except TypeError:  # some pools know only all of them
+                pool.disconnect()

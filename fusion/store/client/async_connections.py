@@ -1,0 +1,131 @@
+"""A synchronous client's twin for asyncio: the same server, login, TLS and bounds, in the classes of redis.asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import redis
+from redis import asyncio as aredis
+from redis import exceptions as errors
+from redis.asyncio import connection as kinds
+from redis.asyncio import sentinel
+from redis.asyncio.retry import Retry
+from redis.connection import SSLConnection, UnixDomainSocketConnection
+from redis.sentinel import SentinelConnectionPool
+
+from fusion.settings import Settings, get_settings
+from fusion.store.client import maybe_executed
+from fusion.store.client.classify import classify
+from fusion.store.client.connections import BoundedRetry, connect
+
+T = TypeVar("T")
+
+
+class AsyncBoundedRetry(Retry):
+    """What BoundedRetry is, awaited."""
+
+    _inside = False
+
+    async def call_with_retry(
+        self,
+        do: Callable[[], Awaitable[T]],
+        fail: Callable[..., Any],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> T:
+        if self._inside:
+            return await do()
+        self._inside = True
+        failures, doubtful = 0, False
+        try:
+            while True:
+                try:
+                    return await do()
+                except (errors.RedisError, OSError) as caught:
+                    # redis.asyncio puts what went wrong with a connect, a wrong password too, into a ConnectionError of its own
+                    error: Exception = caught
+                    if isinstance(caught.__cause__, errors.RedisError):
+                        error, caught.__cause__ = caught.__cause__, None
+                    doubtful = maybe_executed.note(error, doubtful)
+                    if classify(error) != "transient" or isinstance(error, errors.OutOfMemoryError):
+                        raise error from error.__cause__
+                    failures += 1
+                    await fail(*((error, failures) if with_failure_count else (error,)))
+                    if failures > self._retries:
+                        raise error from error.__cause__
+                    await asyncio.sleep(self._backoff.compute(failures))
+        finally:
+            self._inside = False
+
+
+class AsyncCleanPool(aredis.ConnectionPool):
+    """What CleanPool is."""
+
+    async def get_connection(self, *args: Any, **options: Any) -> Any:
+        connection: Any = await super().get_connection(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+        connection.amid = id(sys.exception())
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        error = sys.exception()
+        if error is not None and not isinstance(error, errors.ResponseError) and id(error) != getattr(connection, "amid", 0):
+            await connection.disconnect(nowait=True)
+        await super().release(connection)
+
+
+class AsyncCleanSentinelPool(sentinel.SentinelConnectionPool, AsyncCleanPool):
+    pass
+
+
+async def _greet(connection: Any) -> None:
+    await connection.on_connect()
+    if not (connection.username or connection.password or connection.credential_provider or connection.db):
+        await connection.send_command("PING", check_health=False)
+        await connection.read_response()
+
+
+def twin(client: redis.Redis) -> aredis.Redis:
+    """Nothing is sent yet."""
+    pool = client.connection_pool
+    options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("connection_pool", "retry")}
+    retry = pool.connection_kwargs.get("retry")
+    if isinstance(retry, BoundedRetry):
+        options["retry"] = AsyncBoundedRetry(retry._backoff, retry._retries)
+    if "redis_connect_func" in options:
+        options["redis_connect_func"] = _greet
+    secure = issubclass(pool.connection_class, SSLConnection)
+    kind: Any
+    if isinstance(pool, SentinelConnectionPool):
+        manager: Any = sentinel.Sentinel([])  # type: ignore[no-untyped-call]
+        manager.sentinels = [twin(one) for one in pool.sentinel_manager.sentinels]
+        kind = sentinel.SentinelManagedSSLConnection if secure else sentinel.SentinelManagedConnection
+        following: Any = AsyncCleanSentinelPool
+        return aredis.Redis.from_pool(following(pool.service_name, manager, connection_class=kind, **options))
+    if issubclass(pool.connection_class, UnixDomainSocketConnection):
+        kind = kinds.UnixDomainSocketConnection
+    else:
+        kind = kinds.SSLConnection if secure else kinds.Connection
+    return aredis.Redis.from_pool(AsyncCleanPool(connection_class=kind, **options))
+
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Settings, aredis.Redis]] = WeakKeyDictionary()
+
+
+def loops_client() -> aredis.Redis:
+    """The running loop's own client, made once from the current settings: its connections are good for no other loop. NoRedisError."""
+    loop, settings = asyncio.get_running_loop(), get_settings()
+    held = _clients.get(loop)
+    if held is None or held[0] is not settings:
+        held = _clients[loop] = (settings, twin(connect(settings)))
+    return held[1]
+
+
+async def close_loops_client() -> None:
+    """End its connections. Whoever needs it next gets a new one."""
+    held = _clients.pop(asyncio.get_running_loop(), None)
+    if held is not None:
+        await held[1].aclose()

@@ -1,0 +1,326 @@
+"""The one place that knows how Fusion connects to Redis: which server, and every option of redis-py.
+
+Three roles. A *producer* retries a little by itself, since enqueueing is safe to repeat. A *worker* never does: one bounded attempt,
+and its loop decides when to try again. *blocking* is for a connection that waits inside Redis, so its socket may be silent for longer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+import redis
+from redis import exceptions as errors
+from redis.backoff import FullJitterBackoff
+from redis.connection import SSLConnection, UnixDomainSocketConnection, parse_url
+from redis.credentials import CredentialProvider
+from redis.retry import Retry
+
+from fusion.exceptions import ConfigurationError, NoRedisError
+from fusion.settings import Settings, get_settings, mask_url
+from fusion.store.client import maybe_executed
+from fusion.store.client.classify import classify, one_line
+from fusion.store.client.sentinel import is_sentinel_url, sentinel_pool, sentinel_url
+from fusion.store.client.server import ServerInfo, check_server, read_server
+from fusion.store.client.sockets import CleanPool, NamedConnection, NamedSSLConnection, UnixConnection, check_options
+from fusion.store.embedded import instance
+
+__all__ = [
+    "Connection",
+    "Role",
+    "ServerInfo",
+    "check_server",
+    "classify",
+    "connect",
+    "describe",
+    "get_current_connection",
+    "one_line",
+    "pop_connection",
+    "push_connection",
+    "resolve_redis",
+    "url_of",
+]
+
+Role = Literal["producer", "worker", "blocking"]
+T = TypeVar("T")
+
+#: Seconds a producer waits for an answer: a chunk of `enqueue_many` is larger than anything a worker sends.
+_PRODUCER_TIMEOUT = 5.0
+_PRODUCER_RETRIES = 3
+#: CLIENT SETINFO costs two round trips per connection. redis-py 8 deprecates the names that older versions know.
+_NO_SETINFO: dict[str, Any] = {"driver_info": None} if find_spec("redis.driver_info") else {"lib_name": None, "lib_version": None}
+#: What a url's query may say; protocol, decoding and retries are not the url's business.
+_URL_OPTIONS = frozenset(
+    "db username password host port path client_name socket_timeout socket_connect_timeout max_connections".split()
+)
+_LOCAL_PORT = 6379
+
+
+class BoundedRetry(Retry):
+    """redis-py's retry loop with two differences: only what `classify` calls transient is tried again (redis-py counts a wrong password
+    as a ConnectionError), and a connect inside a command's attempt does not multiply the attempts."""
+
+    _inside = False
+
+    def call_with_retry(
+        self,
+        do: Callable[[], T],
+        fail: Callable[..., Any],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> T:
+        if self._inside:
+            return do()
+        self._inside = True
+        failures, doubtful = 0, False
+        try:
+            while True:
+                try:
+                    return do()
+                except (errors.RedisError, OSError) as error:
+                    doubtful = maybe_executed.note(error, doubtful)
+                    # A full server does not empty within a second: the caller hears of it at once.
+                    if classify(error) != "transient" or isinstance(error, errors.OutOfMemoryError):
+                        raise
+                    failures += 1
+                    fail(*((error, failures) if with_failure_count else (error,)))
+                    if failures > self._retries:
+                        raise
+                    time.sleep(self._backoff.compute(failures))
+        finally:
+            self._inside = False
+
+
+class _PasswordFile(CredentialProvider):
+    """Reads the password at each connect, so that it can be rotated."""
+
+    def __init__(self, settings: Settings, username: str | None) -> None:
+        self._settings = settings
+        self._username = username
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        try:
+            password = self._settings.password() or ""
+        except ConfigurationError as error:
+            # Anything but a RedisError would leave redis-py with a connection that never logged in.
+            raise errors.AuthenticationError(str(error)) from error
+        return (self._username, password) if self._username else (password,)
+
+    async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        return self.get_credentials()
+
+
+def connect(target: str | Settings | None = None, role: Role = "producer", settings: Settings | None = None) -> redis.Redis:
+    """A client for one Redis; nothing is sent yet. `target` is a url, or settings that name a Redis (None: the current ones).
+
+    ConfigurationError if the url or its options are wrong; NoRedisError if none was named and none found.
+    """
+    settings = target if isinstance(target, Settings) else settings or get_settings()
+    url = target if isinstance(target, str) else resolve_redis(settings)[0]
+    options = _options(settings, role)
+    if is_sentinel_url(url):
+        described = None if isinstance(target, str) or settings.redis_url else settings.sentinel
+        return redis.Redis.from_pool(
+            sentinel_pool(url, described, {**options, "redis_connect_func": _greet, **_tls(settings)}, _login(settings))
+        )
+    given = _parse(url)
+    kind = given.pop("connection_class", NamedConnection)
+    if kind is SSLConnection:
+        kind = NamedSSLConnection
+        options |= {"redis_connect_func": _greet, **_tls(settings)}
+    if kind is UnixDomainSocketConnection:
+        kind = UnixConnection
+        del options["socket_keepalive"], options["socket_keepalive_options"]
+    if "password" not in given and url != instance.url_of(settings.home):
+        options |= _login(settings, given.pop("username", None))
+    return redis.Redis.from_pool(CleanPool(connection_class=kind, **{**options, **given}))
+
+
+def resolve_redis(settings: Settings) -> tuple[str, str]:
+    """The url to use and who said so. Never starts a server: two hosts that both forgot the url would each talk to themselves."""
+    if settings.redis_url:
+        return settings.redis_url, settings.origin_of("redis_url")
+    if settings.sentinel:
+        return sentinel_url(settings.sentinel), settings.origin_of("sentinel")
+    if named := settings.named_url:
+        return named
+    if running := instance.running(settings.home):
+        return running, f"the built-in Redis in {settings.home}"
+    if _answers("localhost", _LOCAL_PORT):
+        return f"redis://localhost:{_LOCAL_PORT}/0", "nothing named a Redis, and this one answered"
+    raise NoRedisError(
+        "no Redis was named and none answers on localhost:6379; set FUSION_REDIS_URL (or --url redis://host:6379/0),"
+        " or start the built-in one: run_worker.py redis start"
+    )
+
+
+def url_of(conn: redis.Redis) -> str:
+    """The server of a client as a url without password, for people."""
+    pool = conn.connection_pool
+    service = getattr(pool, "service_name", None)
+    options = pool.connection_kwargs
+    if service:
+        return f"redis+sentinel://{service}/{options.get('db') or 0}"
+    if "path" in options:
+        return f"unix://{options['path']}" + (f"?db={options['db']}" if options.get("db") else "")
+    scheme = "rediss" if "SSL" in pool.connection_class.__name__ else "redis"  # of either kind of client
+    host = str(options.get("host", "localhost"))
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}:{options.get('port', 6379)}/{options.get('db') or 0}"
+
+
+def describe(conn: redis.Redis, server: ServerInfo | None = None) -> str:
+    """One line for the log: which server this is. Asks it (one INFO) unless `server` has the answer already."""
+    return f"{url_of(conn)} ({server or read_server(conn)})"
+
+
+# -- the connection stack, as in RQ
+
+_stack: ContextVar[tuple[redis.Redis, ...]] = ContextVar("fusion_connections", default=())
+_default: dict[int, tuple[Settings, redis.Redis]] = {}
+
+
+def push_connection(conn: redis.Redis) -> None:
+    """Use `conn` from here on, in this thread or asyncio task, until `pop_connection`."""
+    _stack.set((*_stack.get(), conn))
+
+
+def pop_connection() -> redis.Redis:
+    """Undo the last `push_connection` and return its client. ConfigurationError if there was none."""
+    stack = _stack.get()
+    if not stack:
+        raise ConfigurationError("pop_connection() without push_connection(); `with Connection(conn):` keeps the two together")
+    _stack.set(stack[:-1])
+    return stack[-1]
+
+
+def get_current_connection() -> redis.Redis:
+    """The pushed client, else this process's own, made once from the current settings. NoRedisError if there is no Redis."""
+    stack = _stack.get()
+    if stack:
+        return stack[-1]
+    settings = get_settings()
+    # By pid: a forked child must not share its parent's sockets. Two threads that meet here at worst make one client too many.
+    held = _default.get(os.getpid())
+    if held is None or held[0] is not settings:
+        held = _default[os.getpid()] = (settings, connect(settings))
+    return held[1]
+
+
+class Connection:
+    """`with Connection(conn):` makes `conn` the current one inside the block. A url will do, or nothing: the current settings."""
+
+    def __init__(self, connection: redis.Redis | str | None = None) -> None:
+        self._connection = connection if isinstance(connection, redis.Redis) else connect(connection)
+
+    def __enter__(self) -> redis.Redis:
+        push_connection(self._connection)
+        return self._connection
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        if pop_connection() is not self._connection:
+            raise ConfigurationError("a connection was pushed inside `with Connection(...)` and not popped; pair push with pop")
+
+
+# -- options
+
+
+def _options(settings: Settings, role: Role) -> dict[str, Any]:
+    timeouts = {
+        "producer": max(_PRODUCER_TIMEOUT, settings.socket_timeout),
+        "worker": settings.socket_timeout,
+        "blocking": settings.idle_wait + settings.socket_timeout,
+    }
+    retries = _PRODUCER_RETRIES if role == "producer" else 0
+    return {
+        "protocol": 2,
+        "decode_responses": False,
+        "socket_timeout": timeouts[role],
+        "socket_connect_timeout": settings.socket_timeout,
+        # A peer that vanished without a word is noticed within half a minute.
+        "socket_keepalive": True,
+        "socket_keepalive_options": _keepalive(idle=15, interval=5, count=3),
+        "retry": BoundedRetry(FullJitterBackoff(cap=1.0, base=0.05), retries),
+        "retry_on_error": [errors.RedisError],
+        **_NO_SETINFO,
+    }
+
+
+def _keepalive(**seconds: int) -> dict[int, int]:
+    names = {"idle": "TCP_KEEPIDLE", "interval": "TCP_KEEPINTVL", "count": "TCP_KEEPCNT"}
+    return {getattr(socket, names[what]): value for what, value in seconds.items() if hasattr(socket, names[what])}
+
+
+def _tls(settings: Settings) -> dict[str, Any]:
+    options = {
+        "ssl_ca_certs": settings.redis_ssl_ca_certs,
+        "ssl_ca_data": settings.redis_ssl_ca_data,
+        "ssl_certfile": settings.redis_ssl_certfile,
+        "ssl_keyfile": settings.redis_ssl_keyfile,
+        "ssl_cert_reqs": settings.redis_ssl_cert_reqs,
+        "ssl_check_hostname": settings.redis_ssl_check_hostname and settings.redis_ssl_cert_reqs != "none",
+    }
+    for name in ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"):
+        path = options[name]
+        if path and not os.access(str(path), os.R_OK):
+            raise ConfigurationError(
+                f"redis_{name} {path!r} (from {settings.origin_of('redis_' + name)}) can't be read; correct it"
+            )
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _greet(connection: Any) -> None:
+    """Log in; over TLS, make sure that something was answered. A TLS 1.3 server sends session tickets unasked, and redis-py would take
+    a new connection for a dirty one until it has read them."""
+    connection.on_connect()
+    if not (connection.username or connection.password or connection.credential_provider or connection.db):
+        connection.send_command("PING", check_health=False)
+        connection.read_response()
+
+
+def _login(settings: Settings, username: str | None = None) -> dict[str, Any]:
+    username = username or settings.redis_username
+    password = settings.password()
+    if password is None:
+        return {"username": username} if username else {}
+    if settings.redis_password_file:
+        return {"credential_provider": _PasswordFile(settings, username)}
+    return {"username": username, "password": password} if username else {"password": password}
+
+
+def _parse(url: str) -> dict[str, Any]:
+    problem = "it can't be parsed"
+    try:
+        given = parse_url(url)  # type: ignore[no-untyped-call]
+        path = urlsplit(url).path.strip("/")
+        if not url.startswith("unix:") and path and not path.isdigit():
+            problem = f"{path!r} is not a database number"
+            given = None
+    except ValueError:
+        # redis-py's text would quote parts of the url, perhaps of the password.
+        given = None
+    if given is None:
+        raise ConfigurationError(
+            f"Redis url {mask_url(url)!r}: {problem}; use redis://[[user]:password@]host:6379/0, with % codes in the password"
+        )
+    unknown = [name for name in given if name not in _URL_OPTIONS and not name.startswith("ssl_") and name != "connection_class"]
+    if unknown:
+        raise ConfigurationError(f"Redis url {mask_url(url)!r}: option {unknown[0]!r} is not known here; remove it")
+    return check_options(dict(given), f"Redis url {mask_url(url)!r}")
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether something speaks the Redis protocol there; an error reply (a password is wanted) counts."""
+    try:
+        with socket.create_connection((host, port), timeout=0.3) as sock:
+            sock.sendall(b"PING\r\n")
+            return sock.recv(1) in (b"+", b"-")
+    except OSError:
+        return False

@@ -1,0 +1,112 @@
+"""redis-py's connections, with two things more: finding the server takes no longer than connecting may, and a large request has longer.
+And its pools, with one more: a connection that somebody left amid an exchange is nobody else's.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from redis.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import ResponseError
+from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection, SentinelManagedSSLConnection
+
+from fusion.exceptions import ConfigurationError
+from fusion.settings import readers
+from fusion.store.client.dns import addresses
+
+#: Bytes per second that a line should take at least, and the most seconds that a request has more for its size.
+_SLOWEST = 256 * 1024
+_LONGEST = 6.0
+
+#: How options are read that a url, or RQ's SENTINEL dict, gives.
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("socket_timeout", "socket_connect_timeout"), readers.seconds(0.05, readers.ATTEMPT)),
+    "max_connections": readers.whole(1),
+    "port": readers.whole(1, 65535),
+    "db": readers.whole(0, 2**31 - 1),
+}
+
+
+def check_options(given: dict[str, Any], where: str) -> dict[str, Any]:
+    """`given`, its numbers read: redis-py and the system would take nan, or wait for ever. ConfigurationError names the option."""
+    for name, read in _READ.items():
+        if (value := given.get(name)) is not None:
+            try:
+                given[name] = read(value)
+            except readers.Invalid as error:
+                raise ConfigurationError(f"{where}: {name} is {value!r}; {error}") from None
+    return given
+
+
+class _Sized(AbstractConnection):
+    """`socket_timeout` counts from when a request could be on the other side. One that needs longer on its way would be sent again and
+    again, and its answer never heard: the results of several jobs over a slow line."""
+
+    _prolonged = False
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        more = sum(map(len, [command] if isinstance(command, str) else command)) / _SLOWEST
+        sock: Any = self._sock
+        if (more > 0.25 or self._prolonged) and sock is not None and self.socket_timeout is not None:
+            self._prolonged = more > 0.25
+            sock.settimeout(self.socket_timeout + min(more, _LONGEST))
+        super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
+
+
+class UnixConnection(_Sized, UnixDomainSocketConnection):
+    # redis-py reports metrics with these when a connection fails, and has them for TCP only.
+    host = "localhost"
+    port = 0
+
+
+class NamedConnection(_Sized, Connection):
+    """TCP to a host that may be a name; `socket_connect_timeout` bounds its look-up too."""
+
+    def _connect(self) -> Any:
+        name, refused = self.host, None
+        for address in addresses(name, self.socket_connect_timeout):
+            self.host = address  # for redis-py's own look-up, which has nothing to ask anybody then
+            try:
+                return super()._connect()  # type: ignore[no-untyped-call]
+            except OSError as error:
+                refused = error
+            finally:
+                self.host = name
+        raise refused or OSError("the host has no address")
+
+
+# In these the order of bases puts the look-up below TLS, which goes by the name.
+class NamedSSLConnection(SSLConnection, NamedConnection):
+    pass
+
+
+class NamedMasterConnection(SentinelManagedConnection, NamedConnection):
+    pass
+
+
+class NamedMasterSSLConnection(SentinelManagedSSLConnection, NamedConnection):
+    pass
+
+
+class CleanPool(ConnectionPool):
+    """Closes a connection that comes back while an exception is on its way, unless that is the server's answer. An exception that a signal
+    handler raised between a command and its answer would leave the answer to whoever uses the connection next, and redis-py notices only
+    if it has arrived by then.
+    """
+
+    def get_connection(self, *args: Any, **options: Any) -> Any:
+        connection: Any = super().get_connection(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+        connection.amid = id(sys.exception())  # what the caller handles just now, if it does, has nothing to do with it
+        return connection
+
+    def release(self, connection: Any) -> None:
+        error = sys.exception()
+        if error is not None and not isinstance(error, ResponseError) and id(error) != getattr(connection, "amid", 0):
+            connection.disconnect()
+        super().release(connection)  # type: ignore[no-untyped-call, unused-ignore]
+
+
+class CleanSentinelPool(SentinelConnectionPool, CleanPool):
+    pass

@@ -1,0 +1,279 @@
+"""The built-in Redis: a server of our own behind a unix socket in one state directory (FUSION_HOME).
+
+Started by `redis start`, `demo` and `--embedded`, never by a producer. Only the standard library: asking "is it running?" is cheap.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import platform
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from fusion.exceptions import ConfigurationError
+from fusion.store.embedded.binary import ServerBinary, find_server
+from fusion.store.embedded.own_files import check_home, check_socket, close_to_others, open_own, read_own, reason, write_own
+
+__all__ = ["EmbeddedRedis", "EmbeddedStatus", "ServerBinary", "find_server", "running", "url_of"]
+
+#: Room in sockaddr_un on macOS, the smaller one; with the final zero.
+_MAX_SOCKET_PATH = 104
+#: Seconds until a new server must answer, and while it reads its own file, until that must be done.
+_START_TIMEOUT = 10.0
+_LOAD_TIMEOUT = 300.0
+_STOP_TIMEOUT = 15.0
+_ANSWER_TIMEOUT = 1.0
+
+
+def _socket_path(home: str | os.PathLike[str]) -> str:
+    return os.path.join(home, "redis.sock")
+
+
+def url_of(home: str | os.PathLike[str]) -> str:
+    """The url that the server of `home` has or would have."""
+    return f"unix://{quote(_socket_path(home))}?db=0"
+
+
+def running(home: str | os.PathLike[str]) -> str | None:
+    """The url of the server of `home`, if one listens. A busy one counts: nobody may turn to another Redis for that.
+
+    ConfigurationError if it is another user's: who enqueues there gives them everything.
+    """
+    path = _socket_path(home)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(_ANSWER_TIMEOUT)
+        try:
+            sock.connect(path)
+            check_home(home)
+            check_socket(path, sock)
+        except OSError as error:
+            if error.errno != errno.EAGAIN:  # it listens, and its queue is full
+                return None
+            check_home(home)
+            check_socket(path)
+    return url_of(home)
+
+
+@dataclass(frozen=True)
+class EmbeddedStatus:
+    """`state`: running, loading (reads its file), stuck (a process, but no answer) or stopped."""
+
+    state: str
+    pid: int | None
+    url: str
+    home: str
+    log: str
+    server: str | None = None
+    persistent: bool | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.state == "running"
+
+
+class EmbeddedRedis:
+    """One server per `home`, whoever starts it. `persistent=False` keeps nothing on disk and, on Linux, dies with its starter."""
+
+    def __init__(self, home: str | os.PathLike[str], *, persistent: bool = True, server: ServerBinary | None = None) -> None:
+        self.home = Path(home).expanduser().absolute()
+        self.persistent = persistent
+        self.socket = Path(_socket_path(self.home))
+        self.log = self.home / "redis.log"
+        self._pid_file = self.home / "redis.pid"
+        self._server = server
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return url_of(self.home)
+
+    def start(self) -> str:
+        """Start the server unless it runs; its url, once it takes commands. ConfigurationError with the log's end if it can't start."""
+        if len(os.fsencode(self.socket)) >= _MAX_SOCKET_PATH:
+            raise ConfigurationError(
+                f"the socket's path is too long for a unix socket: {self.socket}; set FUSION_HOME to a shorter directory"
+            )
+        try:
+            self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._locked():
+                self._close_to_others()
+                if not self.status().pid:
+                    self._launch(self._server or find_server())
+                self._await_ready()
+        except OSError as error:
+            raise ConfigurationError(
+                f"the built-in Redis can't use {error.filename or self.home}: {reason(error)}; or set FUSION_HOME to another directory"
+            ) from error
+        return self.url
+
+    def stop(self) -> bool:
+        """Stop the server, its data saved; False if none ran."""
+        if not self.home.is_dir():
+            return False
+        with self._locked():
+            status = self.status()
+            if status.pid:
+                self._end(status.pid)
+            self._pid_file.unlink(missing_ok=True)
+            self.socket.unlink(missing_ok=True)
+            return status.pid is not None
+
+    def status(self) -> EmbeddedStatus:
+        """ConfigurationError if the directory, or who answers, is not of this user."""
+        check_home(self.home)
+        facts = _ask(str(self.socket))
+        if facts:
+            state = "loading" if facts.get("loading") == "1" else "running"
+            release = facts.get("valkey_version") or facts.get("redis_version", "")
+            server = f"{'Valkey' if 'valkey_version' in facts else 'Redis'} {release}"
+            return self._status(state, int(facts["process_id"]), server, facts.get("aof_enabled") == "1")
+        pid = self._written_pid()
+        return self._status("stuck", pid) if pid else self._status("stopped", None)
+
+    def _status(self, state: str, pid: int | None, server: str | None = None, persistent: bool | None = None) -> EmbeddedStatus:
+        return EmbeddedStatus(state, pid, self.url, str(self.home), str(self.log), server, persistent)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Held while starting and stopping. Its file stays: removing it would let two starters lock two files of one name."""
+        check_home(self.home)
+        fd = open_own(self.home / "redis.lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _close_to_others(self) -> None:
+        """What the home holds is for its owner, however open the home itself is."""
+        kept = self.home / "appendonlydir"
+        names = ("redis.lock", "redis.log", "redis.pid", "dump.rdb", "appendonly.aof")
+        for path in (*map(self.home.joinpath, names), kept, *kept.glob("*")):
+            close_to_others(path)
+
+    def _launch(self, server: ServerBinary) -> None:
+        self.socket.unlink(missing_ok=True)
+        keep = ["--save", "", "--appendonly", "no"]
+        if self.persistent:
+            keep = ["--appendonly", "yes", "--appendfsync", "everysec"]
+        command = [
+            *(server.path, "--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700"),
+            *("--dir", str(self.home), "--daemonize", "no", "--maxmemory-policy", "noeviction", *keep),
+        ]
+        with open(open_own(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                start_new_session=True,
+                umask=0o077,
+                preexec_fn=None if self.persistent else _death_pact(),
+            )
+        write_own(self._pid_file, f"{self.process.pid}\n")
+
+    def _await_ready(self) -> None:
+        begun = time.monotonic()
+        while True:
+            status = self.status()
+            if status.running:
+                return
+            ended = self.process is not None and self.process.poll() is not None
+            limit = _LOAD_TIMEOUT if status.state == "loading" else _START_TIMEOUT
+            if ended or time.monotonic() - begun > limit:
+                break
+            time.sleep(0.005)
+        if self.process is not None and not ended:
+            self._end(self.process.pid)
+        what = f"ended with status {self.process.returncode}" if ended and self.process else f"did not answer within {limit:g} s"
+        what += "" if self.process else " although it runs; try `run_worker.py redis stop`"
+        raise ConfigurationError(f"the built-in Redis {what}; the end of its log, {self.log}:\n{self._log_tail()}")
+
+    def _log_tail(self) -> str:
+        with open(open_own(self.log, os.O_RDONLY), "rb") as file:
+            file.seek(max(0, os.path.getsize(self.log) - 2000))
+            return b"\n".join(file.read().splitlines()[-10:]).decode(errors="replace")
+
+    def _end(self, pid: int) -> None:
+        if not self._is_ours(pid):
+            raise ConfigurationError(
+                f"the built-in Redis of {self.home} does not run on this machine, or not in this container; stop it there"
+            )
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            _signal(pid, number)
+            deadline = time.monotonic() + _STOP_TIMEOUT
+            while time.monotonic() < deadline:
+                if self.process is not None and self.process.pid == pid and self.process.poll() is not None:
+                    return
+                if not self._is_ours(pid):
+                    return
+                time.sleep(0.005)
+        raise ConfigurationError(f"the built-in Redis, pid {pid}, does not end; look at {self.log}")
+
+    def _written_pid(self) -> int | None:
+        """The pid file's process if that is still our server: pids are used again."""
+        try:
+            pid = int(read_own(self._pid_file))
+        except (OSError, ValueError):
+            return None
+        return pid if self._is_ours(pid) else None
+
+    def _is_ours(self, pid: int) -> bool:
+        """Told by the command line, which names our socket both before and after the server has renamed itself."""
+        if os.path.isdir("/proc/self"):
+            try:
+                line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                return False
+        else:
+            line = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, check=False).stdout
+        return os.fsencode(self.socket) in line
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _death_pact() -> Callable[[], object] | None:
+    """Asks the kernel (Linux), from inside the new process, to kill it when its parent dies: a killed test run leaves no server behind."""
+    if platform.system() != "Linux":
+        return None
+    import ctypes
+
+    libc = ctypes.CDLL(None)  # before the fork
+    return lambda: libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _ask(path: str) -> dict[str, Any] | None:
+    """INFO of the server at `path`, without a Redis client; None if nobody answers in time."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(_ANSWER_TIMEOUT)
+            sock.connect(path)
+            check_socket(path, sock)
+            sock.sendall(b"INFO\r\n")
+            answer = b""
+            while chunk := sock.recv(65536):
+                answer += chunk
+                head, _, body = answer.partition(b"\r\n")
+                if not head.startswith(b"$") or len(body) >= int(head[1:]) + 2:
+                    break
+    except (OSError, ValueError):
+        return None
+    facts = dict(re.findall(r"^(\w+):(.*?)\r?$", answer.decode(errors="replace"), re.MULTILINE))
+    return facts if "process_id" in facts else None

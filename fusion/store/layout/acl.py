@@ -1,0 +1,43 @@
+"""What an ACL user of Redis must be allowed for Fusion to work; docs/operations.md, "Least privilege"."""
+
+from __future__ import annotations
+
+from fusion.kernel import defaults
+
+#: Rules for `ACL SETUSER`, to follow the user's name and password. One line, in this order: later rules override earlier ones. Commands
+#: that name no key, which no pattern of keys restrains, are left out one by one: functions, and what tells of others' keys.
+RULES = (
+    "resetkeys resetchannels -@all ~{prefix}* &{prefix}* +@read +@write -@dangerous -@scripting -scan -randomkey -dbsize"
+    " +eval +evalsha +time +info +ping +select +subscribe +publish +wait"
+)
+#: For programs that only enqueue jobs, and look at those whose ids they know. `[^_]`: no queue of Fusion's own; of jobs' ids none that begins
+#: with `cb-`: who can write a callback's delivery has the courier sign it.
+_PRODUCER = (
+    "resetkeys resetchannels -@all ~{prefix}job:[^c]* ~{prefix}job:c ~{prefix}job:c[^b]* ~{prefix}job:cb ~{prefix}job:cb[^-]*"
+    " ~{prefix}queue:[^_]* ~{prefix}fifo:[^_]* ~{prefix}finished:[^_]* ~{prefix}canceled:[^_]* ~{prefix}stopped:[^_]*"
+    " ~{prefix}scheduler:scheduled_jobs ~{prefix}expiring ~{prefix}queues ~{prefix}fifos ~{prefix}seq ~{prefix}seq:front ~{prefix}wake:[^_]*"
+    " ~{prefix}wake:_scheduler ~{prefix}work:* ~{prefix}events ~{prefix}events:meta"
+)
+_PRODUCERS_COMMANDS = (
+    " +eval +evalsha +time +ping +select +wait +exists +hdel +hget +hgetall +hincrby +hkeys +hmget +hset +incr +incrby"
+    " +llen +rpush +sadd +sismember +type +xadd +zadd +zcard +zcount +zrange +zrem +zrevrank +zscore"
+)
+#: Keys that it only has to read; on 6.2 there is no way to say so.
+_READ = ("paused:*", "suspended", "schema", "wildcards")
+#: What an enqueue that is sent again does to the job's own record; without a selector it may be done to any of the keys.
+_AGAIN = "+pexpire +persist +pttl"
+
+
+def acl_rules(prefix: str = defaults.KEY_PREFIX) -> str:
+    """The least that producers, workers and the command line need for keys under `prefix`."""
+    return RULES.format(prefix=prefix)
+
+
+def producer_rules(prefix: str = defaults.KEY_PREFIX, *, server: int = 7) -> str:
+    """The least that `Queue.enqueue...`, `Job.fetch`, `get_status`, `wait`, `result` and `get_position` need. `server`: its major version,
+    7 for Valkey."""
+    keys = _PRODUCER.format(prefix=prefix)
+    sign = "%R~" if server >= 7 else "~"
+    read = "".join(f" {sign}{prefix}{key}" for key in _READ)
+    again = f" (~{prefix}job:* {_AGAIN})" if server >= 7 else f" {_AGAIN}"
+    return f"{keys}{read}{_PRODUCERS_COMMANDS}{again}"

@@ -1,0 +1,317 @@
+"""Every Redis key of Fusion is named here and nowhere else (the Lua side: `lua/include/keys.lua`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fusion.exceptions import InvalidName
+from fusion.kernel import defaults
+
+_JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
+_DELIVERY_ID = re.compile(r"cb-\d{16,}-\d+\Z", re.ASCII)
+#: What ids begin with that Fusion makes itself, and whose they are: the id alone says that such a job was made once.
+_OWN_IDS = {
+    "cron-": "cron entries' jobs",
+    "idem-": "requests with an Idempotency-Key",
+    "cb-": "callbacks",
+    "corrupt-": "records of broken entries",
+}
+#: Characters of a queue's name, or of a wildcard.
+MAX_NAME = 128
+_QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+_GLOB = re.compile(r"[*?\[]")
+
+#: Its doorbell wakes a scheduler; no queue can have this name.
+SCHEDULER_BELL = "_scheduler"
+#: Holds what has to be told to callbacks' URLs; the courier serves it, no worker does.
+CALLBACKS = "_callbacks"
+#: Served FIFO from a LIST that outsiders may RPUSH a job id to.
+LIST_QUEUES = frozenset({"scheduler"})
+
+
+def check_job_id(job_id: object) -> str:
+    """Return `job_id`, or raise InvalidName. The alphabet is rq 2.12's, which refuses others."""
+    if not isinstance(job_id, str) or not _JOB_ID.match(job_id):
+        raise InvalidName(f"job id {job_id!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ -")
+    return job_id
+
+
+def check_new_job_id(job_id: object) -> str:
+    """`check_job_id` for a job that a caller names: some ids are those that Fusion gives."""
+    name = check_job_id(job_id)
+    for prefix, whose in _OWN_IDS.items():
+        if name.startswith(prefix):
+            raise InvalidName(f"job id {name!r}: ids that begin with {prefix!r} are those of {whose}; choose another")
+    return name
+
+
+def is_delivery_id(job_id: str) -> bool:
+    """Whether this is the id of a callback's delivery: of all ids only those can be told without a look at the record."""
+    return bool(_DELIVERY_ID.match(job_id))
+
+
+def check_queue_name(name: object) -> str:
+    """Return `name`, or raise InvalidName. `failed` and names that start with `_` are Fusion's own."""
+    if not isinstance(name, str) or not _QUEUE.match(name):
+        raise InvalidName(f"queue name {name!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ . -")
+    if is_reserved(name):
+        raise InvalidName(f"queue name {name!r} is reserved; choose one that is not 'failed' and does not start with '_'")
+    return name
+
+
+_ENTRY = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
+
+
+def check_entry_id(entry: object) -> str:
+    """Return `entry`, the id of a cron entry, or raise InvalidName. Shorter than a job's, since those of its jobs are made of it."""
+    if not isinstance(entry, str) or not _ENTRY.match(entry):
+        raise InvalidName(f"cron entry id {entry!r}: use 1 to 80 of the characters A-Z a-z 0-9 _ -")
+    return entry
+
+
+def is_reserved(name: str) -> bool:
+    return name == "failed" or name.startswith("_")
+
+
+def is_pattern(name: str) -> bool:
+    return bool(_GLOB.search(name))
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Names of keys under one prefix. docs/keys.md lists them; a test compares the two."""
+
+    prefix: str = defaults.KEY_PREFIX
+
+    # -- jobs and queues
+    def job(self, job_id: str) -> str:
+        return f"{self.prefix}job:{job_id}"
+
+    def dependents(self, job_id: str) -> str:
+        return f"{self.prefix}job:{job_id}:dependents"
+
+    def queue(self, name: str) -> str:
+        return f"{self.prefix}queue:{name}"
+
+    def fifo(self, name: str) -> str:
+        return f"{self.prefix}fifo:{name}"
+
+    def inbox(self, name: str) -> str:
+        return f"{self.prefix}inbox:{name}"
+
+    def ready(self, name: str) -> str:
+        """The ZSET a claim reads: the queue itself, or what was taken over from a LIST queue's inbox. Of a queue in `fifos` it is `fifo`."""
+        return self.fifo(name) if name in LIST_QUEUES else self.queue(name)
+
+    def wake(self, name: str) -> str:
+        return f"{self.prefix}wake:{name}"
+
+    def wake_high(self, name: str) -> str:
+        return f"{self.prefix}wake:{name}:high"
+
+    def paused(self, name: str) -> str:
+        return f"{self.prefix}paused:{name}"
+
+    def wip(self, name: str) -> str:
+        return f"{self.prefix}wip:{name}"
+
+    def finished(self, name: str) -> str:
+        return f"{self.prefix}finished:{name}"
+
+    def deferred(self, name: str) -> str:
+        return f"{self.prefix}deferred:{name}"
+
+    def canceled(self, name: str) -> str:
+        return f"{self.prefix}canceled:{name}"
+
+    def stopped(self, name: str) -> str:
+        return f"{self.prefix}stopped:{name}"
+
+    @property
+    def failed(self) -> str:
+        return f"{self.prefix}queue:failed"
+
+    @property
+    def scheduled(self) -> str:
+        return f"{self.prefix}scheduler:scheduled_jobs"
+
+    @property
+    def expiring(self) -> str:
+        return f"{self.prefix}expiring"
+
+    @property
+    def queues(self) -> str:
+        return f"{self.prefix}queues"
+
+    @property
+    def queues_idle(self) -> str:
+        return f"{self.prefix}queues:idle"
+
+    @property
+    def clean(self) -> str:
+        return f"{self.prefix}clean"
+
+    @property
+    def leases(self) -> str:
+        return f"{self.prefix}leases"
+
+    @property
+    def wildcards(self) -> str:
+        return f"{self.prefix}wildcards"
+
+    @property
+    def survey(self) -> str:
+        return f"{self.prefix}survey"
+
+    def work(self, wildcard: str) -> str:
+        return f"{self.prefix}work:{wildcard}"
+
+    @property
+    def fifos(self) -> str:
+        return f"{self.prefix}fifos"
+
+    @property
+    def dropped(self) -> str:
+        return f"{self.prefix}dropped"
+
+    def blocked(self, name: str) -> str:
+        return f"{self.prefix}blocked:{name}"
+
+    @property
+    def waits(self) -> str:
+        return f"{self.prefix}waits"
+
+    def waiting(self, waits_in: str) -> str:
+        """The set in which blocked jobs wait: `held:<queue>:<task>`, `probation:<queue>`."""
+        return f"{self.prefix}waits:{waits_in}"
+
+    def probation(self, host: str) -> str:
+        return f"{self.prefix}probation:{host}"
+
+    @property
+    def seq(self) -> str:
+        return f"{self.prefix}seq"
+
+    @property
+    def seq_front(self) -> str:
+        return f"{self.prefix}seq:front"
+
+    @property
+    def schema(self) -> str:
+        return f"{self.prefix}schema"
+
+    # -- callbacks
+    @property
+    def callbacks_gone(self) -> str:
+        return f"{self.prefix}callbacks:gone"
+
+    @property
+    def callbacks_secret(self) -> str:
+        return f"{self.prefix}callbacks:secret"
+
+    @property
+    def callbacks_dropped(self) -> str:
+        return f"{self.prefix}callbacks:dropped"
+
+    @property
+    def callbacks_refused(self) -> str:
+        return f"{self.prefix}callbacks:refused"
+
+    @property
+    def callback_errors(self) -> str:
+        return f"{self.prefix}callback_errors"
+
+    @property
+    def callbacks_open(self) -> str:
+        return f"{self.prefix}callbacks:open"
+
+    # -- workers
+    def worker(self, name: str) -> str:
+        return f"{self.prefix}worker:{name}"
+
+    def worker_jobs(self, name: str) -> str:
+        return f"{self.prefix}worker:{name}:jobs"
+
+    def pubsub(self, worker: str) -> str:
+        return f"{self.prefix}pubsub:{worker}"
+
+    @property
+    def workers(self) -> str:
+        return f"{self.prefix}workers"
+
+    @property
+    def fleet(self) -> str:
+        return f"{self.prefix}fleet"
+
+    @property
+    def suspended(self) -> str:
+        return f"{self.prefix}suspended"
+
+    @property
+    def reap(self) -> str:
+        return f"{self.prefix}reap"
+
+    # -- schedulers and cron
+    @property
+    def schedulers(self) -> str:
+        return f"{self.prefix}schedulers"
+
+    def scheduler(self, name: str) -> str:
+        return f"{self.prefix}scheduler:process:{name}"
+
+    def cron_entry(self, entry: str) -> str:
+        return f"{self.prefix}cron:entry:{entry}"
+
+    def cron_history(self, entry: str) -> str:
+        return f"{self.prefix}cron:history:{entry}"
+
+    @property
+    def cron_due(self) -> str:
+        return f"{self.prefix}cron:due"
+
+    @property
+    def cron_marks(self) -> str:
+        return f"{self.prefix}cron:marks"
+
+    @property
+    def cron_apps(self) -> str:
+        return f"{self.prefix}cron:apps"
+
+    # -- events
+    @property
+    def events(self) -> str:
+        return f"{self.prefix}events"
+
+    @property
+    def events_meta(self) -> str:
+        return f"{self.prefix}events:meta"
+
+    def said(self, nonce: str) -> str:
+        return f"{self.prefix}events:said:{nonce}"
+
+    def parked(self, sink: str) -> str:
+        return f"{self.prefix}events:parked:{sink}"
+
+    def sink(self, name: str) -> str:
+        return f"{self.prefix}sink:{name}"
+
+    @property
+    def relays(self) -> str:
+        return f"{self.prefix}relays"
+
+    def relay(self, name: str) -> str:
+        return f"{self.prefix}relay:{name}"
+
+    def name_of_queue(self, key: str) -> str:
+        """`sms` for `rq:queue:sms`."""
+        return key.removeprefix(f"{self.prefix}queue:")
+
+    def name_of_wake(self, key: str) -> str:
+        return key.removeprefix(f"{self.prefix}wake:").removesuffix(":high")
+
+    def name_of_scheduler(self, key: str) -> str:
+        return key.removeprefix(f"{self.prefix}scheduler:process:")
+
+    def name_of_worker(self, key: str) -> str:
+        return key.removeprefix(f"{self.prefix}worker:")

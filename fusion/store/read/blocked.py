@@ -1,0 +1,59 @@
+"""Which sets of blocked jobs there are, how many wait in each, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from fusion.store.layout import codec
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+    from fusion.store.layout.keys import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Jobs of one queue that wait for something other than a time or their turn.
+
+    `kind`: `held` until a worker has their `task`, or `probation`: they were lost again and again, and run alone, one after another.
+    """
+
+    kind: str
+    queue: str
+    task: str
+    count: int
+    since: datetime | None
+    #: Why no worker that looked could run them, with the flag that mends it.
+    why: str
+
+
+def blocked_jobs(connection: Redis, keys: Keys) -> list[Blocked]:
+    """One entry for each set that is not empty, by queue and task. Two round trips."""
+    found: Any = connection.hgetall(keys.waits)
+    rows = {name: codec.text(raw) for key, raw in found.items() if ":" in (name := codec.text(key))}
+    pipe = connection.pipeline(transaction=False)
+    for name in rows:
+        pipe.zcard(keys.waiting(name))
+    counts = pipe.execute(raise_on_error=False) if rows else []
+    listed = [
+        _blocked(name, rows[name], count) for name, count in zip(rows, counts, strict=True) if isinstance(count, int) and count
+    ]
+    return sorted(listed, key=lambda one: (one.queue, one.kind, one.task))
+
+
+def _blocked(name: str, row: str, count: int) -> Blocked:
+    kind, queue, task = (*name.split(":", 2), "")[:3]
+    since, _, why = row.partition(" ")
+    at = datetime.fromtimestamp(int(since) / 1000, timezone.utc) if since.isdigit() and len(since) < 15 else None
+    return Blocked(kind, queue, task, count, at, why)
+
+
+def in_words(one: Blocked) -> str:
+    """A line for people."""
+    if one.kind == "held":
+        why = one.why.split(": ", 1)[-1]
+        return f"{one.count} held in {one.queue} for a worker that has {one.task}: {why}"
+    return f"{one.count} on probation in {one.queue}: {one.why}"

@@ -1,0 +1,148 @@
+"""Lua scripts as source files: headers, named keys and arguments, includes, and a call that survives SCRIPT FLUSH.
+
+A header line `-- KEYS: worker suspended` gives the script `K_worker` and `K_suspended` and lets Python pass keys by name; `-- ARGV:` does
+the same for arguments (`A_<name>`), what follows them starts at `ARGV[REST]`. `-- FLAGS: allow-oom` marks what must go through on a full
+server; `-- INCLUDE:` names shared pieces. `Constants` are known to every script. All these names are replaced in the text: an argument
+that never changes, and a local that a dozen functions capture, cost more at each call than the work of some scripts. For the same reason
+`lean_lua` leaves out functions and constants that a call needs not make.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import NoScriptError, ResponseError
+
+from fusion import __version__
+from fusion.kernel import defaults
+from fusion.kernel.failpoints import failpoint
+from fusion.store.client.wire import sender
+from fusion.store.layout import schema
+from fusion.store.scripting.lean import folded, inlined, without_unused
+
+_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE): (.*)$", re.MULTILINE)
+_LUA = resources.files("fusion.store") / "lua"
+_JOINED = re.compile(r'"([^"\n]*)" \.\. \'([^\'"\n]*)\'')
+_NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What scripts know by these names. Times in seconds, HOLD_MS in milliseconds; CAP: events kept, as a command's argument; *_MAX:
+    entries of a terminal set; PROBATION: losses after which a job runs alone; RUN_FIELDS: see `codec`; ADOPT: queues whose LIST of stock
+    RQ's this process takes over."""
+
+    P: str
+    CAP: str
+    MIN_TTL: int
+    RESULT_TTL: int
+    FAILURE_TTL: int
+    CANCELED_TTL: int
+    MAX_LOST: int
+    PROBATION: int
+    HOLD_MS: int
+    RUN_FIELDS: tuple[str, ...]
+    ADOPT: tuple[str, ...] = ()
+    FAILED_MAX: int = defaults.FAILED_MAX
+    FINISHED_MAX: int = defaults.FINISHED_MAX
+    CANCELED_MAX: int = defaults.CANCELED_MAX
+    CALLBACKS_MAX: int = defaults.CALLBACKS_MAX
+    SCHEMA: int = schema.VERSION
+    FIRST_SCHEMA: int = schema.FIRST
+    FUSION: str = __version__
+
+    def literals(self) -> dict[str, str]:
+        named = {item.name: _literal(getattr(self, item.name)) for item in fields(self)}
+        return {**named, "N_RUN_FIELDS": str(len(self.RUN_FIELDS))}
+
+
+def _literal(value: str | int | tuple[str, ...]) -> str:
+    """As Lua source; a tuple as a list of values, such as a call takes."""
+    if isinstance(value, tuple):
+        return ", ".join(map(_literal, value))
+    if isinstance(value, int):
+        return str(value)
+    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:03d}" for b in value.encode()) + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One script as written: its header and its Lua, includes in place."""
+
+    name: str
+    keys: tuple[str, ...]
+    args: tuple[str, ...]
+    allow_oom: bool
+    body: str
+
+    def text(self, constants: Constants, server: tuple[int, ...]) -> str:
+        """The script for a server of this version. Before Redis 7 no flag exists; there a first write that frees lifts the ban for the rest."""
+        known = constants.literals()
+        known |= {f"K_{key}": f"KEYS[{i}]" for i, key in enumerate(self.keys, 1)}
+        known |= {f"A_{arg}": f"ARGV[{i}]" for i, arg in enumerate(self.args, 1)}
+        known["REST"] = str(len(self.args) + 1)
+        text = _NAME.sub(lambda match: known.get(match[0], match[0]), inlined(self.body))
+        text = folded(_JOINED.sub(r'"\1\2"', text))
+        if not self.allow_oom:
+            return text
+        if server >= (7,):
+            return f"#!lua flags=allow-oom\n{text}"
+        return f"redis.call('DEL', {_literal(constants.P + 'oom')})\n{text}"
+
+
+@cache
+def load(name: str) -> Source:
+    """Read `lua/<name>.lua` with its includes."""
+    own = (_LUA / f"{name}.lua").read_text()
+    header = {kind: tuple(words.split()) for kind, words in _HEADER.findall(own)}
+    keys, args = header.get("KEYS", ()), header.get("ARGV", ())
+    pieces = [(_LUA / "include" / f"{piece}.lua").read_text() for piece in header.get("INCLUDE", ())]
+    body = without_unused("".join(map(_uncommented, (*pieces, own))))
+    body = "\n".join(line.strip() for line in body.splitlines())
+    return Source(name, keys, args, "allow-oom" in header.get("FLAGS", ()), body)
+
+
+def _uncommented(text: str) -> str:
+    return "".join(f"{line}\n" for line in text.splitlines() if line and not line.lstrip().startswith("--"))
+
+
+class Script:
+    """One script bound to a connection. A call is one round trip once the server knows the script."""
+
+    def __init__(self, name: str, connection: Redis, constants: Constants, server: tuple[int, ...]) -> None:
+        source = load(name)
+        self.text = source.text(constants, server)
+        self.sha = hashlib.sha1(self.text.encode()).hexdigest()  # noqa: S324 - the server's own naming of scripts
+        self._keys, self._args = source.keys, source.args
+        self._before, self._after = f"{name}.before", f"{name}.after"
+        self._send = sender(connection)
+
+    def __call__(
+        self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = (), send: Callable[..., Any] | None = None
+    ) -> Any:
+        """`send`: what takes the command in place of the connection."""
+        command = self.command(keys, args, rest)
+        send = send or self._send
+        failpoint(self._before)
+        try:
+            try:
+                answer = send("EVALSHA", self.sha, *command)
+            except NoScriptError:
+                answer = send("EVAL", self.text, *command)
+        except ResponseError as error:
+            if str(error).startswith(schema.REFUSAL):
+                raise schema.mismatch(str(error)) from None
+            raise
+        failpoint(self._after)
+        return answer
+
+    def command(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """What follows the script, or its name, in the command."""
+        return (len(self._keys), *(keys[name] for name in self._keys), *(args[name] for name in self._args), *rest)

@@ -1,0 +1,200 @@
+"""From entries of the stream to events as sinks get them: what the stream leaves out comes from the jobs' hashes, masked on the way."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import RedisError, ResponseError
+
+from fusion.events.event import JobEvent
+from fusion.events.wording import message_of, seconds_of, whole_of
+from fusion.kernel.redaction import masked_call, masked_result
+from fusion.kernel.timeutil import EPOCH
+from fusion.store.layout import codec
+from fusion.store.layout.keys import Keys
+from fusion.store.write.event_broker import Entry
+
+REDACTED = "[redacted]"
+#: Characters of a payload or result that is told in full.
+_FULL = 64 * 1024
+#: Bytes of jobs' data held at a time, and of one job's: what is larger is told by its size.
+_HELD, _LARGEST = 4 * 1024 * 1024, 8 * 1024 * 1024
+#: Workers whose host is remembered.
+_WORKERS = 1000
+_STORED = ("data", "result")
+#: In place of the last, if the job keeps no result.
+_ONCE = "result_once"
+#: 1 January 9999, in ms: an entry's id may be anything an outsider wrote.
+_LAST = 253_370_764_800_000
+_FUNCTION = re.compile(rb'\s*\[\s*"([A-Za-z_][\w.]{0,255})"')
+_NUMBERS = re.compile(r"(?:\d+\.)+")
+
+
+@dataclass(slots=True)
+class _Job:
+    func_name: str = ""
+    priority: int | None = None
+    payload: str = ""
+    result: str = ""
+
+
+class Details:
+    """`payload`: `masked`, `full` or `off`. Arguments and results as they are stored never leave this module."""
+
+    def __init__(self, connection: Redis, keys: Keys, payload: str) -> None:
+        self._connection, self._keys, self._payload = connection, keys, payload
+        self._hosts: dict[str, str] = {}
+
+    def events(self, entries: Sequence[Entry]) -> list[JobEvent]:
+        """Two round trips, or more if the jobs are large. Of a job that is forgotten only what the stream holds."""
+        finished = {entry.fields.get("job_id", "") for entry in entries if entry.fields.get("event") == "completed"}
+        wanted = {entry.fields["job_id"]: entry.fields["job_id"] in finished for entry in entries if entry.fields.get("job_id")}
+        jobs = self._jobs(wanted, {entry.fields.get("worker", "") for entry in entries} - {"", *self._hosts})
+        return [self._event(entry, jobs.get(entry.fields.get("job_id", ""), _Job())) for entry in entries]
+
+    def _event(self, entry: Entry, job: _Job) -> JobEvent:
+        fields = entry.fields
+        event, reason, worker = fields.get("event", ""), fields.get("reason", ""), fields.get("worker", "")
+        number = whole_of(fields, "n")
+        priority = whole_of(fields, "priority")
+        written = int(entry.id.partition("-")[0])
+        happened = whole_of(fields, "at_ms")
+        moment = min(written, _LAST) if happened is None else min(max(happened, 0), written, _LAST)
+        elapsed, delay = seconds_of(fields, "elapsed_us", 1e6), seconds_of(fields, "delay_ms", 1e3)
+        return JobEvent(
+            id=entry.id if number is None else f"{fields.get('epoch', '')}-{number}",
+            event=event,
+            job_id=fields.get("job_id", ""),
+            queue=fields.get("queue", ""),
+            at=EPOCH + timedelta(milliseconds=moment),
+            log_tag=fields.get("log_tag", ""),
+            func_name=job.func_name,
+            host=self._hosts.get(worker, ""),
+            worker=worker,
+            priority=job.priority if priority is None else priority,
+            attempts=whole_of(fields, "attempts"),
+            elapsed=elapsed,
+            delay=delay,
+            reason=reason,
+            message=message_of(fields),
+            payload=job.payload,
+            result=reason if event in ("failed", "retry") else job.result if event == "completed" else "",
+            source=fields.get("source", ""),
+            callback_error=fields.get("callback_error", ""),
+        )
+
+    def _jobs(self, wanted: Mapping[str, bool], workers: Iterable[str]) -> dict[str, _Job]:
+        """`wanted`: whether the result is needed, too."""
+        workers = list(workers)
+        pipe = self._connection.pipeline(transaction=False)
+        for job_id in wanted:
+            pipe.hmget(self._keys.job(job_id), ["serializer", "priority", "result_ttl"])
+            pipe.hstrlen(self._keys.job(job_id), "data")
+            pipe.hstrlen(self._keys.job(job_id), "result")
+        for worker in workers:
+            pipe.hget(self._keys.worker(worker), "hostname")
+        replies = iter(self._run(pipe))
+        jobs, sizes, serializers = dict[str, _Job](), dict[str, tuple[int, int]](), dict[str, str]()
+        aside = dict[str, int]()
+        for job_id, needs_result in wanted.items():
+            fields, data, result = next(replies), next(replies), next(replies)
+            if fields is None or data is None or result is None:  # not a hash
+                continue
+            if needs_result and not result and fields[2] and codec.number(fields[2], -1) == 0:
+                result = aside[job_id] = self._connection.hstrlen(self._keys.job(job_id), _ONCE)
+            serializers[job_id] = codec.text(fields[0]) or "json"
+            sizes[job_id] = (data, result if needs_result else 0)
+            told = (self._told(None, size, "", call=False) for size in sizes[job_id])
+            jobs[job_id] = _Job("", codec.number(fields[1], -1) if fields[1] else None, *told)
+        for worker, host in zip(workers, replies, strict=True):
+            self._remember(worker, codec.text(host))
+        for some in _portions(sizes):
+            self._read_data(some, sizes, serializers, jobs, aside)
+        return jobs
+
+    def _remember(self, worker: str, host: str) -> None:
+        if len(self._hosts) >= _WORKERS:
+            self._hosts.clear()
+        # without an entry (it ended): by default a worker is called host.pid
+        self._hosts[worker] = host or _without_numbers(worker)
+
+    def _read_data(
+        self,
+        some: Sequence[str],
+        sizes: Mapping[str, tuple[int, int]],
+        serializers: Mapping[str, str],
+        jobs: dict[str, _Job],
+        aside: Mapping[str, int],
+    ) -> None:
+        pipe = self._connection.pipeline(transaction=False)
+        asked = {
+            job_id: [name for name, size in zip(_STORED, sizes[job_id], strict=True) if 0 < size <= _LARGEST] for job_id in some
+        }
+        for job_id, names in asked.items():
+            pipe.hmget(self._keys.job(job_id), [_ONCE if name == "result" and job_id in aside else name for name in names])
+        for (job_id, names), values in zip(asked.items(), self._run(pipe), strict=True):
+            job, serializer, found = jobs[job_id], serializers[job_id], dict(zip(names, values or (), strict=False))
+            if raw := found.get("data"):
+                name = _FUNCTION.match(raw)
+                job.func_name = name[1].decode() if name and serializer == "json" else ""
+                job.payload = self._told(raw, len(raw), serializer, call=True)
+            if raw := found.get("result"):
+                job.result = self._told(raw, len(raw), serializer, call=False)
+
+    def _told(self, raw: bytes | None, size: int, serializer: str, *, call: bool) -> str:
+        if self._payload == "off":
+            return REDACTED
+        if raw is None:
+            return f"[{size} bytes]" if size else ""
+        if self._payload == "full" and serializer == "json":
+            return _in_full(raw, call=call)
+        return masked_call(raw, serializer) if call else masked_result(raw, serializer)
+
+    @staticmethod
+    def _run(pipe: Any) -> list[Any]:
+        """The replies; None for a key that is of another type."""
+        replies = pipe.execute(raise_on_error=False)
+        for reply in replies:
+            if isinstance(reply, RedisError) and not (isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE")):
+                raise reply
+        return [None if isinstance(reply, RedisError) else reply for reply in replies]
+
+
+def _without_numbers(worker: str) -> str:
+    """`host` of `host.12.3`. Looked for from the end: the name may be anything an outsider wrote, of any length."""
+    found = _NUMBERS.match(worker[::-1])
+    return worker[: len(worker) - found.end()] if found else worker
+
+
+def _in_full(raw: bytes, *, call: bool) -> str:
+    text = codec.text(raw)
+    if call:
+        try:
+            _name, _instance, args, kwargs = json.loads(text)
+            text = json.dumps({"args": args, "kwargs": kwargs}, separators=(",", ":"), ensure_ascii=False)
+        except (ValueError, TypeError, RecursionError):
+            pass
+    return text if len(text) <= _FULL else text[:_FULL] + f"... [{len(text)} characters]"
+
+
+def _portions(sizes: Mapping[str, tuple[int, int]]) -> Iterator[list[str]]:
+    """Jobs to read together."""
+    some: list[str] = []
+    held = 0
+    for job_id, (data, result) in sizes.items():
+        size = sum(part for part in (data, result) if part <= _LARGEST)
+        if not size:
+            continue
+        if some and held + size > _HELD:
+            yield some
+            some, held = [], 0
+        some.append(job_id)
+        held += size
+    if some:
+        yield some

@@ -1,0 +1,104 @@
+"""The Broker's `enqueue`, awaited. The script and all that is said and heard are those of the synchronous one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from fusion.kernel.failpoints import failpoint
+from fusion.settings import Settings
+from fusion.store.client.adapter import plain, undecoded, words
+from fusion.store.client.async_connections import AsyncCleanPool
+from fusion.store.client.replication import Replication
+from fusion.store.layout import schema
+from fusion.store.layout.records import NewJob, Replicas
+from fusion.store.scripting.host import ScriptHost
+from fusion.store.write import enqueue_codec
+
+_BROKER = "_fusion_broker"
+
+
+class _Asking:
+    """What `fusion.store.client.adapter` says of a client, of one for asyncio. redis-py closes a connection on which a cancelled call waited; an
+    exception of a signal handler may strike between its waits as well."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._options = undecoded(client)
+
+    @property
+    def connection_pool(self) -> Any:
+        return self._client.connection_pool
+
+    async def execute_command(self, *command: Any) -> Any:
+        return await self._whole(self._client.execute_command(*words(command), **self._options))
+
+    def pipeline(self, transaction: bool = False) -> Any:
+        assert not transaction
+        pipe = plain(self._client.pipeline(transaction=False), self._options)
+        execute = pipe.execute
+        pipe.execute = lambda: self._whole(execute())
+        return pipe
+
+    async def _whole(self, call: Awaitable[Any]) -> Any:
+        try:
+            return await call
+        except (RedisError, asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException:
+            if self._client.connection is not None:  # its pipelines take theirs from the pool all the same
+                await self._client.connection.disconnect()
+            if not isinstance(self._client.connection_pool, AsyncCleanPool):
+                await self._client.connection_pool.disconnect(inuse_connections=False)
+            raise
+
+
+class AsyncBroker(ScriptHost):
+    connection: Any
+
+    async def enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> str:
+        """`Broker.enqueue`."""
+        args, rest = enqueue_codec.arguments(queue, jobs, "")
+        if replicas is None:
+            return enqueue_codec.accepted(await self._call("enqueue", args, rest, self.connection.execute_command))
+        replication = Replication(jobs, replicas, self.connection)
+
+        async def send(*command: Any) -> Any:
+            return replication.heard(await replication.pipeline(command).execute())
+
+        while True:
+            at = enqueue_codec.accepted(await self._call("enqueue", args, rest, send))
+            if replication.done():
+                return at
+
+    async def _call(self, name: str, args: dict[str, Any], rest: list[Any], send: Callable[..., Awaitable[Any]]) -> Any:
+        """As a Script calls itself."""
+        script = self._script(name)
+        command = script.command({"queues": self.keys.queues}, args, rest)
+        failpoint(f"{name}.before")
+        try:
+            try:
+                answer = await send("EVALSHA", script.sha, *command)
+            except NoScriptError:
+                answer = await send("EVAL", script.text, *command)
+        except ResponseError as error:
+            if str(error).startswith(schema.REFUSAL):
+                raise schema.mismatch(str(error)) from None
+            raise
+        failpoint(f"{name}.after")
+        return answer
+
+
+def async_broker_of(connection: Redis, settings: Settings) -> AsyncBroker:
+    """Kept on the connection, as the synchronous one is. Raises redis-py's errors."""
+    kept: tuple[object, AsyncBroker] | None = vars(connection).get(_BROKER)
+    if kept is not None and kept[0] is settings:
+        return kept[1]
+    client: Any = _Asking(connection)
+    broker = AsyncBroker.of(client, settings)
+    vars(connection)[_BROKER] = (settings, broker)
+    return broker

@@ -1,0 +1,108 @@
+"""The writer of cron entries and of the list of schedulers: one script per step, one method per script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from fusion.store.layout import codec
+from fusion.store.layout.records import CronLook, NewJob, StoredEntry, Tick
+from fusion.store.scripting.host import ScriptHost, to_ms, to_texts
+
+
+class CronBroker(ScriptHost):
+    """Every method is one round trip and safe to repeat, as the Broker's are."""
+
+    # -- entries
+
+    def cron_put(self, entry: str, plan: str, spec: str, rev: str, *, app: str = "", version: str = "", error: str = "") -> str:
+        """Store an entry: `new`, `changed`, `same`, `faulty` (with an `error`: what is stored stays, and shows it), `outdated` (a scheduler
+        of a higher version of the app is alive), or `taken` and the app it belongs to, empty for one made at run time."""
+        keys = {"due": self.keys.cron_due, "marks": self.keys.cron_marks}
+        args = {"entry": entry, "plan": plan, "spec": spec, "rev": rev, "app": app, "version": version, "error": error}
+        return codec.text(self._script("cron_put")(keys, args))
+
+    def cron_retire(self, app: str, version: str, declared: Sequence[str]) -> tuple[str, list[str], list[str]]:
+        """Remove the app's entries that are not `declared`, if `version` is higher than the one before: `ok` or `outdated`, those removed,
+        and those left."""
+        keys = {"due": self.keys.cron_due, "apps": self.keys.cron_apps}
+        args = {"app": app, "version": version, "n_entries": len(declared)}
+        status, removed, left = self._script("cron_retire")(keys, args, declared)
+        return codec.text(status), to_texts(removed), to_texts(left)
+
+    def cron_remove(self, entry: str) -> bool:
+        """False if there is no such entry. Its jobs stay."""
+        return bool(self._script("cron_remove")({}, {"entry": entry}) == b"ok")
+
+    def cron_pause(self, entry: str) -> bool:
+        """False if there is no such entry."""
+        keys = {"entry": self.keys.cron_entry(entry), "due": self.keys.cron_due}
+        return bool(self._script("cron_pause")(keys, {"id": entry}) == b"ok")
+
+    def cron_resume(self, entry: str) -> str:
+        """`ok`, `running` (it was not paused) or `missing`."""
+        keys = {"entry": self.keys.cron_entry(entry), "due": self.keys.cron_due, "marks": self.keys.cron_marks}
+        return codec.text(self._script("cron_resume")(keys, {"id": entry}))
+
+    def cron_run(self, entry: str, rev: str, job: NewJob, queue: str, nonce: str, *, overlap: str) -> tuple[str, str]:
+        """A job of the entry now: `ok` and its id, `overlap` and the one that has not ended, `stale` (read the entry again) or `missing`."""
+        pairs = codec.to_pairs(job.fields)
+        args = {"id": entry, "rev": rev, "nonce": nonce, "overlap": overlap, **_template(job, queue), "n_pairs": len(pairs)}
+        status, job_id = to_texts(self._script("cron_run")({"entry": self.keys.cron_entry(entry)}, args, pairs))
+        return status, job_id
+
+    # -- schedulers
+
+    def cron_due(self, limit: int = 50) -> CronLook:
+        """The entries to look at now."""
+        keys = {"due": self.keys.cron_due, "marks": self.keys.cron_marks}
+        now_ms, next_ms, rows = self._script("cron_due")(keys, {"limit": limit})
+        next_in = 0.0 if len(rows) == limit else None if next_ms < 0 else next_ms / 1000
+        return CronLook(now_ms / 1000, next_in, [StoredEntry(*to_texts(row)) for row in rows])
+
+    def cron_tick(
+        self, entry: StoredEntry, tick: Tick, job: NewJob, queue: str, nonce: str, *, overlap: str
+    ) -> tuple[str, int, int]:
+        """Decide ticks: `ok`, `taken <id>` (one did not run: a job of that id is there that is not the entry's), `stale`, `early` or
+        `error: ...`, the jobs enqueued, and the ticks skipped for a job that has not ended.
+
+        `job` is what each of them is made of; its id is not used.
+        """
+        pairs = codec.to_pairs(job.fields)
+        args: dict[str, Any] = {"id": entry.id, "rev": entry.rev, "mark": entry.mark, "nonce": nonce, "overlap": overlap}
+        args |= _template(job, queue)
+        args |= {"upto": tick.upto, "next": "" if tick.next is None else tick.next, "missed": tick.missed}
+        args |= {"n_pairs": len(pairs), "n_ticks": len(tick.runs)}
+        rest = [part for at, delay in tick.runs for part in (at, tick_name(at), to_ms(delay))]
+        keys = {"entry": self.keys.cron_entry(entry.id), "due": self.keys.cron_due, "marks": self.keys.cron_marks}
+        status, enqueued, skipped = self._script("cron_tick")(keys, args, [*pairs, *rest])
+        return codec.text(status), int(enqueued), int(skipped)
+
+    def cron_fault(self, entry: StoredEntry, error: str) -> bool:
+        """Show why the entry can't be planned, and look at it again later; False if it has changed."""
+        keys = {"entry": self.keys.cron_entry(entry.id), "due": self.keys.cron_due}
+        return bool(self._script("cron_fault")(keys, {"id": entry.id, "rev": entry.rev, "error": error}) == b"ok")
+
+    def scheduler_beat(self, name: str, incarnation: str, lease: float, ttl: float, fields: dict[str, Any]) -> bool:
+        """Enter the list of schedulers, or give a sign of life; False if a live other has the name."""
+        pairs = codec.to_pairs(fields)
+        args = {"name": name, "incarnation": incarnation, "lease_ms": to_ms(lease), "ttl": int(ttl), "n_pairs": len(pairs)}
+        return bool(self._script("scheduler_beat")(self._presence(name), args, pairs) == b"ok")
+
+    def scheduler_leave(self, name: str, incarnation: str) -> bool:
+        """Leave the list; False if another has the name by now."""
+        args = {"name": name, "incarnation": incarnation}
+        return bool(self._script("scheduler_leave")(self._presence(name), args) == b"ok")
+
+    def _presence(self, name: str) -> dict[str, str]:
+        return {"scheduler": self.keys.scheduler(name), "schedulers": self.keys.schedulers}
+
+
+def tick_name(tick: int) -> str:
+    """How a tick stands in its job's id: `20261120T090000Z`."""
+    return datetime.fromtimestamp(tick, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+
+
+def _template(job: NewJob, queue: str) -> dict[str, Any]:
+    return {"queue": queue, "priority": job.priority, "ttl_ms": "" if job.ttl is None else to_ms(job.ttl)}

@@ -1,0 +1,55 @@
+"""What an enqueue says to Redis and what it is told, whichever client sends it: nothing here sends anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import chain
+from typing import Any
+
+from fusion.exceptions import DuplicateJob
+from fusion.kernel.timeutil import EPOCH, from_iso
+from fusion.store.layout import codec
+from fusion.store.layout.records import NewJob
+from fusion.store.scripting.host import to_ms
+
+
+def arguments(queue: str, jobs: Sequence[NewJob], nonce: str) -> tuple[dict[str, Any], list[Any]]:
+    """ARGV of enqueue.lua: the named ones and the rest. `nonce`, if there is one, in place of the jobs' own."""
+    rest: list[Any] = []
+    for job in jobs:
+        fields = job.fields
+        if None in fields.values():
+            fields = {name: value for name, value in fields.items() if value is not None}
+        ttl = "" if job.ttl is None else to_ms(job.ttl)
+        rest += (job.id, nonce or job.nonce, job.priority, _place(job), ttl, 2 * len(fields))
+        rest += chain.from_iterable(fields.items())
+    return {"queue": queue, "n_jobs": len(jobs)}, rest
+
+
+def accepted(answer: Any) -> str:
+    """The server's time of enqueueing. Raises DuplicateJob."""
+    if answer[0] != b"ok":
+        raise DuplicateJob(codec.text(answer[1]), codec.text(answer[2]))
+    return codec.text(answer[1])
+
+
+def waits(job: NewJob, at: str) -> bool:
+    """Whether a job that was accepted `at` that time waits for its own: what the script decided, by the same clock."""
+    if job.due is None:
+        return job.delay is not None and to_ms(job.delay) > 0
+    moment = from_iso(at)
+    return moment is not None and _due_ms(job.due) > (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def _place(job: NewJob) -> str:
+    if job.due is None and job.delay is None:
+        return "front" if job.front else "back"
+    front = "f" if job.front else ""
+    if job.due is not None:
+        return f"@{_due_ms(job.due)}{front}"
+    return f"+{max(0, to_ms(job.delay or 0))}{front}"
+
+
+def _due_ms(due: float) -> int:
+    return max(0, round(due * 1000))

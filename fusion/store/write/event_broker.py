@@ -1,0 +1,102 @@
+"""The writer of what the readers of the event stream know: one script per step, one method per script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fusion.kernel import defaults
+from fusion.store.layout import codec
+from fusion.store.layout.keys import CALLBACKS
+from fusion.store.scripting.host import ScriptHost, to_ms
+
+#: Entries that one trim drops at most: some thousandths of a second of the server's time.
+_TRIMMED = 10_000
+
+
+class Entry(NamedTuple):
+    """An entry of the stream. `id` is Redis's own: when it was written, in ms since 1970, and a number."""
+
+    id: str
+    fields: dict[str, str]
+
+
+class Mark(NamedTuple):
+    """Which event was delivered last: its place in the numbering, and when it happened, in ms since 1970."""
+
+    epoch: str
+    n: str
+    at_ms: int
+
+
+class EventBroker(ScriptHost):
+    """Every method is one round trip and safe to repeat. Reading hands an entry to one relay; until that acknowledges it, or is dead, no
+    other gets it."""
+
+    def events_read(self, sink: str, relay: str, count: int, *, own: bool = False, dead: bool = False) -> tuple[list[Entry], str]:
+        """Up to `count` entries for a sink, and the id of the last one handed out. `own`: first what this relay holds already; `dead`:
+        then what dead relays hold. Makes the sink's group at its first call, from the oldest entry on."""
+        keys = {"events": self.keys.events, "sink": self.keys.sink(sink)}
+        args = {"sink": sink, "relay": relay, "count": count, "own": int(own), "dead": int(dead)}
+        rows, last = self._script("events_read")(keys, args)
+        return [to_entry(row) for row in rows], codec.text(last)
+
+    def events_ack(
+        self, sink: str, delivered: Sequence[str], parked: Sequence[tuple[str, str, str]], mark: Mark
+    ) -> tuple[int, int]:
+        """The sink has the entries `delivered`; of each `parked` one (id, why, document) it will never take. How many of both are news."""
+        keys = {"events": self.keys.events, "sink": self.keys.sink(sink), "parked": self.keys.parked(sink)}
+        args = {**mark._asdict(), "sink": sink, "parked_max": defaults.PARKED_MAX, "n_ids": len(delivered)}
+        rest = [*delivered, *(part for row in parked for part in row)]
+        acknowledged, refused = self._script("events_ack")(keys, args, rest)
+        return int(acknowledged), int(refused)
+
+    def events_trim(self, keep: int) -> int:
+        """Drop some of the oldest entries that all sinks have, as long as more than about `keep` are left: how many."""
+        args = {"keep": keep, "abandoned_s": defaults.SINK_ABANDONED, "limit": _TRIMMED}
+        return int(self._script("events_trim")({"events": self.keys.events}, args))
+
+    def relay_beat(
+        self, name: str, incarnation: str, lease: float, ttl: float, sinks: Sequence[str], backlog: int, fields: dict[str, Any]
+    ) -> bool:
+        """Enter the list of relays, or give a sign of life; False if a live other has the name. `backlog`: events to keep for sinks, 0
+        for one that has none."""
+        pairs = codec.to_pairs(fields)
+        args = {"name": name, "incarnation": incarnation, "lease_ms": to_ms(lease), "ttl": int(ttl), "cap": backlog}
+        args |= {"abandoned_s": defaults.SINK_ABANDONED, "n_pairs": len(pairs)}
+        keys = {**self._presence(name), "meta": self.keys.events_meta}
+        return bool(self._script("relay_beat")(keys, args, [*pairs, *sinks]) == b"ok")
+
+    def relay_leave(self, name: str, incarnation: str) -> bool:
+        """Leave the list; False if another has the name by now."""
+        args = {"name": name, "incarnation": incarnation}
+        return bool(self._script("relay_leave")(self._presence(name), args) == b"ok")
+
+    def served(self, sinks: Sequence[str], within: float) -> bool:
+        """Whether a relay gave a sign of life for each of these sinks in the last so many seconds."""
+        pipe = self.connection.pipeline(transaction=False)
+        pipe.time()
+        for sink in sinks:
+            pipe.hget(self.keys.sink(sink), "served_ms")
+        (seconds, micros), *beats = pipe.execute()
+        now_ms = seconds * 1000 + micros // 1000
+        return all(now_ms - codec.number(beat) <= within * 1000 for beat in beats)
+
+    def callbacks_served(self, within: float) -> bool:
+        """Whether no callback waits to be delivered, or a relay gave a sign of life in the last so many seconds: each has a courier."""
+        if not self.connection.exists(self.keys.queue(CALLBACKS)):
+            return True
+        pipe = self.connection.pipeline(transaction=False)
+        pipe.time()
+        pipe.zrange(self.keys.relays, 0, 0, desc=True, withscores=True)
+        (seconds, micros), last = pipe.execute()
+        return bool(last) and seconds * 1000 + micros // 1000 - last[0][1] <= within * 1000
+
+    def _presence(self, name: str) -> dict[str, str]:
+        return {"relay": self.keys.relay(name), "relays": self.keys.relays}
+
+
+def to_entry(row: Any) -> Entry:
+    """From a reply's id and its flat list of fields."""
+    texts = [codec.text(part) for part in row[1]]
+    return Entry(codec.text(row[0]), dict(zip(texts[::2], texts[1::2], strict=True)))

@@ -1,0 +1,90 @@
+"""What dead workers leave behind: processes, which must end, and jobs, which then go back to their queues."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Set
+from dataclasses import dataclass
+from functools import partial
+
+from fusion.kernel.linux import Children
+from fusion.runtime.redis_link import RedisAway, RedisLink
+from fusion.store.write.broker import Broker
+
+#: Seconds a dead worker's fork server gets to kill its horses and go by itself; it sees the end at once.
+_ORPHAN_LIMIT = 0.5
+#: Seconds after which jobs are left to their leases: a process that can't be killed may still run one.
+_GIVE_UP = 5.0
+
+
+@dataclass(frozen=True)
+class _Grave:
+    name: str
+    incarnation: str
+    reason: str
+    since: float
+
+
+class Graves:
+    """Gives back what dead workers held, as soon as nothing of theirs runs any more and Redis answers.
+
+    Made before the first child: children that are there by then are not ours. Needs `become_subreaper`, so that orphans come here.
+    """
+
+    def __init__(self, broker: Broker, lease: float, log: logging.Logger) -> None:
+        self._broker, self._lease, self._log = broker, lease, log
+        self._link = RedisLink(log)
+        self._children = Children()
+        self._others = frozenset(self._children.pids())
+        self._waiting: list[_Grave] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, name: str, incarnation: str, reason: str, now: float) -> None:
+        self._waiting.append(_Grave(name, incarnation, reason, now))
+
+    def tend(self, now: float, living: Set[int]) -> None:
+        """`living`: pids of the supervisor's own children."""
+        left = self._sweep(living, kill=bool(self._waiting) and now > self._waiting[0].since + _ORPHAN_LIMIT)
+        while self._waiting and (not left or now > self._waiting[0].since + _GIVE_UP):
+            grave = self._waiting[0]
+            if left:
+                self._log.error("process(es) %s of a dead worker can't be killed: its jobs wait for their leases", left)
+            elif not self._give_back(grave, now):
+                return
+            self._waiting.pop(0)
+
+    def _sweep(self, living: Set[int], *, kill: bool) -> list[int]:
+        """The orphans that still run."""
+        clean = 0
+        while clean < 2:  # whoever is gone has left us what was below it, and reading the list is not atomic: look again
+            orphans = [pid for pid in self._children.pids() if pid not in living and pid not in self._others]
+            clean = 0 if orphans else clean + 1
+            if left := [pid for pid in orphans if not self._end(pid, kill=kill)]:
+                return left
+        return []
+
+    def _end(self, pid: int, *, kill: bool) -> bool:
+        """Whether the orphan is no more."""
+        try:
+            if kill:
+                os.kill(pid, signal.SIGKILL)
+            return os.waitpid(pid, os.WNOHANG)[0] == pid
+        except (ProcessLookupError, ChildProcessError):
+            return True
+
+    def _give_back(self, grave: _Grave, now: float) -> bool:
+        if not self._link.open(now):
+            return False
+        call = partial(self._broker.prune, self._lease, grave.name, incarnation=grave.incarnation, reason=grave.reason)
+        try:
+            found = self._link.attempt(call)
+        except RedisAway:
+            return False
+        for name, jobs in found:
+            if jobs:
+                self._log.warning("%d job(s) of %s went back: %s", jobs, name, grave.reason)
+        return True

@@ -1,0 +1,82 @@
+"""A rolling restart: every post gets a new process, one post after the other, and none is given up before its successor is ready."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fusion.supervisor.supervisor import Post
+
+#: Seconds a successor has to become ready before the restart is called off.
+_READY_LIMIT = 120.0
+#: Seconds between QUIT and KILL for a successor that is called off.
+_QUIT_LIMIT = 10.0
+
+
+class Rolling:
+    """At most one restart at a time; one that is asked for meanwhile comes after it, for what it already replaced may be old by then."""
+
+    def __init__(self, start: Callable[[Post], None], shutdown_timeout: float, log: logging.Logger) -> None:
+        self._start, self._shutdown_timeout, self._log = start, shutdown_timeout, log
+        self._posts: Sequence[Post] = ()
+        self._left: list[Post] = []
+        self._begun = self._again = False
+        self._until = 0.0
+
+    def begin(self, posts: Sequence[Post], now: float) -> None:
+        if self._left:
+            self._again = True
+            return
+        self._posts, self._left, self._begun = posts, [post for post in posts if not post.done], False
+        self._log.info("rolling restart of %d process(es)", len(self._left))
+        self.tend(now)
+
+    def tend(self, now: float) -> None:
+        """Take the next step if it is time."""
+        if not self._left:
+            return
+        post = self._left[0]
+        if not self._begun:
+            self._replace(post, now)
+        elif post.child is not None and post.child.ready:
+            for old in post.leaving:
+                old.release(now + self._shutdown_timeout)
+            if not post.leaving:
+                self._left.pop(0)
+                self._begun = False
+                self._next_round(now)
+        elif now > self._until:
+            self._call_off(post, now)
+
+    def _replace(self, post: Post, now: float) -> None:
+        if post.child is not None:
+            post.leaving.append(post.child)
+            post.child = None
+        self._start(post)
+        self._begun, self._until = True, now + _READY_LIMIT
+
+    def _next_round(self, now: float) -> None:
+        if self._left:
+            self.tend(now)
+            return
+        self._log.info("rolling restart is complete")
+        if self._again:
+            self._again = False
+            self.begin(self._posts, now)
+
+    def _call_off(self, post: Post, now: float) -> None:
+        self._log.error("rolling restart called off: %s is not ready after %.0f s; the old ones go on", post.label, _READY_LIMIT)
+        self._left.clear()
+        self._again = False
+        # The old one may have been the reason for the restart, but it works.
+        kept = next((old for old in reversed(post.leaving) if not old.told), None)
+        if kept is None:
+            return
+        post.leaving.remove(kept)
+        failed, post.child = post.child, kept
+        if failed is not None:
+            post.leaving.append(failed)
+            failed.signal(signal.SIGQUIT, now + _QUIT_LIMIT)

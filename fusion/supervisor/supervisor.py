@@ -1,0 +1,271 @@
+"""The supervisor: starts the processes of a service, watches them, replaces what dies, and ends them in order. It runs no job itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fusion.kernel.failpoints import failpoint
+from fusion.kernel.linux import become_subreaper
+from fusion.runtime.child_process import Child, Kind, cause_of, named
+from fusion.runtime.loop import Loop
+from fusion.runtime.probes import Probes, Report
+from fusion.runtime.signals import Signals
+from fusion.runtime.systemd import Notifier
+from fusion.settings import Settings
+from fusion.store.write.broker import Broker
+from fusion.supervisor.dead_workers import Graves
+from fusion.supervisor.rolling import Rolling
+
+log = logging.getLogger("fusion.supervisor")
+
+_TICK = 0.25
+#: A child that was ready for this long is healthy: what ends it then is no crash loop.
+_HEALTHY = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
+#: Seconds between QUIT and KILL, and for telling Redis of the last dead ones.
+_QUIT_LIMIT, _FAREWELL = 10.0, 5.0
+
+
+@dataclass(slots=True, eq=False)
+class Post:
+    """A place that is to be filled: what runs there, what still leaves it, and when the next may start."""
+
+    label: str
+    arguments: Sequence[str]
+    child: Child | None = None
+    leaving: list[Child] = field(default_factory=list)
+    start_at: float = 0.0
+    crashes: int = 0
+    done: bool = False
+
+    @property
+    def children(self) -> list[Child]:
+        return [*self.leaving, *([self.child] if self.child else ())]
+
+
+class Supervisor:
+    """Keeps the processes of `kinds` running. `program`: what starts the command line, e.g. `python run_worker.py`.
+
+    - one that dies is replaced: at once after a life, with growing pauses in a crash loop; what a dead worker held goes back at once;
+    - one that is silent for `hang_timeout` seconds is killed and replaced;
+    - TERM or INT: all get `shutdown_timeout` seconds for a warm end, then QUIT, then KILL; twice, or QUIT: QUIT at once;
+    - TSTP: no child takes another job, CONT: all do again;
+    - HUP: one after the other is replaced, each only once its successor is ready;
+    - if the supervisor itself dies, its children notice and end warm.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        broker: Broker,
+        kinds: Sequence[Kind],
+        program: Sequence[str],
+        notifier: Notifier | None = None,
+    ) -> None:
+        self._settings, self._broker, self._program = settings, broker, program
+        self._posts = [Post(f"{kind.name} {n + 1}", kind.arguments) for kind in kinds for n in range(kind.count)]
+        self._notifier = notifier or Notifier()
+        self._loop, self._signals = Loop(), Signals()
+        self._rolling = Rolling(self._start, settings.shutdown_timeout, log)
+        self._probes = Probes(self._loop, {"/livez": self._report_live, "/readyz": self._report_ready})
+        self._stopping = self._cold = self._quiet = self._announced = self._unclean = False
+        self._status = ""
+        self._hurry = False
+        self._tell_at = 0.0
+        self._last_step = time.monotonic()
+        self._empty_since: float | None = None
+
+    def run(self) -> int:
+        """Until told to stop, or all have done their work. 0 if every child ended warm; 1 if one had to be cut off, or crashed then."""
+        if self._settings.probe_port is not None:
+            log.info("probes: %s/livez and /readyz", self._probes.open(self._settings.probe_host, self._settings.probe_port))
+        become_subreaper()  # a dead worker's fork server comes to us: only when it is gone are the worker's jobs given back
+        self._graves = Graves(self._broker, self._settings.lease, log)
+        self._signals.install()
+        self._loop.watch(self._signals.fileno(), self._signals.drain)
+        previous = signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the loop
+        log.info("supervisor (pid %d) keeps %s", os.getpid(), ", ".join(post.label for post in self._posts))
+        try:
+            while self._step():
+                self._loop.run_once(0.0 if self._hurry else _TICK)
+                self._hurry = False
+        finally:
+            signal.signal(signal.SIGCHLD, previous)
+            self._signals.restore()
+            self._probes.close()
+        log.info("supervisor ended")
+        return int(self._unclean)
+
+    @property
+    def _all(self) -> list[Child]:
+        return [child for post in self._posts for child in post.children]
+
+    def _step(self) -> bool:
+        now = time.monotonic()
+        self._forgive(now)
+        self._obey_signals(now)
+        for post in self._posts:
+            self._look_after(post, now)
+        self._graves.tend(now, {child.pid for child in self._all})
+        if not self._stopping:
+            self._rolling.tend(now)
+            self._fill(now)
+        self._tell(now)
+        self._probes.check(now)
+        return not self._is_done(now)
+
+    def _forgive(self, now: float) -> None:
+        """Whoever stopped this process (a frozen container, a debugger) kept it from hearing its children as well."""
+        stood = now - self._last_step - _TICK
+        self._last_step = now
+        if stood > 1.0:
+            for child in self._all:
+                child.heard += stood
+
+    def _is_done(self, now: float) -> bool:
+        if self._all or not (self._stopping or all(post.done for post in self._posts)):
+            return False
+        self._empty_since = self._empty_since or now
+        return not self._graves or now > self._empty_since + _FAREWELL
+
+    # -- children
+
+    def _look_after(self, post: Post, now: float) -> None:
+        for child in post.children:
+            code = child.collect()
+            if code is not None:
+                self._bury(post, child, code, now)
+            elif now > child.stop_by:
+                self._insist(child, now)
+            elif now - child.heard > self._settings.hang_timeout and child.told != "SIGKILL":
+                child.hung = True
+                log.error("%s has given no sign of life for %.0f s and is killed", child, now - child.heard)
+                child.signal(signal.SIGKILL, now + _QUIT_LIMIT)
+
+    def _fill(self, now: float) -> None:
+        """One start a round: while many are to be replaced, the dead's jobs must not wait for it."""
+        empty = [post for post in self._posts if post.child is None and not post.done and now >= post.start_at]
+        if empty:
+            self._start(empty[0])
+        self._hurry = len(empty) > 1
+
+    def _start(self, post: Post) -> None:
+        try:
+            child = Child(post.label, [*self._program, *post.arguments], self._settings.shutdown_timeout)
+        except OSError as error:  # no memory, no process, no descriptor left
+            again = self._put_off(post, time.monotonic())
+            log.error("%s can't be started: %s%s", post.label, error.strerror, again)
+            return
+        failpoint("supervisor.birth")
+        post.child = child
+        self._loop.watch(child.fileno(), lambda: self._hear(child))
+
+    def _put_off(self, post: Post, now: float) -> str:
+        """After one crash the next starts at once, after more in a row ever later."""
+        post.crashes += 1
+        pause = 0.0 if post.crashes == 1 else min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(post.crashes - 2, 20))
+        post.start_at = now + pause
+        return f"; a new one starts in {pause:.1f} s" if pause else "; a new one starts"
+
+    def _hear(self, child: Child) -> None:
+        was_ready, was_known = child.ready, bool(child.name)
+        if not child.listen():
+            self._loop.unwatch(child.fileno())
+        if self._quiet and child.name and not was_known:
+            child.hush(True)
+        if child.ready and not was_ready:
+            log.info("%s is ready", child)
+
+    def _bury(self, post: Post, child: Child, code: int, now: float) -> None:
+        self._hear(child)  # its last words
+        self._loop.unwatch(child.fileno())
+        child.close()
+        # A clean end of one that could work is no crash: a limit was reached, or somebody sent it a TERM.
+        clean = code == 0 and (child.ready or child.done or bool(child.told))
+        again = ""
+        if child is not post.child:
+            post.leaving.remove(child)
+        else:
+            post.child = None
+            again = self._plan_next(post, child, clean, now)
+        if clean:
+            log.info("%s ended%s", child, again)
+            return
+        self._unclean = self._unclean or (self._stopping and child.ready)  # one that starts has nothing to lose
+        cause = cause_of(child, code)
+        say = log.warning if child.told and not child.hung else log.error
+        say("%s%s", named(cause), again)
+        if child.name:
+            self._graves.add(child.name, child.incarnation, named(cause), now)
+
+    def _plan_next(self, post: Post, child: Child, clean: bool, now: float) -> str:
+        if clean and child.done:
+            post.done = True
+        if self._stopping or post.done:
+            return ""
+        if clean or (child.ready_at is not None and now - child.ready_at > _HEALTHY):
+            post.crashes, post.start_at = 0, 0.0
+        return "; a new one starts" if clean else self._put_off(post, now)
+
+    # -- the end
+
+    def _obey_signals(self, now: float) -> None:
+        if self._signals.reload:
+            self._signals.reload = False
+            if not self._stopping:
+                self._rolling.begin(self._posts, now)
+        if self._signals.hush is not None:
+            self._quiet, self._signals.hush = self._signals.hush, None
+            for child in self._all:
+                child.hush(self._quiet)
+        if self._signals.quit or self._signals.stops > 1:
+            if not self._cold:
+                self._cold = True
+                self._stop("at once: running jobs go back to their place")
+                for child in self._all:
+                    child.signal(signal.SIGQUIT, now + _QUIT_LIMIT)
+        elif self._signals.stops and not self._stopping:
+            self._stop(f"within {self._settings.shutdown_timeout:g} s, when their jobs are done")
+            for child in self._all:
+                child.release(now + self._settings.shutdown_timeout)
+
+    def _stop(self, how: str) -> None:
+        log.info("stopping %d process(es) %s", len(self._all), how)
+        self._stopping = True
+        self._notifier.send(STOPPING=1)
+
+    def _insist(self, child: Child, now: float) -> None:
+        number = signal.SIGQUIT if child.told == "stop" else signal.SIGKILL
+        log.warning("%s has not ended in time: %s", child, number.name)
+        child.signal(number, now + _QUIT_LIMIT)
+
+    # -- what it says of itself
+
+    def _report_live(self) -> Report:
+        return Report([], {"pid": os.getpid()})
+
+    def _report_ready(self) -> Report:
+        missing = [f"{post.label} is not ready" for post in self._posts if not any(child.ready for child in post.children)]
+        reasons = ["stopping"] * self._stopping + ["quiet"] * self._quiet + missing
+        return Report(reasons, {"pid": os.getpid(), "processes": [str(child) for child in self._all]})
+
+    def _tell(self, now: float) -> None:
+        if now < self._tell_at:
+            return
+        self._tell_at = now + min(1.0, self._notifier.watchdog_every or 1.0)
+        children = self._all
+        states = [child.state for child in children]
+        status = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+        news: dict[str, str | int] = {} if status == self._status else {"STATUS": status}
+        self._status = status
+        if not self._announced and all(any(child.ready for child in post.children) for post in self._posts):
+            self._announced, news["READY"] = True, 1
+        if self._notifier.watchdog_every is not None:
+            news["WATCHDOG"] = 1
+        if news:
+            self._notifier.send(**news)

@@ -1,0 +1,99 @@
+"""What one worker knows of blocked jobs: which of them it could take, and for which it lacks the task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fusion.kernel import defaults
+from fusion.runtime.served_queues import Roster
+from fusion.store.layout.records import Wishes
+from fusion.worker.probation import Probation
+
+#: Pauses between two tries whether a task is still missing, each twice the one before.
+_FIRST_PAUSE, _LONGEST_PAUSE = defaults.HOLD_INTERVAL, 8 * defaults.HOLD_INTERVAL
+#: Tasks that Redis is told of with each turn.
+_MOST = 256
+HELD, PROBATION = "held", "probation"
+_is_task = re.compile(r"[A-Za-z0-9_.]{1,200}").fullmatch
+
+
+@dataclass(slots=True)
+class _Lack:
+    why: str
+    until: float
+    pause: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """`task`: which one it waits for, where it does so."""
+
+    name: str
+    kind: str
+    queue: str
+    task: str
+
+
+class Waits:
+    """Jobs of a task that some worker lacks are blocked, and taken from there by the workers that have it.
+
+    - which tasks there are is found out by running a job of each: what its process says of a missing one holds for a while, for the
+      others without a process;
+    - a new fork server may have other code: what the one before lacked says nothing of it.
+    """
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._known = ""
+        self._sets: list[_Set] = []
+        self._lacking: dict[str, _Lack] = {}
+        self._generation = 0
+
+    def heard(self, waits: tuple[str, list[str]]) -> None:
+        """The list of sets of blocked jobs, as Redis has it now."""
+        self._known, names = waits
+        self._sets = [_Set(name, *(*name.split(":", 2), "")[:3]) for name in names if ":" in name]
+
+    def lacks(self, task: str, why: str, now: float) -> None:
+        """A process found that there is no such task here."""
+        if _is_task(task):
+            before = self._lacking.pop(task, None)
+            pause = min(_LONGEST_PAUSE, 2 * before.pause) if before else _FIRST_PAUSE
+            self._lacking[task] = _Lack(why, now + pause, pause)
+            while len(self._lacking) > _MOST:
+                del self._lacking[next(iter(self._lacking))]
+
+    def renew(self, generation: int) -> None:
+        """The fork server's number: another one may have what this one lacked."""
+        if generation != self._generation:
+            self._generation = generation
+            self._lacking.clear()
+
+    def lacking(self, now: float) -> dict[str, str]:
+        """Tasks that were found missing a short time ago, and why."""
+        return {task: lack.why for task, lack in self._lacking.items() if now < lack.until}
+
+    def held(self, now: float) -> Sequence[str]:
+        """Sets of jobs whose tasks this worker may have, of its queues."""
+        return [one.name for one in self._of(HELD) if one.task not in self._lacking or now >= self._lacking[one.task].until]
+
+    @property
+    def on_probation(self) -> list[str]:
+        """Sets of jobs that are to run alone, of its queues."""
+        return [one.name for one in self._of(PROBATION)]
+
+    def _of(self, kind: str) -> list[_Set]:
+        return [one for one in self._sets if one.kind == kind and self._roster.serves(one.queue)]
+
+    def wishes(self, now: float, probation: Probation) -> Wishes:
+        """What a turn is told."""
+        sets = () if probation.only else self.held(now)
+        sets = (*sets, *(self.on_probation if probation.allowed else ()))
+        return Wishes(self._known, sets, self.lacking(now) if self._lacking else {}, probation.alone, probation.only)
+
+    def bells(self, now: float, probation: Probation) -> Sequence[str]:
+        """Queues and sets to wait for."""
+        own = () if probation.only else (*self._roster.bells, *self.held(now))
+        return [*own, *(self.on_probation if probation.allowed else ())]

@@ -1,0 +1,59 @@
+"""What a probe is told: whether the worker's loop turns, and whether the worker can take jobs."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from fusion.executors.generations import Stables
+from fusion.runtime.job_log import Journal
+from fusion.runtime.membership import Registration
+from fusion.runtime.probes import Report
+from fusion.runtime.redis_link import RedisLink
+from fusion.settings import Settings
+from fusion.worker.admission import Intake
+
+
+class Health:
+    """One worker's. A suspended fleet stays ready: an operator wants it so, and a roll-out must be able to pass meanwhile."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        registration: Registration,
+        link: RedisLink,
+        stables: Stables,
+        intake: Intake,
+        journal: Journal,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._settings, self._registration, self._link = settings, registration, link
+        self._stables, self._intake, self._journal, self._stopping = stables, intake, journal, stopping
+        # Nothing in a round waits longer than for these: the sleep until the next timer, an attempt at Redis.
+        self._patience = 2 * max(settings.idle_wait, settings.socket_timeout)
+        self._ticked = time.monotonic()
+
+    def tick(self, now: float) -> None:
+        """The loop begins a round."""
+        self._ticked = now
+
+    def live(self) -> Report:
+        """A loop that hangs for good does not answer at all; one that has hung says so in the round in which it did."""
+        silent = time.monotonic() - self._ticked
+        reasons = [f"the loop did not turn for {silent:.1f} s"] if silent > self._patience else []
+        return Report(reasons, {"worker": self._registration.name, "pid": os.getpid()})
+
+    def ready(self) -> Report:
+        reasons = []
+        if self._stopping():
+            reasons.append("stopping")
+        reasons += self._link.trouble
+        if self._stables.server_pid is None:
+            reasons.append("no fork server is ready")
+        if self._intake.throttled:
+            reasons.append(f"memory throttle: {self._intake.throttled}")
+        if self._intake.quiet:
+            reasons.append("quiet")
+        facts = {"running": len(self._stables.runs), "slots": self._settings.slots, "suspended": self._journal.is_suspended}
+        return Report(reasons, {**self.live().facts, **facts})

@@ -1,0 +1,120 @@
+"""The memory limit of one job: its processes are measured from outside, since a task that runs wild does not measure itself."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from fusion.exceptions import ConfigurationError
+from fusion.executors.fork import Run
+from fusion.executors.generations import Stables
+
+#: Seconds between two looks: what a job can take within that time is what it can take too much.
+_INTERVAL = 0.5
+_MIB = 1024 * 1024
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_NO_LIMIT = float("inf")
+
+
+class JobMemory:
+    """Kills the processes of a job that together hold more than `limit` MiB; does nothing without a limit. ConfigurationError if
+    memory can't be measured here."""
+
+    def __init__(self, limit: int | None, stables: Stables) -> None:
+        self._limit, self._stables = limit, stables
+        self._look_at = 0.0
+        if limit and not sys.platform.startswith("linux") and _psutil() is None:
+            raise ConfigurationError(
+                "--max-job-memory needs psutil on this system; pip install 'fusion-queue[worker]', or leave the limit out"
+            )
+
+    @property
+    def next_at(self) -> float:
+        return self._look_at if self._limit and self._stables.busy else _NO_LIMIT
+
+    def look(self, now: float) -> None:
+        """Measure every running job, if that is due."""
+        if not self._limit or now < self._look_at:
+            return
+        self._look_at = now + _INTERVAL
+        for run in self._stables.runs:
+            if run.killed:
+                continue
+            if run.horse.pid is None:
+                run.horse.ask_pid()  # the answer is there at the next look; most jobs are over before
+            elif (held := self._held(run)) > self._limit * _MIB:
+                run.detail = f"held {held / _MIB:.0f} MiB, more than --max-job-memory {self._limit},"
+                self._stables.kill(run, "memory")
+
+    def _held(self, run: Run) -> int:
+        assert run.horse.pid is not None and self._limit is not None
+        processes = tree(run.horse.pid)
+        held = sum(map(resident, processes))
+        if held > self._limit * _MIB and len(processes) > 1:
+            held = sum(map(proportional, processes))  # pages that they share were counted for each of them
+        return held
+
+
+def tree(pid: int) -> list[int]:
+    """A process and everything below it. What it disowned is below it too: it adopts orphans (see `linux.become_subreaper`)."""
+    if not sys.platform.startswith("linux"):
+        return _psutil_tree(pid)
+    found = [pid]
+    for parent in found:
+        found += (child for child in _children(parent) if child not in found)
+    return found
+
+
+def _children(pid: int) -> Iterable[int]:
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                yield from map(int, file.read().split())
+    except OSError:
+        return
+
+
+def resident(pid: int) -> int:
+    """Bytes of a process in memory, shared ones included; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return _psutil_resident(pid)
+
+
+def proportional(pid: int) -> int:
+    """The same with a page that n processes share counted as one n-th."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith(b"Pss:"))
+    except (OSError, StopIteration):
+        return resident(pid)
+
+
+def _psutil() -> Any:
+    try:
+        return importlib.import_module("psutil")
+    except ImportError:
+        return None
+
+
+def _psutil_tree(pid: int) -> list[int]:
+    psutil = _psutil()
+    try:
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    except psutil.Error:
+        return [pid]
+
+
+def _psutil_resident(pid: int) -> int:
+    psutil = _psutil() if not sys.platform.startswith("linux") else None
+    if psutil is None:
+        return 0
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0

@@ -1,0 +1,118 @@
+"""What tasks say by `Log`, on its way from their processes to the event stream."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from redis.exceptions import ResponseError
+
+from fusion.events.event import STATUSES
+from fusion.executors.fork import Run
+from fusion.kernel.redaction import cut, printable
+from fusion.runtime.redis_link import RedisLink
+from fusion.store.client.connections import one_line
+from fusion.store.layout.records import LogLine
+from fusion.store.write.broker import Broker
+
+#: Seconds between two calls, however many lines there are, and the lines of one call.
+_EVERY, _BATCH = 0.1, 100
+#: Lines kept while they wait: of one job, of all.
+_OF_ONE, _OF_ALL = 200, 1000
+_MAX_LINE = 1024
+#: Seconds between two complaints of this worker's own log.
+_REPEAT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    run: Run
+    event: str
+    message: str
+    dropped: int
+    at: float
+
+
+class TaskLogs:
+    """Collects lines of all jobs and writes them together, so that no line costs a round trip.
+
+    Lines are the least of a worker's concerns: while Redis is away, or a job says more than is good, they are dropped, and counted in the
+    next line of the job. A call that got no answer is repeated under its nonce, so that no line comes twice.
+    """
+
+    def __init__(self, broker: Broker, link: RedisLink, name: Callable[[], str], log: logging.Logger) -> None:
+        self._broker, self._link, self._name, self._log = broker, link, name, log
+        self._waiting: list[_Line] = []
+        self._sent: tuple[str, list[_Line]] | None = None
+        self._complain_at = 0.0
+        #: When there is something to write.
+        self.next_at = float("inf")
+
+    def take(self, run: Run, frame: Mapping[bytes, bytes]) -> bool:
+        """Whether the frame is a line. Of an outcome it notes the lines that its process had to drop."""
+        if frame.get(b"kind") == b"log":
+            event = frame.get(b"event", b"").decode("utf-8", "replace")
+            self._add(run, event if event in STATUSES else "log", frame.get(b"message", b""), _count(frame.get(b"dropped")))
+            return True
+        run.unsaid += _count(frame.get(b"unsaid"))
+        if run.unsaid:
+            self._add(run, "log", b"lines of this job were dropped", 0)
+        return False
+
+    def _add(self, run: Run, event: str, message: bytes, dropped: int) -> None:
+        if run.said >= _OF_ONE or len(self._waiting) >= _OF_ALL:
+            run.unsaid += dropped + 1
+            return
+        # It comes from a process that runs foreign code, and is masked there; here it is only kept in form.
+        text = cut(printable(message[: 4 * _MAX_LINE].decode("utf-8", "replace")), _MAX_LINE)
+        now = time.monotonic()
+        self._waiting.append(_Line(run, event, text, dropped + run.unsaid, now))
+        run.said, run.unsaid = run.said + 1, 0
+        self.next_at = min(self.next_at, now + _EVERY)
+
+    def flush(self, now: float) -> None:
+        """Write some of the lines if it is time. RedisAway if Redis does not answer: they are kept."""
+        if now >= self.next_at:
+            self._write_some(now)
+
+    def flush_all(self) -> None:
+        """The end: write what there is. RedisAway if Redis does not answer."""
+        while self._sent is not None or self._waiting:
+            self._write_some(time.monotonic())
+
+    def _write_some(self, now: float) -> None:
+        if self._sent is None:
+            batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
+            for line in batch:
+                line.run.said -= 1
+            self._sent = (secrets.token_hex(8), batch)
+        nonce, batch = self._sent
+        self._link.attempt(lambda: self._write(nonce, batch))
+        self._sent = None
+        self.next_at = now + _EVERY if self._waiting else float("inf")
+
+    def _write(self, nonce: str, batch: list[_Line]) -> None:
+        now = time.monotonic()
+        lines = [self._line_of(line, now) for line in batch]
+        try:
+            self._broker.log_event(lines, nonce)
+        except ResponseError as error:  # a full server refuses lines and takes outcomes: that is no outage
+            for line in batch:
+                line.run.unsaid += 1 + line.dropped
+            if now >= self._complain_at:
+                self._complain_at = now + _REPEAT
+                self._log.warning("lines of tasks were dropped: %s", one_line(error))
+
+    def _line_of(self, line: _Line, now: float) -> LogLine:
+        claimed = line.run.claimed
+        log_tag = claimed.fields.get(b"log_tag", b"").decode("utf-8", "replace")
+        return LogLine(
+            line.event, line.message, claimed.id, claimed.queue, log_tag, self._name(), max(0.0, now - line.at), line.dropped
+        )
+
+
+def _count(raw: bytes | None) -> int:
+    return int(raw) if raw is not None and raw.isdigit() and len(raw) < 10 else 0

@@ -1,0 +1,399 @@
+"""The worker: claims jobs, has horses run them, commits what became of them. One loop, no threads, nothing in it waits for a job."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+
+from redis import Redis
+
+from fusion.kernel.failpoints import failpoint
+from fusion.kernel.memory import MemoryThrottle
+from fusion.runtime.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, UNQUIET, Commands
+from fusion.runtime.job_log import Journal, one_line
+from fusion.runtime.loop import Loop
+from fusion.runtime.maintenance import Duties
+from fusion.runtime.membership import Registration
+from fusion.runtime.outbox import Ledger
+from fusion.runtime.probes import Probes
+from fusion.runtime.redis_link import RedisAway, RedisLink
+from fusion.runtime.served_queues import Roster
+from fusion.runtime.signals import Signals
+from fusion.settings import Settings
+from fusion.store.client.connections import check_server, connect, describe
+from fusion.store.write.broker import Broker
+from fusion.worker.admission import ANY, Intake
+from fusion.worker.blocked import Waits
+from fusion.worker.burst import Burst
+from fusion.worker.dispatch import Handout
+from fusion.worker.doorbells import Bells
+from fusion.worker.health import Health
+from fusion.worker.job_memory import JobMemory
+from fusion.worker.probation import Probation
+from fusion.worker.recycling import Retirement
+from fusion.worker.relay_child import Companion
+from fusion.worker.task_logs import TaskLogs
+
+log = logging.getLogger("fusion.worker")
+
+#: Turns in a row before sockets and signals are looked at.
+_TURNS = 10
+#: Seconds a killed horse's last words are waited for at a cold shutdown.
+_COLD_LIMIT = 2.0
+
+
+class Worker:
+    """Runs jobs of the given queues (names or wildcards) until it is told to stop.
+
+    - state lives in Redis; what is here can be lost at any instant, and another worker takes over after the lease;
+    - an outcome is kept and offered again until Redis has answered, however long it is away;
+    - INT or TERM: finish the running jobs; twice, or QUIT: kill them, they go back to their place; HUP: a fresh fork server.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        queues: Sequence[str],
+        *,
+        burst: bool = False,
+        job_lines: bool = True,
+        throttle: MemoryThrottle | None = None,
+        relay: Sequence[str] = (),
+        probation: Sequence[str] = (),
+        only_probation: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.roster = Roster(queues, listed=settings.order == "listed")
+        self.loop, self.signals, self.link = Loop(), Signals(), RedisLink(log)
+        self.journal = Journal(log, job_lines, messages=settings.log_errors == "full")
+        self.connection = connect(settings, role="worker")
+        self.broker = Broker.of(self.connection, settings)
+        log.addFilter(self._sign)
+        self.registration = Registration(
+            settings, self.broker, self.roster, self.link, lambda entry: self.reporter.say("NAME", entry)
+        )
+        self.ledger = Ledger(self.broker, self.link, settings)
+        self.registration.on_vanished = self.ledger.renumber
+        self.duties = Duties(settings, lambda: self.roster.queues, log)
+        self.companion = Companion(settings, self.connection, self.loop, self.link, log, relay)
+        self.waits = Waits(self.roster)
+        self.probation = Probation(settings, self.broker, self.loop, self.link, log, probation, only_probation)
+        self.task_logs = TaskLogs(self.broker, self.link, lambda: self.name, log)
+        self.handout = Handout(
+            settings,
+            self.loop,
+            log,
+            self.broker,
+            self.link,
+            self.ledger,
+            self.journal,
+            self.task_logs,
+            self._floors,
+            lambda: self._stopping,
+            lambda jobs: self.retirement.took(jobs),
+            self.waits.lacks,
+        )
+        self.stables = self.handout.stables
+        self.burst = Burst(burst, self.broker, self.link, self.roster, self.stables, log)
+        self.retirement = Retirement(settings, self.stables, self.signals)
+        self.reporter = self.retirement.reporter
+        self.job_memory = JobMemory(settings.max_job_memory, self.stables)
+        if throttle is None and settings.memory_throttle:
+            throttle = MemoryThrottle.of(settings)
+        self.intake = Intake(settings.slots, settings.reserve_high, throttle, log)
+        self.health = Health(
+            settings, self.registration, self.link, self.stables, self.intake, self.journal, lambda: self._stopping
+        )
+        self.probes = Probes(self.loop, {"/livez": self.health.live, "/readyz": self.health.ready})
+        self.bells = Bells(
+            self._connect_blocking, self.broker, self.link, self.loop, settings.idle_wait, self._floors, self._want_turn
+        )
+        keys = self.broker.keys
+        self.commands = Commands(self._connect_blocking, lambda: keys.pubsub(self.name), keys.pubsub("_fleet"))
+        self._turn_wanted = False
+        self._look_at = 0.0
+        self._give_up_at = float("inf")
+        self._stopping = self._cold = False
+        self._parent = os.getppid()
+
+    @property
+    def name(self) -> str:
+        """Under which Redis knows it: another's that was taken got a number."""
+        return self.registration.name
+
+    def _connect_blocking(self) -> Redis:
+        return connect(self.settings, role="blocking")
+
+    # -- life
+
+    def run(self) -> int:
+        """Work until told to stop. 0 after a warm end; 1 after a forced one, or if Redis could not be told everything.
+
+        ConfigurationError if the server or the queues' keys can't be used; redis-py's errors if it can't be reached at the start.
+        """
+        check_server(self.connection, allow_eviction=self.settings.allow_eviction)
+        self._meet_rq(self.roster.check(self.broker.wrong_types))
+        if self.settings.probe_port is not None:
+            log.info("probes: %s/livez and /readyz", self.probes.open(self.settings.probe_host, self.settings.probe_port))
+        self.signals.install()  # from here on a signal is a request, and what was registered is taken back
+        self.loop.watch(self.signals.fileno(), self._on_signal)
+        self.reporter.watch(self.loop)
+        try:
+            self.registration.enter(patient=not self.burst.on)
+            log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), self.roster)
+            log.info("Redis: %s", describe(self.connection))
+            self.handout.envelopes.announce()
+            while self._step():
+                pass
+            return self._end()
+        finally:
+            self.stables.close()
+            self.companion.close()
+            self.probation.close()
+            self.bells.close()
+            self.probes.close()
+            self.commands.close()
+            self.signals.restore()
+            self.reporter.close()
+            self.connection.close()
+            log.removeFilter(self._sign)
+
+    def _meet_rq(self, lists: Sequence[str]) -> None:
+        """Say what becomes of queues that stock RQ's producers write to, too."""
+        adopted = self.settings.adopt_rq or ()
+        if adopted:
+            self.broker.adopt(adopted)
+            log.info("jobs that stock RQ's producers enqueue to %s run here", ", ".join(adopted))
+        for queue in lists:
+            if queue not in adopted:
+                log.warning(
+                    "queue %s: its key is a list of stock RQ's and stays RQ's; --adopt-rq %s runs those jobs, too", queue, queue
+                )
+
+    def _sign(self, record: logging.LogRecord) -> bool:
+        record.worker = self.name
+        return True
+
+    def _step(self) -> bool:
+        """One round of the loop; False when the work is done."""
+        if self.signals.noted:
+            self._on_signal()  # before another job is taken
+        now = time.monotonic()
+        if self.stables.tend(now):
+            self._turn_wanted = True
+        settled = self.ledger.settled and self.link.away_since is None
+        if why := self.retirement.heed(now, settled=settled, stopping=self._stopping, outdated=self.link.outdated):
+            self._stop(why)
+            # a suspect's worker that its own worker took along: what it runs is given back before somebody kills it, too
+            self._cold = self._cold or (self.probation.only and os.getppid() != self._parent)
+        if not self._stopping and self.burst.is_hopeless():
+            self._stop("no job can run")
+        if self.intake.look(now, self.registration):
+            self._turn_wanted = True
+        self.job_memory.look(now)
+        self.companion.tend(now)
+        taking = self.intake.open and not self._stopping
+        incarnation, sets = self.registration.incarnation, self.waits.on_probation
+        if self.probation.tend(now, incarnation, sets, busy=self.stables.busy, taking=taking):
+            self._turn_wanted = True
+        self.health.tick(now)
+        self.probes.check(now)
+        self.bells.check(now)
+        if self.link.open(now):
+            try:
+                self._talk(now)
+            except RedisAway:
+                pass
+        if self._is_done(now):
+            return False
+        self._listen()
+        self.stables.flush()
+        self.loop.run_once(self._timeout())
+        return True
+
+    def _talk(self, now: float) -> None:
+        """Everything that is due with Redis; leases first, since a turn with large results may not get through for long."""
+        if now >= self.registration.next_at:
+            self.handout.tell(self.registration, now)
+        if now >= self._look_at and self._floors():
+            self._look_at = now + self.settings.idle_wait
+            if self.roster.patterns:  # else it asks nobody, and would prove nothing
+                interval = self.settings.idle_wait / 2
+                if self.link.attempt(lambda: self.roster.refresh(self.broker.survey, interval), look=True):
+                    self._look_at = now
+            self._turn_wanted = True
+        self.ledger.struck(self.signals.struck_at)
+        self.ledger.offer_late(now)
+        for _ in range(_TURNS):
+            if not self._turn_wanted and self.ledger.settled:
+                break
+            self._turn()
+        if now >= self.duties.next_at:
+            self.link.attempt(lambda: self.duties.run(self.broker, now), look=True)
+        self.task_logs.flush(now)
+
+    def _timeout(self) -> float:
+        now = time.monotonic()
+        if self._turn_wanted or not self.ledger.settled:
+            redis_at = now
+        else:
+            look_at = self._look_at if self._floors() else float("inf")
+            redis_at = min(self.registration.next_at, self.duties.next_at, self.task_logs.next_at, self.ledger.next_at, look_at)
+        own_at = min(self.stables.next_at, self.intake.next_at, self.job_memory.next_at, self._give_up_at)
+        return max(0.0, min(own_at, max(redis_at, self.link.retry_at)) - now)
+
+    def _floors(self) -> list[int]:
+        """The lowest priority for each slot that may take a job now."""
+        if self._stopping:
+            return []
+        return self.intake.floors(self.retirement.room(self.stables.free), len(self.stables.runs))
+
+    def _ahead(self, floors: list[int]) -> int:
+        """Jobs to claim beyond those for free slots."""
+        room = self.handout.room(floors) if self.intake.open else 0
+        return max(0, self.retirement.room(len(floors) + room) - len(floors)) if room else 0
+
+    def _want_turn(self) -> None:
+        self._turn_wanted = True
+
+    # -- the turn
+
+    def _turn(self) -> None:
+        """Tell Redis the outcomes and take jobs for the free slots: one round trip."""
+        floors = self._floors()
+        ahead = self._ahead(floors)
+        slots = floors + [ANY] * ahead
+        self._turn_wanted = False
+        began = time.monotonic()
+        self.waits.renew(self.stables.generation)
+        wishes = self.waits.wishes(began, self.probation)
+        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.turn, slots, ahead, wishes)
+        if answered is None:
+            return
+        turn, results = answered
+        if turn.status == "unregistered":
+            log.warning("this worker's registration is gone from Redis; registering again")
+            self.registration.renew()
+            return
+        for result, answer in zip(results, turn.answers, strict=False):
+            again = answer.startswith("error:") and self.ledger.refused(result)
+            self.journal.committed(result.claimed, result.decision, answer, again=again)
+        for queue, error in turn.bad:
+            self.journal.bad_queue(queue, error)
+        for claimed in turn.jobs:
+            self.roster.served(claimed.queue)
+            self.handout.hand_out(claimed)
+        if moved := max(len(results), len(turn.jobs)):
+            self.stables.turned(time.monotonic() - began, moved)
+        self.journal.suspended(turn.status == "suspended")
+        if turn.status == "suspended":
+            self.stables.take_back("suspended")
+        if turn.next_in is not None:
+            self.duties.due(time.monotonic() + turn.next_in)
+        self._turn_wanted = turn.again
+        if turn.waits is not None:
+            self.waits.heard(turn.waits)
+            self.bells.renew()
+            self.probation.due()
+            self._turn_wanted = True
+        if self.burst.on and slots and not turn.jobs and not turn.again and self.ledger.settled and not self.stables.busy:
+            if self.burst.is_over(turn, self.probation):
+                self.reporter.say("DONE")
+                self._stopping = True
+            else:
+                self._turn_wanted = turn.waits is not None or not self.probation.pending
+
+    # -- waiting
+
+    def _listen(self) -> None:
+        """Wait at the doorbells while a slot is free, and keep the loop's descriptors in step with the connections."""
+        if self.link.away_since is None:
+            if not self._turn_wanted:
+                self.bells.arm(self.waits.bells(time.monotonic(), self.probation))
+            self.commands.open(time.monotonic())
+        self.bells.follow()
+        self.loop.follow("commands", self.commands.fileno(), self._on_command)
+
+    def _on_command(self) -> None:
+        for command in self.commands.receive():
+            if command == LOOK:
+                self._turn_wanted = True
+                continue
+            log.info("command: %s", one_line(command, 100))
+            if command in (QUIET, UNQUIET):
+                self._hush(command == QUIET)
+            elif command == SHUTDOWN:
+                self._stop("command")
+            elif command == KILL_HORSE:
+                for run in self.stables.runs:
+                    self.stables.kill(run, "command")
+
+    # -- the end
+
+    def _on_signal(self) -> None:
+        self.signals.drain()
+        if self.signals.hush is not None:
+            self._hush(self.signals.hush)
+            self.signals.hush = None
+        if self.signals.reload:
+            self.signals.reload = False
+            log.info("reload: a new fork server takes the next jobs, running ones finish in the old")
+            self.handout.envelopes.reload()
+            self.stables.reload()
+        if self.signals.quit or self.signals.stops > 1:
+            if not self._cold:
+                log.warning("cold shutdown: running jobs are killed and go back to their place")
+            self._cold = self._stopping = True
+        elif self.signals.stops:
+            self._stop("signal")
+
+    def _hush(self, quiet: bool) -> None:
+        if self.intake.hush(quiet, self.registration):
+            if quiet:
+                self.stables.take_back("quiet")
+            else:
+                self._turn_wanted = True
+
+    def _stop(self, why: str) -> None:
+        if not self._stopping:
+            log.info("warm shutdown (%s): %d running job(s) will be finished, none taken", why, len(self.stables.runs))
+            self.stables.retire()
+            self.probation.release()
+        self._stopping = True
+
+    def _is_done(self, now: float) -> bool:
+        if self._cold:
+            return True
+        if not self._stopping or self.stables.busy or self.probation.child:
+            return False
+        if self.ledger.settled:
+            return True
+        # Redis is away with outcomes waiting: worth one lease, after which another worker runs the jobs anyway
+        self._give_up_at = min(self._give_up_at, now + self.settings.lease)
+        return now >= self._give_up_at
+
+    def _end(self) -> int:
+        failpoint("shutdown.drain")
+        if self._cold:
+            for run in self.stables.runs:
+                self.stables.kill(run, "cold")
+            until = time.monotonic() + _COLD_LIMIT
+            while self.stables.busy and time.monotonic() < until:
+                self.stables.flush()
+                self.loop.run_once(0.05)
+        try:
+            self.ledger.struck(self.signals.struck_at)
+            self.ledger.offer_late(float("inf"))
+            while not self.ledger.settled:
+                self._turn()
+            self.task_logs.flush_all()
+            back = self.registration.leave()
+            if back:
+                log.warning("%d job(s) went back to their place, their attempt unspent", back)
+        except RedisAway:
+            log.error("Redis could not be told that this worker ends; its jobs are recovered when their leases run out")
+            return 1
+        log.info("worker %s ended", self.name)
+        return 1 if self._cold else self.burst.code
