@@ -27,12 +27,9 @@ COMMANDS = frozenset(
 #: Below these names lies what may change without notice; the surrounding service keeps out.
 INTERNAL = (
     "fusion.cli",
-    "fusion.enqueue",
     "fusion.execution",
     "fusion.executors",
     "fusion.forkserver",
-    "fusion.jobs",
-    "fusion.kernel",
     "fusion.runtime",
     "fusion.scheduler",
     "fusion.store",

@@ -8,10 +8,10 @@ import pytest
 from redis.exceptions import ResponseError
 
 from fusion.execution.completion import Decision, decide, died
-from fusion.executors import verdict
 from fusion.runtime.job_log import Journal, one_line
 from fusion.store.client.classify import one_line as told
 from fusion.store.layout.records import Claimed
+from fusion.worker import outcomes
 
 NASTY = 'sms\n{"level": "INFO"}\r\x1b[2J\u2028\u202e'
 OUTCOME = {
@@ -68,10 +68,10 @@ def test_what_fusion_itself_says_is_shown(caplog: pytest.LogCaptureFixture) -> N
 
 def test_a_field_that_can_not_be_read_is_not_quoted(caplog: pytest.LogCaptureFixture) -> None:
     job = claimed(retry=b'{"max": "swordfish"}')
-    decision = verdict.of_frame(job.fields, OUTCOME)
+    decision = outcomes.of_frame(job.fields, OUTCOME)
     assert "swordfish" in decision.reason
     assert "swordfish" not in lines(caplog, decision, job)
-    decision = verdict.no_time_limit(ValueError("could not convert string to float: 'swordfish'"))
+    decision = outcomes.no_time_limit(ValueError("could not convert string to float: 'swordfish'"))
     assert lines(caplog, decision, job).endswith("failed: corrupt: its timeout is no number of seconds")
 
 

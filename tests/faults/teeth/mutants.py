@@ -10,7 +10,6 @@ from tests.faults.model.test_mistakes import MISTAKES
 
 LUA = "fusion/store/lua/"
 INCLUDE = LUA + "include/"
-PROCESS = "fusion/process/"
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,10 @@ _INDEX = """  if #held == 0 then redis.call('HSET', held_key, id, exec) end
   held[#held + 1], held[#held + 2] = id, exec
 """
 _GROUP = "_killpg(pid, signal.SIGKILL)\n            except OSError:\n                pass\n        _, status"
-_NO_GROUP = Edit(PROCESS + "forkserver.py", _GROUP, _GROUP.replace("_killpg(pid, signal.SIGKILL)", "pass"))
-_DEATH_SIGNAL = Edit(PROCESS + "horse.py", "    set_parent_death_signal(_signal.SIGKILL)\n", "")
+_NO_GROUP = Edit("fusion/forkserver/server.py", _GROUP, _GROUP.replace("_killpg(pid, signal.SIGKILL)", "pass"))
+_DEATH_SIGNAL = Edit("fusion/forkserver/horse.py", "    set_parent_death_signal(_signal.SIGKILL)\n", "")
 _FAREWELL = Edit(
-    PROCESS + "forkserver.py", "        finally:\n            self._farewell()\n", "        finally:\n            pass\n"
+    "fusion/forkserver/server.py", "        finally:\n            self._farewell()\n", "        finally:\n            pass\n"
 )
 _FENCE = "  if job.execution_id ~= exec then return 'stale', false end\n"
 _FINISHED = "    end_job(id, key, queue, 'finished',"
@@ -111,7 +110,7 @@ MUTANTS = (
         "e1",
         "a worker's sign of life renews no lease",
         "faults/crash/test_alone.py::test_a_job_stays_its_workers_for_longer_than_a_lease",
-        Edit(PROCESS + "registration.py", "                held,\n", "                (),\n"),
+        Edit("fusion/runtime/membership.py", "                held,\n", "                (),\n"),
     ),
     _mutant(
         "e2",
@@ -154,7 +153,7 @@ MUTANTS = (
         "a process that exits with code 0 has done its job",
         "worker/test_hostile.py::test_tasks_that_end_their_process",
         Edit(
-            PROCESS + "deaths.py",
+            "fusion/worker/outcomes.py",
             _EXIT,
             '    if os.WIFEXITED(exited.status) and exited.status == 0:\n        return Decision("finished")\n' + _EXIT,
         ),
@@ -170,13 +169,13 @@ MUTANTS = (
         "at its hard timeout the job's process is killed and its group is not",
         "faults/crash/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[timeout]",
         _NO_GROUP,
-        Edit(PROCESS + "forkserver.py", "for send in (_killpg, _kill):", "for send in (_kill,):"),
+        Edit("fusion/forkserver/server.py", "for send in (_killpg, _kill):", "for send in (_kill,):"),
     ),
     _mutant(
         "j3",
         "nobody is killed at the hard timeout",
         "process/test_hostile.py::test_hard_timeout[c_loop]",
-        Edit(PROCESS + "forkserver.py", "            if horse.deadline <= now:\n", "            if horse.deadline < 0:\n"),
+        Edit("fusion/forkserver/server.py", "            if horse.deadline <= now:\n", "            if horse.deadline < 0:\n"),
     ),
     _mutant(
         "j4",
@@ -184,7 +183,7 @@ MUTANTS = (
         "process/test_hostile.py::test_grandchildren_are_gone_when_the_job_is[True]"
         " process/test_hostile.py::test_daemons_below_daemons",
         Edit(
-            PROCESS + "forkserver.py",
+            "fusion/forkserver/server.py",
             "        orphans = [pid for pid in self._children.pids() if pid not in known and pid not in self._stuck]\n",
             "        orphans: list[int] = []\n",
         ),
@@ -246,7 +245,7 @@ MUTANTS = (
         "outcomes told to a Redis that has lost the worker's entry are not told again",
         "faults/crash/test_alone.py::test_an_outcome_is_kept_though_redis_has_lost_the_workers_entry",
         Edit(
-            PROCESS + "ledger.py",
+            "fusion/runtime/outbox.py",
             "            self.renumber()\n        else:\n",
             "            self._open = None\n        else:\n",
         ),
