@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from fusion.courier.delivery import Parcel
+from fusion.courier.delivery import ClaimedDelivery
 from fusion.courier.secrets import Secrets
 from fusion.delivery.answers import Answer
 from fusion.delivery.errors import DeliveryFailed, DeliveryRefused
@@ -24,60 +24,62 @@ _Result = Answer | DeliveryFailed | DeliveryRefused
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class DeliveryAttempt:
     """`elapsed` in seconds. `gone`: the endpoint wants no more, of this or any other job."""
 
-    parcel: Parcel
+    delivery: ClaimedDelivery
     target: Target
     decision: Decision
     elapsed: float
     gone: bool = False
 
 
-def attempt(parcel: Parcel, target: Target, policy: Policy, secrets: Secrets) -> Tried:
+def attempt(delivery: ClaimedDelivery, target: Target, policy: Policy, secrets: Secrets) -> DeliveryAttempt:
     """Blocks up to the policy's time. Never raises: what nobody foresaw is a failed try like any other."""
     began = time.monotonic()
     failpoint("callback.before_post")
     result: _Result
     signed = False
     try:
-        signature = _signature(parcel, target, secrets)
+        signature = _signature(delivery, target, secrets)
         signed = "webhook-signature" in signature
-        result = post(target, parcel.body, {}, policy, signature=signature)
+        result = post(target, delivery.body, {}, policy, signature=signature)
     except (DeliveryFailed, DeliveryRefused) as error:
         result = error
     except Exception as error:
-        log.exception("callback %s to %s: not foreseen", parcel.id, target)
+        log.exception("callback %s to %s: not foreseen", delivery.id, target)
         result = DeliveryFailed(f"not foreseen: {type(error).__name__}")
     failpoint("callback.after_post")
-    return decided(parcel, target, result, time.monotonic() - began, signed=signed)
+    return decided(delivery, target, result, time.monotonic() - began, signed=signed)
 
 
-def _signature(parcel: Parcel, target: Target, secrets: Secrets) -> dict[str, str]:
+def _signature(delivery: ClaimedDelivery, target: Target, secrets: Secrets) -> dict[str, str]:
     """Without a secret the id and the time alone: the receiver can at least tell what it has had already."""
     found = secrets.of(target.host)
     if found:
-        return sign(parcel.id, parcel.body, found)
-    return {"webhook-id": parcel.id, "webhook-timestamp": str(int(time.time()))}
+        return sign(delivery.id, delivery.body, found)
+    return {"webhook-id": delivery.id, "webhook-timestamp": str(int(time.time()))}
 
 
-def decided(parcel: Parcel, target: Target, result: _Result, elapsed: float, *, signed: bool = True) -> Tried:
+def decided(
+    delivery: ClaimedDelivery, target: Target, result: _Result, elapsed: float, *, signed: bool = True
+) -> DeliveryAttempt:
     """What is committed. The answer's text is kept for people in the delivery's own record, and nowhere else."""
-    found = verdict(result, parcel.tries)
+    found = verdict(result, delivery.tries)
     if found.outcome == "delivered":
         assert isinstance(result, Answer)
         told: dict[str, bytes | str | int] = {"result": str(result.status)}
-        return Tried(parcel, target, Decision("finished", fields=told if signed else told | {"unsigned": 1}), elapsed)
+        return DeliveryAttempt(delivery, target, Decision("finished", fields=told if signed else told | {"unsigned": 1}), elapsed)
     reason, said = found.reason, found.reason
     if isinstance(result, Answer):
         reason = f"{target} answered: {found.reason}"
         said = f"{reason}\n{result.excerpt}" if result.excerpt else reason
     fields = failure(reason, result, target.host, said)
     if found.outcome == "again":
-        fields["retryCount"] = defaults.RETRY_COUNT_START + parcel.tries
-        return Tried(parcel, target, Decision("retry", reason, found.delay, fields), elapsed)
+        fields["retryCount"] = defaults.RETRY_COUNT_START + delivery.tries
+        return DeliveryAttempt(delivery, target, Decision("retry", reason, found.delay, fields), elapsed)
     gone = found.outcome == "gone"
-    return Tried(parcel, target, Decision("failed", reason, fields=fields), elapsed, gone)
+    return DeliveryAttempt(delivery, target, Decision("failed", reason, fields=fields), elapsed, gone)
 
 
 def failure(reason: str, error: object, host: str = "", said: str = "") -> dict[str, bytes | str | int]:

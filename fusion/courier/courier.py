@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from redis import Redis
 
-from fusion.courier.attempt import Tried, attempt, failure
-from fusion.courier.delivery import Parcel
+from fusion.courier.attempt import DeliveryAttempt, attempt, failure
+from fusion.courier.delivery import ClaimedDelivery
 from fusion.courier.hosts import Hosts
 from fusion.courier.pool import Pool
 from fusion.courier.secrets import Secrets
@@ -25,15 +25,15 @@ from fusion.delivery.targets import Policy, Target, parse_target
 from fusion.execution.completion import Decision
 from fusion.kernel import defaults
 from fusion.runtime.doorbell import Doorbell
-from fusion.runtime.job_log import Journal
+from fusion.runtime.job_log import JobLog
 from fusion.runtime.loop import Loop
-from fusion.runtime.maintenance import Duties
-from fusion.runtime.membership import Registration
-from fusion.runtime.outbox import Ledger
+from fusion.runtime.maintenance import Maintenance
+from fusion.runtime.membership import Membership
+from fusion.runtime.outbox import Outbox
 from fusion.runtime.redis_calls import Refused
 from fusion.runtime.redis_calls import attempt as attempt_call
 from fusion.runtime.redis_link import RedisAway, RedisLink
-from fusion.runtime.served_queues import Roster
+from fusion.runtime.served_queues import ServedQueues
 from fusion.settings import Settings
 from fusion.store.client.connections import connect
 from fusion.store.layout.keys import CALLBACKS
@@ -56,7 +56,7 @@ _LAST_WORDS = 3.0
 _PAUSE = 1.0
 
 
-class _Desk(Roster):
+class _Desk(ServedQueues):
     """The one queue that no worker may name."""
 
     def __init__(self) -> None:
@@ -83,26 +83,26 @@ class Courier:
         )
         self._secrets = Secrets(settings)
         self._hosts = Hosts()
-        self._loop, self._link, self._journal = Loop(), RedisLink(log, "deliveries under way go on"), Journal(log, True)
+        self._loop, self._link, self._job_log = Loop(), RedisLink(log, "deliveries under way go on"), JobLog(log, True)
         self._connection = connect(settings, role="worker")
         self._broker = Broker.of(self._connection, settings)
         self._vouching = Vouching(self._broker)
         name = f"{socket.gethostname()}.{os.getpid()}.courier"
-        self._registration = Registration(replace(settings, name=name), self._broker, _Desk(), self._link, lambda entry: None)
-        self._ledger = Ledger(self._broker, self._link, settings)
-        self._registration.on_vanished = self._ledger.renumber
-        self._duties = Duties(settings, lambda: [CALLBACKS], log, promote_batch=_BATCH)
+        self._membership = Membership(replace(settings, name=name), self._broker, _Desk(), self._link, lambda entry: None)
+        self._outbox = Outbox(self._broker, self._link, settings)
+        self._membership.on_vanished = self._outbox.renumber
+        self._maintenance = Maintenance(settings, lambda: [CALLBACKS], log, promote_batch=_BATCH)
         self._bell = Doorbell(self._connect_blocking, self._broker.keys, settings.idle_wait)
         self._ear, self._mouth = socket.socketpair()
         self._ear.setblocking(False)
         self._mouth.setblocking(False)
-        self._pool: Pool[Tried] = Pool("callback", slots, self._wake)
+        self._pool: Pool[DeliveryAttempt] = Pool("callback", slots, self._wake)
         self._thread = threading.Thread(target=self._run, name="courier", daemon=True)
         #: Claimed, in this order: not sorted yet; waiting for their host; with a thread; tried, and Redis has to hear that the endpoint is gone.
-        self._taken: list[Parcel] = []
-        self._line: list[tuple[Parcel, Target]] = []
-        self._under_way: dict[str, Parcel] = {}
-        self._gone: list[Tried] = []
+        self._taken: list[ClaimedDelivery] = []
+        self._line: list[tuple[ClaimedDelivery, Target]] = []
+        self._under_way: dict[str, ClaimedDelivery] = {}
+        self._gone: list[DeliveryAttempt] = []
         self._entered = self._wanted = False
         self._look_at = 0.0
         #: Deliveries claimed beyond what there is room for, as they are put off at once; and claimed last, if all that it asked for came.
@@ -114,7 +114,7 @@ class Courier:
     @property
     def name(self) -> str:
         """Under which Redis knows it."""
-        return self._registration.name
+        return self._membership.name
 
     def is_alive(self) -> bool:
         return self._thread.is_alive()
@@ -174,7 +174,7 @@ class Courier:
     def _is_needed(self) -> bool:
         if self._stop_by is None:
             return True
-        finished = not self._under_way and not self._gone and self._ledger.settled and not self._taken and not self._line
+        finished = not self._under_way and not self._gone and self._outbox.settled and not self._taken and not self._line
         return not finished and time.monotonic() < self._stop_by
 
     def _step(self) -> None:
@@ -192,11 +192,11 @@ class Courier:
 
     def _timeout(self) -> float:
         now = time.monotonic()
-        if self._wanted or self._taken or self._gone or not self._ledger.settled or not self._entered:
+        if self._wanted or self._taken or self._gone or not self._outbox.settled or not self._entered:
             redis_at = now
         else:
             look_at = self._look_at if self._free else float("inf")
-            redis_at = min(self._registration.next_at, self._duties.next_at, self._ledger.next_at, look_at)
+            redis_at = min(self._membership.next_at, self._maintenance.next_at, self._outbox.next_at, look_at)
         stop_at = float("inf") if self._stop_by is None else self._stop_by
         return max(0.0, min(max(redis_at, self._link.retry_at), stop_at) - now)
 
@@ -215,59 +215,59 @@ class Courier:
 
     def _talk(self, now: float) -> None:
         if not self._entered:
-            self._registration.renew()
+            self._membership.renew()
             self._entered = True
             log.info("courier %s delivers callbacks", self.name)
         if now >= self._look_at and self._free:
             self._look_at = now + self._settings.idle_wait
             self._wanted = True
-        if now >= self._registration.next_at:
+        if now >= self._membership.next_at:
             self._renew(now)
-        self._ledger.offer_late(now)
+        self._outbox.offer_late(now)
         for _ in range(_TURNS):
             self._tell_gone()
-            if not self._wanted and self._ledger.settled:
+            if not self._wanted and self._outbox.settled:
                 break
             self._turn()
             self._sort()
             self._collect()
         self._sort()
-        if now >= self._duties.next_at:
-            self._link.attempt(lambda: self._duties.run(self._broker, now), look=True)
+        if now >= self._maintenance.next_at:
+            self._link.attempt(lambda: self._maintenance.run(self._broker, now), look=True)
 
     def _turn(self) -> None:
         free = max(0, self._free)
         slots = [0] * (free + (self._extra if free else 0))
         self._wanted = False
-        answered = self._ledger.turn(self.name, self._registration.incarnation, [CALLBACKS], slots)
+        answered = self._outbox.turn(self.name, self._membership.incarnation, [CALLBACKS], slots)
         if answered is None:
             return
         turn, results = answered
         if turn.status == "unregistered":
             log.warning("this courier's registration is gone from Redis; registering again")
-            self._registration.renew()
+            self._membership.renew()
             return
         for result, answer in zip(results, turn.answers, strict=False):
-            again = answer.startswith("error:") and self._ledger.refused(result)
+            again = answer.startswith("error:") and self._outbox.refused(result)
             if result.decision.kind != "later" or answer != "ok":
-                self._journal.committed(result.claimed, result.decision, answer, again=again)
+                self._job_log.committed(result.claimed, result.decision, answer, again=again)
         for queue, error in turn.bad:
-            self._journal.bad_queue(queue, error)
-        self._journal.suspended(turn.status == "suspended")
+            self._job_log.bad_queue(queue, error)
+        self._job_log.suspended(turn.status == "suspended")
         for claimed in turn.jobs:
             self._open(claimed)
         self._claimed = len(turn.jobs) if len(turn.jobs) == len(slots) else 0
         if turn.next_in is not None:
-            self._duties.due(time.monotonic() + turn.next_in)
+            self._maintenance.due(time.monotonic() + turn.next_in)
         self._wanted = turn.again
 
     def _tell_gone(self) -> None:
         """Before the delivery itself ends, so that nobody learns of it later than from that."""
         while self._gone:
             tried = self._gone[0]
-            self._ask(partial(self._broker.endpoint_gone, tried.parcel.url))
+            self._ask(partial(self._broker.endpoint_gone, tried.delivery.url))
             self._gone.pop(0)
-            self._ledger.add(tried.parcel.claimed, tried.decision, tried.elapsed)
+            self._outbox.add(tried.delivery.claimed, tried.decision, tried.elapsed)
 
     def _ask(self, call: Callable[[], T]) -> T | None:
         """About endpoints that are gone. None if the key of their list is broken: deliveries go on without it."""
@@ -282,12 +282,12 @@ class Courier:
     def _renew(self, now: float) -> None:
         parcels = (
             *self._taken,
-            *(parcel for parcel, _ in self._line),
+            *(delivery for delivery, _ in self._line),
             *self._under_way.values(),
-            *(t.parcel for t in self._gone),
+            *(t.delivery for t in self._gone),
         )
-        held = [*(parcel.claimed for parcel in parcels), *self._ledger.held()]
-        self._registration.tell(now, [(claimed.id, claimed.execution_id) for claimed in held])
+        held = [*(delivery.claimed for delivery in parcels), *self._outbox.held()]
+        self._membership.tell(now, [(claimed.id, claimed.execution_id) for claimed in held])
         refused = self._ask(self._broker.callbacks_refused) or 0
         if self._refused is not None and refused > self._refused:
             log.error(
@@ -301,7 +301,7 @@ class Courier:
 
     def _open(self, claimed: Claimed) -> None:
         try:
-            self._taken.append(Parcel.of(claimed))
+            self._taken.append(ClaimedDelivery.of(claimed))
         except ValueError as error:
             self._refuse(claimed, f"corrupt: {error}", error)
 
@@ -310,81 +310,81 @@ class Courier:
         if self._taken:
             self._secrets.refresh()
             doubted = self._vouching.doubts(self._taken, self._ask)
-            gone = self._ask(lambda: self._broker.gone([parcel.url for parcel in self._taken]))
+            gone = self._ask(lambda: self._broker.gone([delivery.url for delivery in self._taken]))
             taken, self._taken = self._taken, []
             put_off = sum(
-                self._place(parcel, is_gone, parcel.id in doubted)
-                for parcel, is_gone in zip(taken, gone or [False] * len(taken), strict=True)
+                self._place(delivery, is_gone, delivery.id in doubted)
+                for delivery, is_gone in zip(taken, gone or [False] * len(taken), strict=True)
             )
             # those for a busy host stand before others': past them with ever more at a time
             self._extra = min(_EXTRA, 2 * self._claimed) if 2 * put_off >= self._claimed else 0
         self._move_on()
 
-    def _place(self, parcel: Parcel, is_gone: bool, doubted: bool) -> bool:
+    def _place(self, delivery: ClaimedDelivery, is_gone: bool, doubted: bool) -> bool:
         """Whether it was put off."""
         if doubted:
-            log.error("callback %s is not sent: it is not of Fusion's making, or of a job that is gone", parcel.id)
-            self._refuse(parcel.claimed, UNVOUCHED, DeliveryRefused(UNVOUCHED))
+            log.error("callback %s is not sent: it is not of Fusion's making, or of a job that is gone", delivery.id)
+            self._refuse(delivery.claimed, UNVOUCHED, DeliveryRefused(UNVOUCHED))
             return False
         try:
-            target = parse_target(parcel.url, self._policy)
+            target = parse_target(delivery.url, self._policy)
         except DeliveryRefused as error:
-            self._refuse(parcel.claimed, str(error), error)
+            self._refuse(delivery.claimed, str(error), error)
             return False
         if is_gone:
             reason = (
                 f"{target} answered 410 before: this endpoint wants no more callbacks (`callbacks retry --to` sends to it again)"
             )
-            self._refuse(parcel.claimed, reason, DeliveryRefused(reason), target.host)
+            self._refuse(delivery.claimed, reason, DeliveryRefused(reason), target.host)
             return False
         delay = self._hosts.wait(target.host, time.monotonic())
         if delay:
             # without its place: what comes back would stand before others' deliveries again and again
-            self._ledger.add(parcel.claimed, Decision("later", f"{target} is busy with others", delay, {"seq": ""}), 0.0)
+            self._outbox.add(delivery.claimed, Decision("later", f"{target} is busy with others", delay, {"seq": ""}), 0.0)
         else:
-            self._line.append((parcel, target))
+            self._line.append((delivery, target))
         return bool(delay)
 
     def _refuse(self, claimed: Claimed, reason: str, error: Exception, host: str = "") -> None:
-        self._ledger.add(claimed, Decision("failed", reason, fields=failure(reason, error, host)), 0.0)
+        self._outbox.add(claimed, Decision("failed", reason, fields=failure(reason, error, host)), 0.0)
 
     def _move_on(self) -> None:
         now = time.monotonic()
         waiting, self._line = self._line, []
-        for parcel, target in waiting:
+        for delivery, target in waiting:
             if self._stop_by is not None:
                 self._hosts.leave(target.host)
-                self._ledger.add(parcel.claimed, Decision("release", "the courier ends"), 0.0)
+                self._outbox.add(delivery.claimed, Decision("release", "the courier ends"), 0.0)
             elif len(self._under_way) < self._slots and self._hosts.begin(target.host, now):
-                self._under_way[parcel.id] = parcel
-                self._pool.run(partial(attempt, parcel, target, self._policy, self._secrets))
+                self._under_way[delivery.id] = delivery
+                self._pool.run(partial(attempt, delivery, target, self._policy, self._secrets))
             else:
-                self._line.append((parcel, target))
+                self._line.append((delivery, target))
 
     def _collect(self) -> None:
         """What the threads have finished."""
         for tried in self._pool.results():
-            del self._under_way[tried.parcel.id]
+            del self._under_way[tried.delivery.id]
             self._hosts.done(tried.target.host, time.monotonic(), tried.elapsed)
             if tried.gone:
                 self._gone.append(tried)
             else:
-                self._ledger.add(tried.parcel.claimed, tried.decision, tried.elapsed)
+                self._outbox.add(tried.delivery.claimed, tried.decision, tried.elapsed)
             self._wanted = True
         self._move_on()
 
     # -- the end
 
     def _leave(self) -> None:
-        held: Sequence[Parcel] = [*self._taken, *self._under_way.values(), *(tried.parcel for tried in self._gone)]
+        held: Sequence[ClaimedDelivery] = [*self._taken, *self._under_way.values(), *(tried.delivery for tried in self._gone)]
         if held:
             log.warning("%d callback(s) under way were not waited for; they are delivered again", len(held))
         try:
-            self._ledger.offer_late(float("inf"))
-            while self._entered and not self._ledger.settled:
+            self._outbox.offer_late(float("inf"))
+            while self._entered and not self._outbox.settled:
                 self._turn()
             if self._entered:
-                self._link.attempt(lambda: self._broker.deregister(self.name, self._registration.incarnation))
+                self._link.attempt(lambda: self._broker.deregister(self.name, self._membership.incarnation))
         except RedisAway:
             log.warning("Redis could not be told; what is left is delivered by others after %.0f s", self._settings.lease)
         log.info("courier %s ended", self.name)

@@ -14,7 +14,7 @@ from fusion.store.layout.records import Claimed
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ClaimedDelivery:
     """`id` is the webhook's, the same at each try. `tries`: the one to come is counted."""
 
     claimed: Claimed
@@ -29,7 +29,7 @@ class Parcel:
         return self.claimed.id
 
     @classmethod
-    def of(cls, claimed: Claimed) -> Parcel:
+    def of(cls, claimed: Claimed) -> ClaimedDelivery:
         """ValueError if what is stored can't be read."""
         sent = _stored(claimed.fields.get(b"data", b""))
         ended_at = from_iso(sent.get("ended_at"))

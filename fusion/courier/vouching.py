@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fusion.courier.delivery import Parcel
+from fusion.courier.delivery import ClaimedDelivery
 from fusion.store.write.broker import Broker
 
 #: Why a delivery is not sent.
@@ -38,7 +38,7 @@ class Vouching:
         self._broker = broker
         self._secret = b""
 
-    def doubts(self, parcels: Sequence[Parcel], ask: Callable[[Callable[[], Any]], Any]) -> set[str]:
+    def doubts(self, parcels: Sequence[ClaimedDelivery], ask: Callable[[Callable[[], Any]], Any]) -> set[str]:
         """Ids of those that nobody vouches for. `ask` calls Redis; it answers None where a key is broken."""
         doubtful = self._unsealed(parcels)
         if doubtful:
@@ -46,8 +46,8 @@ class Vouching:
             doubtful = self._unsealed(doubtful)
         if not doubtful:
             return set()
-        agree = ask(lambda: self._broker.agree([parcel.sent for parcel in doubtful])) or [False] * len(doubtful)
-        return {parcel.id for parcel, good in zip(doubtful, agree, strict=True) if not good}
+        agree = ask(lambda: self._broker.agree([delivery.sent for delivery in doubtful])) or [False] * len(doubtful)
+        return {delivery.id for delivery, good in zip(doubtful, agree, strict=True) if not good}
 
-    def _unsealed(self, parcels: Sequence[Parcel]) -> list[Parcel]:
+    def _unsealed(self, parcels: Sequence[ClaimedDelivery]) -> list[ClaimedDelivery]:
         return [p for p in parcels if not is_sealed(self._secret, p.id, p.claimed.fields.get(b"data", b""))]

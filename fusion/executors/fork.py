@@ -59,7 +59,7 @@ class Run:
         return readings.priority(self.claimed.fields)
 
 
-class Stable:
+class ForkExecutor:
     """One fork server's lifetime.
 
     - keeps spare horses ahead of need, so that a job never waits for a fork;

@@ -1,4 +1,4 @@
-"""The worker's stables: the one that takes jobs, those that drain after a reload, and the next one after a failure."""
+"""The worker's executors: the one that takes jobs, those that drain after a reload, and the next one after a failure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from fusion.executors.fork import Run, Stable
-from fusion.executors.warm import Lanes
+from fusion.executors.fork import ForkExecutor, Run
+from fusion.executors.warm import WarmExecutor
 from fusion.executors.warm_pool import Terms
 from fusion.forkserver.environment import for_tasks
 from fusion.forkserver.messages import ForkServerConfig, HorseExited
@@ -26,7 +26,7 @@ _FIRST_RESTART, _LONGEST_RESTART = 0.2, 30.0
 _STILLBORN = 3
 
 
-class Stables:
+class ExecutorGenerations:
     """Keeps a fork server going.
 
     - one that dies, hangs on an import or can't import a task module is replaced, with growing pauses; nothing is claimed meanwhile;
@@ -46,8 +46,8 @@ class Stables:
         self._settings, self._loop, self._log = settings, loop, log
         self._modules = task_modules(settings.tasks)  # wrong ones are told before the worker enters any list
         self._on_frame, self._on_death, self._terms = on_frame, on_death, terms
-        self._current: Stable | None = None
-        self._draining: list[Stable] = []
+        self._current: ForkExecutor | None = None
+        self._draining: list[ForkExecutor] = []
         self._late: tuple[str, ...] = ()
         self._restart_at, self._pause = 0.0, _FIRST_RESTART
         self._import_timeout = settings.import_timeout
@@ -60,7 +60,7 @@ class Stables:
         self._stillborn = 0
 
     @property
-    def _all(self) -> list[Stable]:
+    def _all(self) -> list[ForkExecutor]:
         return [*self._draining, self._current] if self._current else self._draining
 
     @property
@@ -106,11 +106,11 @@ class Stables:
         return self._current.hand_out(claimed, limit)
 
     def room(self, horses: int, free: int) -> int:
-        """Jobs that may be claimed to wait behind others, see `Stable.room`; none while jobs of an older fork server have slots too."""
+        """Jobs that may be claimed to wait behind others, see `ForkExecutor.room`; none while jobs of an older fork server have slots too."""
         return self._current.room(horses, free) if self._current is not None and not self._retired and not self._draining else 0
 
     def turned(self, seconds: float, jobs: int) -> None:
-        """See `Stable.turned`."""
+        """See `ForkExecutor.turned`."""
         if self._current is not None:
             self._current.turned(seconds, jobs)
 
@@ -199,7 +199,7 @@ class Stables:
             environment=for_tasks(settings, os.environ),
             core=core_limit_before(),
         )
-        make = partial(Lanes, terms=self._terms) if config.warm else Stable
+        make = partial(WarmExecutor, terms=self._terms) if config.warm else ForkExecutor
         self.generation += 1
         try:
             self._current = make(
@@ -214,7 +214,7 @@ class Stables:
         except OSError as error:
             self._postpone(f"the fork server can't be started: {error.strerror}")
 
-    def _bury(self, stable: Stable) -> None:
+    def _bury(self, stable: ForkExecutor) -> None:
         self._current = None
         if stable.tainted is not None:
             self._log.warning("%s %s: each job's process imports it itself", stable.tainted.module, stable.tainted.reason)

@@ -20,7 +20,7 @@ _NEW, _FEW = 0.1, 4
 _TURNS = 3
 
 
-class Foresight:
+class PrefetchEstimator:
     """Expects of the next jobs what the last ones took: longer ones are believed fast, shorter ones slowly.
 
     `budget`: seconds of work that may wait in a horse; and that a turn with Redis should take at most, as a job that comes meanwhile, of

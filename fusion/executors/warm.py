@@ -15,26 +15,26 @@ from fusion.store.layout.records import Claimed
 _TOO_LARGE = 1.0
 
 
-class Lanes(Pool):
+class WarmExecutor(Pool):
     """A pool whose horses are given short jobs ahead.
 
-    - as many as `Foresight` allows, none beyond the jobs a horse may still run, none in a horse with a large or a long job;
+    - as many as `PrefetchEstimator` allows, none beyond the jobs a horse may still run, none in a horse with a large or a long job;
     - a job of a higher class goes before those that wait;
     - jobs of lower classes than HIGH wait in so many horses only as may run them: the caller says how many.
     """
 
     def room(self, horses: int, free: int) -> int:
-        depth = self.foresight.depth
+        depth = self.estimator.depth
         if not depth or not self._open:
             return 0
-        short = time.monotonic() - self.foresight.patience
+        short = time.monotonic() - self.estimator.patience
         lanes = [horse for horse in self._lanes(horses) if self.runs[horse.serial].began > short]
         lanes += self._idle[max(0, len(self._idle) - free) :]  # each is about to get a job
         room = sum(max(0, self._depth_of(horse, depth) - len(horse.waiting)) for horse in lanes[:horses])
-        return max(0, min(room, self.foresight.most - free))
+        return max(0, min(room, self.estimator.most - free))
 
     def turned(self, seconds: float, jobs: int) -> None:
-        self.foresight.turned(seconds, jobs)
+        self.estimator.turned(seconds, jobs)
 
     def _lanes(self, horses: int) -> list[WarmHorse]:
         """Up to so many horses at work that jobs may wait in, those first that have some."""
@@ -50,7 +50,7 @@ class Lanes(Pool):
     def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
         horse = min(self._lanes(horses), key=lambda one: len(one.waiting), default=None)
         if horse is None and any(self._horses[serial].bulky for serial in self.runs):
-            self.foresight.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next ones may well be as large
+            self.estimator.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next ones may well be as large
         if horse is None or claimed.fields.get(b"isolate") or len(horse.waiting) >= self._depth_of(horse, MOST):
             return None
         run = Run(claimed, horse, time.monotonic(), limit)
@@ -63,7 +63,7 @@ class Lanes(Pool):
         left = line[placed:]
         self._send_back((other for other in left if other is not run), "no room ahead")
         if run in left:
-            self.foresight.saw(_TOO_LARGE)  # so will those behind it be
+            self.estimator.saw(_TOO_LARGE)  # so will those behind it be
             return None
         failpoint("ahead.given")
         return run
@@ -76,7 +76,7 @@ class Lanes(Pool):
         horse.owe(run, 1)
         now = time.monotonic()
         # The one before it may have become a long one while Redis was asked.
-        self.look_at = min(self.look_at, now + self.foresight.patience)
+        self.look_at = min(self.look_at, now + self.estimator.patience)
         if horse.told < (by := horse.done_by(now)):
             self._tell(horse, by + SLACK)
         return True

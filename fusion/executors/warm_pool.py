@@ -12,8 +12,8 @@ from math import inf
 from signal import SIGKILL
 
 from fusion.executors import readings
-from fusion.executors.fork import EXIT_LIMIT, FAREWELL, Run, Stable
-from fusion.executors.prefetch import Foresight
+from fusion.executors.fork import EXIT_LIMIT, FAREWELL, ForkExecutor, Run
+from fusion.executors.prefetch import PrefetchEstimator
 from fusion.executors.warm_horse import WarmHorse, WarmServer
 from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited
 from fusion.kernel import defaults
@@ -44,7 +44,7 @@ class Terms:
     on_begun: Callable[[Claimed], None] = lambda claimed: None
 
 
-class Pool(Stable):
+class Pool(ForkExecutor):
     """One fork server's lifetime, with warm horses.
 
     - the first job in a horse is in `runs`; those behind it are taken back when the one before them takes long, dies or is killed;
@@ -68,7 +68,7 @@ class Pool(Stable):
         self._horses: dict[int, WarmHorse] = {}
         self._idle: list[WarmHorse] = []  # the one that ran last at the end: its memory is warm, and fresh ones stay fresh
         self._told_of: set[str] = set()
-        self.foresight = Foresight(terms.ahead / 1000)
+        self.estimator = PrefetchEstimator(terms.ahead / 1000)
         super().__init__(config, loop, log, spares=spares, import_timeout=import_timeout, on_frame=on_frame, on_death=on_death)
 
     def _make_server(self, config: ForkServerConfig) -> WarmServer:
@@ -132,10 +132,10 @@ class Pool(Stable):
         horse.deadline = now + run.limit
         horse.expect_callbacks(run.claimed.fields)
         self.runs[horse.serial] = run
-        self.look_at = min(self.look_at, now + self.foresight.patience)
+        self.look_at = min(self.look_at, now + self.estimator.patience)
         by = horse.done_by(now)
         # Too late by much is put right at once, or, where runs are short as a rule, with the first look at one that is not.
-        if horse.told < by or (horse.told > by + _LATE and (horse.told == inf or not self.foresight.depth)):
+        if horse.told < by or (horse.told > by + _LATE and (horse.told == inf or not self.estimator.depth)):
             self._tell(horse, by + SLACK)
 
     def _tell(self, horse: WarmHorse, deadline: float) -> None:
@@ -271,7 +271,7 @@ class Pool(Stable):
         horse.done += 1
         horse.owe(run, -1)
         horse.bulky = False
-        self.foresight.saw(readings.elapsed(frame))
+        self.estimator.saw(readings.elapsed(frame))
         if horse.waiting:
             self._begin(horse, horse.waiting.popleft(), now)
         else:
@@ -340,7 +340,7 @@ class Pool(Stable):
 
     def look(self, now: float) -> None:
         """See to the runs that are no longer short, and to deadlines."""
-        self.look_at, patience = inf, self.foresight.patience
+        self.look_at, patience = inf, self.estimator.patience
         for run in list(self.runs.values()):
             horse = self._horses.get(run.horse.serial)
             if horse is None or self.runs.get(horse.serial) is not run:
@@ -349,7 +349,7 @@ class Pool(Stable):
                 self.look_at = min(self.look_at, run.began + patience)
                 continue
             if horse.waiting:
-                self.foresight.saw(now - run.began)  # for what this horse can do, whatever the task says it takes
+                self.estimator.saw(now - run.began)  # for what this horse can do, whatever the task says it takes
                 self._send_back(self._behind(horse), "the job before it takes long")
             if run.claimed.ahead and not run.told:
                 run.told = True

@@ -17,7 +17,7 @@ from fusion.runtime.loop import Loop
 from fusion.runtime.probes import Probes, Report
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.runtime.signals import Signals
-from fusion.runtime.supervised import Reporter
+from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
 from fusion.store.client.connections import check_server, connect, describe
 from fusion.store.stream.reader import EventReader
@@ -69,7 +69,7 @@ class RelayProcess:
         self._runners = [self._runner(sink, connection) for sink, connection in zip(sinks, self._connections, strict=True)]
         self._courier, self._deserted = courier, False
         self._trim_at = 0.0
-        self._reporter = Reporter.inherited()
+        self._reporter = SupervisorLine.inherited()
         self._probes = Probes(self._loop, {"/livez": self._report_live, "/readyz": self._report_ready})
 
     def _runner(self, sink: Sink, connection: Redis) -> SinkRunner:

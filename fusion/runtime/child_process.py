@@ -111,7 +111,7 @@ class Child:
             except OSError:
                 pass  # it is gone: `collect` will say so
 
-    def hush(self, quiet: bool) -> None:
+    def set_quiet(self, quiet: bool) -> None:
         """Take no more jobs, or take some again. One that has not yet said its name has no handler: a TSTP would stop it for good."""
         if self.name:
             self._process.send_signal(signal.SIGTSTP if quiet else signal.SIGCONT)

@@ -12,7 +12,7 @@ from fusion.store.layout.records import Claimed
 _REPEAT = 60.0
 
 
-class Journal:
+class JobLog:
     """Lines about jobs, with the job in the record's attributes too (`job_id`, `queue`, ...). `job_lines=False` leaves out what goes
     well, and descriptions. Of a task's error its class and place are told; with `messages` its message too, which may hold what the task
     was given."""

@@ -19,7 +19,7 @@ _BREATH = 0.05
 _ROUNDS = 5
 
 
-class Duties:
+class Maintenance:
     """Timers and the scripts behind them. Each `run` makes at most a handful of bounded calls."""
 
     def __init__(

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from fusion.runtime.redis_link import RedisLink
-from fusion.runtime.served_queues import Roster
+from fusion.runtime.served_queues import ServedQueues
 from fusion.settings import Settings
 from fusion.store.write.broker import Broker
 
 
-class Registration:
+class Membership:
     """Keeps the worker in the list of workers under a name of its own.
 
     - a name that a live other has gets `.1`, `.2`, ...;
@@ -27,9 +27,9 @@ class Registration:
     on_vanished: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
-        self, settings: Settings, broker: Broker, roster: Roster, link: RedisLink, entering: Callable[[str], None]
+        self, settings: Settings, broker: Broker, served_queues: ServedQueues, link: RedisLink, entering: Callable[[str], None]
     ) -> None:
-        self._settings, self._broker, self._roster, self._link = settings, broker, roster, link
+        self._settings, self._broker, self._served_queues, self._link = settings, broker, served_queues, link
         self._entering = entering
         self.name = settings.name or f"{socket.gethostname()}.{os.getpid()}"
         self.incarnation = secrets.token_hex(8)
@@ -89,7 +89,7 @@ class Registration:
     def _register(self, attempt: Callable[[Callable[[], bool]], bool]) -> None:
         base, n = self.name, 0
         fields = {
-            "queues": ",".join([*self._roster.queues, *self._roster.patterns]),
+            "queues": ",".join([*self._served_queues.queues, *self._served_queues.patterns]),
             "pid": os.getpid(),
             "hostname": socket.gethostname(),
             "waits": 1,

@@ -51,7 +51,7 @@ class _OpenTurn:
     wishes: Wishes
 
 
-class Ledger:
+class Outbox:
     """Keeps outcomes until Redis has answered for them.
 
     A turn that got no answer is repeated word for word under its token, since it may have been carried out; what came in meanwhile waits

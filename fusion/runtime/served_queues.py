@@ -19,7 +19,7 @@ _ALPHABET = string.ascii_letters + string.digits + "_.-"
 _ITEM = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
-class Roster:
+class ServedQueues:
     """Names are served as they are; which queues a wildcard stands for Redis knows, that keeps an index of those that have work. However
     many names there are: a turn looks at a few of them, and this process at none."""
 

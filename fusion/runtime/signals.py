@@ -24,7 +24,7 @@ class Signals:
         self.quit = False
         self.reload = False
         #: True after TSTP, False after CONT, None once that was heeded.
-        self.hush: bool | None = None
+        self.set_quiet: bool | None = None
         #: Something came since the last `drain`; known a moment before the selector wakes.
         self.noted = False
         self._wake, self._woken = socket.socketpair()
@@ -54,7 +54,7 @@ class Signals:
         elif number == signal.SIGHUP:
             self.reload = True
         elif number in (signal.SIGTSTP, signal.SIGCONT):
-            self.hush = number == signal.SIGTSTP
+            self.set_quiet = number == signal.SIGTSTP
         else:
             self.stops += 1
 

@@ -16,7 +16,7 @@ _BEAT_INTERVAL = 1.0
 _GRACE = 2.0
 
 
-class Reporter:
+class SupervisorLine:
     """Says lines of a word and its value: `NAME host.1 0f3a`, `READY`, `BEAT busy`, `DONE`. Does nothing if nobody supervises this process.
 
     - a supervisor that does not read is not waited for;
@@ -34,7 +34,7 @@ class Reporter:
             os.set_inheritable(channel.fileno(), False)
 
     @classmethod
-    def inherited(cls) -> Reporter:
+    def inherited(cls) -> SupervisorLine:
         """The one this process was started with."""
         fd, _, patience = os.environ.pop(VARIABLE, "").partition(":")
         try:

@@ -11,12 +11,12 @@ from redis import Redis
 
 from fusion.runtime.doorbell import Doorbell
 from fusion.runtime.loop import Loop
-from fusion.runtime.maintenance import Duties
+from fusion.runtime.maintenance import Maintenance
 from fusion.runtime.probes import Probes, Report
 from fusion.runtime.redis_calls import Refused
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.runtime.signals import Signals
-from fusion.runtime.supervised import Reporter
+from fusion.runtime.supervised import SupervisorLine
 from fusion.scheduler.declaring import Declaring
 from fusion.scheduler.presence import Presence
 from fusion.scheduler.ticker import Ticker
@@ -51,12 +51,12 @@ class SchedulerProcess:
         self._connection = connect(settings, role="worker")
         self._broker, cron = Broker.of(self._connection, settings), CronBroker.of(self._connection, settings)
         self._presence = Presence(settings, cron, self._link)
-        self._duties = Duties(settings, list, log, promote_batch=_BATCH)
+        self._maintenance = Maintenance(settings, list, log, promote_batch=_BATCH)
         self._ticker = Ticker(cron, self._link, settings.lease, log)
         self._declaring = Declaring(settings, modules, tasks, cron, self._link, self._loop, log)
         self._refused: dict[str, str] = {}
         self._bell = Doorbell(self._connect_blocking, self._broker.keys, _WAIT)
-        self._reporter = Reporter.inherited()
+        self._reporter = SupervisorLine.inherited()
         self._probes = Probes(self._loop, {"/livez": self._report_live, "/readyz": self._report_ready})
 
     def _connect_blocking(self) -> Redis:
@@ -117,8 +117,8 @@ class SchedulerProcess:
         """Everything that is due with Redis. Ticks come before declarations: a changed plan begins where the former was followed to."""
         if now >= self._presence.next_at:
             self._guarded("schedulers", self._presence.beat)
-        if now >= self._duties.next_at:
-            self._link.attempt(lambda: self._duties.run(self._broker, now), look=True)
+        if now >= self._maintenance.next_at:
+            self._link.attempt(lambda: self._maintenance.run(self._broker, now), look=True)
         if now >= self._ticker.next_at:
             self._guarded("cron entries", self._ticker.look)
         if now >= self._declaring.next_at:
@@ -138,13 +138,13 @@ class SchedulerProcess:
 
     def _timeout(self) -> float:
         now = time.monotonic()
-        redis_at = min(self._ticker.next_at, self._duties.next_at, self._presence.next_at, self._declaring.next_at)
+        redis_at = min(self._ticker.next_at, self._maintenance.next_at, self._presence.next_at, self._declaring.next_at)
         return max(0.0, min(max(redis_at, self._link.retry_at) - now, 1.0 if self._reporter.supervised else _WAIT))
 
     def _on_bell(self) -> None:
         if self._bell.receive() is not False:
             self._ticker.next_at = 0.0
-            self._duties.due(0.0)
+            self._maintenance.due(0.0)
 
     def _end(self) -> int:
         try:

@@ -20,14 +20,14 @@ _GIVE_UP = 5.0
 
 
 @dataclass(frozen=True)
-class _Grave:
+class _DeadWorker:
     name: str
     incarnation: str
     reason: str
     since: float
 
 
-class Graves:
+class DeadWorkers:
     """Gives back what dead workers held, as soon as nothing of theirs runs any more and Redis answers.
 
     Made before the first child: children that are there by then are not ours. Needs `become_subreaper`, so that orphans come here.
@@ -38,13 +38,13 @@ class Graves:
         self._link = RedisLink(log)
         self._children = Children()
         self._others = frozenset(self._children.pids())
-        self._waiting: list[_Grave] = []
+        self._waiting: list[_DeadWorker] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, name: str, incarnation: str, reason: str, now: float) -> None:
-        self._waiting.append(_Grave(name, incarnation, reason, now))
+        self._waiting.append(_DeadWorker(name, incarnation, reason, now))
 
     def tend(self, now: float, living: Set[int]) -> None:
         """`living`: pids of the supervisor's own children."""
@@ -76,7 +76,7 @@ class Graves:
         except (ProcessLookupError, ChildProcessError):
             return True
 
-    def _give_back(self, grave: _Grave, now: float) -> bool:
+    def _give_back(self, grave: _DeadWorker, now: float) -> bool:
         if not self._link.open(now):
             return False
         call = partial(self._broker.prune, self._lease, grave.name, incarnation=grave.incarnation, reason=grave.reason)

@@ -18,7 +18,7 @@ from fusion.runtime.signals import Signals
 from fusion.runtime.systemd import Notifier
 from fusion.settings import Settings
 from fusion.store.write.broker import Broker
-from fusion.supervisor.dead_workers import Graves
+from fusion.supervisor.dead_workers import DeadWorkers
 from fusion.supervisor.rolling import Rolling
 
 log = logging.getLogger("fusion.supervisor")
@@ -85,7 +85,7 @@ class Supervisor:
         if self._settings.probe_port is not None:
             log.info("probes: %s/livez and /readyz", self._probes.open(self._settings.probe_host, self._settings.probe_port))
         become_subreaper()  # a dead worker's fork server comes to us: only when it is gone are the worker's jobs given back
-        self._graves = Graves(self._broker, self._settings.lease, log)
+        self._dead_workers = DeadWorkers(self._broker, self._settings.lease, log)
         self._signals.install()
         self._loop.watch(self._signals.fileno(), self._signals.drain)
         previous = signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the loop
@@ -111,7 +111,7 @@ class Supervisor:
         self._obey_signals(now)
         for post in self._posts:
             self._look_after(post, now)
-        self._graves.tend(now, {child.pid for child in self._all})
+        self._dead_workers.tend(now, {child.pid for child in self._all})
         if not self._stopping:
             self._rolling.tend(now)
             self._fill(now)
@@ -131,7 +131,7 @@ class Supervisor:
         if self._all or not (self._stopping or all(post.done for post in self._posts)):
             return False
         self._empty_since = self._empty_since or now
-        return not self._graves or now > self._empty_since + _FAREWELL
+        return not self._dead_workers or now > self._empty_since + _FAREWELL
 
     # -- children
 
@@ -177,7 +177,7 @@ class Supervisor:
         if not child.listen():
             self._loop.unwatch(child.fileno())
         if self._quiet and child.name and not was_known:
-            child.hush(True)
+            child.set_quiet(True)
         if child.ready and not was_ready:
             log.info("%s is ready", child)
 
@@ -201,7 +201,7 @@ class Supervisor:
         say = log.warning if child.told and not child.hung else log.error
         say("%s%s", named(cause), again)
         if child.name:
-            self._graves.add(child.name, child.incarnation, named(cause), now)
+            self._dead_workers.add(child.name, child.incarnation, named(cause), now)
 
     def _plan_next(self, post: Post, child: Child, clean: bool, now: float) -> str:
         if clean and child.done:
@@ -219,10 +219,10 @@ class Supervisor:
             self._signals.reload = False
             if not self._stopping:
                 self._rolling.begin(self._posts, now)
-        if self._signals.hush is not None:
-            self._quiet, self._signals.hush = self._signals.hush, None
+        if self._signals.set_quiet is not None:
+            self._quiet, self._signals.set_quiet = self._signals.set_quiet, None
             for child in self._all:
-                child.hush(self._quiet)
+                child.set_quiet(self._quiet)
         if self._signals.quit or self._signals.stops > 1:
             if not self._cold:
                 self._cold = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from fusion.kernel.memory import MemoryThrottle
-from fusion.runtime.membership import Registration
+from fusion.runtime.membership import Membership
 
 #: Lowest priority that a reserved slot takes: HIGH.
 HIGH = 2
@@ -13,7 +13,7 @@ HIGH = 2
 ANY = 0
 
 
-class Intake:
+class Admission:
     """Reasons to take nothing though slots are free, and the slots that are kept for HIGH.
 
     - quiet: an operator said so (`quiet`, SIGTSTP), until `unquiet` or SIGCONT;
@@ -46,7 +46,7 @@ class Intake:
         for_any = max(0, min(free, self._slots - running - self._reserve))
         return [ANY] * for_any + [HIGH] * (free - for_any)
 
-    def hush(self, quiet: bool, entry: Registration) -> bool:
+    def set_quiet(self, quiet: bool, entry: Membership) -> bool:
         """Take no more jobs, or take them again; True if that is a change."""
         if quiet == self.quiet:
             return False
@@ -55,7 +55,7 @@ class Intake:
         self._log.info("quiet: running jobs go on, none is taken until `unquiet`" if quiet else "no longer quiet")
         return True
 
-    def look(self, now: float, entry: Registration) -> bool:
+    def look(self, now: float, entry: Membership) -> bool:
         """Look at memory if that is due; True if jobs may be taken again."""
         if self._throttle is None or now < self._throttle.next_at:
             return False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusion.kernel import defaults
-from fusion.runtime.served_queues import Roster
+from fusion.runtime.served_queues import ServedQueues
 from fusion.store.layout.records import Wishes
 from fusion.worker.probation import Probation
 
@@ -36,7 +36,7 @@ class _Set:
     task: str
 
 
-class Waits:
+class BlockedWork:
     """Jobs of a task that some worker lacks are blocked, and taken from there by the workers that have it.
 
     - which tasks there are is found out by running a job of each: what its process says of a missing one holds for a while, for the
@@ -44,8 +44,8 @@ class Waits:
     - a new fork server may have other code: what the one before lacked says nothing of it.
     """
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, served_queues: ServedQueues) -> None:
+        self._served_queues = served_queues
         self._known = ""
         self._sets: list[_Set] = []
         self._lacking: dict[str, _Lack] = {}
@@ -85,7 +85,7 @@ class Waits:
         return [one.name for one in self._of(PROBATION)]
 
     def _of(self, kind: str) -> list[_Set]:
-        return [one for one in self._sets if one.kind == kind and self._roster.serves(one.queue)]
+        return [one for one in self._sets if one.kind == kind and self._served_queues.serves(one.queue)]
 
     def wishes(self, now: float, probation: Probation) -> Wishes:
         """What a turn is told."""
@@ -95,5 +95,5 @@ class Waits:
 
     def bells(self, now: float, probation: Probation) -> Sequence[str]:
         """Queues and sets to wait for."""
-        own = () if probation.only else (*self._roster.bells, *self.held(now))
+        own = () if probation.only else (*self._served_queues.bells, *self.held(now))
         return [*own, *(self.on_probation if probation.allowed else ())]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
-from fusion.executors.generations import Stables
+from fusion.executors.generations import ExecutorGenerations
 from fusion.runtime.redis_link import RedisLink
-from fusion.runtime.served_queues import Roster
+from fusion.runtime.served_queues import ServedQueues
 from fusion.store.layout.records import Turn
 from fusion.store.read.blocked import blocked_jobs, in_words
 from fusion.store.write.broker import Broker
@@ -20,10 +20,18 @@ LEFT = 3
 class Burst:
     """`code`: what the worker exits with, beyond its own reasons."""
 
-    def __init__(self, on: bool, broker: Broker, link: RedisLink, roster: Roster, stables: Stables, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        on: bool,
+        broker: Broker,
+        link: RedisLink,
+        served_queues: ServedQueues,
+        executors: ExecutorGenerations,
+        log: logging.Logger,
+    ) -> None:
         self.on = on
         self.code = 0
-        self._broker, self._link, self._roster, self._stables, self._log = broker, link, roster, stables, log
+        self._broker, self._link, self._served_queues, self._executors, self._log = broker, link, served_queues, executors, log
 
     def is_over(self, turn: Turn, probation: Probation) -> bool:
         """After a turn that brought nothing, while nothing runs. What is due now is still work."""
@@ -33,7 +41,7 @@ class Burst:
             self._link.attempt(self._broker.promote)
             return False
         blocked = self._link.attempt(lambda: blocked_jobs(self._broker.connection, self._broker.keys))
-        held = [one for one in blocked if one.kind == HELD and self._roster.serves(one.queue)]
+        held = [one for one in blocked if one.kind == HELD and self._served_queues.serves(one.queue)]
         for one in held:
             self._log.warning("%s", in_words(one))
         if held:
@@ -45,8 +53,8 @@ class Burst:
 
     def is_hopeless(self) -> bool:
         """Whether no job will ever run here: nobody mends the cause while a burst waits."""
-        if not (self.on and self._stables.hopeless):
+        if not (self.on and self._executors.hopeless):
             return False
         self.code = 1
-        self._log.error("%s: the burst ends; see --tasks", self._stables.hopeless)
+        self._log.error("%s: the burst ends; see --tasks", self._executors.hopeless)
         return True

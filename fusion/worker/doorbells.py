@@ -14,7 +14,7 @@ from fusion.store.write.broker import Broker
 from fusion.worker.admission import ANY
 
 
-class Bells:
+class Doorbells:
     """Two waits: for any job while a slot takes any, for HIGH jobs while a slot is reserved for them.
 
     A worker whose free slots are all reserved must not wait with the others: it would swallow tokens for jobs that it does not take, or

@@ -14,7 +14,7 @@ from fusion.store.layout.records import Claimed
 _NAME = f"{BadSignature.__module__}.{BadSignature.__qualname__}"
 
 
-class Envelopes:
+class EnvelopeCheck:
     """Holds the keys; `keyring` is None without any, and then nothing is checked."""
 
     def __init__(self, settings: Settings, log: logging.Logger) -> None:

@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Callable
 
-from fusion.executors.generations import Stables
-from fusion.runtime.job_log import Journal
-from fusion.runtime.membership import Registration
+from fusion.executors.generations import ExecutorGenerations
+from fusion.runtime.job_log import JobLog
+from fusion.runtime.membership import Membership
 from fusion.runtime.probes import Report
 from fusion.runtime.redis_link import RedisLink
 from fusion.settings import Settings
-from fusion.worker.admission import Intake
+from fusion.worker.admission import Admission
 
 
 class Health:
@@ -21,15 +21,15 @@ class Health:
     def __init__(
         self,
         settings: Settings,
-        registration: Registration,
+        membership: Membership,
         link: RedisLink,
-        stables: Stables,
-        intake: Intake,
-        journal: Journal,
+        executors: ExecutorGenerations,
+        admission: Admission,
+        job_log: JobLog,
         stopping: Callable[[], bool],
     ) -> None:
-        self._settings, self._registration, self._link = settings, registration, link
-        self._stables, self._intake, self._journal, self._stopping = stables, intake, journal, stopping
+        self._settings, self._membership, self._link = settings, membership, link
+        self._executors, self._admission, self._job_log, self._stopping = executors, admission, job_log, stopping
         # Nothing in a round waits longer than for these: the sleep until the next timer, an attempt at Redis.
         self._patience = 2 * max(settings.idle_wait, settings.socket_timeout)
         self._ticked = time.monotonic()
@@ -42,18 +42,18 @@ class Health:
         """A loop that hangs for good does not answer at all; one that has hung says so in the round in which it did."""
         silent = time.monotonic() - self._ticked
         reasons = [f"the loop did not turn for {silent:.1f} s"] if silent > self._patience else []
-        return Report(reasons, {"worker": self._registration.name, "pid": os.getpid()})
+        return Report(reasons, {"worker": self._membership.name, "pid": os.getpid()})
 
     def ready(self) -> Report:
         reasons = []
         if self._stopping():
             reasons.append("stopping")
         reasons += self._link.trouble
-        if self._stables.server_pid is None:
+        if self._executors.server_pid is None:
             reasons.append("no fork server is ready")
-        if self._intake.throttled:
-            reasons.append(f"memory throttle: {self._intake.throttled}")
-        if self._intake.quiet:
+        if self._admission.throttled:
+            reasons.append(f"memory throttle: {self._admission.throttled}")
+        if self._admission.quiet:
             reasons.append("quiet")
-        facts = {"running": len(self._stables.runs), "slots": self._settings.slots, "suspended": self._journal.is_suspended}
+        facts = {"running": len(self._executors.runs), "slots": self._settings.slots, "suspended": self._job_log.is_suspended}
         return Report(reasons, {**self.live().facts, **facts})

@@ -10,7 +10,7 @@ from typing import Any
 
 from fusion.exceptions import ConfigurationError
 from fusion.executors.fork import Run
-from fusion.executors.generations import Stables
+from fusion.executors.generations import ExecutorGenerations
 
 #: Seconds between two looks: what a job can take within that time is what it can take too much.
 _INTERVAL = 0.5
@@ -23,8 +23,8 @@ class JobMemory:
     """Kills the processes of a job that together hold more than `limit` MiB; does nothing without a limit. ConfigurationError if
     memory can't be measured here."""
 
-    def __init__(self, limit: int | None, stables: Stables) -> None:
-        self._limit, self._stables = limit, stables
+    def __init__(self, limit: int | None, executors: ExecutorGenerations) -> None:
+        self._limit, self._executors = limit, executors
         self._look_at = 0.0
         if limit and not sys.platform.startswith("linux") and _psutil() is None:
             raise ConfigurationError(
@@ -33,21 +33,21 @@ class JobMemory:
 
     @property
     def next_at(self) -> float:
-        return self._look_at if self._limit and self._stables.busy else _NO_LIMIT
+        return self._look_at if self._limit and self._executors.busy else _NO_LIMIT
 
     def look(self, now: float) -> None:
         """Measure every running job, if that is due."""
         if not self._limit or now < self._look_at:
             return
         self._look_at = now + _INTERVAL
-        for run in self._stables.runs:
+        for run in self._executors.runs:
             if run.killed:
                 continue
             if run.horse.pid is None:
                 run.horse.ask_pid()  # the answer is there at the next look; most jobs are over before
             elif (held := self._held(run)) > self._limit * _MIB:
                 run.detail = f"held {held / _MIB:.0f} MiB, more than --max-job-memory {self._limit},"
-                self._stables.kill(run, "memory")
+                self._executors.kill(run, "memory")
 
     def _held(self, run: Run) -> int:
         assert run.horse.pid is not None and self._limit is not None

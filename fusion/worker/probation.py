@@ -50,7 +50,7 @@ class Probation:
         #: It may take jobs on probation.
         self.allowed = only
         self._child: Child | None = None
-        self._graves: list[tuple[float, str, str, str]] = []
+        self._dead_workers: list[tuple[float, str, str, str]] = []
         self._ask_at = self._start_at = 0.0
         self._asked = True
         self._pause = _FIRST_PAUSE
@@ -73,7 +73,7 @@ class Probation:
         before = self.allowed
         if self._child is not None:
             self._look_after(self._child, now)
-        if self.only or not (sets or self.allowed or self._child or self._graves):
+        if self.only or not (sets or self.allowed or self._child or self._dead_workers):
             self._asked = True
             return False
         if not self._link.open(now):
@@ -131,15 +131,15 @@ class Probation:
         self._log.error("%s; another starts in %.1f s", why, self._pause)
         self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
         if child.name:
-            self._graves.append((now + _SETTLED, child.name, child.incarnation, why))
+            self._dead_workers.append((now + _SETTLED, child.name, child.incarnation, why))
 
     def _bury(self, now: float) -> None:
         """Give back what a dead child held."""
-        while self._graves and now >= self._graves[0][0]:
-            _, name, incarnation, why = self._graves[0]
+        while self._dead_workers and now >= self._dead_workers[0][0]:
+            _, name, incarnation, why = self._dead_workers[0]
             lease = self._settings.lease
             self._link.attempt(lambda: self._broker.prune(lease, name, incarnation=incarnation, reason=why))  # noqa: B023
-            self._graves.pop(0)
+            self._dead_workers.pop(0)
 
     def release(self, *, cold: bool = False) -> None:
         """The worker ends: no more jobs, and with `cold` the one that runs goes back."""

@@ -7,10 +7,10 @@ import os
 import random
 import time
 
-from fusion.executors.generations import Stables
+from fusion.executors.generations import ExecutorGenerations
 from fusion.kernel.linux import rss
 from fusion.runtime.signals import Signals
-from fusion.runtime.supervised import Reporter
+from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
 
 log = logging.getLogger("fusion.worker")
@@ -22,12 +22,12 @@ _LOOK_INTERVAL = 0.5
 _AGE_SPREAD = 0.1
 
 
-class Retirement:
+class Recycling:
     """Why one worker ends, other than by a signal: its supervisor, or a limit; each limit is off unless its setting is given."""
 
-    def __init__(self, settings: Settings, stables: Stables, signals: Signals) -> None:
-        self._settings, self._stables, self._signals = settings, stables, signals
-        self.reporter = Reporter.inherited()
+    def __init__(self, settings: Settings, executors: ExecutorGenerations, signals: Signals) -> None:
+        self._settings, self._executors, self._signals = settings, executors, signals
+        self.reporter = SupervisorLine.inherited()
         self._jobs = 0
         self._idle_since: float | None = None
         age = settings.max_age
@@ -47,9 +47,9 @@ class Retirement:
     def heed(self, now: float, *, settled: bool, stopping: bool, outdated: bool = False) -> str:
         """Tell the supervisor how it goes; why to end now, empty if there is no reason. `settled`: Redis knows everything;
         `outdated`: the worker is too old for the data."""
-        busy = self._stables.busy
+        busy = self._executors.busy
         state = "stopping" if stopping else "busy" if busy else "outdated" if outdated else "idle"
-        self.reporter.beat(now, state, ready=self._stables.server_pid is not None and not outdated)
+        self.reporter.beat(now, state, ready=self._executors.server_pid is not None and not outdated)
         if self.reporter.impatient(now):
             self._signals.quit = self._signals.noted = True
         if self.reporter.released:
@@ -62,7 +62,7 @@ class Retirement:
             return f"it took {self._jobs} jobs, --max-jobs"
         if now >= self._old_at:
             return f"its time is over, --max-age {s.max_age:g}"
-        if not idle or self._stables.server_pid is None:
+        if not idle or self._executors.server_pid is None:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = now
@@ -71,7 +71,7 @@ class Retirement:
         return ""
 
     def _look(self, now: float) -> str:
-        server = self._stables.server_pid
+        server = self._executors.server_pid
         if now < self._look_at or server is None:
             return ""
         self._look_at = now + _LOOK_INTERVAL
@@ -87,6 +87,6 @@ class Retirement:
         known, first = self._server
         if server != known:
             self._server = server, size
-        elif size - first > self._settings.forkserver_growth and not self._stables.draining:
+        elif size - first > self._settings.forkserver_growth and not self._executors.draining:
             log.warning("fork server %d has grown from %d to %d MiB: a new one takes the next jobs", server, first, size)
-            self._stables.reload()
+            self._executors.reload()

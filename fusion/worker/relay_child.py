@@ -26,7 +26,7 @@ _HEALTHY = 10.0
 _FAREWELL = 5.0
 
 
-class Companion:
+class RelayChild:
     """`command`: the command line of a relay; without one nothing happens. It is needed when a sink of the settings is not served, and when
     callbacks wait and there is none.
 

@@ -12,28 +12,28 @@ from redis import Redis
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.memory import MemoryThrottle
 from fusion.runtime.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, UNQUIET, Commands
-from fusion.runtime.job_log import Journal, one_line
+from fusion.runtime.job_log import JobLog, one_line
 from fusion.runtime.loop import Loop
-from fusion.runtime.maintenance import Duties
-from fusion.runtime.membership import Registration
-from fusion.runtime.outbox import Ledger
+from fusion.runtime.maintenance import Maintenance
+from fusion.runtime.membership import Membership
+from fusion.runtime.outbox import Outbox
 from fusion.runtime.probes import Probes
 from fusion.runtime.redis_link import RedisAway, RedisLink
-from fusion.runtime.served_queues import Roster
+from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.signals import Signals
 from fusion.settings import Settings
 from fusion.store.client.connections import check_server, connect, describe
 from fusion.store.write.broker import Broker
-from fusion.worker.admission import ANY, Intake
-from fusion.worker.blocked import Waits
+from fusion.worker.admission import ANY, Admission
+from fusion.worker.blocked import BlockedWork
 from fusion.worker.burst import Burst
-from fusion.worker.dispatch import Handout
-from fusion.worker.doorbells import Bells
+from fusion.worker.dispatch import Dispatcher
+from fusion.worker.doorbells import Doorbells
 from fusion.worker.health import Health
 from fusion.worker.job_memory import JobMemory
 from fusion.worker.probation import Probation
-from fusion.worker.recycling import Retirement
-from fusion.worker.relay_child import Companion
+from fusion.worker.recycling import Recycling
+from fusion.worker.relay_child import RelayChild
 from fusion.worker.task_logs import TaskLogs
 
 log = logging.getLogger("fusion.worker")
@@ -65,49 +65,49 @@ class Worker:
         only_probation: bool = False,
     ) -> None:
         self.settings = settings
-        self.roster = Roster(queues, listed=settings.order == "listed")
+        self.served_queues = ServedQueues(queues, listed=settings.order == "listed")
         self.loop, self.signals, self.link = Loop(), Signals(), RedisLink(log)
-        self.journal = Journal(log, job_lines, messages=settings.log_errors == "full")
+        self.job_log = JobLog(log, job_lines, messages=settings.log_errors == "full")
         self.connection = connect(settings, role="worker")
         self.broker = Broker.of(self.connection, settings)
         log.addFilter(self._sign)
-        self.registration = Registration(
-            settings, self.broker, self.roster, self.link, lambda entry: self.reporter.say("NAME", entry)
+        self.membership = Membership(
+            settings, self.broker, self.served_queues, self.link, lambda entry: self.reporter.say("NAME", entry)
         )
-        self.ledger = Ledger(self.broker, self.link, settings)
-        self.registration.on_vanished = self.ledger.renumber
-        self.duties = Duties(settings, lambda: self.roster.queues, log)
-        self.companion = Companion(settings, self.connection, self.loop, self.link, log, relay)
-        self.waits = Waits(self.roster)
+        self.outbox = Outbox(self.broker, self.link, settings)
+        self.membership.on_vanished = self.outbox.renumber
+        self.maintenance = Maintenance(settings, lambda: self.served_queues.queues, log)
+        self.relay_child = RelayChild(settings, self.connection, self.loop, self.link, log, relay)
+        self.blocked_work = BlockedWork(self.served_queues)
         self.probation = Probation(settings, self.broker, self.loop, self.link, log, probation, only_probation)
         self.task_logs = TaskLogs(self.broker, self.link, lambda: self.name, log)
-        self.handout = Handout(
+        self.dispatcher = Dispatcher(
             settings,
             self.loop,
             log,
             self.broker,
             self.link,
-            self.ledger,
-            self.journal,
+            self.outbox,
+            self.job_log,
             self.task_logs,
             self._floors,
             lambda: self._stopping,
-            lambda jobs: self.retirement.took(jobs),
-            self.waits.lacks,
+            lambda jobs: self.recycling.took(jobs),
+            self.blocked_work.lacks,
         )
-        self.stables = self.handout.stables
-        self.burst = Burst(burst, self.broker, self.link, self.roster, self.stables, log)
-        self.retirement = Retirement(settings, self.stables, self.signals)
-        self.reporter = self.retirement.reporter
-        self.job_memory = JobMemory(settings.max_job_memory, self.stables)
+        self.executors = self.dispatcher.executors
+        self.burst = Burst(burst, self.broker, self.link, self.served_queues, self.executors, log)
+        self.recycling = Recycling(settings, self.executors, self.signals)
+        self.reporter = self.recycling.reporter
+        self.job_memory = JobMemory(settings.max_job_memory, self.executors)
         if throttle is None and settings.memory_throttle:
             throttle = MemoryThrottle.of(settings)
-        self.intake = Intake(settings.slots, settings.reserve_high, throttle, log)
+        self.admission = Admission(settings.slots, settings.reserve_high, throttle, log)
         self.health = Health(
-            settings, self.registration, self.link, self.stables, self.intake, self.journal, lambda: self._stopping
+            settings, self.membership, self.link, self.executors, self.admission, self.job_log, lambda: self._stopping
         )
         self.probes = Probes(self.loop, {"/livez": self.health.live, "/readyz": self.health.ready})
-        self.bells = Bells(
+        self.doorbells = Doorbells(
             self._connect_blocking, self.broker, self.link, self.loop, settings.idle_wait, self._floors, self._want_turn
         )
         keys = self.broker.keys
@@ -121,7 +121,7 @@ class Worker:
     @property
     def name(self) -> str:
         """Under which Redis knows it: another's that was taken got a number."""
-        return self.registration.name
+        return self.membership.name
 
     def _connect_blocking(self) -> Redis:
         return connect(self.settings, role="blocking")
@@ -134,25 +134,25 @@ class Worker:
         ConfigurationError if the server or the queues' keys can't be used; redis-py's errors if it can't be reached at the start.
         """
         check_server(self.connection, allow_eviction=self.settings.allow_eviction)
-        self._meet_rq(self.roster.check(self.broker.wrong_types))
+        self._meet_rq(self.served_queues.check(self.broker.wrong_types))
         if self.settings.probe_port is not None:
             log.info("probes: %s/livez and /readyz", self.probes.open(self.settings.probe_host, self.settings.probe_port))
         self.signals.install()  # from here on a signal is a request, and what was registered is taken back
         self.loop.watch(self.signals.fileno(), self._on_signal)
         self.reporter.watch(self.loop)
         try:
-            self.registration.enter(patient=not self.burst.on)
-            log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), self.roster)
+            self.membership.enter(patient=not self.burst.on)
+            log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), self.served_queues)
             log.info("Redis: %s", describe(self.connection))
-            self.handout.envelopes.announce()
+            self.dispatcher.envelopes.announce()
             while self._step():
                 pass
             return self._end()
         finally:
-            self.stables.close()
-            self.companion.close()
+            self.executors.close()
+            self.relay_child.close()
             self.probation.close()
-            self.bells.close()
+            self.doorbells.close()
             self.probes.close()
             self.commands.close()
             self.signals.restore()
@@ -181,26 +181,26 @@ class Worker:
         if self.signals.noted:
             self._on_signal()  # before another job is taken
         now = time.monotonic()
-        if self.stables.tend(now):
+        if self.executors.tend(now):
             self._turn_wanted = True
-        settled = self.ledger.settled and self.link.away_since is None
-        if why := self.retirement.heed(now, settled=settled, stopping=self._stopping, outdated=self.link.outdated):
+        settled = self.outbox.settled and self.link.away_since is None
+        if why := self.recycling.heed(now, settled=settled, stopping=self._stopping, outdated=self.link.outdated):
             self._stop(why)
             # a suspect's worker that its own worker took along: what it runs is given back before somebody kills it, too
             self._cold = self._cold or (self.probation.only and os.getppid() != self._parent)
         if not self._stopping and self.burst.is_hopeless():
             self._stop("no job can run")
-        if self.intake.look(now, self.registration):
+        if self.admission.look(now, self.membership):
             self._turn_wanted = True
         self.job_memory.look(now)
-        self.companion.tend(now)
-        taking = self.intake.open and not self._stopping
-        incarnation, sets = self.registration.incarnation, self.waits.on_probation
-        if self.probation.tend(now, incarnation, sets, busy=self.stables.busy, taking=taking):
+        self.relay_child.tend(now)
+        taking = self.admission.open and not self._stopping
+        incarnation, sets = self.membership.incarnation, self.blocked_work.on_probation
+        if self.probation.tend(now, incarnation, sets, busy=self.executors.busy, taking=taking):
             self._turn_wanted = True
         self.health.tick(now)
         self.probes.check(now)
-        self.bells.check(now)
+        self.doorbells.check(now)
         if self.link.open(now):
             try:
                 self._talk(now)
@@ -209,51 +209,53 @@ class Worker:
         if self._is_done(now):
             return False
         self._listen()
-        self.stables.flush()
+        self.executors.flush()
         self.loop.run_once(self._timeout())
         return True
 
     def _talk(self, now: float) -> None:
         """Everything that is due with Redis; leases first, since a turn with large results may not get through for long."""
-        if now >= self.registration.next_at:
-            self.handout.tell(self.registration, now)
+        if now >= self.membership.next_at:
+            self.dispatcher.tell(self.membership, now)
         if now >= self._look_at and self._floors():
             self._look_at = now + self.settings.idle_wait
-            if self.roster.patterns:  # else it asks nobody, and would prove nothing
+            if self.served_queues.patterns:  # else it asks nobody, and would prove nothing
                 interval = self.settings.idle_wait / 2
-                if self.link.attempt(lambda: self.roster.refresh(self.broker.survey, interval), look=True):
+                if self.link.attempt(lambda: self.served_queues.refresh(self.broker.survey, interval), look=True):
                     self._look_at = now
             self._turn_wanted = True
-        self.ledger.struck(self.signals.struck_at)
-        self.ledger.offer_late(now)
+        self.outbox.struck(self.signals.struck_at)
+        self.outbox.offer_late(now)
         for _ in range(_TURNS):
-            if not self._turn_wanted and self.ledger.settled:
+            if not self._turn_wanted and self.outbox.settled:
                 break
             self._turn()
-        if now >= self.duties.next_at:
-            self.link.attempt(lambda: self.duties.run(self.broker, now), look=True)
+        if now >= self.maintenance.next_at:
+            self.link.attempt(lambda: self.maintenance.run(self.broker, now), look=True)
         self.task_logs.flush(now)
 
     def _timeout(self) -> float:
         now = time.monotonic()
-        if self._turn_wanted or not self.ledger.settled:
+        if self._turn_wanted or not self.outbox.settled:
             redis_at = now
         else:
             look_at = self._look_at if self._floors() else float("inf")
-            redis_at = min(self.registration.next_at, self.duties.next_at, self.task_logs.next_at, self.ledger.next_at, look_at)
-        own_at = min(self.stables.next_at, self.intake.next_at, self.job_memory.next_at, self._give_up_at)
+            redis_at = min(
+                self.membership.next_at, self.maintenance.next_at, self.task_logs.next_at, self.outbox.next_at, look_at
+            )
+        own_at = min(self.executors.next_at, self.admission.next_at, self.job_memory.next_at, self._give_up_at)
         return max(0.0, min(own_at, max(redis_at, self.link.retry_at)) - now)
 
     def _floors(self) -> list[int]:
         """The lowest priority for each slot that may take a job now."""
         if self._stopping:
             return []
-        return self.intake.floors(self.retirement.room(self.stables.free), len(self.stables.runs))
+        return self.admission.floors(self.recycling.room(self.executors.free), len(self.executors.runs))
 
     def _ahead(self, floors: list[int]) -> int:
         """Jobs to claim beyond those for free slots."""
-        room = self.handout.room(floors) if self.intake.open else 0
-        return max(0, self.retirement.room(len(floors) + room) - len(floors)) if room else 0
+        room = self.dispatcher.room(floors) if self.admission.open else 0
+        return max(0, self.recycling.room(len(floors) + room) - len(floors)) if room else 0
 
     def _want_turn(self) -> None:
         self._turn_wanted = True
@@ -267,38 +269,38 @@ class Worker:
         slots = floors + [ANY] * ahead
         self._turn_wanted = False
         began = time.monotonic()
-        self.waits.renew(self.stables.generation)
-        wishes = self.waits.wishes(began, self.probation)
-        answered = self.ledger.turn(self.name, self.registration.incarnation, self.roster.turn, slots, ahead, wishes)
+        self.blocked_work.renew(self.executors.generation)
+        wishes = self.blocked_work.wishes(began, self.probation)
+        answered = self.outbox.turn(self.name, self.membership.incarnation, self.served_queues.turn, slots, ahead, wishes)
         if answered is None:
             return
         turn, results = answered
         if turn.status == "unregistered":
             log.warning("this worker's registration is gone from Redis; registering again")
-            self.registration.renew()
+            self.membership.renew()
             return
         for result, answer in zip(results, turn.answers, strict=False):
-            again = answer.startswith("error:") and self.ledger.refused(result)
-            self.journal.committed(result.claimed, result.decision, answer, again=again)
+            again = answer.startswith("error:") and self.outbox.refused(result)
+            self.job_log.committed(result.claimed, result.decision, answer, again=again)
         for queue, error in turn.bad:
-            self.journal.bad_queue(queue, error)
+            self.job_log.bad_queue(queue, error)
         for claimed in turn.jobs:
-            self.roster.served(claimed.queue)
-            self.handout.hand_out(claimed)
+            self.served_queues.served(claimed.queue)
+            self.dispatcher.hand_out(claimed)
         if moved := max(len(results), len(turn.jobs)):
-            self.stables.turned(time.monotonic() - began, moved)
-        self.journal.suspended(turn.status == "suspended")
+            self.executors.turned(time.monotonic() - began, moved)
+        self.job_log.suspended(turn.status == "suspended")
         if turn.status == "suspended":
-            self.stables.take_back("suspended")
+            self.executors.take_back("suspended")
         if turn.next_in is not None:
-            self.duties.due(time.monotonic() + turn.next_in)
+            self.maintenance.due(time.monotonic() + turn.next_in)
         self._turn_wanted = turn.again
         if turn.waits is not None:
-            self.waits.heard(turn.waits)
-            self.bells.renew()
+            self.blocked_work.heard(turn.waits)
+            self.doorbells.renew()
             self.probation.due()
             self._turn_wanted = True
-        if self.burst.on and slots and not turn.jobs and not turn.again and self.ledger.settled and not self.stables.busy:
+        if self.burst.on and slots and not turn.jobs and not turn.again and self.outbox.settled and not self.executors.busy:
             if self.burst.is_over(turn, self.probation):
                 self.reporter.say("DONE")
                 self._stopping = True
@@ -311,9 +313,9 @@ class Worker:
         """Wait at the doorbells while a slot is free, and keep the loop's descriptors in step with the connections."""
         if self.link.away_since is None:
             if not self._turn_wanted:
-                self.bells.arm(self.waits.bells(time.monotonic(), self.probation))
+                self.doorbells.arm(self.blocked_work.bells(time.monotonic(), self.probation))
             self.commands.open(time.monotonic())
-        self.bells.follow()
+        self.doorbells.follow()
         self.loop.follow("commands", self.commands.fileno(), self._on_command)
 
     def _on_command(self) -> None:
@@ -323,25 +325,25 @@ class Worker:
                 continue
             log.info("command: %s", one_line(command, 100))
             if command in (QUIET, UNQUIET):
-                self._hush(command == QUIET)
+                self._set_quiet(command == QUIET)
             elif command == SHUTDOWN:
                 self._stop("command")
             elif command == KILL_HORSE:
-                for run in self.stables.runs:
-                    self.stables.kill(run, "command")
+                for run in self.executors.runs:
+                    self.executors.kill(run, "command")
 
     # -- the end
 
     def _on_signal(self) -> None:
         self.signals.drain()
-        if self.signals.hush is not None:
-            self._hush(self.signals.hush)
-            self.signals.hush = None
+        if self.signals.set_quiet is not None:
+            self._set_quiet(self.signals.set_quiet)
+            self.signals.set_quiet = None
         if self.signals.reload:
             self.signals.reload = False
             log.info("reload: a new fork server takes the next jobs, running ones finish in the old")
-            self.handout.envelopes.reload()
-            self.stables.reload()
+            self.dispatcher.envelopes.reload()
+            self.executors.reload()
         if self.signals.quit or self.signals.stops > 1:
             if not self._cold:
                 log.warning("cold shutdown: running jobs are killed and go back to their place")
@@ -349,26 +351,26 @@ class Worker:
         elif self.signals.stops:
             self._stop("signal")
 
-    def _hush(self, quiet: bool) -> None:
-        if self.intake.hush(quiet, self.registration):
+    def _set_quiet(self, quiet: bool) -> None:
+        if self.admission.set_quiet(quiet, self.membership):
             if quiet:
-                self.stables.take_back("quiet")
+                self.executors.take_back("quiet")
             else:
                 self._turn_wanted = True
 
     def _stop(self, why: str) -> None:
         if not self._stopping:
-            log.info("warm shutdown (%s): %d running job(s) will be finished, none taken", why, len(self.stables.runs))
-            self.stables.retire()
+            log.info("warm shutdown (%s): %d running job(s) will be finished, none taken", why, len(self.executors.runs))
+            self.executors.retire()
             self.probation.release()
         self._stopping = True
 
     def _is_done(self, now: float) -> bool:
         if self._cold:
             return True
-        if not self._stopping or self.stables.busy or self.probation.child:
+        if not self._stopping or self.executors.busy or self.probation.child:
             return False
-        if self.ledger.settled:
+        if self.outbox.settled:
             return True
         # Redis is away with outcomes waiting: worth one lease, after which another worker runs the jobs anyway
         self._give_up_at = min(self._give_up_at, now + self.settings.lease)
@@ -377,19 +379,19 @@ class Worker:
     def _end(self) -> int:
         failpoint("shutdown.drain")
         if self._cold:
-            for run in self.stables.runs:
-                self.stables.kill(run, "cold")
+            for run in self.executors.runs:
+                self.executors.kill(run, "cold")
             until = time.monotonic() + _COLD_LIMIT
-            while self.stables.busy and time.monotonic() < until:
-                self.stables.flush()
+            while self.executors.busy and time.monotonic() < until:
+                self.executors.flush()
                 self.loop.run_once(0.05)
         try:
-            self.ledger.struck(self.signals.struck_at)
-            self.ledger.offer_late(float("inf"))
-            while not self.ledger.settled:
+            self.outbox.struck(self.signals.struck_at)
+            self.outbox.offer_late(float("inf"))
+            while not self.outbox.settled:
                 self._turn()
             self.task_logs.flush_all()
-            back = self.registration.leave()
+            back = self.membership.leave()
             if back:
                 log.warning("%d job(s) went back to their place, their attempt unspent", back)
         except RedisAway:

@@ -14,18 +14,18 @@ MB = 1024 * 1024
 ENQUEUE = 1
 #: Jobs of one `enqueue_many` that go in one call: more would hold up everybody else's claims.
 CHUNK = 500
-#: Of a job in a busy worker with a process per job: one `turn` commits it and claims the next. The rest is for renewing leases and duties.
+#: Of a job in a busy worker with a process per job: one `turn` commits it and claims the next. The rest is for renewing leases and maintenance.
 PER_JOB = 1.05
 #: The same with warm processes: outcomes that came meanwhile go in one turn, and jobs wait in the processes.
 PER_JOB_POOL = 0.6
-#: Of everything else a busy worker does, a second: leases, duties, doorbell.
+#: Of everything else a busy worker does, a second: leases, maintenance, doorbell.
 DUTIES_PER_SECOND = 4.0
 #: Connections made for jobs, once the worker runs: each would be three round trips and a descriptor.
 NEW_CONNECTIONS = 0
 #: At rest, a second. A worker: `promote` every second, a turn, a BLPOP and a look at the wildcards every 3 s, reap, prune, health and PING
 #: every 5 s: 3.3 measured over 30 s. A relay of one sink and the courier: 5.3. A scheduler: 1.8. A supervisor: none but its worker's.
 REST = {"worker": 4.0, "pool": 4.0, "scheduler": 2.0, "relay": 6.0, "supervisor": 1.0}
-#: What falls into a short window by chance, since duties come together.
+#: What falls into a short window by chance, since maintenance come together.
 BURST = 8
 
 # -- `redis.call` inside the scripts: what the server's one thread does for a job

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from fusion.runtime.served_queues import Roster
+from fusion.runtime.served_queues import ServedQueues
 from fusion.store.scripting.scripts import Script
 from fusion.store.write.broker import Broker
 from tests.budgets import figures
@@ -55,8 +55,8 @@ def whole_pass(broker: Broker) -> None:
         pass
 
 
-def whole_survey(broker: Broker, roster: Roster) -> None:
-    while roster.refresh(broker.survey, 0):
+def whole_survey(broker: Broker, served_queues: ServedQueues) -> None:
+    while served_queues.refresh(broker.survey, 0):
         pass
 
 
@@ -65,19 +65,19 @@ def test_no_script_is_slow(broker: Broker, conn: redis.Redis, names: None, state
     if state != "empty":
         for name in NAMES:
             put(broker, name, f"j-{name}")
-    hand, roster = Hand(broker, *NAMES[:3]), Roster(["tenant-*", "*"])
+    hand, served_queues = Hand(broker, *NAMES[:3]), ServedQueues(["tenant-*", "*"])
     slowest = Slowest(conn, monkeypatch)
-    whole_survey(broker, roster)
+    whole_survey(broker, served_queues)
     if state == "finished":
-        while held := hand.turn(slots=[0] * 50, queues=roster.turn).jobs:
+        while held := hand.turn(slots=[0] * 50, queues=served_queues.turn).jobs:
             hand.turn(*map(outcome, held))
-    whole_survey(broker, roster)
+    whole_survey(broker, served_queues)
     whole_pass(broker)
     broker.suspend()
     broker.resume()
     may_reap(conn)
     broker.reap(LEASE, 0)
-    hand.turn(slots=[0], queues=roster.turn)
+    hand.turn(slots=[0], queues=served_queues.turn)
     print(slowest.found)
     assert slowest.found.keys() >= {"survey", "clean", "resume", "reap", "turn"}
     assert {name: ms for name, ms in slowest.found.items() if ms >= figures.SCRIPT_MS} == {}
@@ -100,14 +100,14 @@ def test_a_wildcard_costs_what_a_name_costs(broker: Broker, conn: redis.Redis, n
         put(broker, name, *(f"{name}-{n}" for n in range(2 * (TURNS + 3) if busy == 1 else 9)))
     put(broker, "named", *(f"n-{n}" for n in range(TURNS + 3)))
     per_job = {}
-    for kind, roster in (("exact", Roster(["named"])), ("wildcard", Roster(["tenant-*"]))):
-        whole_survey(broker, roster)
-        hand = Hand(broker, *roster.turn, name=kind)
+    for kind, served_queues in (("exact", ServedQueues(["named"])), ("wildcard", ServedQueues(["tenant-*"]))):
+        whole_survey(broker, served_queues)
+        hand = Hand(broker, *served_queues.turn, name=kind)
         held = hand.claim(1)
         held = hand.turn(*map(outcome, held), slots=[0]).jobs
         with Counted(conn) as counted:
             for _ in range(TURNS):
-                roster.served(held[0].queue)
-                held = hand.turn(outcome(held[0], fields={"result": "1"}), slots=[0], queues=roster.turn).jobs
+                served_queues.served(held[0].queue)
+                held = hand.turn(outcome(held[0], fields={"result": "1"}), slots=[0], queues=served_queues.turn).jobs
         per_job[kind] = counted.calls / TURNS
     assert per_job["wildcard"] <= per_job["exact"] + figures.WILDCARD_CALLS[busy]

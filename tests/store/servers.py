@@ -156,7 +156,7 @@ class ScriptedServer:
                 sock.sendall(reply)
 
     def close(self) -> None:
-        _hush(self._listener)
+        _set_quiet(self._listener)
 
 
 class TLSFront:
@@ -186,10 +186,10 @@ class TLSFront:
             _pump(near, far)
 
     def close(self) -> None:
-        _hush(self._listener)
+        _set_quiet(self._listener)
 
 
-def _hush(listener: socket.socket) -> None:
+def _set_quiet(listener: socket.socket) -> None:
     # shutdown, as a thread that already sits in accept() would not notice close alone.
     with contextlib.suppress(OSError):
         listener.shutdown(socket.SHUT_RDWR)

@@ -9,7 +9,7 @@ import redis
 
 from fusion import FailedFilter, FailedQueue, Queue
 from fusion.exceptions import InvalidName
-from fusion.runtime.served_queues import Roster
+from fusion.runtime.served_queues import ServedQueues
 from fusion.store.access import inspector_of
 from fusion.store.layout.keys import CALLBACKS, Keys
 from fusion.store.write.broker import Broker
@@ -36,13 +36,13 @@ def test_workers_never_see_the_queue(conn: redis.Redis, broker: Broker, hand: Ha
     assert CALLBACKS not in broker.known_queues()
     assert CALLBACKS not in inspector_of(conn).queue_names()
     for pattern in ("*", "_*", "_callback?"):
-        roster = Roster([pattern])
-        assert not roster.refresh(broker.survey, 0)
+        served_queues = ServedQueues([pattern])
+        assert not served_queues.refresh(broker.survey, 0)
         broker.ring(CALLBACKS)
         assert not conn.exists(f"rq:work:{pattern}")
-        assert hand.claim(1, roster.turn) == []
+        assert hand.claim(1, served_queues.turn) == []
     with pytest.raises(InvalidName):
-        Roster([CALLBACKS])
+        ServedQueues([CALLBACKS])
     with pytest.raises(InvalidName):
         Queue(CALLBACKS)
 

@@ -11,7 +11,7 @@ import redis
 
 from fusion import Queue
 from fusion.retry import Retry
-from fusion.runtime.served_queues import Roster
+from fusion.runtime.served_queues import ServedQueues
 from fusion.store.layout.codec import RUN_FIELDS
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import LogLine
@@ -103,7 +103,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     put(broker, "q", "front", front=True)
     put(broker, "q", *(f"j{i}" for i in range(12)))
     put(broker, "scheduler", "s1", "s2")
-    broker.survey(Roster(["*"])._compiled, 0)
+    broker.survey(ServedQueues(["*"])._compiled, 0)
     hand = Hand(broker, "q", "scheduler")
     jobs = hand.claim(8, ["q"])
     every = {"result": "1", "result_error": "e", "callback_error": "e", "exc_info": "t", "meta": "{}", "retryCount": 8}

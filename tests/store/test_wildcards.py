@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from fusion.runtime.served_queues import Roster
+from fusion.runtime.served_queues import ServedQueues
 from fusion.store.write.broker import Broker
 from tests.store.hands import LEASE, Hand, expire_lease, ids, may_reap, promote_all, put, status_of
 
@@ -16,19 +16,19 @@ class Wild(Hand):
     """A worker of wildcards and names, as a worker process is one."""
 
     def __init__(self, broker: Broker, *names: str, name: str = "wild.1") -> None:
-        self.roster = Roster(names)
+        self.served_queues = ServedQueues(names)
         super().__init__(broker, *names, name=name)
         self.refresh()
 
     def refresh(self) -> None:
-        while self.roster.refresh(self.broker.survey, 0):
+        while self.served_queues.refresh(self.broker.survey, 0):
             pass
 
     def one(self) -> str:
         """The queue of the next job, or "" if there is none."""
-        turn = self.turn(slots=[0], queues=self.roster.turn)
+        turn = self.turn(slots=[0], queues=self.served_queues.turn)
         for job in turn.jobs:
-            self.roster.served(job.queue)
+            self.served_queues.served(job.queue)
             return job.queue
         return self.one() if turn.again else ""
 
@@ -186,7 +186,7 @@ def test_a_wildcard_sees_its_own_queues_only(broker: Broker, conn: redis.Redis) 
 def test_a_full_turn_serves_many_queues(broker: Broker, wild: Wild) -> None:
     for n in range(10):
         put(broker, f"q{n}", f"j{n}")
-    turn = wild.turn(slots=[0] * 10, queues=wild.roster.turn)
+    turn = wild.turn(slots=[0] * 10, queues=wild.served_queues.turn)
     assert len({job.queue for job in turn.jobs}) == 10
 
 
@@ -325,4 +325,4 @@ def test_nobody_is_woken_while_all_are_suspended(broker: Broker, conn: redis.Red
     assert broker.resume()
     assert bells(conn) == [1, 1]
     assert {conn.llen(f"rq:wake:q{n}") for n in range(300)} == {1}
-    assert len(ids(wild.turn(slots=[0] * 20, queues=wild.roster.turn).jobs)) >= 16
+    assert len(ids(wild.turn(slots=[0] * 20, queues=wild.served_queues.turn).jobs)) >= 16

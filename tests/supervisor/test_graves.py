@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fusion.kernel.linux import become_subreaper
-from fusion.supervisor.dead_workers import Graves
+from fusion.supervisor.dead_workers import DeadWorkers
 from tests.support import eventually
 from tests.worker.harness import alive
 
@@ -34,13 +34,13 @@ class _Broker:
 def test_what_an_orphan_leaves_when_it_ends_is_waited_for_too(monkeypatch: pytest.MonkeyPatch) -> None:
     become_subreaper()  # the test's own guard undoes it
     broker = _Broker(0)
-    graves = Graves(broker, 30.0, logging.getLogger("test"))  # type: ignore[arg-type]
+    dead_workers = DeadWorkers(broker, 30.0, logging.getLogger("test"))  # type: ignore[arg-type]
     horse = subprocess.Popen(
         ["sh", "-c", "setsid sleep 60 >/dev/null & echo $!; read never"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert horse.stdout is not None
     broker.pid = int(horse.stdout.readline())
-    end = graves._end
+    end = dead_workers._end
 
     def as_it_dies(pid: int, *, kill: bool) -> bool:
         """It was alive when the list was read, and is gone a moment later."""
@@ -49,10 +49,10 @@ def test_what_an_orphan_leaves_when_it_ends_is_waited_for_too(monkeypatch: pytes
             eventually(lambda: not alive(pid))
         return end(pid, kill=kill)
 
-    monkeypatch.setattr(graves, "_end", as_it_dies)
+    monkeypatch.setattr(dead_workers, "_end", as_it_dies)
     began = time.monotonic()
-    graves.add("worker", "1", "killed", began)
-    eventually(lambda: graves.tend(time.monotonic(), set()) or not len(graves), 10)
+    dead_workers.add("worker", "1", "killed", began)
+    eventually(lambda: dead_workers.tend(time.monotonic(), set()) or not len(dead_workers), 10)
     assert broker.found == [False]
     horse.returncode = -9  # it was waited for
     horse.stdout.close()

@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from fusion.execution.completion import Decision, decide, died
-from fusion.runtime.job_log import Journal, one_line
+from fusion.runtime.job_log import JobLog, one_line
 from fusion.store.client.classify import one_line as told
 from fusion.store.layout.records import Claimed
 from fusion.worker import outcomes
@@ -31,8 +31,8 @@ def lines(
     caplog: pytest.LogCaptureFixture, decision: Decision, job: Claimed, *, messages: bool = False, answer: str = "ok"
 ) -> str:
     caplog.clear()
-    with caplog.at_level(logging.INFO, "journal"):
-        Journal(logging.getLogger("journal"), True, messages=messages).committed(job, decision, answer)
+    with caplog.at_level(logging.INFO, "job_log"):
+        JobLog(logging.getLogger("job_log"), True, messages=messages).committed(job, decision, answer)
     return "\n".join(record.getMessage() for record in caplog.records)
 
 
@@ -80,10 +80,10 @@ def test_each_line_is_one_whatever_the_names_are(caplog: pytest.LogCaptureFixtur
     for decision in (Decision("finished"), Decision("failed", NASTY), Decision("retry", NASTY), Decision("lost", NASTY)):
         for answer in ("ok", "stale", "gone", f"error: {NASTY}"):
             assert lines(caplog, decision, job, answer=answer).isprintable()
-    with caplog.at_level(logging.INFO, "journal"):
-        journal = Journal(logging.getLogger("journal"), True)
-        journal.started(job)
-        journal.bad_queue(NASTY, NASTY)
+    with caplog.at_level(logging.INFO, "job_log"):
+        job_log = JobLog(logging.getLogger("job_log"), True)
+        job_log.started(job)
+        job_log.bad_queue(NASTY, NASTY)
     assert all(record.getMessage().isprintable() for record in caplog.records)
     assert one_line(NASTY).isprintable()
     assert one_line("plain") == "plain"

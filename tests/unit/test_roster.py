@@ -7,7 +7,7 @@ import re
 from fnmatch import fnmatchcase
 from functools import cache
 
-from fusion.runtime.served_queues import Roster, compiled
+from fusion.runtime.served_queues import ServedQueues, compiled
 
 NAMES = ["otp", "otp1", "otp-x", "a.b", "axb", "-", "_x", "A", "a", "ab", "abab", "b-a.b", "x_y", "a-b", "aab", "..", "9"]
 
@@ -58,30 +58,30 @@ def test_they_match_what_fnmatch_matches() -> None:
 
 
 def test_served_by_a_name() -> None:
-    roster = Roster(["a", "b", "c"])
-    roster.served("b")
-    assert roster.turn == ["c", "a", "b"]
-    roster.served("not one of them")
-    assert roster.turn == ["c", "a", "b"]
+    served_queues = ServedQueues(["a", "b", "c"])
+    served_queues.served("b")
+    assert served_queues.turn == ["c", "a", "b"]
+    served_queues.served("not one of them")
+    assert served_queues.turn == ["c", "a", "b"]
 
 
 def test_a_list_keeps_its_order_and_a_wildcard_in_it_takes_turns() -> None:
-    roster = Roster(["a", "x*", "y*", "b"], listed=True)
+    served_queues = ServedQueues(["a", "x*", "y*", "b"], listed=True)
     for queue in ("b", "a", "x1", "b"):
-        roster.served(queue)
-    assert roster.turn == ["a", "x* x1", "y*", "b"]
-    roster.served("y7")
-    roster.served("x2")
-    assert roster.turn == ["a", "x* x2", "y* y7", "b"]
-    assert roster.bells == ["a", "x*", "y*", "b"]
+        served_queues.served(queue)
+    assert served_queues.turn == ["a", "x* x1", "y*", "b"]
+    served_queues.served("y7")
+    served_queues.served("x2")
+    assert served_queues.turn == ["a", "x* x2", "y* y7", "b"]
+    assert served_queues.bells == ["a", "x*", "y*", "b"]
 
 
 def test_served_by_a_wildcard() -> None:
-    roster = Roster(["a", "x*", "b"])
-    assert roster.turn == ["a", "x*", "b"]
-    roster.served("x1")
-    assert roster.turn == ["x* x1", "b", "a"]
-    assert roster.bells == ["x*", "b", "a"]
-    roster.served("b")
-    assert roster.turn == ["a", "x*", "b"]
-    assert roster.queues == ["a", "b"]
+    served_queues = ServedQueues(["a", "x*", "b"])
+    assert served_queues.turn == ["a", "x*", "b"]
+    served_queues.served("x1")
+    assert served_queues.turn == ["x* x1", "b", "a"]
+    assert served_queues.bells == ["x*", "b", "a"]
+    served_queues.served("b")
+    assert served_queues.turn == ["a", "x*", "b"]
+    assert served_queues.queues == ["a", "b"]

@@ -22,7 +22,7 @@ from fusion.retry import Retry
 from fusion.settings import Settings
 from fusion.store.layout.codec import RUN_FIELDS
 from fusion.store.layout.records import Claimed
-from fusion.worker.envelope import Envelopes
+from fusion.worker.envelope import EnvelopeCheck
 
 OLD, NEW = f"k1:{secrets.token_urlsafe(32)}", f"k2:{secrets.token_hex(32)}"
 KEYS = Settings(secret_keys=(OLD,))
@@ -149,7 +149,7 @@ def test_a_file_without_good_keys_signs_nothing_and_is_named(tmp_path: Path, con
 def test_without_keys_nothing_is_signed() -> None:
     job = claimed(Settings())
     assert b"signature" not in job.fields
-    assert Envelopes(Settings(), log).refuse(job) is None
+    assert EnvelopeCheck(Settings(), log).refuse(job) is None
 
 
 # -- what a signature covers
@@ -184,7 +184,7 @@ def test_a_signed_job_is_good() -> None:
     job = claimed()
     assert {name.encode() for name in COVERED} < set(job.fields), "each covered field has a value here"
     assert flaw(job) == ""
-    assert Envelopes(KEYS, log).refuse(job) is None
+    assert EnvelopeCheck(KEYS, log).refuse(job) is None
 
 
 @pytest.mark.parametrize("name", [*COVERED, "priority", "signature"])
@@ -310,7 +310,7 @@ def test_a_job_that_is_called_like_a_tick_is_good_for_its_own_id_alone() -> None
 
 
 def refused(job: Claimed, settings: Settings = KEYS) -> str:
-    decision = Envelopes(settings, log).refuse(job)
+    decision = EnvelopeCheck(settings, log).refuse(job)
     if decision is None:
         return ""
     assert decision.kind == "failed"
@@ -353,7 +353,7 @@ def test_a_reload_reads_the_file_and_keeps_the_keys_if_it_can_not_be_used(
 ) -> None:
     path = tmp_path / "keys"
     path.write_text(OLD)
-    held = Envelopes(Settings(secret_keys_file=str(path)), log)
+    held = EnvelopeCheck(Settings(secret_keys_file=str(path)), log)
     job = claimed()
     assert held.refuse(job) is None
     path.write_text("k2:S3CR3T")

@@ -221,7 +221,7 @@ def test_a_retried_job_keeps_its_place_unless_told_otherwise(workers: Workers, c
             queue.enqueue(basic.witness, str(seen), word)
         (job_id,) = conn.zrange("rq:scheduler:scheduled_jobs", 0, -1)
         conn.zadd("rq:scheduler:scheduled_jobs", {job_id: 0})
-        # the duties promote before a worker's first claim, and it can't claim before its horses are ready
+        # the maintenance promote before a worker's first claim, and it can't claim before its horses are ready
         workers.burst(place)
         orders[place] = [line.split()[0] for line in lines(seen)]
     assert orders == {"keep": ["first", "first", "second", "third"], "back": ["first", "second", "third", "first"]}

@@ -214,7 +214,7 @@ def test_no_way_to_end_costs_a_waiting_job_anything(workers: Workers, conn: redi
 def test_a_dead_workers_waiting_jobs_have_lost_nothing(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """It dies with one job handed out and four behind it. The process runs on for as long as it takes to see that: at most those are run twice."""
     seen = tmp_path / "seen"
-    worker = seasoned(workers, conn, "--horses", "1", env={"FUSION_FAILPOINTS": "handout.after=kill@20"})
+    worker = seasoned(workers, conn, "--horses", "1", env={"FUSION_FAILPOINTS": "dispatch.after=kill@20"})
     name = conn.srandmember("rq:workers").decode().removeprefix("rq:worker:")
     jobs = at_once(conn, *[("nap", 0.001, str(seen))] * 12)
     eventually(lambda: worker.process.poll() is not None)

@@ -13,7 +13,7 @@ from fusion import PriorityQueue, Queue
 from fusion.exceptions import ConfigurationError
 from fusion.kernel.memory import Bound, MemoryThrottle
 from fusion.settings import Settings
-from fusion.worker.admission import Intake
+from fusion.worker.admission import Admission
 from tests.cli.conftest import run_worker
 from tests.jobs import basic
 from tests.support import eventually
@@ -38,18 +38,18 @@ HIGH, MODERATE, LOW = PriorityQueue.PRIORITY_HIGH, PriorityQueue.PRIORITY_MODERA
     ],
 )
 def test_what_a_free_slot_may_take(slots: int, reserve: int, running: int, floors: list[int]) -> None:
-    assert Intake(slots, reserve, None, LOG).floors(slots - running, running) == floors
+    assert Admission(slots, reserve, None, LOG).floors(slots - running, running) == floors
 
 
 def test_fewer_spare_processes_than_slots_are_not_taken_from_the_reserve() -> None:
-    assert Intake(4, 2, None, LOG).floors(2, 1) == [0, 2]
-    assert Intake(4, 2, None, LOG).floors(1, 2) == [2]
+    assert Admission(4, 2, None, LOG).floors(2, 1) == [0, 2]
+    assert Admission(4, 2, None, LOG).floors(1, 2) == [2]
 
 
 def test_nothing_while_memory_is_scarce() -> None:
     throttle = MemoryThrottle([Bound("RAM", 90, 80, lambda: 95.0)], 5)
     throttle.check(0)
-    assert Intake(4, 1, throttle, LOG).floors(4, 0) == []
+    assert Admission(4, 1, throttle, LOG).floors(4, 0) == []
 
 
 def test_more_than_there_are_slots_is_a_usage_error(redis_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Hypothesis' walk through the calls of a fleet of two workers, people, duties and a Redis that answers late or not at all."""
+"""Hypothesis' walk through the calls of a fleet of two workers, people, maintenance and a Redis that answers late or not at all."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class StoreMachine(RuleBasedStateMachine):
     def suspend(self, stop: bool = True) -> None:
         self._call("suspend" if stop else "resume")
 
-    # -- duties
+    # -- maintenance
 
     def watch(self, rounds: int, step: int, alive: str = "") -> None:
         """Time passes under the eyes of the fleet, of which these are alive."""

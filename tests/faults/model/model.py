@@ -278,7 +278,7 @@ class Model(People):
             job.seq, job.boxed = self.next_seq(), False
             self.known_queues.add(INBOX)
 
-    # -- duties
+    # -- maintenance
 
     def reap(self) -> int:
         last, hold = self.last_reap, self.hold

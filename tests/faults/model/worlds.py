@@ -211,7 +211,7 @@ class Explorer:
         return after
 
     def _tick(self, world: World) -> World:
-        """Half a lease passes, and the duties are done."""
+        """Half a lease passes, and maintenance is done."""
         self._go_to(world)
         now = world.now + TICK_MS
         self._line.before.append(clock_at(now))
