@@ -42,7 +42,7 @@ NAMES = frozenset(
     worker/test_canary.py::test_no_end_of_a_job_shows_what_it_was_given
     worker/test_exactly_once.py::test_two_workers_run_five_thousand_jobs_once_each
     worker/test_forkserver_failures.py::test_nothing_grows_over_1500_jobs
-    worker/test_pool_ahead.py::*
+    worker/test_prefetch.py::*
     worker/test_wildcards.py::test_a_dead_workers_job_is_claimable_within_35_s_among_5000_names
     worker/test_wildcards.py::test_an_older_producers_job_is_found_within_seconds
     worker/test_orphans.py::*

@@ -71,9 +71,7 @@ class Worker:
         self.connection = connect(settings, role="worker")
         self.broker = Broker.of(self.connection, settings)
         log.addFilter(self._sign)
-        self.membership = Membership(
-            settings, self.broker, self.served_queues, self.link, lambda entry: self.reporter.say("NAME", entry)
-        )
+        self.membership = Membership(settings, self.broker, self.served_queues, self.link, lambda n: self.reporter.say("NAME", n))
         self.outbox = Outbox(self.broker, self.link, settings)
         self.membership.on_vanished = self.outbox.renumber
         self.maintenance = Maintenance(settings, lambda: self.served_queues.queues, log)

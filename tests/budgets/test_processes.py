@@ -18,7 +18,7 @@ import redis
 from fusion import Queue
 from tests.budgets import figures
 from tests.cli.conftest import run_worker
-from tests.process.driver import Driver
+from tests.forkserver.driver import Driver
 from tests.support import eventually
 from tests.worker.harness import ROOT, WorkerProcess, Workers, process_per_job
 from tests.worker.monitor import Monitor

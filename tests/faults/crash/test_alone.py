@@ -10,8 +10,8 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_ended
+from tests.forkserver.driver import Driver, job_fields, pids_in, wait_gone
 from tests.jobs import basic
-from tests.process.driver import Driver, job_fields, pids_in, wait_gone
 from tests.store.hands import now_ms
 from tests.support import eventually
 from tests.worker.harness import Workers, field, runs_of, status_of

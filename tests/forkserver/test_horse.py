@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fusion.kernel.serializers import JSONSerializer
-from tests.process.driver import ROOT, Driver, job_fields
+from tests.forkserver.driver import ROOT, Driver, job_fields
 
 PLAIN = "tests.jobs.plain."
 
@@ -45,7 +45,7 @@ def test_the_file_limit_is_put_back(tmp_path: Path) -> None:
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))
 sys.path.insert(0, {ROOT!r})
-from tests.process.driver import Driver
+from tests.forkserver.driver import Driver
 with Driver() as driver:
     seen = driver.run("where_am_i").result
     print(seen["nofile"], len(seen["channel"]))

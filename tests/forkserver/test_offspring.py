@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from tests.forkserver.driver import Driver
 from tests.jobs.offspring import SIGNALS
-from tests.process.driver import Driver
 
 USUAL = "[True, True, True, True]"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.driver import Driver, is_gone, job_fields, pids_in, wait_gone
+from tests.forkserver.driver import Driver, is_gone, job_fields, pids_in, wait_gone
 
 
 @pytest.fixture(autouse=True)

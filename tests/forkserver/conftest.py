@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.process.driver import Driver
+from tests.forkserver.driver import Driver
 
 
 @pytest.fixture(scope="module")

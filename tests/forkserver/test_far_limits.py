@@ -9,7 +9,7 @@ import pytest
 
 from fusion.execution.executor import callback_limit
 from fusion.runtime.loop import Loop
-from tests.process.driver import Driver, job_fields
+from tests.forkserver.driver import Driver, job_fields
 
 #: 24.85 days are as many milliseconds as a C int holds.
 FAR = [25 * 86400.0, 3650 * 86400.0, 1e9, 1e12, 1e300]

@@ -17,7 +17,7 @@ import pytest
 
 from fusion.forkserver.client import describe_death, signal_name
 from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
-from tests.process.driver import ROOT, Driver, job_fields, wait_gone
+from tests.forkserver.driver import ROOT, Driver, job_fields, wait_gone
 from tests.support import eventually
 
 PLAIN = "tests.jobs.plain."
@@ -292,7 +292,7 @@ def test_the_death_of_the_worker_ends_everything(tmp_path: Path) -> None:
     script = f"""
 import os, signal, sys, time
 sys.path.insert(0, {ROOT!r})
-from tests.process.driver import Driver, job_fields
+from tests.forkserver.driver import Driver, job_fields
 driver = Driver()
 driver.hand_out(job_fields("tests.jobs.hostile.start_sleeper_and_wait", {str(witness)!r}))
 while not (os.path.exists({str(witness)!r}) and open({str(witness)!r}).read().count("\\n") == 2):
