@@ -174,14 +174,14 @@ MUTANTS = (
     _mutant(
         "j3",
         "nobody is killed at the hard timeout",
-        "process/test_hostile.py::test_hard_timeout[c_loop]",
+        "forkserver/test_hostile.py::test_hard_timeout[c_loop]",
         Edit("fusion/forkserver/server.py", "            if horse.deadline <= now:\n", "            if horse.deadline < 0:\n"),
     ),
     _mutant(
         "j4",
         "what has left the job's process group is not looked for",
-        "process/test_hostile.py::test_grandchildren_are_gone_when_the_job_is[True]"
-        " process/test_hostile.py::test_daemons_below_daemons",
+        "forkserver/test_hostile.py::test_grandchildren_are_gone_when_the_job_is[True]"
+        " forkserver/test_hostile.py::test_daemons_below_daemons",
         Edit(
             "fusion/forkserver/server.py",
             "        orphans = [pid for pid in self._children.pids() if pid not in known and pid not in self._stuck]\n",
@@ -217,20 +217,20 @@ MUTANTS = (
     _mutant(
         "n1",
         "a job's process does not die with the fork server",
-        "process/test_forkserver.py::test_horses_do_not_outlive_the_server",
+        "forkserver/test_forkserver.py::test_horses_do_not_outlive_the_server",
         _DEATH_SIGNAL,
     ),
     _mutant(
         "n2",
         "a fork server whose worker has died goes without ending what it started",
-        "process/test_forkserver.py::test_closing_the_control_socket_ends_everything",
+        "forkserver/test_forkserver.py::test_closing_the_control_socket_ends_everything",
         _FAREWELL,
     ),
     _mutant(
         "n3",
         "both of these",
-        "process/test_forkserver.py::test_horses_do_not_outlive_the_server"
-        " process/test_forkserver.py::test_closing_the_control_socket_ends_everything",
+        "forkserver/test_forkserver.py::test_horses_do_not_outlive_the_server"
+        " forkserver/test_forkserver.py::test_closing_the_control_socket_ends_everything",
         _DEATH_SIGNAL,
         _FAREWELL,
     ),
