@@ -34,6 +34,7 @@ from fusion.forkserver.messages import (
 )
 from fusion.forkserver.orphans import end_orphans
 from fusion.kernel import defaults
+from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import processes, signal_name
 
 #: Seconds the fork server gets to kill everything and go before it is killed itself.
@@ -214,9 +215,11 @@ class ForkServer:
         """Hand the job to the horse. `deadline`: monotonic seconds at which its whole group is SIGKILLed; `inf` for none."""
         if b"on_success" in fields or b"on_failure" in fields:
             horse.expect_callbacks(fields)
-        horse.send(fields)
+        # First the deadline: a worker that is stopped between the two leaves no job without its limit.
         if deadline != inf:
             self.set_deadline(horse, deadline)
+        horse.send(fields)
+        failpoint("handout.frame")
 
     def set_deadline(self, horse: Horse, deadline: float) -> None:
         horse.deadline = deadline
