@@ -17,8 +17,8 @@ __version__ = "0.1.0"
 _HOME = {
     "AsyncQueue": "async_queue",
     "Callback": "callbacks",
-    "Connection": "store.connections",
-    "FailedFilter": "failures",
+    "Connection": "store.client.connections",
+    "FailedFilter": "jobs.failures",
     "FailedQueue": "failed_queue",
     "Job": "job",
     "JobStatus": "status",
@@ -30,16 +30,16 @@ _HOME = {
     "Retry": "retry",
     "RetryLater": "retry",
     "Scheduler": "cron.scheduler",
-    "Secret": "redaction",
-    "ScheduledJobRegistry": "scheduled",
+    "Secret": "kernel.redaction",
+    "ScheduledJobRegistry": "registries",
     "StoreFull": "exceptions",
     "StoreUnavailable": "exceptions",
-    "get_current_connection": "store.connections",
+    "get_current_connection": "store.client.connections",
     "get_current_job": "context",
     "job": "decorators",
-    "pop_connection": "store.connections",
-    "push_connection": "store.connections",
-    "recurring": "recurrence",
+    "pop_connection": "store.client.connections",
+    "push_connection": "store.client.connections",
+    "recurring": "kernel.recurrence",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]

@@ -117,3 +117,8 @@ def test_a_service_that_uses_internals_is_noticed(code: str) -> None:
 )
 def test_the_public_api_is_free_to_use(code: str) -> None:
     assert list(internals_used(Path("tasks/sms.py"), ast.parse(code))) == []
+
+
+@pytest.mark.parametrize("name", fusion.__all__)
+def test_every_name_of_the_package_has_its_home(name: str) -> None:
+    assert getattr(fusion, name) is not None
