@@ -25,7 +25,7 @@ demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run
 test: venv-dev ## the tests, against a real Redis of their own, in some minutes (TESTS=, ARGS=, N= narrow it)
 	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m "not long" $(TESTS) $(ARGS)
 
-test-long: venv-dev ## the others: the crash suite, thousands of jobs, years of ticks (tests/long.py)
+test-long: venv-dev ## the others: the crash suite, thousands of jobs, years of ticks (marked `long`)
 	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(TESTS) $(ARGS)
 
 test-acl: venv-dev ## the same as a Redis user with the least rights (docs/operations.md), nobody else being let in

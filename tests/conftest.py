@@ -18,7 +18,6 @@ from fusion.settings import use_settings
 from fusion.store.embedded.binary import ServerBinary, find_server
 from fusion.store.embedded.instance import EmbeddedRedis
 from tests import guarded
-from tests.long import is_long
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis
 
@@ -31,12 +30,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell without job control has what it runs in the background ignore ^C, and what tests start would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if is_long(item.path, getattr(item, "originalname", item.name), config.rootpath):
-            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="session")

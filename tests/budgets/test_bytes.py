@@ -70,6 +70,7 @@ def per_job(conn: redis.Redis, produce: Any, size: int) -> tuple[float, float]:
     return usage(conn, hashes) / len(hashes) + usage(conn, ["rq:queue:sms"]) / JOBS, allocated / JOBS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", figures.OF_RQS)
 def test_a_queued_job_beside_rqs(conn: redis.Redis, size: int) -> None:
     (named, allocated), (rqs_named, rqs_allocated) = per_job(conn, ours, size), per_job(conn, theirs, size)

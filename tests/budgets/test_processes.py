@@ -70,6 +70,7 @@ def rows_of(name: str, process: psutil.Process) -> dict[str, tuple[float, float]
     return found
 
 
+@pytest.mark.long
 @process_per_job("its first worker would be like its second")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_processes_at_rest(workers: Workers, conn: redis.Redis, monitor: Monitor, tmp_path: Path) -> None:

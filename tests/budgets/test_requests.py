@@ -57,6 +57,7 @@ def test_an_enqueue_under_asyncio_is_one_command_too(conn: redis.Redis, monitor:
     assert Counter(monitor.commands())["EVALSHA"] == 20 * figures.ENQUEUE + 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "per_job"),
     [

@@ -63,6 +63,7 @@ def test_what_was_put_off_comes_back_behind_what_waits(world: World, receiver: S
     assert line.index(new) < min(map(line.index, put_off))
 
 
+@pytest.mark.long
 def test_many_hosts_that_are_free_share_the_threads(world: World, receiver: Start) -> None:
     """More deliveries are claimed at a time than there are threads; each of them is made once, and no host gets more than two."""
     slow, fast = Endpoint(), Endpoint()

@@ -47,6 +47,7 @@ def test_two_names_of_a_server_are_two_hosts(world: World, receiver: Start) -> N
     assert endpoint.most == 4
 
 
+@pytest.mark.long
 def test_a_host_that_hangs_delays_no_other(world: World, receiver: Start) -> None:
     """All that is for the slow one was there first, and is ten times more than a courier can hold."""
     slow, fast = Endpoint(), Endpoint()

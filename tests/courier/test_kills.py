@@ -31,6 +31,7 @@ def url_of(receiver: Receiver) -> str:
     return f"http://127.0.0.1:{receiver.port}/hook"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_every_end_is_told_under_one_id_over_twenty_kills(world: World, receiver: Start) -> None:
     endpoint = Endpoint()
@@ -76,6 +77,7 @@ def test_a_courier_killed_around_the_post_leads_to_another_under_the_same_id(wor
     world.check(jobs)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_thousand_failed_jobs_are_a_thousand_callbacks(world: World, receiver: Start, workers: Workers) -> None:
     """With a real worker, and a courier that is killed in between."""

@@ -217,6 +217,7 @@ def test_a_tracer_sees_the_commands_of_such_a_client(redis_url: str) -> None:
     assert "EVALSHA" in seen
 
 
+@pytest.mark.long
 def test_errors_are_fusions(redis_url: str) -> None:
     client = redis.Redis(port=1, decode_responses=True)
     with pytest.raises(StoreUnavailable, match="redis://localhost:1/0"):

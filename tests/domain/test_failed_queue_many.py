@@ -94,6 +94,7 @@ def test_each_filter_is_exact(conn: redis.Redis) -> None:
     assert Counter(check_conservation(conn, made).values()) == {"failed": 500, "queued": 100}
 
 
+@pytest.mark.long
 def test_five_thousand_interrupted_and_taken_up_again(conn: redis.Redis) -> None:
     made = fill(conn, 5000)
     wanted = FailedFilter(error="OSError")

@@ -17,6 +17,13 @@ from tests.worker.harness import Workers
 from tests.worker.test_redis_trouble import Jobs
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests below this folder are long."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture
 def admin(redis_url: str) -> Iterator[redis.Redis]:
     """A client of the test alone, on an empty Redis: it may flush everything and keep keys of its own."""

@@ -88,6 +88,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_an_outage_is_felt_by_no_job_and_made_up_for(
     relays: Relays, workers: Workers, server: ContractServer, conn: redis.Redis, inspector: EventInspector, fault: str

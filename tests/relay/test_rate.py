@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 import psutil
+import pytest
 import redis
 
 from fusion.store.read.event_inspector import EventInspector
@@ -40,6 +41,7 @@ def _rate(workers: Workers, conn: redis.Redis, round_: str) -> float:
     return JOBS / ((max(times) - min(times)) / 1000)
 
 
+@pytest.mark.long
 def test_a_sink_that_hangs_or_is_down_costs_jobs_nothing(
     relays: Relays, workers: Workers, conn: redis.Redis, inspector: EventInspector, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ TICKS, ENTRIES = (SOAK, 1) if SOAK else (8, 13)
 SEED = int(os.environ.get("FUSION_SOAK_SEED", "4"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(TICKS + 60)
 def test_each_tick_is_enqueued_once_while_three_schedulers_are_killed_again_and_again(
     schedulers: Schedulers, cron: Scheduler, conn: redis.Redis

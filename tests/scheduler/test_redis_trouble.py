@@ -28,6 +28,7 @@ from tests.support import eventually
 from tests.worker.harness import PrivateRedis
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["pause", "kill"])
 def test_ticks_of_an_outage_are_made_up_by_policy(private_schedulers: Schedulers, private_redis: PrivateRedis, how: str) -> None:
     conn = private_redis.conn

@@ -89,6 +89,7 @@ def test_without_a_password_it_does_not_start(env: dict[str, str], place: Path, 
     assert (b"is empty; make a password with" if there else b"No such file") in said
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's switch is Linux only")
 def test_jobs_run_without_memory_that_is_writable_and_executable(redis_url: str, conn: redis.Redis) -> None:
     """What the systemd unit takes away of that kind (MemoryDenyWriteExecute, NoNewPrivileges), here by the kernel's own switches."""

@@ -122,6 +122,7 @@ def look(client: redis.Redis) -> None:
     inspector_of(client).count("q")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", [enqueue, enqueue_many, look], ids=lambda call: call.__name__)
 @pytest.mark.parametrize("kind", CLIENTS)
 def test_whatever_cuts_a_call_short_the_next_one_gets_its_own_answer(
@@ -197,6 +198,7 @@ def test_a_task_that_is_cancelled_anywhere(late: LateAnswers, conn: redis.Redis,
     asyncio.run(main())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["ours", "theirs"])
 def test_a_handler_that_raises_inside_an_event_loop(late: LateAnswers, conn: redis.Redis, kind: str) -> None:
     """The loop goes on with its other tasks."""

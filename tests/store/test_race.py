@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from collections import Counter
 
+import pytest
 import redis
 
 from fusion.store.client.connections import connect
@@ -38,6 +39,7 @@ def _produce(url: str, name: str) -> list[str]:
     return names
 
 
+@pytest.mark.long
 def test_each_of_5000_jobs_is_claimed_exactly_once(conn: redis.Redis, redis_url: str) -> None:
     broker = Broker(conn)
     names = [f"j{i:04d}" for i in range(JOBS)]

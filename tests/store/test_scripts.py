@@ -279,6 +279,7 @@ def test_a_resend_changes_nothing_and_answers_the_same(conn: redis.Redis, name: 
     assert everything(conn) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_forgetful_server_between_all_calls(conn: redis.Redis, name: str) -> None:
     """F15: SCRIPT FLUSH or a restart between any two calls is nobody's concern."""

@@ -71,6 +71,7 @@ def test_the_poison_cap_is_the_workers_own(services: Services, conn: redis.Redis
     assert "poison pill" in field(conn, job.id, "reason")
 
 
+@pytest.mark.long
 def test_twenty_dead_workers_leave_a_clean_registry(services: Services, conn: redis.Redis, gate: Gate) -> None:
     lease = 6.0
     jobs = [gate.enqueue() for _ in range(10)]

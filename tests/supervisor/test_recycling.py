@@ -18,6 +18,7 @@ from tests.support import eventually
 from tests.worker.harness import Workers, alive, field, status_of
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("slots", [1, 3])
 def test_max_jobs_under_load(services: Services, conn: redis.Redis, slots: int) -> None:
     queue = Queue("s", conn)

@@ -40,6 +40,7 @@ def least_ready(output: str, full: int) -> int:
     return least
 
 
+@pytest.mark.long
 def test_a_rolling_restart_under_load_loses_nothing(services: Services, conn: redis.Redis) -> None:
     service = services.start(3, "s", "--slots", "2")
     before = set(service.ready_pids())

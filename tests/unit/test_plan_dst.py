@@ -258,6 +258,7 @@ _EXPRESSIONS = st.tuples(
 ).map(" ".join)
 
 
+@pytest.mark.long
 @given(_EXPRESSIONS, st.sampled_from(CHANGES))
 @example("* * * * *", (APIA, "2011-12-30"))
 @example("0,30 0-23 * * *", (APIA, "2011-12-30"))
@@ -316,6 +317,7 @@ MISSED_BY_CRONSIM = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zone", [BERLIN, NEW_YORK, LORD_HOWE, "Asia/Kolkata"])
 @pytest.mark.parametrize("expr", FIXED + WILDCARD)
 def test_a_year_of_ticks_is_cronsims_but_for_what_it_misses(zone: str, expr: str) -> None:

@@ -20,6 +20,8 @@ from tests.upgrade.test_schema import need, schema_of
 from tests.upgrade.test_turned_away import AGAIN, SAID, says
 from tests.worker.harness import WorkerProcess, Workers, lines, status_of
 
+pytestmark = pytest.mark.long
+
 LEASE = ("--lease", "3", "--no-relay")
 
 

@@ -15,7 +15,7 @@ from tests.upgrade.test_schema import need, schema_of
 from tests.worker.harness import WorkerProcess, Workers, status_of
 from tests.worker.test_probes import get, url_of
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 NOOP = "tests.jobs.basic.noop"
 SAID = "too old for what is in Redis"
 AGAIN = "the data are this process's again"

@@ -20,7 +20,7 @@ ENV = {
     "FUSION_IDLE_WAIT": "0.3",
     "FUSION_CLAIM_AHEAD": "0",
 }
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 MODES = pytest.mark.parametrize("mode", ["slots", "horses"])
 
 

@@ -146,6 +146,7 @@ def assert_silent(fleet: Fleet, conn: redis.Redis) -> None:
         assert hits(shown) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flags", [("--logging-level", "DEBUG"), ("--log-json",)])
 def test_no_end_of_a_job_shows_what_it_was_given(fleet: Fleet, conn: redis.Redis, tmp_path: Path, flags: tuple[str, ...]) -> None:
     worker = fleet.start("sms", "--slots", "4", *flags)

@@ -16,6 +16,7 @@ from tests.worker.harness import Workers, lines
 TOTAL = 5000
 
 
+@pytest.mark.long
 @pytest.mark.timeout(150)
 def test_two_workers_run_five_thousand_jobs_once_each(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"

@@ -202,6 +202,7 @@ def _settled(worker: WorkerProcess, conn: redis.Redis, queue: Queue) -> bool:
     return queue.is_empty() and not conn.exists("rq:wip:f") and len(spares) == 2
 
 
+@pytest.mark.long
 def test_nothing_grows_over_1500_jobs(workers: Workers, conn: redis.Redis) -> None:
     queue = Queue("f", conn)
     worker = workers.start("f", "--disable-job-desc-logging")

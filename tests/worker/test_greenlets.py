@@ -12,6 +12,8 @@ from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import Workers, alive, field, runs_of, status_of
 
+pytestmark = pytest.mark.long
+
 ENV = {"FUSION_TASKS": "tests.jobs.greenlets", "FUSION_TIMEOUT_GRACE": "0.3"}
 HOOK = {
     "FUSION_TASKS": "tests.jobs.basic,tests.jobs.stubborn",

@@ -20,6 +20,7 @@ LACKS = {"FUSION_TASKS": "tests.jobs.plain"}
 HELD = "held:h:tests.jobs.basic.noop"
 
 
+@pytest.mark.long
 @MODES
 def test_many_held_jobs_do_not_delay_one_behind_them(workers: Workers, conn: redis.Redis, mode: str) -> None:
     queue = Queue("h", conn)
@@ -36,6 +37,7 @@ def test_many_held_jobs_do_not_delay_one_behind_them(workers: Workers, conn: red
     check_conservation(conn, [good.id, *(job.id for job in held)])
 
 
+@pytest.mark.long
 @MODES
 def test_a_worker_that_has_the_task_runs_them_at_once(workers: Workers, conn: redis.Redis, mode: str) -> None:
     """Whoever claims them first: two workers serve the queue, and one of them lacks the task."""

@@ -16,6 +16,8 @@ from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import ROOT, Workers, alive, runs_of, status_of
 
+pytestmark = pytest.mark.long
+
 ENV = {"FUSION_TASKS": "tests.jobs.stubborn", "FUSION_MAX_LOST": "20"}
 ROUNDS = 3
 #: Of one run: two, and a child of each.

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 
 from fusion import Callback, Queue
@@ -288,6 +289,7 @@ def test_a_callback_that_hangs_ends_its_process_only(workers: Workers, conn: red
     assert alive(worker.pid)
 
 
+@pytest.mark.long
 def test_leaked_descriptors_are_no_other_jobs_trouble(workers: Workers, conn: redis.Redis) -> None:
     """At two a job, hundreds of jobs; each finds room for its own."""
     env = {**WARM, "FUSION_TASKS": "tests.jobs.warm"}

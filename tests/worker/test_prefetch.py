@@ -19,6 +19,8 @@ from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import PrivateRedis, WorkerProcess, Workers, alive, field, runs_of, status_of
 
+pytestmark = pytest.mark.long
+
 #: A budget at which jobs are claimed ahead on a busy machine too.
 WARM = {
     "FUSION_TASKS": "tests.jobs.warm,tests.jobs.stubborn,tests.jobs.basic",

@@ -12,6 +12,7 @@ from tests.worker.harness import Workers, field, status_of
 ENV = {"FUSION_TASKS": "tests.jobs.producing,tests.jobs.basic"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [("--slots", "2"), ("--horses", "2")], ids=["a process per job", "warm"])
 def test_a_soft_timeout_breaks_nothing(workers: Workers, conn: redis.Redis, mode: tuple[str, str]) -> None:
     """Neither the process nor the answers, and no connection is left behind."""

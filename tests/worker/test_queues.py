@@ -84,6 +84,7 @@ def test_queues_of_one_class_take_turns(workers: Workers, conn: redis.Redis, tmp
         assert own == sorted(own)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_one_worker_runs_2000_jobs_in_the_order_of_their_arrival(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"

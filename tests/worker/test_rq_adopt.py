@@ -22,6 +22,7 @@ from tests.worker.harness import ROOT, Workers, lines, status_of
 rq = pytest.importorskip("rq")
 rq_scheduler = pytest.importorskip("rq_scheduler")
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
     pytest.mark.skipif(guarded.GUARDED, reason="stock RQ needs rights that Fusion's user does not have"),
 ]

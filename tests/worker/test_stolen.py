@@ -13,6 +13,8 @@ from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import Workers, field, runs_of, status_of
 
+pytestmark = pytest.mark.long
+
 WARM = {"FUSION_TASKS": "tests.jobs.warm", "FUSION_CLAIM_AHEAD": "100", "FUSION_TIMEOUT_GRACE": "0.5"}
 
 

@@ -18,6 +18,8 @@ from tests.faults.rig.conservation import check_conservation
 from tests.support import eventually
 from tests.worker.harness import WorkerProcess, Workers, field, runs_of, status_of
 
+pytestmark = pytest.mark.long
+
 ENV = {"FUSION_TASKS": "tests.jobs.children"}
 MODES = pytest.mark.parametrize("mode", [(), ("--horses", "1")], ids=["a process per job", "warm"])
 

@@ -53,6 +53,7 @@ def test_high_jobs_wake_a_worker_whose_free_slots_are_reserved(workers: Workers,
     waiting.wait(10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_an_older_producers_job_is_found_within_seconds(workers: Workers, conn: redis.Redis, mode: tuple[str, ...]) -> None:
     many_names(conn)
@@ -74,6 +75,7 @@ def test_a_burst_ends_when_nothing_is_left_however_many_names_there_are(workers:
     assert {status_of(conn, job.id) for job in jobs} == {"finished"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 def test_a_dead_workers_job_is_claimable_within_35_s_among_5000_names(
     workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]

@@ -1,0 +1,65 @@
+"""`make test` and `make test-long` share the tests: what is marked `long` is in the second alone, and what is not is in the first."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import ROOT, modules, parse
+
+
+def _is_mark(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == "pytest.mark.long"
+
+
+def _effective(tree: ast.Module) -> Iterator[ast.AST]:
+    """Marks where pytest finds them: at a test, at a class of tests, or in the `pytestmark` of a module that sets it once."""
+    settings = [node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"]
+    if len(settings) == 1:
+        value = settings[0].value
+        yield from value.elts if isinstance(value, ast.List) else [value]
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name.lower().startswith("test"):
+            yield from node.decorator_list
+
+
+def _without_effect(tree: ast.Module) -> list[int]:
+    """Lines of marks that mark nothing."""
+    effective = {id(node) for node in _effective(tree)}
+    return [node.lineno for node in ast.walk(tree) if _is_mark(node) and id(node) not in effective]  # type: ignore[attr-defined]
+
+
+def test_every_mark_marks_a_test() -> None:
+    marking = [path for path in modules("tests") if "mark.long" in (ROOT / path).read_text() and path.name.startswith("test_")]
+    assert len(marking) > 10
+    assert {str(path): lines for path in marking if (lines := _without_effect(parse(path)))} == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "@pytest.mark.long\ndef helper(): ...",
+        "pytestmark = pytest.mark.long\npytestmark = pytest.mark.timeout(9)",
+        "marks = [pytest.mark.long]",
+    ],
+)
+def test_a_mark_without_effect_is_noticed(code: str) -> None:
+    assert _without_effect(ast.parse(code))
+
+
+def test_the_two_targets_differ_in_the_mark_alone() -> None:
+    recipes = dict(re.findall(r"^(test|test-long):.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert '-m "not long"' in recipes["test"]
+    assert recipes["test"].replace('-m "not long"', "-m long") == recipes["test-long"]
+
+
+def test_no_test_of_this_run_is_long_if_it_asked_for_the_others(request: pytest.FixtureRequest) -> None:
+    if request.config.option.markexpr != "not long":
+        pytest.skip("a run that asked for something else")
+    faults = ROOT / "tests" / "faults"
+    assert [item.nodeid for item in request.session.items if item.get_closest_marker("long")] == []
+    assert [item.nodeid for item in request.session.items if Path(item.path).is_relative_to(faults)] == []
