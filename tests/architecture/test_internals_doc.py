@@ -1,16 +1,77 @@
-"""docs/internals.md names every module and stays short."""
+"""docs/internals.md and its pages name every module, stay short, and count the lines of the files that answer a question."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
+TOP = ROOT / "docs" / "internals.md"
+PAGES = sorted((ROOT / "docs" / "internals").glob("*.md"))
+PACKAGES = sorted(path.parent for path in (ROOT / "fusion").rglob("__init__.py"))
+#: Files that a newcomer may have to open for each question of "Start here", in its order.
+MOST_FILES = [3, 4, 2]
 
 
-def test_every_module_is_named_in_under_sixty_lines() -> None:
-    text = (ROOT / "docs" / "internals.md").read_text()
-    assert len(text.splitlines()) < 80
-    named = set(re.findall(r"`([a-z_]+)`", text))
-    modules = {path.stem for path in (ROOT / "fusion").rglob("*.py") if not path.stem.startswith("__")}
-    assert modules - named == set()
+def page_of(package: Path) -> Path:
+    """Each package has a page; those of the store but its client share one."""
+    parts = package.relative_to(ROOT).parts
+    if parts == ("fusion", "store", "client"):
+        return ROOT / "docs" / "internals" / "client.md"
+    return ROOT / "docs" / "internals" / f"{parts[min(1, len(parts) - 1)]}.md"
+
+
+def rows(text: str) -> list[str]:
+    """The cells' text of every table, without heads."""
+    return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| module")]
+
+
+def modules_on(page: Path) -> set[str]:
+    """The modules in the first cells of a page's tables."""
+    return {name for row in rows(page.read_text()) for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_module_is_on_its_packages_page(package: Path) -> None:
+    modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
+    missing = sorted(modules - modules_on(page_of(package)))
+    assert missing == [], f"give each a row in {page_of(package).relative_to(ROOT)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_a_page_names_no_module_that_is_gone(page: Path) -> None:
+    modules = {path.stem for package in PACKAGES if page_of(package) == page for path in package.glob("*.py")}
+    assert modules_on(page) - modules == set()
+
+
+@pytest.mark.parametrize("page", [TOP, *PAGES], ids=lambda path: path.stem)
+def test_pages_are_short_and_so_are_their_cells(page: Path) -> None:
+    text = page.read_text()
+    assert len(text.splitlines()) < (100 if page == TOP else 60)
+    links = re.compile(r"\]\([^)]*\)")  # not read, but clicked
+    cells = [cell.strip() for row in rows(text) for cell in links.sub("]", row).split("|")]
+    assert [cell for cell in cells if len(cell) > 160] == []
+
+
+def test_every_page_is_linked_from_the_top() -> None:
+    assert {f"internals/{page.name}" for page in PAGES} <= set(re.findall(r"\]\(([^)#]+)", TOP.read_text()))
+
+
+def test_three_questions_are_answered_by_few_files_of_the_length_it_says() -> None:
+    section = TOP.read_text().split("## Start here")[1].split("\n## ")[0]
+    answers = [re.findall(r"`(fusion/[\w/.]+)` \((\d+)\)", row) for row in rows(section)[1:]]
+    assert [len(answer) <= most for answer, most in zip(answers, MOST_FILES, strict=True)] == [True] * len(MOST_FILES)
+    for answer in answers:
+        assert answer, "no file is named"
+        for name, said in answer:
+            lines = len((ROOT / name).read_text().splitlines())
+            assert abs(lines - int(said)) <= max(5, lines / 5), f"{name} has {lines} lines: say so in docs/internals.md"
+
+
+def test_the_picture_is_what_its_script_draws() -> None:
+    check = [sys.executable, str(ROOT / "tools" / "architecture.py"), "--check"]
+    assert subprocess.run(check, stdout=subprocess.PIPE, text=True).stdout == ""
