@@ -9,6 +9,7 @@ import redis
 
 from fusion import FailedQueue, Job, Queue
 from fusion.store.layout.records import Commit
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import Hands, Invoke, run_worker
 from tests.cli.terminal import terminal
@@ -244,7 +245,7 @@ def test_a_broken_job_is_named(invoke: Invoke, failed: list[str], conn: redis.Re
 def test_dropped_jobs_are_shown(invoke: Invoke, failed: list[str], conn: redis.Redis) -> None:
     for job_id in failed:
         conn.hset(f"rq:job:{job_id}", "ended_at", "2026-01-01T00:00:00.000000Z")
-    Broker(conn, failed_max=5).clean()
+    Broker(conn, FleetConstants(failed_max=5)).clean()
     assert "Dropped before their time, as there were too many: 4 failed" in invoke("info").stdout
     assert json.loads(invoke("info", "--json").stdout)["dropped"] == {"failed": 4}
 

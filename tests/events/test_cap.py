@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from fusion.store.read.event_inspector import EventInspector
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.stream.admin import EventAdmin
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
@@ -25,14 +26,14 @@ def _events(broker: Broker, count: int, prefix: str = "j") -> None:
 
 
 def test_without_a_sink_each_process_keeps_what_it_was_told(conn: redis.Redis) -> None:
-    _events(Broker(conn, events_cap=500), 2000)
+    _events(Broker(conn, FleetConstants(events_cap=500)), 2000)
     assert 500 <= conn.xlen("rq:events") <= 500 + NODE
     assert EventInspector(conn).stream().cap is None
 
 
 def test_a_producer_with_other_settings_never_trims_what_a_sink_needs(conn: redis.Redis, events: EventBroker) -> None:
     beat(events)
-    _events(Broker(conn, events_cap=100), 1000)
+    _events(Broker(conn, FleetConstants(events_cap=100)), 1000)
     assert conn.xlen("rq:events") == 1000
     assert EventInspector(conn).stream().cap == 1_000_000
 
@@ -52,7 +53,7 @@ def test_the_relay_asks_in_the_call_that_is_made_anyway(conn: redis.Redis, event
 
 
 def test_a_week_after_the_last_relay_the_stream_is_short_again(conn: redis.Redis, events: EventBroker) -> None:
-    broker = Broker(conn, events_cap=500)
+    broker = Broker(conn, FleetConstants(events_cap=500))
     beat(events)
     _events(broker, 1000)
     assert conn.xlen("rq:events") == 1000
@@ -74,7 +75,7 @@ def test_a_cap_that_is_none_loses_no_event(conn: redis.Redis, broker: Broker, ev
 
 def test_the_cap_drops_and_counts(conn: redis.Redis, events: EventBroker) -> None:
     """P12: no event is missing that is not counted."""
-    broker = Broker(conn, events_cap=500)
+    broker = Broker(conn, FleetConstants(events_cap=500))
     beat(events, backlog=500)
     found = reader(events)
     beat(events, backlog=500)
@@ -136,7 +137,7 @@ def test_with_two_relays_a_gap_is_counted_once(conn: redis.Redis, broker: Broker
 
 
 def test_what_was_there_before_a_sink_came_is_not_dropped(conn: redis.Redis, events: EventBroker) -> None:
-    _events(Broker(conn, events_cap=500), 2000)
+    _events(Broker(conn, FleetConstants(events_cap=500)), 2000)
     got = drain(reader(events))
     assert got[-1] == 2000
     assert sink_of(conn).dropped == 0
@@ -240,7 +241,7 @@ def test_how_far_a_sink_is_to_the_event(conn: redis.Redis, broker: Broker, event
 
 
 def test_a_sink_nobody_has_read_for_yet_is_behind_by_all_there_is(conn: redis.Redis, events: EventBroker) -> None:
-    _events(Broker(conn, events_cap=500), 2000)
+    _events(Broker(conn, FleetConstants(events_cap=500)), 2000)
     conn.xgroup_create("rq:events", "s", "0")
     assert sink_of(conn).behind == conn.xlen("rq:events")
     assert sink_of(conn).served is None

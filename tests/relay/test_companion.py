@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from fusion.store.read.event_inspector import EventInspector, RelayInfo
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests import guarded
 from tests.relay.harness import Relays, ids_in, is_delivered
@@ -136,7 +137,7 @@ def test_it_has_the_workers_own_settings(workers: Workers, conn: redis.Redis, tm
     worker = workers.start("-c", "sinks_of_mine", "-P", str(tmp_path), "--prefix", "app:", env={})
     inspector = EventInspector(conn, prefix="app:")
     assert _relay(inspector).sinks == ("file",)
-    Broker(conn, prefix="app:").delete(["nothing"])
+    Broker(conn, FleetConstants(prefix="app:")).delete(["nothing"])
     (child,) = _children(worker)
     assert child.cmdline()[-7:] == ["relay", "--config", "sinks_of_mine", "--prefix", "app:", "--path", str(tmp_path)]
 

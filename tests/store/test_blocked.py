@@ -7,6 +7,7 @@ import redis
 
 from fusion.kernel import defaults
 from fusion.store.layout.records import Wishes
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, leftovers
 from tests.store.hands import (
@@ -253,7 +254,7 @@ def test_shared_losses_count_up_to_probation(broker: Broker, conn: redis.Redis, 
 
 @pytest.mark.parametrize("max_lost", [1, 2])
 def test_a_low_cap_blames_nobody_for_a_shared_loss(conn: redis.Redis, max_lost: int) -> None:
-    broker = Broker(conn, max_lost=max_lost)
+    broker = Broker(conn, FleetConstants(max_lost=max_lost))
     may_reap(conn)
     hand = Hand(broker, "q")
     put(broker, "q", "a", "b")

@@ -12,6 +12,7 @@ from fusion.exceptions import InvalidName
 from fusion.runtime.served_queues import ServedQueues
 from fusion.store.access import inspector_of
 from fusion.store.layout.keys import CALLBACKS, Keys
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tasks.maintenance import run_maintenance_on_failed_queue
 from tests.store.hands import Hand, fields_of, now_ms, status_of
@@ -91,7 +92,7 @@ def test_a_requeued_delivery_is_at_its_first_try_again(conn: redis.Redis, broker
 def test_failed_deliveries_give_way_to_failed_jobs(conn: redis.Redis, broker: Broker, failed: str) -> None:
     for job_id in ("j", failed):
         conn.hset(f"rq:job:{job_id}", "ended_at", "2000")
-    Broker(conn, failed_max=1).clean()
+    Broker(conn, FleetConstants(failed_max=1)).clean()
     assert conn.zrange("rq:queue:failed", 0, -1) == [b"j"]
 
 

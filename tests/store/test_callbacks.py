@@ -14,6 +14,7 @@ from fusion import Queue
 from fusion.exceptions import BadSignature, InvalidName
 from fusion.store.layout.keys import CALLBACKS, is_delivery_id
 from fusion.store.read.inspector import Inspector
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
@@ -263,7 +264,7 @@ def test_a_broken_queue_of_callbacks_fails_no_job_and_is_counted(
 
 def capped(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch, cap: int) -> Broker:
     broker = Broker(conn)
-    monkeypatch.setattr(broker, "_constants", replace(broker._constants, CALLBACKS_MAX=cap))
+    monkeypatch.setattr(broker, "_constants", replace(broker._constants, callbacks_max=cap))
     return broker
 
 
@@ -328,7 +329,7 @@ def test_a_delivery_put_off_keeps_its_attempts_however_often(
     conn: redis.Redis, broker: Broker, hand: Hand, start: Callable[..., Any]
 ) -> None:
     hand.tell(start(success_task_handler=None))
-    courier = Hand(Broker(conn, hold_timeout=0), CALLBACKS, name="host.1.courier")
+    courier = Hand(Broker(conn, FleetConstants(hold_timeout=0)), CALLBACKS, name="host.1.courier")
     for _ in range(3):
         held = courier.take()
         assert courier.tell(held, "later", reason="busy", delay=60) == "ok"

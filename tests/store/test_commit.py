@@ -8,6 +8,7 @@ import redis
 from fusion.kernel import defaults
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.score import score_of
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
@@ -353,7 +354,7 @@ def test_events_are_numbered_without_a_gap_through_every_transition(broker: Brok
 
 
 def test_the_stream_of_events_is_bounded(conn: redis.Redis) -> None:
-    broker = Broker(conn, events_cap=100)
+    broker = Broker(conn, FleetConstants(events_cap=100))
     for i in range(20):
         broker.enqueue("q", [new(f"j{i}-{k}") for k in range(50)], str(i))
     assert conn.xlen("rq:events") < 300

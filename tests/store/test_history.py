@@ -8,6 +8,7 @@ import redis
 from fusion.jobs.attempts import Attempt, parse_history
 from fusion.kernel import defaults
 from fusion.kernel.timeutil import from_iso
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import (
@@ -136,7 +137,7 @@ def test_a_retry_tells_its_reason_while_it_waits(broker: Broker, conn: redis.Red
 
 
 def test_lost_once_at_once_then_with_growing_pauses(conn: redis.Redis) -> None:
-    broker = Broker(conn, max_lost=12)
+    broker = Broker(conn, FleetConstants(max_lost=12))
     hand = Hand(broker, "q", alone=True)
     put(broker, "q", "pill")
     pauses = []

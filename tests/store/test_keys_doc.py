@@ -15,6 +15,7 @@ from fusion.runtime.served_queues import ServedQueues
 from fusion.store.layout.codec import RUN_FIELDS
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import LogLine
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.stream.reader import EventReader
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
@@ -124,7 +125,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     broker.reap(LEASE, 0)
     broker.promote()
     conn.hset("rq:job:" + conn.zrange("rq:canceled:q", 0, 0)[0].decode(), "ended_at", "2000")
-    Broker(conn, canceled_max=1).clean()
+    Broker(conn, FleetConstants(canceled_max=1)).clean()
     broker.log_event([LogLine("log", "said", dropped=2)], "n")
     broker.suspend()
     broker.pause("q")

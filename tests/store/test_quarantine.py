@@ -6,6 +6,7 @@ import pytest
 import redis
 
 from fusion.store.read.inspector import Inspector
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, everything, fields_of, outcome, put, status_of
@@ -83,7 +84,7 @@ def aged(conn: redis.Redis, *job_ids: str) -> None:
     ("state", "key"), [("failed", "rq:queue:failed"), ("finished", "rq:finished:q"), ("canceled", "rq:canceled:q")]
 )
 def test_over_the_cap_the_oldest_go_and_are_counted(conn: redis.Redis, state: str, key: str) -> None:
-    broker = Broker(conn, failed_max=3, finished_max=3, canceled_max=3)
+    broker = Broker(conn, FleetConstants(failed_max=3, finished_max=3, canceled_max=3))
     hand = Hand(broker, "q")
     names = [f"j{n}" for n in range(9)]
     put(broker, "q", *names)
@@ -107,7 +108,7 @@ def test_over_the_cap_the_oldest_go_and_are_counted(conn: redis.Redis, state: st
 
 
 def test_the_entry_of_an_earlier_life_is_no_dropped_job(conn: redis.Redis) -> None:
-    broker = Broker(conn, failed_max=1)
+    broker = Broker(conn, FleetConstants(failed_max=1))
     put(broker, "q", "alive", "alive2")
     conn.zadd("rq:queue:failed", {"alive": 9e9, "gone": 9.1e9, "alive2": 9.2e9})
     assert not broker.clean()

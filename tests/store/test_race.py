@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from fusion.store.client.connections import connect
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, events_of, ids, new, outcome, put
@@ -31,7 +32,7 @@ def _work(url: str, name: str, slots: int) -> list[str]:
 
 def _produce(url: str, name: str) -> list[str]:
     conn = connect(url)
-    broker = Broker(conn, events_cap=1_000_000)
+    broker = Broker(conn, FleetConstants(events_cap=1_000_000))
     names = [f"{name}-{i}" for i in range(500)]
     for at in range(0, 500, 20):
         broker.enqueue("q", [new(job_id) for job_id in names[at : at + 20]], f"{name}{at}")

@@ -11,6 +11,7 @@ from fusion import Queue
 from fusion.exceptions import ConfigurationError
 from fusion.job import Job
 from fusion.store.read.inspector import Inspector
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import Hand, drain, fields_of, ids, put
@@ -101,7 +102,7 @@ def test_adopted_jobs_of_a_list_run_beside_ours(conn: redis.Redis) -> None:
     put(plain, "q", "high", priority=2)
     assert ids(Hand(plain, "q", name="other.1").claim(1)) == ["high"]
     assert conn.llen("rq:queue:q") == 50
-    hand = Hand(Broker(conn, adopt=["q"]), "q")
+    hand = Hand(Broker(conn, FleetConstants(adopt_rq=("q",))), "q")
     (first,) = hand.claim(1)
     assert (first.id, first.fields[b"serializer"]) == ("rq-00", b"pickle")
     assert drain(hand, 7) == [*(f"rq-{n:02d}" for n in range(1, 50)), "low"]
@@ -111,7 +112,7 @@ def test_adopted_jobs_of_a_list_run_beside_ours(conn: redis.Redis) -> None:
 
 
 def test_adopting_leaves_the_key_to_their_producers_from_the_start(conn: redis.Redis) -> None:
-    broker = Broker(conn, adopt=["q"])
+    broker = Broker(conn, FleetConstants(adopt_rq=("q",)))
     put(broker, "q", "before")
     broker.adopt(["q"])
     put(broker, "q", "after")

@@ -13,6 +13,7 @@ import redis
 from fusion.exceptions import DuplicateJob, InvalidJobOperation
 from fusion.job import Job
 from fusion.store.read.inspector import Inspector
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.store.hands import LEASE, Hand, drain, expire_lease, ids, may_reap, put, status_of
@@ -129,7 +130,7 @@ def _enqueues_its_ids(broker: Broker, conn: redis.Redis) -> None:
 
 
 def _over_the_caps(broker: Broker, conn: redis.Redis) -> None:
-    tight = Broker(conn, finished_max=0, canceled_max=0, failed_max=0)
+    tight = Broker(conn, FleetConstants(finished_max=0, canceled_max=0, failed_max=0))
     for _ in range(3):
         tight.clean()
 

@@ -18,7 +18,8 @@ from redis.retry import Retry
 from fusion.store.client.connections import _NO_SETINFO
 from fusion.store.layout.records import LogLine, Turn
 from fusion.store.layout.schema import Schema
-from fusion.store.scripting.scripts import Constants, Script, load
+from fusion.store.scripting.constants import FleetConstants
+from fusion.store.scripting.scripts import Script, load
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
@@ -48,7 +49,7 @@ from tests.support import eventually
 
 LUA = resources.files("fusion.store") / "lua"
 NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if entry.name.endswith(".lua"))
-CONSTANTS = Constants("rq:", "100", 60, 500, 600, 700, 5, 2, 600_000, ("data", "timeout"))
+CONSTANTS = FleetConstants(events_cap=100, result_ttl=500, failure_ttl=600, max_lost=5)
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
 READ = {"promote_and_look", "known_queues", "wrong_types", "callbacks_wait", "callbacks_refused", "gone", "served", "callbacks_served",
         "readmit_endpoint", "stored", "ready_enqueue", "callbacks_secret", "agree"}  # fmt: skip
@@ -98,14 +99,14 @@ def test_flags_and_the_text_for_old_servers() -> None:
 @pytest.mark.parametrize("prefix", ["rq:", "app 1:{x}:", "quote\"'\\:", "новый:", "%s%d:"])
 def test_any_prefix(conn: redis.Redis, prefix: str) -> None:
     guarded.allow_prefix(conn, prefix)
-    broker = Broker(conn, prefix=prefix)
+    broker = Broker(conn, FleetConstants(prefix=prefix))
     put(broker, "q", "a")
     hand = Hand(broker, "q")
     assert hand.tell(hand.take()) == "ok"
     broker.clean()
     assert {key.decode().startswith(prefix) for key in conn.scan_iter()} == {True}
     assert conn.hget(f"{prefix}job:a", "status") == b"finished"
-    cron = CronBroker(conn, prefix=prefix)
+    cron = CronBroker(conn, FleetConstants(prefix=prefix))
     cron.scheduler_beat("s", "i", LEASE, 420, {"app": "a", "version": "1"})
     assert cron.cron_put("e", "p", "s", "r", app="a", version="1") == "new"
     assert cron.cron_run("e", "r", new("-"), "q", "n", overlap="skip") == ("ok", "cron-e-manual-1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from fusion.exceptions import SchemaMismatch
 from fusion.store.layout import schema
 from fusion.store.layout.schema import Schema
 from fusion.store.read.inspector import Inspector
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.host import ScriptHost
 from fusion.store.scripting.scripts import load
 from fusion.store.write.broker import Broker
@@ -43,7 +45,7 @@ def need(conn: redis.Redis, *, reader: int = 1, writer: int = 1, version: int = 
 
 def known_to(host: ScriptHost, layout: int) -> None:
     """Have `host` be one of a version that knows this layout."""
-    object.__setattr__(host._constants, "SCHEMA", layout)
+    host._constants = replace(host._constants, schema=layout)
 
 
 def _worker(conn: redis.Redis) -> Any:
@@ -102,7 +104,7 @@ def test_each_prefix_has_its_own(conn: redis.Redis) -> None:
     guarded.allow_prefix(conn, "other:")
     need(conn, reader=2, writer=2)
     guarded.allow_prefix(conn, "other:")
-    other = Broker(conn, prefix="other:")
+    other = Broker(conn, FleetConstants(prefix="other:"))
     put(other, "q", "a")
     assert [job.id for job in Hand(other, "q").claim()] == ["a"]
     assert schema_of(conn, "other:")["version"] == "1"

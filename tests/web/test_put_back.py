@@ -12,6 +12,7 @@ import redis
 from fusion import Job
 from fusion.exceptions import InvalidJobOperation, InvalidName, NoSuchJobError
 from fusion.kernel import defaults
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from fusion.web.putback import DELAY
 from tests.faults.rig.conservation import check_conservation
@@ -225,7 +226,7 @@ def test_f83_put_back_many_times_at_once_while_clean_up_runs_it_runs_once(
     def clean() -> None:
         barrier.wait(10)
         while not done.is_set():
-            Broker(conn, failed_max=1).clean()
+            Broker(conn, FleetConstants(failed_max=1)).clean()
 
     threads = [threading.Thread(target=call, args=(way,)) for way in ways]
     cleaner = threading.Thread(target=clean)

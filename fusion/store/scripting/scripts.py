@@ -2,9 +2,9 @@
 
 A header line `-- KEYS: worker suspended` gives the script `K_worker` and `K_suspended` and lets Python pass keys by name; `-- ARGV:` does
 the same for arguments (`A_<name>`), what follows them starts at `ARGV[REST]`. `-- FLAGS: allow-oom` marks what must go through on a full
-server; `-- INCLUDE:` names shared pieces. `Constants` are known to every script. All these names are replaced in the text: an argument
-that never changes, and a local that a dozen functions capture, cost more at each call than the work of some scripts. For the same reason
-`lean_lua` leaves out functions and constants that a call needs not make.
+server; `-- INCLUDE:` names shared pieces. Every script knows the names of `FleetConstants`. All these names are replaced in the text: an
+argument that never changes, and a local that a dozen functions capture, cost more at each call than the work of some scripts. For the same
+reason `lean` leaves out functions and constants that a call needs not make.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -20,56 +20,16 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import NoScriptError, ResponseError
 
-from fusion import __version__
-from fusion.kernel import defaults
 from fusion.kernel.failpoints import failpoint
 from fusion.store.client.wire import sender
 from fusion.store.layout import schema
+from fusion.store.scripting.constants import FleetConstants, literal
 from fusion.store.scripting.lean import folded, inlined, without_unused
 
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
 _JOINED = re.compile(r'"([^"\n]*)" \.\. \'([^\'"\n]*)\'')
 _NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Constants:
-    """What scripts know by these names. Times in seconds, HOLD_MS in milliseconds; CAP: events kept, as a command's argument; *_MAX:
-    entries of a terminal set; PROBATION: losses after which a job runs alone; RUN_FIELDS: see `codec`; ADOPT: queues whose LIST of stock
-    RQ's this process takes over."""
-
-    P: str
-    CAP: str
-    MIN_TTL: int
-    RESULT_TTL: int
-    FAILURE_TTL: int
-    CANCELED_TTL: int
-    MAX_LOST: int
-    PROBATION: int
-    HOLD_MS: int
-    RUN_FIELDS: tuple[str, ...]
-    ADOPT: tuple[str, ...] = ()
-    FAILED_MAX: int = defaults.FAILED_MAX
-    FINISHED_MAX: int = defaults.FINISHED_MAX
-    CANCELED_MAX: int = defaults.CANCELED_MAX
-    CALLBACKS_MAX: int = defaults.CALLBACKS_MAX
-    SCHEMA: int = schema.VERSION
-    FIRST_SCHEMA: int = schema.FIRST
-    FUSION: str = __version__
-
-    def literals(self) -> dict[str, str]:
-        named = {item.name: _literal(getattr(self, item.name)) for item in fields(self)}
-        return {**named, "N_RUN_FIELDS": str(len(self.RUN_FIELDS))}
-
-
-def _literal(value: str | int | tuple[str, ...]) -> str:
-    """As Lua source; a tuple as a list of values, such as a call takes."""
-    if isinstance(value, tuple):
-        return ", ".join(map(_literal, value))
-    if isinstance(value, int):
-        return str(value)
-    return '"' + "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:03d}" for b in value.encode()) + '"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +42,7 @@ class Source:
     allow_oom: bool
     body: str
 
-    def text(self, constants: Constants, server: tuple[int, ...]) -> str:
+    def text(self, constants: FleetConstants, server: tuple[int, ...]) -> str:
         """The script for a server of this version. Before Redis 7 no flag exists; there a first write that frees lifts the ban for the rest."""
         known = constants.literals()
         known |= {f"K_{key}": f"KEYS[{i}]" for i, key in enumerate(self.keys, 1)}
@@ -94,7 +54,7 @@ class Source:
             return text
         if server >= (7,):
             return f"#!lua flags=allow-oom\n{text}"
-        return f"redis.call('DEL', {_literal(constants.P + 'oom')})\n{text}"
+        return f"redis.call('DEL', {literal(constants.prefix + 'oom')})\n{text}"
 
 
 @cache
@@ -116,7 +76,7 @@ def _uncommented(text: str) -> str:
 class Script:
     """One script bound to a connection. A call is one round trip once the server knows the script."""
 
-    def __init__(self, name: str, connection: Redis, constants: Constants, server: tuple[int, ...]) -> None:
+    def __init__(self, name: str, connection: Redis, constants: FleetConstants, server: tuple[int, ...]) -> None:
         source = load(name)
         self.text = source.text(constants, server)
         self.sha = hashlib.sha1(self.text.encode()).hexdigest()  # noqa: S324 - the server's own naming of scripts

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import redis
 
 from fusion.store.scripting import host, scripts
+from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 
@@ -54,7 +55,7 @@ def rewritten(mistakes: Iterable[Mistake] = ()) -> Iterator[None]:
 
 def broker_of(conn: redis.Redis, mistakes: Iterable[Mistake] = (), **constants: Any) -> Broker:
     """With all scripts made already: they stay as they are."""
-    broker = Broker(conn, **constants)
+    broker = Broker(conn, FleetConstants(**constants))
     with rewritten(mistakes):
         for name in _BROKER:
             broker._script(name)
