@@ -31,7 +31,7 @@ def home(server_binary: ServerBinary, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """A short state directory, FUSION_HOME of the test; its server ends with the test."""
     path = Path(tempfile.mkdtemp(prefix="fus", dir="/tmp")) / "home"
     monkeypatch.setenv("FUSION_HOME", str(path))
-    monkeypatch.setenv("FUSION_REDIS_SERVER", binary.path)
+    monkeypatch.setenv("FUSION_REDIS_SERVER", server_binary.path)
     yield path
     for process in servers_of(path):
         process.kill()
