@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from signal import SIGKILL
 
 from fusion.executors import readings
-from fusion.forkserver.client import ForkServer, Horse
+from fusion.forkserver.client import ForkServerClient, Horse
 from fusion.forkserver.messages import (
     Alike,
     ForkFailed,
@@ -97,8 +97,8 @@ class ForkExecutor:
         self._control_fd = self.server.fileno()
         loop.watch(self._control_fd, self._on_control)
 
-    def _make_server(self, config: ForkServerConfig) -> ForkServer:
-        return ForkServer(config)
+    def _make_server(self, config: ForkServerConfig) -> ForkServerClient:
+        return ForkServerClient(config)
 
     # -- jobs
 

@@ -9,7 +9,7 @@ from math import inf, isinf
 
 from fusion.execution.frames import FrameError, pack, unpack
 from fusion.executors.fork import Run
-from fusion.forkserver.client import ForkServer, Horse
+from fusion.forkserver.client import ForkServerClient, Horse
 
 #: Largest packet in bytes, as the horse reads it; a frame above it goes in pieces.
 PACKET = 64 * 1024
@@ -24,7 +24,7 @@ class WarmHorse(Horse):
     an unread job back by reading it there: either the horse has a job or the worker does, never both.
     """
 
-    def __init__(self, server: ForkServer, serial: int, end: socket.socket, limit: int, kept: socket.socket | None) -> None:
+    def __init__(self, server: ForkServerClient, serial: int, end: socket.socket, limit: int, kept: socket.socket | None) -> None:
         super().__init__(server, serial, end, limit)
         self.waiting: deque[Run] = deque()
         #: Jobs it has run.
@@ -151,7 +151,7 @@ class WarmHorse(Horse):
             self._kept.close()
 
 
-class WarmServer(ForkServer):
+class WarmForkServerClient(ForkServerClient):
     """A fork server whose horses run one job after another."""
 
     def tell_deadline(self, horse: WarmHorse, deadline: float) -> None:

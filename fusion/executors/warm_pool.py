@@ -14,7 +14,7 @@ from signal import SIGKILL
 from fusion.executors import readings
 from fusion.executors.fork import EXIT_LIMIT, FAREWELL, ForkExecutor, Run
 from fusion.executors.prefetch import PrefetchEstimator
-from fusion.executors.warm_horse import WarmHorse, WarmServer
+from fusion.executors.warm_horse import WarmForkServerClient, WarmHorse
 from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited
 from fusion.kernel import defaults
 from fusion.kernel.failpoints import failpoint
@@ -71,8 +71,8 @@ class Pool(ForkExecutor):
         self.estimator = PrefetchEstimator(terms.ahead / 1000)
         super().__init__(config, loop, log, spares=spares, import_timeout=import_timeout, on_frame=on_frame, on_death=on_death)
 
-    def _make_server(self, config: ForkServerConfig) -> WarmServer:
-        return WarmServer(config)
+    def _make_server(self, config: ForkServerConfig) -> WarmForkServerClient:
+        return WarmForkServerClient(config)
 
     # -- jobs
 
@@ -92,7 +92,7 @@ class Pool(ForkExecutor):
 
     def _fork(self) -> WarmHorse | None:
         failpoint("fork.ask")
-        assert isinstance(self.server, WarmServer)
+        assert isinstance(self.server, WarmForkServerClient)
         try:
             horse = self.server.fork()
         except OSError as error:
@@ -122,7 +122,7 @@ class Pool(ForkExecutor):
         """To a horse that has nothing to do."""
         horse.doomed = bool(run.claimed.fields.get(b"isolate"))
         horse.owe(run, 1)
-        # As in `ForkServer.run`: the fork server hears of the deadline before the job comes.
+        # As in `ForkServerClient.run`: the fork server hears of the deadline before the job comes.
         self._begin(horse, run, time.monotonic())
         horse.push(run)
         failpoint("handout.frame")
@@ -141,7 +141,7 @@ class Pool(ForkExecutor):
             self._tell(horse, by + SLACK)
 
     def _tell(self, horse: WarmHorse, deadline: float) -> None:
-        assert isinstance(self.server, WarmServer)
+        assert isinstance(self.server, WarmForkServerClient)
         self.server.tell_deadline(horse, deadline)
 
     # -- back from a horse

@@ -46,7 +46,7 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.forkserver.
 class Horse:
     """The worker's end of one horse's socket."""
 
-    def __init__(self, server: ForkServer, serial: int, end: socket.socket, limit: int) -> None:
+    def __init__(self, server: ForkServerClient, serial: int, end: socket.socket, limit: int) -> None:
         self.serial = serial
         #: No more frames will come. Says nothing about the process: only HorseExited does.
         self.at_eof = False
@@ -130,7 +130,7 @@ class Horse:
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
         """Note which callbacks the job has: each may move the deadline once, by its own timeout."""
-        from fusion.execution.executor import callback_limit
+        from fusion.execution.perform import callback_limit
 
         self._callbacks = []
         for key in (b"on_success", b"on_failure"):
@@ -148,7 +148,7 @@ class Horse:
             self._callbacks = []
 
 
-class ForkServer:
+class ForkServerClient:
     """One fork server process. After ServerClosed make a new one; this object is then only good for `destroy`."""
 
     #: Pids of those of this process that are not destroyed yet.

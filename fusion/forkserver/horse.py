@@ -15,8 +15,8 @@ from collections.abc import Callable
 from contextvars import copy_context
 from importlib import import_module
 
-from fusion.execution.executor import Executor
 from fusion.execution.frames import FrameError, FrameReader, pack
+from fusion.execution.perform import Performer
 from fusion.forkserver.offspring import free_children, note_struck
 from fusion.forkserver.random_state import Chance
 from fusion.kernel.failpoints import failpoint
@@ -46,7 +46,7 @@ _PIECE = 64 * 1024
 class HorseSettings:
     """What the fork server knows before the fork and every horse needs after it."""
 
-    executor = Executor(())
+    performer = Performer(())
     chance = Chance()
     late: tuple[str, ...] = ()
     after_fork: Callable[[], Any] | None = None
@@ -149,17 +149,17 @@ def _live(fd: int, settings: HorseSettings) -> int:
     channel = Channel(_lift(fd, settings))
     failpoint("horse.start")
     _prepare(settings)
-    code = run_many(channel, settings.executor, settings.chance) if settings.warm else run_one(channel, settings.executor)
+    code = run_many(channel, settings.performer, settings.chance) if settings.warm else run_one(channel, settings.performer)
     _wind_up()
     return code
 
 
-def run_one(channel: Channel, executor: Executor) -> int:
+def run_one(channel: Channel, performer: Performer) -> int:
     """Wait for a job, run it, answer. Returns the exit code."""
     fields = channel.receive()
     if fields is None:
         return 0
-    answer = executor.run(fields, channel.send, channel.offer)
+    answer = performer.run(fields, channel.send, channel.offer)
     note_struck(answer)
     failpoint("horse.before_outcome")
     try:
@@ -170,7 +170,7 @@ def run_one(channel: Channel, executor: Executor) -> int:
     return 0
 
 
-def run_many(channel: Channel, executor: Executor, chance: Chance) -> int:
+def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
     """Run jobs as they come, until there are no more or one leaves something behind. Returns the exit code."""
     from fusion.forkserver.contamination import Leftovers
 
@@ -180,7 +180,7 @@ def run_many(channel: Channel, executor: Executor, chance: Chance) -> int:
             channel.send({b"kind": b"idle", b"execution_id": fields[b"running"]})
             continue
         # What one job sets in a context variable, decimal's precision say, the next one must not find.
-        answer = copy_context().run(executor.run, fields, channel.send, channel.offer)
+        answer = copy_context().run(performer.run, fields, channel.send, channel.offer)
         answer[b"execution_id"] = fields.get(b"execution_id", b"")
         note_struck(answer)
         failpoint("horse.before_outcome")

@@ -13,8 +13,10 @@ import resource
 from math import inf
 from time import monotonic, sleep
 
-#: Seconds within which a signal and a failure belong together, or those of two processes; and by which that of a parent may be later.
-NEAR, _LATER = 1.0, 0.1
+from fusion.kernel.defaults import SIGNAL_WINDOW
+
+#: Seconds by which the signal of a parent may be later than that of its child.
+_LATER = 0.1
 #: What a horse lets pass unless its task installs a handler.
 PASSING = (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGQUIT)
 
@@ -37,10 +39,10 @@ def note_struck(answer: dict[bytes, bytes]) -> None:
         return
     if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
         until = monotonic() + _LATER
-        while monotonic() < until and monotonic() - _passed[0] > NEAR:
+        while monotonic() < until and monotonic() - _passed[0] > SIGNAL_WINDOW:
             sleep(_LATER / 10)
     ago = monotonic() - _passed[0]
-    if ago <= NEAR:
+    if ago <= SIGNAL_WINDOW:
         answer[b"signaled"] = b"%.6f" % ago
 
 

@@ -18,8 +18,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from fusion.execution.executor import Executor
 from fusion.execution.frames import pack
+from fusion.execution.perform import Performer
 from fusion.forkserver.horse import SAFE_FD, Channel, HorseSettings, close_django_connections, run_one
 from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
 
@@ -56,7 +56,7 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
         sys.path[:] = config["sys_path"]
     sys.argv[1:] = []
     settings = HorseSettings()
-    settings.executor = Executor(tuple(config["tasks"]), config["max_result"], config["allow_pickle"])
+    settings.performer = Performer(tuple(config["tasks"]), config["max_result"], config["allow_pickle"])
     settings.nofile = _raise_file_limit()
     if config["core"] is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (config["core"], resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -142,11 +142,11 @@ def _warm_up() -> None:
     share the pages it happens in instead of copying them one by one."""
     fields = {b"data": b'["fusion.forkserver.preload.nothing",null,[1,"x"],{}]', b"timeout": b"60", b"meta": b"{}"}
     ours, theirs = _socket.socketpair()
-    executor = Executor((__name__,))
+    performer = Performer((__name__,))
     channel = Channel(theirs.fileno())
     for _ in range(WARM_UP_RUNS):
         ours.send(pack(fields))
-        run_one(channel, executor)
+        run_one(channel, performer)
         ours.recv(65536)
     ours.close()
     theirs.close()

@@ -5,6 +5,9 @@ from __future__ import annotations
 #: Seconds: about 31 years. Nobody means a time further ahead, or a longer duration.
 FURTHEST = 1e9
 
+#: Seconds within which a signal and a failure belong together, or a signal to a worker and one to its jobs' processes.
+SIGNAL_WINDOW = 1.0
+
 #: Prefix of every Redis key. RQ's own, so that its tools find what they know.
 KEY_PREFIX = "rq:"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusion.execution.completion import Decision
-from fusion.forkserver.offspring import NEAR
+from fusion.kernel.defaults import SIGNAL_WINDOW
 from fusion.kernel.failpoints import failpoint
 from fusion.runtime.redis_link import RedisLink
 from fusion.settings import Settings
@@ -110,12 +110,12 @@ class Outbox:
     def add_struck(self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float) -> None:
         """An outcome of a process that got a signal at that time. Whether the worker got it too shows within a moment."""
         result = Result(claimed, decision, time.monotonic(), elapsed, instead=instead, signaled=signaled)
-        self._late.append((signaled + NEAR, result))
+        self._late.append((signaled + SIGNAL_WINDOW, result))
 
     def struck(self, at: float) -> None:
         """The worker got a signal at that time."""
         for _, result in self._late:
-            if result.instead is not None and abs(result.signaled - at) <= NEAR:
+            if result.instead is not None and abs(result.signaled - at) <= SIGNAL_WINDOW:
                 result.decision, result.instead = result.instead, None
 
     def begun(self, claimed: Claimed) -> None:

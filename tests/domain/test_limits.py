@@ -18,7 +18,7 @@ from fusion.cron.entry import Entry
 from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
 from fusion.exceptions import DeserializationError, PayloadTooLarge, SerializationError
-from fusion.execution.executor import Executor
+from fusion.execution.perform import Performer
 from fusion.kernel.serializers import JSONSerializer, PickleSerializer
 from fusion.settings import Settings, use_settings
 from fusion.web.api import Api
@@ -144,7 +144,7 @@ def test_json_traps_on_reading(conn: redis.Redis, trap: str) -> None:
     for look in ("args", "meta", "result"):
         with pytest.raises(DeserializationError):
             getattr(job, look)
-    outcome = Executor(("tasks",)).run({b"data": b'["tasks.sms.sendSMS",null,[' + raw + b"],{}]"}, lambda frame: None)
+    outcome = Performer(("tasks",)).run({b"data": b'["tasks.sms.sendSMS",null,[' + raw + b"],{}]"}, lambda frame: None)
     assert outcome[b"kind"] == b"failed"
     assert b"DeserializationError" in outcome[b"exc_line"]
 
@@ -232,7 +232,7 @@ def test_meta_that_is_nested_too_deeply_is_named(conn: redis.Redis) -> None:
 
 def outcome_of(*args: Any) -> dict[bytes, bytes]:
     data = JSONSerializer().dumps(["tests.jobs.basic.echo", None, list(args), {}])
-    return Executor(("tests.jobs.basic",), max_result=LIMIT).run({b"data": data}, lambda frame: None)
+    return Performer(("tests.jobs.basic",), max_result=LIMIT).run({b"data": data}, lambda frame: None)
 
 
 @pytest.mark.parametrize("over", [-1, 0, 1])

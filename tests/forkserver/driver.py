@@ -13,7 +13,7 @@ from unittest.mock import ANY
 
 import psutil
 
-from fusion.forkserver.client import ForkServer, Horse, describe_death
+from fusion.forkserver.client import ForkServerClient, Horse, describe_death
 from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited, Message, Ready, ServerClosed
 from fusion.kernel.serializers import JSONSerializer, dumps_call
 
@@ -82,7 +82,7 @@ class Driver:
         config.setdefault("tasks", ("tests.jobs",))
         path = (str(config.pop("path")),) if "path" in config else ()
         config.setdefault("modules", ("tests.jobs.plain", "tests.jobs.hostile"))
-        self.server = ForkServer(ForkServerConfig(sys_path=(*path, ROOT, *sys.path), grace=grace, **config))
+        self.server = ForkServerClient(ForkServerConfig(sys_path=(*path, ROOT, *sys.path), grace=grace, **config))
         self.server.start()
         if wait:
             self.wait_for(Ready)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from fusion.execution.executor import callback_limit
+from fusion.execution.perform import callback_limit
 from fusion.runtime.loop import Loop
 from tests.forkserver.driver import Driver, job_fields
 

@@ -14,13 +14,13 @@ import pytest
 from fusion.execution.frames import FrameReader, unpack
 from fusion.executors.fork import Run
 from fusion.executors.warm_horse import PACKET, WarmHorse
-from fusion.forkserver.client import ForkServer
+from fusion.forkserver.client import ForkServerClient
 from fusion.forkserver.horse import Channel
 from fusion.forkserver.messages import ForkServerConfig
 from fusion.store.layout.records import Claimed
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a socket that keeps boundaries")
-SERVER = ForkServer(ForkServerConfig(warm=True))
+SERVER = ForkServerClient(ForkServerConfig(warm=True))
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import requests
 
 from fusion import Retry, RetryLater
 from fusion.execution.completion import Decision, decide, died
-from fusion.execution.executor import Executor
 from fusion.execution.outcome import asked_delay, error_frame, failed
+from fusion.execution.perform import Performer
 from fusion.kernel import defaults
 from fusion.retry import RETRYABLE
 from tasks.providers.base import ProviderUnavailable
@@ -156,9 +156,9 @@ def test_retry_later_goes_with_any_policy_up_to_its_max() -> None:
 def returned(policy: Retry, calls: list[object] | None = None, **job: bytes) -> Decision:
     """What becomes of a job whose task returned it."""
     fields = {name.encode(): value for name, value in {"data": b'["builtins.dict", null, [], {}]', **job}.items()}
-    executor = Executor(("*",))
-    executor._perform = lambda *args: policy  # type: ignore[method-assign]
-    return decide(fields, executor.run(fields, lambda frame: calls.append(frame) if calls is not None else None))
+    performer = Performer(("*",))
+    performer._perform = lambda *args: policy  # type: ignore[method-assign]
+    return decide(fields, performer.run(fields, lambda frame: calls.append(frame) if calls is not None else None))
 
 
 def test_a_returned_retry_reschedules_up_to_its_own_max() -> None:

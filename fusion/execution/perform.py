@@ -31,7 +31,7 @@ _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
 _OWN_MODULES = frozenset({__name__, "fusion.kernel.timeouts", "fusion.kernel.importing"})
 
 
-class Executor:
+class Performer:
     """Runs jobs under one worker's rules."""
 
     def __init__(self, tasks: tuple[str, ...], max_result: int = defaults.MAX_RESULT, allow_pickle: bool = False) -> None:
