@@ -43,7 +43,7 @@ CANCELED_TTL = 24 * 3600
 FAILED_MAX = 100_000
 FINISHED_MAX = 1_000_000
 CANCELED_MAX = 100_000
-#: No hash goes sooner than this after its last transition, in seconds (DESIGN R11).
+#: No hash goes sooner than this after its last transition, in seconds (ADR 0017).
 MIN_TERMINAL_TTL = 60
 #: Seconds after which a silent worker's registration expires.
 WORKER_TTL = 420

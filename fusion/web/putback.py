@@ -13,7 +13,7 @@ from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import repeatable
 from fusion.store.layout.keys import check_job_id
 
-#: Seconds until a task that was put back may run (SPEC F19).
+#: Seconds until a task that was put back may run.
 DELAY = 120.0
 
 

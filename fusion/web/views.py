@@ -68,7 +68,7 @@ def _cut(raw: bytes | None) -> dict[str, Any] | None:
 
 
 def queue_view(info: QueueInfo, now: datetime) -> dict[str, Any]:
-    """A queue in the names of SPEC A3, as far as there is something to count."""
+    """A queue as far as there is something to count."""
     return {
         "name": info.name,
         "queue_length": info.count,

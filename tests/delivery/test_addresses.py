@@ -1,4 +1,4 @@
-"""Which addresses a callback may go to (S4)."""
+"""Which addresses a callback may go to."""
 
 from __future__ import annotations
 

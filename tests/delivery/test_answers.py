@@ -1,4 +1,4 @@
-"""Receivers that are slow, endless, packed or broken (S7, F81): one deadline, one limit, and the status counts."""
+"""Receivers that are slow, endless, packed or broken: one deadline, one limit, and the status counts."""
 
 from __future__ import annotations
 

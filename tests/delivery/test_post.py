@@ -1,4 +1,4 @@
-"""One try: what is sent, to where, and what is never done (S4, S5, S6, S9)."""
+"""One try: what is sent, to where, and what is never done."""
 
 from __future__ import annotations
 

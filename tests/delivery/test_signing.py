@@ -1,4 +1,4 @@
-"""Signatures as in Standard Webhooks (S8)."""
+"""Signatures as in Standard Webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What URLs a callback may have, and how they are read (S4, S9)."""
+"""What URLs a callback may have, and how they are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F14: which connection the API uses."""
+"""Which connection the API uses."""
 
 from __future__ import annotations
 

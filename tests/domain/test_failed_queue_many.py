@@ -1,4 +1,4 @@
-"""Thousands of failed jobs: chosen exactly, moved whole, interrupted and taken up again (F8)."""
+"""Thousands of failed jobs: chosen exactly, moved whole, interrupted and taken up again."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_killed_in_the_middle(conn: redis.Redis, redis_url: str) -> None:
 
 
 def test_two_at_once_move_each_job_once(conn: redis.Redis, redis_url: str) -> None:
-    """F83: clicked twice, while the sweep runs."""
+    """Clicked twice, while the sweep runs."""
     made = fill(conn, 1500)
     code = "from fusion import FailedQueue; print(FailedQueue().requeue_all().moved)"
     environ = {**os.environ, "FUSION_REDIS_URL": redis_url}

@@ -17,7 +17,7 @@ from tests.worker.harness import Workers
 def test_queued_processing_retry_processing_completed(
     real: RealServer, index: str, relays: Relays, workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:
-    """F15. The relay is killed in between and another goes on: nothing is there twice."""
+    """The relay is killed in between and another goes on: nothing is there twice."""
     env = {"FUSION_ELASTICSEARCH_URL": real.url, "FUSION_ELASTICSEARCH_INDEX": index}
     first = relays.start(env=env, ready=False)
     runs = str(tmp_path / "runs")

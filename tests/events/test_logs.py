@@ -46,7 +46,7 @@ def test_neither_arguments_nor_results_are_for_logs(lines: io.StringIO) -> None:
 
 
 def test_hostile_texts_stay_on_their_line(lines: io.StringIO, logger: logging.Logger) -> None:
-    """S13."""
+    """No text of a job can forge a line of the log."""
     hostile = event(1, func_name=HOSTILE, message=HOSTILE)
     LoggingSink().write([hostile])
     (line,) = lines.getvalue().splitlines()

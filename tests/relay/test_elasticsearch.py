@@ -45,7 +45,7 @@ def _by_status(server: ContractServer) -> Counter[str]:
 def test_the_life_of_a_job_is_told(
     relays: Relays, workers: Workers, server: ContractServer, conn: redis.Redis, inspector: EventInspector, tmp_path: Path
 ) -> None:
-    """F15: queued, processing, retry, processing, completed; and one that fails."""
+    """The events: queued, processing, retry, processing, completed; and one that fails."""
     _relay(relays, server)
     again = Queue("sms", conn).enqueue(
         "tests.jobs.basic.flaky", str(tmp_path / "runs"), 1, retry=Retry(max=1, interval=0.01), log_tag="SMS_OTP"
@@ -93,7 +93,7 @@ FAULTS = {
 def test_an_outage_is_felt_by_no_job_and_made_up_for(
     relays: Relays, workers: Workers, server: ContractServer, conn: redis.Redis, inspector: EventInspector, fault: str
 ) -> None:
-    """P12, F79: all jobs finish meanwhile, `events stats` tells how it stands, and afterwards every event is there once."""
+    """P12: all jobs finish meanwhile, `events stats` tells how it stands, and afterwards every event is there once."""
     _relay(relays, server)
     Queue("q", conn).enqueue("tests.jobs.basic.noop")
     workers.burst("q")
@@ -114,7 +114,7 @@ def test_an_outage_is_felt_by_no_job_and_made_up_for(
 def test_a_document_that_is_refused_is_parked_and_the_others_go_on(
     relays: Relays, workers: Workers, server: ContractServer, conn: redis.Redis, inspector: EventInspector
 ) -> None:
-    """F80."""
+    """One document that the index refuses is parked, and holds up no other."""
     poison = Queue("q", conn).enqueue("tests.jobs.basic.noop")
     others = Queue("q", conn).enqueue_many([Queue.prepare_data("tests.jobs.basic.noop") for _ in range(20)])
     refusal = (400, "document_parsing_exception", "failed to parse")

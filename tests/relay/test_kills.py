@@ -1,4 +1,4 @@
-"""F79, F82's rule for sinks: a relay may be killed at any instant. Every event arrives, and a repetition can be told by its id."""
+"""P12: a relay may be killed at any instant. Every event arrives, and a repetition can be told by its id."""
 
 from __future__ import annotations
 

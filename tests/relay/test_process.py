@@ -36,7 +36,7 @@ def test_all_sinks_of_the_settings_get_every_event(
 def test_what_a_job_was_given_and_said_stays_its_own(
     relays: Relays, workers: Workers, broker: Broker, conn: redis.Redis, inspector: EventInspector, tmp_path: Path
 ) -> None:
-    """S14: a canary in arguments, result and an error's text is in no event, no log and no process title."""
+    """A canary in arguments, result and an error's text is in no event, no log and no process title."""
     secret = "S3CR3T-4711-canary"
     settings = {"FUSION_EVENTS_FILE": str(tmp_path / "e.jsonl"), "FUSION_EVENTS_LOG": "1"}
     relay = relays.start(env=settings)

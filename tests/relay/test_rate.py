@@ -1,4 +1,4 @@
-"""F79, P12: jobs do not feel what ails a sink."""
+"""P12: jobs do not feel what ails a sink."""
 
 from __future__ import annotations
 

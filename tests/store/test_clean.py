@@ -1,4 +1,4 @@
-"""What is over is forgotten, hash and entry together, and nothing before its time (R11)."""
+"""What is over is forgotten, hash and entry together, and nothing before its time (ADR 0017)."""
 
 from __future__ import annotations
 

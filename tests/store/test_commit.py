@@ -234,7 +234,7 @@ def test_a_pending_cancel_wins_unless_the_run_finished_or_failed(
 
 @pytest.mark.parametrize(("ttl", "expiry"), [(0, 60), (5, 60), (61, 61), (None, 500), ("junk", 500)])
 def test_how_long_a_result_is_kept(broker: Broker, conn: redis.Redis, hand: Hand, ttl: object, expiry: float) -> None:
-    """R11: the verdict stays a minute at least; result_ttl=0 drops the result alone. What is no number counts as not given."""
+    """ADR 0017: the verdict stays a minute at least; result_ttl=0 drops the result alone. What is no number counts as not given."""
     put(broker, "q", "a", result_ttl=ttl)
     hand.tell(hand.take(), fields={"result": "1"})
     assert conn.zscore("rq:finished:q", "a") == pytest.approx(now_ms(conn) / 1000 + expiry, abs=3)
@@ -296,7 +296,7 @@ def test_a_stale_worker_is_refused(broker: Broker, conn: redis.Redis, hand: Hand
 
 
 def test_an_expired_lease_that_nobody_reaped_still_commits(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
-    """R3."""
+    """ADR 0010: what expires and is not taken away is still held."""
     put(broker, "q", "a")
     claimed = hand.take()
     expire_lease(conn, "q", "a")

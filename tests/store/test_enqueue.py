@@ -175,7 +175,7 @@ def test_a_queue_key_of_another_type_refuses_and_leaves_no_job(broker: Broker, c
 
 
 def test_a_full_server_refuses_whole(spawn: Callable[..., SpawnedServer]) -> None:
-    """F5: nothing is half accepted at maxmemory."""
+    """ADR 0011: nothing is half accepted at maxmemory."""
     conn = spawn("--maxmemory-policy", "noeviction").client()
     broker = Broker(conn)
     put(broker, "q", "a")  # the script is known; at maxmemory loading one is refused as well

@@ -42,7 +42,7 @@ def test_a_broken_key_stops_its_queue_only(broker: Broker, conn: redis.Redis, ha
     conn.delete(key)
     conn.set(key, "junk")
     answer = hand.turn(outcome(first), slots=[0, 0])
-    assert answer.answers == ["ok"], "R8: the commit is not hidden"
+    assert answer.answers == ["ok"], "ADR 0005: the commit is not hidden"
     assert ids(answer.jobs) == ["g2"]
     assert [(queue, "WRONGTYPE" in error) for queue, error in answer.bad] == [("bad", True)]
     assert status_of(conn, "b1") == "queued"
@@ -87,7 +87,7 @@ def test_a_broken_key_of_the_fleet_hides_no_commit(broker: Broker, conn: redis.R
 
 
 def test_an_entry_without_data_fails_and_the_next_runs(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
-    """F17: deleted, truncated or never written, the job ends with a reason."""
+    """Deleted, truncated or never written, the job ends with a reason."""
     put(broker, "good", "gone", "cut", "next")
     conn.delete("rq:job:gone")
     conn.hdel("rq:job:cut", "data")
@@ -200,7 +200,7 @@ def test_garbage_in_the_fields_a_script_reads(broker: Broker, conn: redis.Redis,
 
 @pytest.mark.parametrize("version", [(7, 0), (6, 2)], ids=["flag", "text for servers before 7"])
 def test_a_full_server_refuses_no_outcome(spawn: Callable[..., SpawnedServer], version: tuple[int, ...]) -> None:
-    """R4: what is under way can be finished, given back and recovered at maxmemory."""
+    """ADR 0011: what is under way can be finished, given back and recovered at maxmemory."""
     conn = spawn("--maxmemory-policy", "noeviction").client()
     broker = Broker(conn, server_version=version)
     hand = Hand(broker, "good")
@@ -234,7 +234,7 @@ def test_a_full_server_refuses_no_outcome(spawn: Callable[..., SpawnedServer], v
 
 
 def test_a_flushed_server_forgets_politely(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
-    """F16: workers register again, new jobs run, what was under way is told to be gone."""
+    """Workers register again, new jobs run, what was under way is told to be gone."""
     put(broker, "good", "a")
     claimed = hand.take()
     conn.flushall()

@@ -1,4 +1,4 @@
-"""The LIST queue `scheduler`: outsiders RPUSH ids to it, and it is served in exactly that order (F10)."""
+"""The LIST queue `scheduler`: outsiders RPUSH ids to it, and it is served in exactly that order."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_released_job_keeps_its_place(broker: Broker, conn: redis.Redis, hand:
 def test_a_requeued_job_comes_behind_what_is_in_the_inbox_unless_it_keeps_its_place(
     broker: Broker, conn: redis.Redis, hand: Hand
 ) -> None:
-    """F8: back to where it came from, whatever the type of that key."""
+    """Back to where it came from, whatever the type of that key."""
     _push(conn, "a", "b")
     for claimed in hand.claim(2):
         hand.tell(claimed, "failed", reason="r")

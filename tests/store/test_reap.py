@@ -94,7 +94,7 @@ def test_a_pending_cancel_wins_then_on_lost(
 
 
 def test_bounded_work_over_all_queues_goes_on_at_once(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
-    """R5, and P7: what one call leaves over does not wait for the next interval."""
+    """ADR 0012, P7: what one call leaves over does not wait for the next interval."""
     for queue in ("q", "r"):
         names = [f"{queue}{i:02d}" for i in range(15)]
         put(broker, queue, *names)
@@ -129,7 +129,7 @@ def test_queues_that_fell_out_of_the_list_are_looked_at_too(broker: Broker, conn
 
 @pytest.mark.parametrize("last", ["never", "long ago", "in the future"])
 def test_after_an_outage_it_holds_off_one_lease(broker: Broker, conn: redis.Redis, hand: Hand, last: str) -> None:
-    """R10: leases ran out while nobody could renew them; the living must have time to."""
+    """ADR 0016: leases ran out while nobody could renew them; the living must have time to."""
     put(broker, "q", "a")
     claimed = hand.take()
     expire_lease(conn, "q", "a")

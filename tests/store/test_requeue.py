@@ -1,4 +1,4 @@
-"""Ended jobs that start over (F8)."""
+"""Ended jobs that start over."""
 
 from __future__ import annotations
 

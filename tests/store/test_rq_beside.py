@@ -1,4 +1,4 @@
-"""A stock rq process that counts and cleans its registries beside us moves none of our jobs (R9)."""
+"""A stock rq process that counts and cleans its registries beside us moves none of our jobs (ADR 0015)."""
 
 from __future__ import annotations
 

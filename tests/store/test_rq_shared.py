@@ -1,4 +1,4 @@
-"""On a Redis and a prefix that stock RQ and rq-scheduler use too, nothing of theirs is changed, moved or buried (P13)."""
+"""On a Redis and a prefix that stock RQ and rq-scheduler use too, nothing of theirs is changed, moved or buried (ADR 0015)."""
 
 from __future__ import annotations
 

@@ -268,7 +268,7 @@ def test_a_look_changes_nothing(conn: redis.Redis) -> None:
 
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_resend_changes_nothing_and_answers_the_same(conn: redis.Redis, name: str) -> None:
-    """R2."""
+    """ADR 0009."""
     call = _scenario(conn)[name]
     untouched = everything(conn)
     first = call()
@@ -283,7 +283,7 @@ def test_a_resend_changes_nothing_and_answers_the_same(conn: redis.Redis, name: 
 @pytest.mark.long
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_forgetful_server_between_all_calls(conn: redis.Redis, name: str) -> None:
-    """F15: SCRIPT FLUSH or a restart between any two calls is nobody's concern."""
+    """ADR 0012: SCRIPT FLUSH or a restart between any two calls is nobody's concern."""
     call = _scenario(conn)[name]
     conn.script_flush(sync_type="ASYNC")
     call()

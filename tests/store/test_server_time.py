@@ -16,7 +16,7 @@ LUA = resources.files("fusion.store") / "lua"
 
 
 def test_times_are_the_servers(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R4/8: a client whose clock is wrong changes nothing."""
+    """ADR 0007: a client whose clock is wrong changes nothing."""
     monkeypatch.setattr(time, "time", lambda: 0.0)
     broker = Broker(conn)
     put(broker, "q", "a", ttl=60)

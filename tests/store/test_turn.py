@@ -44,7 +44,7 @@ def test_a_claim_moves_the_job_and_gives_what_a_run_needs(broker: Broker, conn: 
     assert started is not None
     assert before - 1 <= started.timestamp() * 1000 <= after + 1
     lease = conn.zscore("rq:wip:q", "a")
-    assert before + LEASE * 1000 <= lease <= after + LEASE * 1000, "R9: milliseconds"
+    assert before + LEASE * 1000 <= lease <= after + LEASE * 1000, "milliseconds: ADR 0015"
     assert conn.hgetall("rq:worker:host.1:jobs") == {b"a": claimed.execution_id.encode()}
     assert check_conservation(conn, ["a"]) == {"a": "started"}
     assert [e["event"] for e in events_of(conn, "a")] == ["queued", "processing"]
@@ -102,7 +102,7 @@ def test_queues_of_one_class_take_turns_when_the_caller_rotates(broker: Broker) 
 
 
 def test_a_slot_with_a_floor_takes_that_class_and_above_only(broker: Broker) -> None:
-    """F22: reserved slots stay free for what is urgent, whatever the order of the slots."""
+    """Reserved slots stay free for what is urgent, whatever the order of the slots."""
     put(broker, "q", "low", "low-2", priority=0)
     hand = Hand(broker, "q", "r")
     assert ids(hand.turn(slots=[2, 0, 2]).jobs) == ["low"]
@@ -146,7 +146,7 @@ def test_much_that_is_no_work_is_cleared_in_bounded_steps(broker: Broker, conn: 
 
 
 def test_a_token_claims_once(broker: Broker, conn: redis.Redis) -> None:
-    """R2: the resend of a turn gives the same jobs, not more."""
+    """ADR 0009: the resend of a turn gives the same jobs, not more."""
     put(broker, "q", "a", "b", "c", "d")
     hand = Hand(broker, "q")
     first = hand.take()

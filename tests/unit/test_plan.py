@@ -1,4 +1,4 @@
-"""Which instants a plan names, away from clock changes: those are in test_plan_dst.py (G6)."""
+"""Which instants a plan names, away from clock changes: those are in test_plan_dst.py."""
 
 from __future__ import annotations
 

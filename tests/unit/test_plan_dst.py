@@ -1,4 +1,4 @@
-"""What clock changes do to the ticks (F68, G6): tables, a clock that is walked minute by minute, and two whole years of cronsim's."""
+"""What clock changes do to the ticks : tables, a clock that is walked minute by minute, and two whole years of cronsim's."""
 
 from __future__ import annotations
 

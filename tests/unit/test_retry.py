@@ -22,7 +22,7 @@ def names(error: BaseException) -> list[str]:
 
 
 def test_the_default_policy() -> None:
-    """F7: counts 7 to 10, so three retries, after min(1 h, 120 s * 2^(n-1)) and up to a quarter of jitter."""
+    """The policy: counts 7 to 10, so three retries, after min(1 h, 120 s * 2^(n-1)) and up to a quarter of jitter."""
     assert DEFAULT.max == 3
     assert [DEFAULT.delay(done, lambda low, high: low) for done in range(8)] == [120, 240, 480, 960, 1920, 3600, 3600, 3600]
     assert DEFAULT.delay(0, lambda low, high: high) == 150

@@ -1,4 +1,4 @@
-"""What is retried, after how long: every class of the default policy, its subclasses, and what tasks ask for (F7)."""
+"""What is retried, after how long: every class of the default policy, its subclasses, and what tasks ask for."""
 
 from __future__ import annotations
 

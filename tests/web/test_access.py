@@ -1,4 +1,4 @@
-"""Who may ask what (S10, S11): generated from the table of routes, so that no route can be forgotten."""
+"""Who may ask what: generated from the table of routes, so that no route can be forgotten."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ HOSTILE = ["<script>alert(1)</script>", '"><img src=x onerror=1>', "{{7*7}}", "\
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_job_data_stays_data(service: ServerProcess, tokens: Tokens, conn: redis.Redis, text: str) -> None:
-    """S12."""
+    """What others wrote into a record is shown as text, and cut."""
     _finish(conn, "a", text.encode())
     for name in ("log_tag", "worker_name", "error_class", "error_frame", "reason", "origin", "original_queue"):
         conn.hset("rq:job:a", name, text)

@@ -1,4 +1,4 @@
-"""Putting an ended job back with a delay (F19): the script, the wrapper, and `POST /retryTask/`."""
+"""Putting an ended job back with a delay: the script, the wrapper, and `POST /retryTask/`."""
 
 from __future__ import annotations
 

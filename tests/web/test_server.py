@@ -337,7 +337,7 @@ def test_a_line_per_request_without_secrets(service: ServerProcess, tokens: Toke
 
 @pytest.mark.parametrize("log", ["text", "json"])
 def test_a_hostile_path_stays_in_its_line(start: Start, redis_url: str, log: str) -> None:
-    """S13."""
+    """A request can forge no line of the log."""
     server = start(redis_url, "--no-auth", *(["--log-json"] if log == "json" else []))
     at = len(server.output)
     hostile = '/%0a{"level":"info"%1b[31m%0d%00%e2%80%a8%20200 5B'.replace(" ", "%20")

@@ -1,4 +1,4 @@
-"""Retries through a real worker: what is tried again, when, and what the job remembers of it (F7, F57-F59)."""
+"""Retries through a real worker: what is tried again, when, and what the job remembers of it."""
 
 from __future__ import annotations
 
