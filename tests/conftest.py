@@ -17,11 +17,11 @@ import redis
 from fusion.settings import use_settings
 from fusion.store.embedded.binary import ServerBinary, find_server
 from fusion.store.embedded.instance import EmbeddedRedis
-from tests import guarded
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis
+from tests.kit import guarded
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
 
-pytest_plugins = ["tests.fleets"]
+pytest_plugins = ["tests.kit.fixtures"]
 
 _GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade", "budgets"}
 

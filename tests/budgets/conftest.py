@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from tests.worker.monitor import Monitor
+from tests.kit.monitor import Monitor
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from fusion import Queue
 from fusion.store.write.broker import Broker
 from tests.budgets import figures
 from tests.jobs import basic
-from tests.store.hands import Hand, outcome
-from tests.support import eventually
+from tests.kit.hands import Hand, outcome
+from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.filterwarnings("ignore:Composite key:DeprecationWarning")
 

@@ -12,7 +12,7 @@ from fusion.store.scripting.scripts import Script
 from fusion.store.write.broker import Broker
 from tests.budgets import figures
 from tests.budgets.test_script_calls import TURNS, Counted
-from tests.store.hands import LEASE, Hand, expire_lease, may_reap, outcome, put
+from tests.kit.hands import LEASE, Hand, expire_lease, may_reap, outcome, put
 
 NAMES = [f"tenant-{n:04}" for n in range(5000)]
 

@@ -19,9 +19,10 @@ from fusion import Queue
 from tests.budgets import figures
 from tests.cli.conftest import run_worker
 from tests.forkserver.driver import Driver
-from tests.support import eventually
-from tests.worker.harness import ROOT, WorkerProcess, Workers, process_per_job
-from tests.worker.monitor import Monitor
+from tests.kit.monitor import Monitor
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.workers import WorkerProcess, Workers, process_per_job
 
 WINDOW = 3.0
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {

@@ -12,9 +12,9 @@ from fusion import Queue
 from fusion.async_queue import AsyncQueue
 from tests.budgets import figures
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import Workers, process_per_job
-from tests.worker.monitor import Monitor
+from tests.kit.monitor import Monitor
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers, process_per_job
 
 JOBS = 300
 #: Seconds between two looks of the test itself.

@@ -7,7 +7,7 @@ import redis
 
 from fusion.store.write.broker import Broker
 from tests.budgets import figures
-from tests.store.hands import Hand, outcome, put
+from tests.kit.hands import Hand, outcome, put
 
 #: Of the client, not of the script.
 _NOT_IN_SCRIPTS = {"evalsha", "eval", "info", "config|resetstat", "script|load", "acl|whoami", "auth", "hello", "client|setinfo"}

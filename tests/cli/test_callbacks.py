@@ -14,7 +14,7 @@ from fusion.cli.callbacks import shown_url
 from fusion.store.layout.keys import CALLBACKS
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import FakeHands, Hands, Invoke
-from tests.store.hands import fields_of, new, status_of
+from tests.kit.hands import fields_of, new, status_of
 
 URL = "https://hooks.example.com/fusion?token=S3CR3T"
 Told = Callable[..., list[str]]

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import ROOT
-from tests.support import eventually
+from tests.kit.waiting import eventually
 
 
 @dataclass

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests import guarded
 from tests.cli.conftest import Invoke, run_worker
+from tests.kit import guarded
 
 EACH = [
     ["info"],

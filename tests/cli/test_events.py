@@ -19,7 +19,7 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
 from tests.cli.conftest import ROOT, Invoke
 from tests.events.hands import ack, beat, reader, silence
-from tests.store.hands import put
+from tests.kit.hands import put
 
 
 @pytest.fixture

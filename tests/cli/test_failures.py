@@ -13,7 +13,7 @@ from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import Hands, Invoke, run_worker
 from tests.cli.terminal import terminal
-from tests.store.hands import Hand, put
+from tests.kit.hands import Hand, put
 
 
 def test_held_jobs_are_told(invoke: Invoke, conn: redis.Redis) -> None:

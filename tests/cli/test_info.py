@@ -16,7 +16,7 @@ from fusion.cron.scheduler import Scheduler
 from fusion.store.access import cron_broker_of
 from tests.cli.conftest import ROOT, Fail, Hands, Invoke, run_worker
 from tests.cli.terminal import terminal
-from tests.store.hands import wire
+from tests.kit.hands import wire
 
 TASK = "tasks.sms.sendSMS"
 

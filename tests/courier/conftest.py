@@ -9,7 +9,7 @@ import redis
 
 from fusion.settings import Settings, use_settings
 from tests.courier.harness import World
-from tests.delivery.receivers import Receiver
+from tests.kit.receivers import Receiver
 
 
 @pytest.fixture

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -24,12 +21,12 @@ from fusion.courier import Courier
 from fusion.settings import Settings
 from fusion.store.layout.keys import CALLBACKS
 from fusion.store.write.broker import Broker
-from tests.delivery.receivers import Receiver
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, fields_of, status_of
-from tests.support import eventually
+from tests.kit.hands import Hand, fields_of, status_of
+from tests.kit.process import ProcessUnderTest
+from tests.kit.receivers import Receiver
+from tests.kit.waiting import eventually
 
-ROOT = Path(__file__).resolve().parents[2]
 SECRET = "whsec_" + "c2VjcmV0" * 4
 OLD_SECRET = "whsec_" + "b2xkb2xk" * 4
 
@@ -130,36 +127,13 @@ def env_of(settings: dict[str, Any]) -> dict[str, str]:
     return {f"FUSION_{name.upper()}": text(value) for name, value in settings.items()}
 
 
-class CourierProcess:
+class CourierProcess(ProcessUnderTest):
     """The courier as it lives: in a relay, which can be killed."""
 
-    def __init__(self, log: Path, env: dict[str, str]) -> None:
-        self.log = log
-        with log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "run_worker.py", "relay"],
-                cwd=ROOT,
-                env={**os.environ, **env, "PYTHONUNBUFFERED": "1"},
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    def wait(self, timeout: float = 15.0) -> int:
-        return self.process.wait(timeout)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-
-    def stop(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+    def end(self) -> int:
+        """Ask it to go; its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.wait(20)
 
 
 class World:
@@ -231,7 +205,7 @@ class World:
 
     def process(self, settings: dict[str, Any], **env: str) -> CourierProcess:
         log = self._directory / f"courier{len(self._processes)}.log"
-        found = CourierProcess(log, {**env_of(settings), "FUSION_REDIS_URL": self.url, **env})
+        found = CourierProcess(self.url, log, "run_worker.py", "relay", env={**env_of(settings), **env})
         self._processes.append(found)
         return found
 

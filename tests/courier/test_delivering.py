@@ -16,9 +16,9 @@ from fusion.delivery.signing import verify
 from fusion.exceptions import ConfigurationError
 from fusion.store.layout.keys import CALLBACKS
 from tests.courier.harness import OLD_SECRET, SECRET, Endpoint, World, allowing, answers, registered
-from tests.delivery.receivers import Receiver
-from tests.store.hands import fields_of, status_of
-from tests.support import eventually
+from tests.kit.hands import fields_of, status_of
+from tests.kit.receivers import Receiver
+from tests.kit.waiting import eventually
 
 Start = Callable[..., Receiver]
 

@@ -9,8 +9,8 @@ import pytest
 
 from fusion.courier.courier import Courier
 from tests.courier.harness import Endpoint, World, allowing
-from tests.delivery.receivers import Receiver
-from tests.support import eventually
+from tests.kit.receivers import Receiver
+from tests.kit.waiting import eventually
 
 Start = Callable[..., Receiver]
 

@@ -8,9 +8,9 @@ import pytest
 
 from fusion.courier.hosts import Hosts
 from tests.courier.harness import Endpoint, World, allowing, answers
-from tests.delivery.receivers import Receiver
-from tests.store.hands import status_of
-from tests.support import eventually
+from tests.kit.hands import status_of
+from tests.kit.receivers import Receiver
+from tests.kit.waiting import eventually
 
 Start = Callable[..., Receiver]
 

@@ -18,10 +18,11 @@ from fusion.delivery.signing import verify
 from fusion.runtime.doorbell import Doorbell
 from fusion.store.embedded.binary import ServerBinary
 from tests.courier.harness import SECRET, Endpoint, World, allowing, registered
-from tests.delivery.receivers import Receiver
-from tests.store.hands import fields_of, status_of
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers
+from tests.kit.hands import fields_of, status_of
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.receivers import Receiver
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
 
 Start = Callable[..., Receiver]
 PLACES = ("callback.before_post", "callback.after_post")
@@ -45,7 +46,7 @@ def test_every_end_is_told_under_one_id_over_twenty_kills(world: World, receiver
         courier.kill()
     courier = world.process(settings)
     world.settled(120, finished=500)
-    assert courier.stop() == 0
+    assert courier.end() == 0
     assert endpoint.jobs.keys() == set(jobs)
     assert set(endpoint.ids) == set(world.deliveries())
     assert len(set(endpoint.ids)) == 500

@@ -11,10 +11,11 @@ import psutil
 
 from fusion import Queue
 from tests.courier.harness import Endpoint, World, allowing, env_of, registered
-from tests.delivery.receivers import Receiver
-from tests.store.hands import status_of
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, alive
+from tests.kit.hands import status_of
+from tests.kit.receivers import Receiver
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive
+from tests.kit.workers import WorkerProcess, Workers
 
 Start = Callable[..., Receiver]
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from fusion.cli.main import cli
 from fusion.delivery.signing import verify
 from tests.courier.harness import SECRET, Endpoint, World, allowing
-from tests.delivery.receivers import Receiver
-from tests.support import eventually
+from tests.kit.receivers import Receiver
+from tests.kit.waiting import eventually
 
 Start = Callable[..., Receiver]
 

@@ -12,8 +12,8 @@ import redis
 from fusion import Queue
 from fusion.courier.vouching import is_sealed
 from tests.courier.harness import Endpoint, World, allowing
-from tests.delivery.receivers import Receiver
-from tests.support import eventually
+from tests.kit.receivers import Receiver
+from tests.kit.waiting import eventually
 
 Start = Callable[..., Receiver]
 FORGED = "cb-1795341570123456-999"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.delivery.receivers import Receiver
+from tests.kit.receivers import Receiver
 
 Handle = Callable[[socket.socket, Receiver], None]
 

@@ -19,8 +19,8 @@ from fusion.delivery.errors import DeliveryFailed
 from fusion.delivery.post import post
 from fusion.delivery.targets import Policy, parse_target
 from fusion.delivery.wire import dial
-from tests.delivery.receivers import OK, Names, Receiver, answering, dripping, pouring, resetting, silent
-from tests.support import eventually
+from tests.kit.receivers import OK, Names, Receiver, answering, dripping, pouring, resetting, silent
+from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.timeout(30)
 HERE = Names(["127.0.0.1"])

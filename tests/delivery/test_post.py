@@ -16,9 +16,9 @@ from fusion.delivery.post import post
 from fusion.delivery.schedule import verdict
 from fusion.delivery.signing import new_secret, sign, verify
 from fusion.delivery.targets import Policy, parse_target
-from tests.delivery.receivers import OK, PUBLIC, PUBLIC_TOO, PUBLIC_V6, Names, Receiver, Routes, answering
 from tests.delivery.test_addresses import PLACES
-from tests.support import eventually
+from tests.kit.receivers import OK, PUBLIC, PUBLIC_TOO, PUBLIC_V6, Names, Receiver, Routes, answering
+from tests.kit.waiting import eventually
 
 HERE = Names(["127.0.0.1"])
 BODY = b'{"type":"job.finished"}'

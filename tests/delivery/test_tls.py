@@ -15,7 +15,7 @@ from fusion.delivery.errors import DeliveryFailed
 from fusion.delivery.post import post
 from fusion.delivery.targets import parse_target
 from tests.delivery.conftest import serving
-from tests.delivery.receivers import OK, PUBLIC, PUBLIC_V6, Names, Receiver, Routes, answering, dripping, silent
+from tests.kit.receivers import OK, PUBLIC, PUBLIC_V6, Names, Receiver, Routes, answering, dripping, silent
 
 pytestmark = pytest.mark.timeout(30)
 HERE = Names(["127.0.0.1"])

@@ -6,7 +6,7 @@ import redis
 from fusion import Job, Queue
 from fusion.store.access import broker_of
 from tests.jobs import basic
-from tests.store.hands import Hand
+from tests.kit.hands import Hand
 
 
 class Bench:

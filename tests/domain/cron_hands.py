@@ -14,7 +14,7 @@ from fusion.cron.scheduler import Scheduler
 from fusion.kernel.nonces import new_nonce
 from fusion.settings import Settings
 from fusion.store.access import cron_broker_of, cron_inspector_of
-from tests.store.hands import now_ms
+from tests.kit.hands import now_ms
 
 TASK = "tasks.sms.sendSMS"
 HOUR = timedelta(hours=1)

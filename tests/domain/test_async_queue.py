@@ -27,9 +27,9 @@ from tests.domain.test_queue import WRONG_CALLS, WRONG_OPTIONS
 from tests.faults.rig.proxy import LOSE, FaultProxy
 from tests.guarded import as_admin
 from tests.jobs import basic
-from tests.store.servers import TLSFront
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.servers import TLSFront
+from tests.kit.waiting import eventually
 
 #: What differs between two enqueues of the same: when they were, and what tells them apart.
 CLOCKS = {b"created_at", b"enqueued_at", b"expires_at", b"nonce", b"epoch", b"due"}

@@ -32,7 +32,7 @@ from fusion.log import Log
 from fusion.store.access import broker_of, event_admin_of, event_inspector_of, inspector_of, schema_broker_of
 from tests.domain.conftest import Bench
 from tests.jobs import basic
-from tests.store.hands import Hand
+from tests.kit.hands import Hand
 
 TEXT = "Grüße ☃"
 

@@ -19,7 +19,7 @@ from tests.domain.cron_hands import TASK, Hourly, due, look, now_s
 from tests.domain.cron_hands import hourly as hourly
 from tests.domain.cron_hands import scheduler as scheduler
 from tests.jobs import basic
-from tests.store.hands import Hand, everything
+from tests.kit.hands import Hand, everything
 
 
 def outcomes(scheduler: Scheduler, entry: str = "e") -> list[str]:

@@ -9,7 +9,7 @@ from fusion.store.access import broker_of
 from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
-from tests.store.hands import Hand
+from tests.kit.hands import Hand
 
 
 def failed(conn: redis.Redis, queue: str, *ids: str, **options: object) -> list[str]:

@@ -19,8 +19,8 @@ from fusion.jobs.failures import FailureGroup
 from fusion.store.access import broker_of
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, new, outcome
-from tests.support import eventually
+from tests.kit.hands import Hand, new, outcome
+from tests.kit.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("builtins.TimeoutError", "app.errors.BadNumber", "requests.exceptions.ReadTimeout")

@@ -15,7 +15,7 @@ from fusion.store.access import broker_of
 from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
-from tests.store.hands import Hand, wire
+from tests.kit.hands import Hand, wire
 
 ENDED = ("finished", "failed")
 

@@ -18,7 +18,7 @@ from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.jobs.typed import Point
-from tests.store.hands import drain, wire
+from tests.kit.hands import drain, wire
 
 # -- accepting
 

@@ -16,7 +16,7 @@ from fusion.store.write.broker import Broker
 from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
-from tests.store.hands import Hand, drain, fields_of, now_ms, promote_all, status_of, wire
+from tests.kit.hands import Hand, drain, fields_of, now_ms, promote_all, status_of, wire
 from wrappers.task_queue import enqueue_bulk, enqueue_sms
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"

@@ -10,7 +10,7 @@ import redis
 from fusion import Connection, Job, Queue, ScheduledJobRegistry
 from fusion.exceptions import NoSuchJobError
 from tests.jobs import basic
-from tests.store.hands import wire
+from tests.kit.hands import wire
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"
 HOUR = dt.timedelta(hours=1)

@@ -27,7 +27,7 @@ from fusion.web.exchange import Request
 from tests.domain.cron_hands import Hourly, look
 from tests.domain.cron_hands import hourly as hourly
 from tests.domain.cron_hands import scheduler as scheduler
-from tests.store.hands import Hand, everything, expire_lease, may_reap, promote_all
+from tests.kit.hands import Hand, everything, expire_lease, may_reap, promote_all
 from wrappers.task_queue import enqueue_bulk, enqueue_sms
 
 SECRET = secrets.token_urlsafe(32)

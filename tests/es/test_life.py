@@ -9,9 +9,10 @@ import redis
 from fusion import Queue, Retry
 from fusion.store.read.event_inspector import EventInspector
 from tests.es.conftest import RealServer
-from tests.relay.harness import Relays, is_delivered, kill
-from tests.support import eventually
-from tests.worker.harness import Workers
+from tests.kit.relays import Relays
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
+from tests.relay.harness import is_delivered
 
 
 def test_queued_processing_retry_processing_completed(
@@ -24,7 +25,7 @@ def test_queued_processing_retry_processing_completed(
     options = {"retry": Retry(max=1, interval=0.01), "log_tag": "SMS_OTP"}
     again = Queue("sms", conn).enqueue("tests.jobs.basic.flaky", runs, 1, **options)
     eventually(lambda: is_delivered(EventInspector(conn), "elasticsearch"), 30, why="the first is told")
-    kill(first)
+    first.kill()
     bad = Queue("sms", conn).enqueue("tests.jobs.basic.boom", "it has 123456 in it", log_tag="SMS_OTP")
     workers.start("sms", "--no-relay")
     assert [job.wait(20) for job in (again, bad)] == ["finished", "failed"]

@@ -12,7 +12,7 @@ from fusion.kernel.timeutil import EPOCH
 from fusion.store.read.event_inspector import EventInspector, SinkInfo
 from fusion.store.stream.reader import Delivery, EventReader
 from fusion.store.write.event_broker import EventBroker, Mark
-from tests.store.hands import now_ms
+from tests.kit.hands import now_ms
 
 LEASE = 15.0
 BACKLOG = 1_000_000

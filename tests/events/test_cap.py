@@ -11,7 +11,7 @@ from fusion.store.stream.admin import EventAdmin
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import ack, beat, drain, numbers, reader, silence, sink_of
-from tests.store.hands import new, put
+from tests.kit.hands import new, put
 
 #: Redis drops whole nodes of the stream.
 NODE = 100

@@ -14,7 +14,7 @@ from fusion.store.stream import details as event_details
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import reader
-from tests.store.hands import Hand, new, put
+from tests.kit.hands import Hand, new, put
 
 SECRET = "S3CR3T-4711-canary"
 DATA = json.dumps(["tasks.sms.sendSMS", None, ["hi", 4711], {"api_key": SECRET, "otp": "123456"}]).encode()

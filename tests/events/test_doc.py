@@ -12,7 +12,7 @@ import redis
 from fusion.events.event import STATUSES
 from fusion.store.layout.records import LogLine, Wishes
 from fusion.store.write.broker import Broker
-from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, now_ms, put
+from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, now_ms, put
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text()
 ALWAYS = {"event", "job_id", "queue", "log_tag", "epoch", "n"}

@@ -17,7 +17,7 @@ from fusion.events.document import from_document, to_document, to_line
 from fusion.events.sink import SinkUnavailable
 from fusion.sinks.jsonl import JsonLinesSink
 from tests.events.hands import event
-from tests.support import eventually
+from tests.kit.waiting import eventually
 
 FAR = 10**9
 

@@ -16,7 +16,7 @@ from fusion.store.stream.reader import EventReader
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker, Mark
 from tests.events.hands import ack, beat, drain, numbers, reader, silence, sink_of
-from tests.store.hands import Hand, put
+from tests.kit.hands import Hand, put
 
 
 def _some(broker: Broker, count: int, prefix: str = "j") -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests import guarded
 from tests.faults.rig.proxy import FaultProxy
+from tests.kit import guarded
+from tests.kit.workers import Workers
 from tests.scheduler.conftest import cron as cron
 from tests.web.conftest import _service as _service
 from tests.web.conftest import service as service
 from tests.web.conftest import start as start
 from tests.web.conftest import tokens as tokens
-from tests.worker.harness import Workers
 from tests.worker.test_redis_trouble import Jobs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.worker.harness import ROOT
+from tests.kit.process import ROOT
 
 
 def test_every_test_that_the_promises_name_exists() -> None:

@@ -9,10 +9,10 @@ import sys
 import pytest
 import redis
 
-from tests import guarded
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import LOSE, FaultProxy
-from tests.worker.harness import ROOT
+from tests.kit import guarded
+from tests.kit.process import ROOT
 
 rq = pytest.importorskip("rq")
 pytestmark = pytest.mark.skipif(guarded.GUARDED, reason="stock RQ needs rights that Fusion's user does not have")

@@ -10,8 +10,9 @@ from fusion import Queue
 from fusion.retry import Retry
 from tests.faults.rig.conservation import check_ended, runs_seen
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import Workers, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import status_of
+from tests.kit.workers import Workers
 
 
 def test_a_worker_does_what_it_is_given(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

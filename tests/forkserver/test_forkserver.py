@@ -18,7 +18,7 @@ import pytest
 from fusion.forkserver.client import describe_death, signal_name
 from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
 from tests.forkserver.driver import ROOT, Driver, job_fields, wait_gone
-from tests.support import eventually
+from tests.kit.waiting import eventually
 
 PLAIN = "tests.jobs.plain."
 

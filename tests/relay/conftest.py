@@ -9,8 +9,8 @@ import redis
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
-from tests.relay.harness import Relays
-from tests.worker.harness import PrivateRedis
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.relays import Relays
 
 
 @pytest.fixture

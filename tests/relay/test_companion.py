@@ -12,11 +12,13 @@ import redis
 from fusion.store.read.event_inspector import EventInspector, RelayInfo
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
-from tests import guarded
-from tests.relay.harness import Relays, ids_in, is_delivered
-from tests.store.hands import put
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, alive
+from tests.kit import guarded
+from tests.kit.hands import put
+from tests.kit.relays import Relays
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive
+from tests.kit.workers import WorkerProcess, Workers
+from tests.relay.harness import ids_in, is_delivered
 
 JOB = b'["tests.jobs.basic.add", null, [20, 22], {}]'
 

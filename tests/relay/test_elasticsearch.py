@@ -17,10 +17,12 @@ import redis
 
 from fusion import Job, Queue, Retry
 from fusion.store.read.event_inspector import EventInspector
-from tests.relay.harness import Relays, is_delivered, sink_of
+from tests.kit.process import ROOT
+from tests.kit.relays import Relays
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
+from tests.relay.harness import is_delivered, sink_of
 from tests.sinks.contract import ContractServer
-from tests.support import eventually
-from tests.worker.harness import ROOT, Workers
 
 INDEX = "active-fusion-logs"
 SINK = "elasticsearch"

@@ -12,9 +12,10 @@ import redis
 
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.write.broker import Broker
-from tests.relay.harness import Relays, documents_in, emit, ids_in, is_delivered, kill
-from tests.store.hands import Hand, new, outcome
-from tests.support import eventually
+from tests.kit.hands import Hand, new, outcome
+from tests.kit.relays import Relays
+from tests.kit.waiting import eventually
+from tests.relay.harness import documents_in, emit, ids_in, is_delivered
 
 SOAK = bool(os.environ.get("FUSION_TEST_SOAK"))
 KILLS, JOBS = (50, 17_000) if SOAK else (6, 1_500)
@@ -55,7 +56,7 @@ def test_killed_again_and_again_a_relay_loses_nothing(
             grown = _size(path) + chance.randint(1, 200_000)
             relay = relays.start("--events-file", str(path))
             eventually(lambda grown=grown: _size(path) >= grown or is_delivered(inspector), 20, 0.0005)  # type: ignore[misc]
-        kill(relay)
+        relay.kill()
         struck += not is_delivered(inspector)
     assert struck >= KILLS // 2, "most of them in the middle of it"
     assert sum(ends.values()) == JOBS
@@ -100,7 +101,7 @@ def test_two_relays_share_the_work_and_one_dies(
     assert len(names) == 2
     emit(broker, 5_000)
     eventually(lambda: _size(path) > 0)
-    kill(one)
+    one.kill()
     emit(broker, 5_000, "k")
     eventually(lambda: is_delivered(inspector), 20)
     assert len(set(ids_in(path))) == 10_000

@@ -12,10 +12,12 @@ import redis
 
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.write.broker import Broker
-from tests.relay.harness import DRIVER, Relays, documents_in, emit, ids_in, is_delivered, sink_of
-from tests.store.hands import put
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers
+from tests.kit.hands import put
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.relays import DRIVER, Relays
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
+from tests.relay.harness import documents_in, emit, ids_in, is_delivered, sink_of
 
 
 def test_all_sinks_of_the_settings_get_every_event(

@@ -12,10 +12,11 @@ import redis
 
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.write.broker import Broker
-from tests.relay.harness import DRIVER, Relays, emit, sink_of
-from tests.store.hands import events_of, new
-from tests.support import eventually
-from tests.worker.harness import Workers
+from tests.kit.hands import events_of, new
+from tests.kit.relays import DRIVER, Relays
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
+from tests.relay.harness import emit, sink_of
 
 #: FUSION_TEST_ROUNDS: for a figure that means something.
 ROUNDS = int(os.environ.get("FUSION_TEST_ROUNDS", "2"))

@@ -9,8 +9,9 @@ import redis
 
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.write.broker import Broker
-from tests.relay.harness import DRIVER, Relays, emit, ids_in, is_delivered, sink_of
-from tests.support import eventually
+from tests.kit.relays import DRIVER, Relays
+from tests.kit.waiting import eventually
+from tests.relay.harness import emit, ids_in, is_delivered, sink_of
 
 
 def test_a_sink_that_hangs_and_one_that_raises_delay_no_other(

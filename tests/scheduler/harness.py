@@ -1,4 +1,4 @@
-"""A real scheduler process for a test, started by the real command line, and what its ticks left in Redis."""
+"""Entries whose ticks are due, and what a scheduler's ticks left in Redis."""
 
 from __future__ import annotations
 
@@ -6,77 +6,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
-import psutil
 import redis
 
 from fusion.cron.scheduler import Scheduler
 from fusion.store.read.cron_inspector import CronInspector, EntryInfo, SchedulerInfo
 from fusion.store.write.cron_broker import tick_name
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess
+from tests.kit.waiting import eventually
 
 NOOP = "tests.jobs.basic.noop"
-COMMAND = ("run_worker.py", "scheduler")
-#: Nothing is to be loaded; tests that are about that say what.
-_NO_MODULES = {"FUSION_TASKS": "*"}
-_ENTERED = re.compile(r"scheduler (\S+) \(pid \d+\)")
-
-
-class SchedulerProcess(WorkerProcess):
-    """`run_worker.py scheduler` with a log file."""
-
-    def wait_ready(self, timeout: float = 15.0) -> SchedulerProcess:
-        """It stands in the list of schedulers."""
-        self.says(_ENTERED, timeout=timeout)
-        return self
-
-    @property
-    def name(self) -> str:
-        found = _ENTERED.search(self.output)
-        assert found, self.output
-        return found[1]
-
-    def says(self, what: str | re.Pattern[str], times: int = 1, timeout: float = 15.0) -> None:
-        """Its log has that so often; a text is taken as it is."""
-        pattern = re.compile(re.escape(what)) if isinstance(what, str) else what
-
-        def said() -> bool:
-            return len(pattern.findall(self.output)) >= times or self.process.poll() is not None
-
-        try:
-            eventually(said, timeout, why=f"{times} times in the log: {pattern.pattern}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.output}") from None
-        assert len(pattern.findall(self.output)) >= times, self.output
-
-    def children(self) -> list[psutil.Process]:
-        return psutil.Process(self.pid).children(recursive=True)
-
-
-class Schedulers:
-    """Starts schedulers on one Redis and ends them with the test."""
-
-    def __init__(self, redis_url: str, directory: Path) -> None:
-        self.redis_url, self._directory = redis_url, directory
-        self._started: list[SchedulerProcess] = []
-
-    def start(self, *args: str, ready: bool = True, env: dict[str, str] | None = None) -> SchedulerProcess:
-        log = self._directory / f"scheduler{len(self._started)}.log"
-        started = SchedulerProcess(self.redis_url, log, *args, env={**_NO_MODULES, **(env or {})}, program=COMMAND)
-        self._started.append(started)
-        return started.wait_ready() if ready else started
-
-    @property
-    def output(self) -> str:
-        return "\n".join(f"-- {one.log.name}\n{one.output}" for one in self._started)
-
-    def stop(self) -> None:
-        for one in self._started:
-            one.stop()
 
 
 def now(conn: redis.Redis) -> float:

@@ -6,19 +6,10 @@ import redis
 
 from fusion.cron.scheduler import Scheduler
 from fusion.store.write.broker import Broker
-from tests.scheduler.harness import (
-    NOOP,
-    SchedulerProcess,
-    Schedulers,
-    entry_of,
-    look_again,
-    now,
-    schedulers_of,
-    ticks_of,
-    without_gap,
-)
-from tests.store.hands import new
-from tests.support import eventually
+from tests.kit.hands import new
+from tests.kit.schedulers import SchedulerProcess, Schedulers
+from tests.kit.waiting import eventually
+from tests.scheduler.harness import NOOP, entry_of, look_again, now, schedulers_of, ticks_of, without_gap
 
 
 def _lines(scheduler: SchedulerProcess, *words: str) -> int:

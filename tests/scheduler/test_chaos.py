@@ -10,8 +10,9 @@ import pytest
 import redis
 
 from fusion.cron.scheduler import Scheduler
-from tests.scheduler.harness import NOOP, SchedulerProcess, Schedulers, arrivals, each_once, mark_of, now, window
-from tests.support import eventually
+from tests.kit.schedulers import SchedulerProcess, Schedulers
+from tests.kit.waiting import eventually
+from tests.scheduler.harness import NOOP, arrivals, each_once, mark_of, now, window
 
 #: Ticks of one entry in a long run; without it thirteen have 8 each.
 SOAK = int(os.environ.get("FUSION_SOAK_TICKS", "0"))

@@ -10,8 +10,9 @@ import pytest
 from fusion.cron.scheduler import Scheduler
 from fusion.store.embedded.binary import ServerBinary
 from tests.faults.rig.clock import SetClockRedis, why_not
-from tests.scheduler.harness import NOOP, SchedulerProcess, Schedulers, arrivals, at, bells, entry_of, mark_of, ticks_of
-from tests.support import eventually
+from tests.kit.schedulers import SchedulerProcess, Schedulers
+from tests.kit.waiting import eventually
+from tests.scheduler.harness import NOOP, arrivals, at, bells, entry_of, mark_of, ticks_of
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 

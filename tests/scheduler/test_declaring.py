@@ -11,9 +11,11 @@ import pytest
 import redis
 
 from fusion.cron.scheduler import Scheduler
-from tests.scheduler.harness import NOOP, Schedulers, entry_of, ticks_of, without_gap
-from tests.support import eventually
-from tests.worker.harness import ROOT, alive
+from tests.kit.process import ROOT
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive
+from tests.scheduler.harness import NOOP, entry_of, ticks_of, without_gap
 
 _ENTRY = f"""
 def register(scheduler):

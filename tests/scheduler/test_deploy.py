@@ -9,9 +9,10 @@ import pytest
 import redis
 
 from fusion.cron.scheduler import Scheduler
-from tests.scheduler.harness import NOOP, SchedulerProcess, Schedulers, arrivals, entry_of, job_of, ticks_of, without_gap
+from tests.kit.schedulers import SchedulerProcess, Schedulers
+from tests.kit.waiting import eventually
+from tests.scheduler.harness import NOOP, arrivals, entry_of, job_of, ticks_of, without_gap
 from tests.scheduler.test_declaring import Module
-from tests.support import eventually
 
 
 class App:

@@ -10,9 +10,11 @@ import redis
 from fusion.cron.scheduler import Scheduler
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.hands import new
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
 from tests.scheduler.harness import (
     NOOP,
-    Schedulers,
     arrivals,
     bells,
     due_since,
@@ -24,8 +26,6 @@ from tests.scheduler.harness import (
     ticks_of,
     wait_until,
 )
-from tests.store.hands import new
-from tests.support import eventually
 
 
 @pytest.mark.parametrize(("place", "done"), [("cron_tick.before", 1), ("cron_tick.after", 2)])

@@ -15,9 +15,12 @@ from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
 from fusion.settings import Settings
 from fusion.store.access import cron_broker_of
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import status_of
+from tests.kit.workers import Workers
 from tests.scheduler.harness import (
     NOOP,
-    Schedulers,
     at,
     due_since,
     each_once,
@@ -30,8 +33,6 @@ from tests.scheduler.harness import (
     window,
     without_gap,
 )
-from tests.support import eventually
-from tests.worker.harness import Workers, status_of
 
 #: Options, how many of five ticks run (they are a minute apart, the newest half a minute old), and what the log says of it.
 _POLICIES: dict[str, tuple[dict[str, Any], int, str]] = {

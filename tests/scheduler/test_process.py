@@ -16,10 +16,11 @@ from click.testing import CliRunner
 
 from fusion.cli.main import cli
 from fusion.cron.scheduler import Scheduler
-from tests.scheduler.harness import NOOP, Schedulers, due_since, mark_of, now, schedulers_of
+from tests.kit.process import ROOT
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.scheduler.harness import NOOP, due_since, mark_of, now, schedulers_of
 from tests.scheduler.test_declaring import Module
-from tests.support import eventually
-from tests.worker.harness import ROOT
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])

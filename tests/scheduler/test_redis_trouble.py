@@ -10,22 +10,11 @@ import pytest
 
 from fusion.cron.scheduler import Scheduler
 from fusion.store.client.connections import connect
-from tests.scheduler.harness import (
-    NOOP,
-    Schedulers,
-    at,
-    due_since,
-    each_once,
-    entry_of,
-    mark_of,
-    now,
-    schedulers_of,
-    ticks_of,
-    without_gap,
-)
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.scheduler.harness import NOOP, at, due_since, each_once, entry_of, mark_of, now, schedulers_of, ticks_of, without_gap
 from tests.scheduler.test_declaring import Module
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis
 
 
 @pytest.mark.long

@@ -9,9 +9,10 @@ import redis
 
 from fusion import Job, Queue
 from fusion.cron.scheduler import Scheduler
-from tests.scheduler.harness import NOOP, Schedulers, at, bells, now, ticks_of
-from tests.support import eventually
-from tests.worker.harness import status_of
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import status_of
+from tests.scheduler.harness import NOOP, at, bells, now, ticks_of
 
 
 def test_a_job_for_a_time_is_moved_then_although_it_would_look_by_itself_only_later(

@@ -8,7 +8,7 @@ import redis
 from fusion.store.embedded.binary import ServerBinary
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
-from tests.store.servers import ScriptedServer, SpawnedServer, closing_all
+from tests.kit.servers import ScriptedServer, SpawnedServer, closing_all
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import redis
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import NewJob, StoredEntry, Tick
 from fusion.store.write.cron_broker import CronBroker, tick_name
-from tests.store.hands import DATA, now_ms
+from tests.kit.hands import DATA, now_ms
 
 PLAN, SPEC = '{"every":60}', '{"func":"tasks.sms.sendSMS"}'
 

@@ -18,8 +18,8 @@ from fusion.store.client.server import read_server
 from fusion.store.layout.acl import acl_rules, producer_rules
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
-from tests.store.hands import Hand, fields_of, put
-from tests.store.servers import SpawnedServer
+from tests.kit.hands import Hand, fields_of, put
+from tests.kit.servers import SpawnedServer
 from tests.store.test_resp import replies
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from fusion.store.layout.records import Wishes
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, leftovers
-from tests.store.hands import (
+from tests.kit.hands import (
     LEASE,
     Hand,
     drain,
@@ -73,7 +73,7 @@ def test_the_others_are_set_aside_without_a_claim(broker: Broker, conn: redis.Re
 
 
 def _of_other_task(job_id: str) -> object:
-    from tests.store.hands import new
+    from tests.kit.hands import new
 
     job = new(job_id)
     return type(job)(job_id, 1, {**job.fields, "data": b'["tasks.other", null, [], {}]'})

@@ -16,7 +16,7 @@ from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import reader
-from tests.store.hands import Hand, events_of, outcome, put
+from tests.kit.hands import Hand, events_of, outcome, put
 
 SECRET = "S3CR3T-4711-canary"
 RAISED = {"callback_error": f"on_failure: shop.send.<locals>.Größe: {SECRET}"}

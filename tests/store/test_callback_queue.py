@@ -15,7 +15,7 @@ from fusion.store.layout.keys import CALLBACKS, Keys
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tasks.maintenance import run_maintenance_on_failed_queue
-from tests.store.hands import Hand, fields_of, now_ms, status_of
+from tests.kit.hands import Hand, fields_of, now_ms, status_of
 
 OK, BAD = "https://ok.example/", "https://bad.example/"
 GONE = Keys().callbacks_gone

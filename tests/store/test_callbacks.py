@@ -17,7 +17,7 @@ from fusion.store.read.inspector import Inspector
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import (
+from tests.kit.hands import (
     LEASE,
     Hand,
     events_of,

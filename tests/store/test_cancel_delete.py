@@ -8,7 +8,7 @@ import redis
 from fusion.kernel import defaults
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import DATA, Hand, drain, events_of, everything, fields_of, ids, now_ms, outcome, put, status_of
+from tests.kit.hands import DATA, Hand, drain, events_of, everything, fields_of, ids, now_ms, outcome, put, status_of
 
 
 @pytest.fixture

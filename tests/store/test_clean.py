@@ -9,19 +9,7 @@ import redis
 
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import (
-    LEASE,
-    Hand,
-    drain,
-    everything,
-    expire_lease,
-    fields_of,
-    may_reap,
-    now_ms,
-    promote_all,
-    put,
-    status_of,
-)
+from tests.kit.hands import LEASE, Hand, drain, everything, expire_lease, fields_of, may_reap, now_ms, promote_all, put, status_of
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import BACKLOG, beat
 from tests.faults.rig.clock import SetClockRedis, why_not
-from tests.store.hands import Hand, put, status_of
-from tests.support import eventually
+from tests.kit.hands import Hand, put, status_of
+from tests.kit.waiting import eventually
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
 

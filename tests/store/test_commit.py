@@ -11,7 +11,7 @@ from fusion.store.layout.score import score_of
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import (
+from tests.kit.hands import (
     LEASE,
     Hand,
     drain,

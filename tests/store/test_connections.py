@@ -18,9 +18,9 @@ from fusion.store.client.connections import (
     connect,
     one_line,
 )
-from tests import guarded
-from tests.store.servers import ScriptedServer, SpawnedServer, free_port
-from tests.support import eventually
+from tests.kit import guarded
+from tests.kit.servers import ScriptedServer, SpawnedServer, free_port
+from tests.kit.waiting import eventually
 
 Spawn = Callable[..., SpawnedServer]
 Scripted = Callable[[Callable[[int], bytes | None]], ScriptedServer]

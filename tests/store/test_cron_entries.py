@@ -9,8 +9,8 @@ from fusion.store.read.cron_inspector import CronInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.hands import everything
 from tests.store.cron_hands import PLAN, SPEC, Cron, fields_of_entry, history_of, look_of, mark_of, now_s, rung
-from tests.store.hands import everything
 
 OTHER = '{"every":300}'
 INF = float("inf")

@@ -9,8 +9,8 @@ import redis
 
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.hands import Hand, everything, fields_of, status_of
 from tests.store.cron_hands import Cron, fields_of_entry, history_of, look_of, mark_of
-from tests.store.hands import Hand, everything, fields_of, status_of
 
 
 @pytest.fixture

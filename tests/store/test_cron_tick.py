@@ -16,9 +16,9 @@ from fusion.store.read.cron_inspector import CronInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.hands import Hand, drain, events_of, everything, fields_of, new, now_ms, promote_all, put, status_of
+from tests.kit.servers import SpawnedServer
 from tests.store.cron_hands import Cron, fields_of_entry, history_of, job, look_of, mark_of, now_s, rung
-from tests.store.hands import Hand, drain, events_of, everything, fields_of, new, now_ms, promote_all, put, status_of
-from tests.store.servers import SpawnedServer
 
 INF = float("inf")
 

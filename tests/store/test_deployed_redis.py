@@ -16,8 +16,8 @@ from redis.retry import Retry
 
 from fusion import Queue
 from fusion.store.embedded.binary import ServerBinary
-from tests.support import eventually
-from tests.worker.harness import ROOT
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
 
 PASSWORD = "0123456789abcdef" * 4
 

@@ -21,7 +21,7 @@ from fusion.store.client.connections import check_server, connect
 from fusion.store.embedded import binary, instance
 from fusion.store.embedded.binary import ServerBinary, find_server
 from fusion.store.embedded.instance import EmbeddedRedis, running
-from tests.support import eventually
+from tests.kit.waiting import eventually
 
 START = "import sys; from fusion.store.embedded.instance import EmbeddedRedis; print(EmbeddedRedis(sys.argv[1]).start())"
 

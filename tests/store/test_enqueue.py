@@ -14,8 +14,8 @@ from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.score import priority_of, score_of
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, events_of, everything, fields_of, ids, new, now_ms, put, wire
-from tests.store.servers import SpawnedServer
+from tests.kit.hands import Hand, drain, events_of, everything, fields_of, ids, new, now_ms, put, wire
+from tests.kit.servers import SpawnedServer
 
 
 def test_order_of_arrival_inside_a_priority_whatever_the_ids(broker: Broker) -> None:

@@ -11,7 +11,7 @@ import redis
 from fusion import Queue
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, events_of, everything, fields_of, ids, new, now_ms, over, put, status_of
+from tests.kit.hands import Hand, drain, events_of, everything, fields_of, ids, new, now_ms, over, put, status_of
 
 EXPIRING = "rq:expiring"
 

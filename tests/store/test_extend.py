@@ -6,7 +6,7 @@ import redis
 
 from fusion.kernel.timeutil import from_iso
 from fusion.store.write.broker import Broker
-from tests.store.hands import LEASE, Hand, everything, expire_lease, now_ms, outcome, put, wire
+from tests.kit.hands import LEASE, Hand, everything, expire_lease, now_ms, outcome, put, wire
 
 
 def test_all_leases_of_a_batch_in_one_round_trip(broker: Broker, conn: redis.Redis) -> None:

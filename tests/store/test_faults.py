@@ -9,7 +9,7 @@ import redis
 
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import (
+from tests.kit.hands import (
     DATA,
     LEASE,
     Hand,
@@ -25,8 +25,8 @@ from tests.store.hands import (
     put,
     status_of,
 )
-from tests.store.servers import SpawnedServer
-from tests.support import eventually
+from tests.kit.servers import SpawnedServer
+from tests.kit.waiting import eventually
 
 
 @pytest.fixture

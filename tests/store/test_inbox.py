@@ -8,7 +8,7 @@ import redis
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import DATA, Hand, drain, everything, fields_of, ids, outcome, put, status_of
+from tests.kit.hands import DATA, Hand, drain, everything, fields_of, ids, outcome, put, status_of
 
 INBOX = "rq:queue:scheduler"
 

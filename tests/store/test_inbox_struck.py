@@ -11,7 +11,7 @@ from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from tests.budgets.test_script_calls import Counted
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import DATA, Hand, drain, ids, outcome, put, status_of
+from tests.kit.hands import DATA, Hand, drain, ids, outcome, put, status_of
 
 INBOX = "rq:queue:scheduler"
 WAYS: dict[str, Callable[[Broker, str], object]] = {

@@ -14,8 +14,8 @@ from fusion.store.access import broker_of, inspector_of
 from fusion.store.client.connections import connect
 from fusion.store.read.inspector import Inspector, Totals
 from fusion.store.write.broker import Broker
-from tests import guarded
-from tests.store.hands import DATA, Hand, everything, fields_of, ids, now_ms, put, wire
+from tests.kit import guarded
+from tests.kit.hands import DATA, Hand, everything, fields_of, ids, now_ms, put, wire
 
 
 @pytest.fixture

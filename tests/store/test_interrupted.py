@@ -25,7 +25,7 @@ from fusion.store.client.async_connections import twin
 from fusion.store.client.connections import connect
 from fusion.store.embedded.instance import EmbeddedRedis
 from tests.jobs import basic
-from tests.store.servers import LateAnswers
+from tests.kit.servers import LateAnswers
 
 #: Seconds by which answers are late: redis-py itself notices those that have arrived.
 LATE = 0.004

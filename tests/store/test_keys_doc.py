@@ -22,8 +22,8 @@ from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.schema_broker import SchemaBroker
 from tests.events.hands import ack, reader
+from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
 from tests.store.cron_hands import Cron
-from tests.store.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "keys.md").read_text()
 LUA = {

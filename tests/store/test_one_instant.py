@@ -10,7 +10,7 @@ import redis
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, new, now_ms, outcome, put
+from tests.kit.hands import Hand, drain, new, now_ms, outcome, put
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import redis
 
 from fusion.store.write.broker import Broker
-from tests.store.hands import Hand, put
+from tests.kit.hands import Hand, put
 
 
 def test_nothing_of_a_paused_queue_is_claimed_and_others_go_on(broker: Broker, conn: redis.Redis) -> None:

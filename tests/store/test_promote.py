@@ -6,7 +6,7 @@ import redis
 
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, events_of, everything, now_ms, put, status_of
+from tests.kit.hands import Hand, drain, events_of, everything, now_ms, put, status_of
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"
 

@@ -9,7 +9,7 @@ from fusion.store.read.inspector import Inspector
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, everything, fields_of, outcome, put, status_of
+from tests.kit.hands import Hand, everything, fields_of, outcome, put, status_of
 
 
 @pytest.fixture

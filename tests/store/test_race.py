@@ -12,7 +12,7 @@ from fusion.store.client.connections import connect
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, events_of, ids, new, outcome, put
+from tests.kit.hands import Hand, events_of, ids, new, outcome, put
 
 JOBS = 5000
 

@@ -7,7 +7,7 @@ import redis
 from fusion.kernel.timeutil import from_iso
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import LEASE, Hand, drain, events_of, everything, fields_of, may_reap, now_ms, put, status_of
+from tests.kit.hands import LEASE, Hand, drain, events_of, everything, fields_of, may_reap, now_ms, put, status_of
 
 
 def test_what_a_registration_holds(broker: Broker, conn: redis.Redis) -> None:

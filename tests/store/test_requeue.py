@@ -8,7 +8,7 @@ import redis
 from fusion.kernel import defaults
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, events_of, everything, fields_of, now_ms, put
+from tests.kit.hands import Hand, drain, events_of, everything, fields_of, now_ms, put
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import redis
 from fusion.store.client.connections import connect
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.hands import Hand, drain, events_of, everything, expire_lease, fields_of, may_reap, new, now_ms, put, status_of
 from tests.store.cron_hands import rung
-from tests.store.hands import Hand, drain, events_of, everything, expire_lease, fields_of, may_reap, new, now_ms, put, status_of
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"
 

@@ -12,8 +12,8 @@ from redis import exceptions as errors
 
 from fusion.store.client.connections import classify, connect
 from fusion.store.client.resp import NonBlockingReader
-from tests.store.servers import ScriptedServer
-from tests.support import eventually
+from tests.kit.servers import ScriptedServer
+from tests.kit.waiting import eventually
 
 Scripted = Callable[[Callable[[int], bytes | None]], ScriptedServer]
 

@@ -7,7 +7,7 @@ import redis
 
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import LEASE, Hand, everything, expire_lease, put
+from tests.kit.hands import LEASE, Hand, everything, expire_lease, put
 
 pytestmark = pytest.mark.filterwarnings("ignore:Composite key:DeprecationWarning")
 rq = pytest.importorskip("rq")

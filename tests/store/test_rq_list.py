@@ -14,7 +14,7 @@ from fusion.store.read.inspector import Inspector
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, fields_of, ids, put
+from tests.kit.hands import Hand, drain, fields_of, ids, put
 
 rq = pytest.importorskip("rq")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

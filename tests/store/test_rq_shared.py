@@ -16,7 +16,7 @@ from fusion.store.read.inspector import Inspector
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import LEASE, Hand, drain, expire_lease, ids, may_reap, put, status_of
+from tests.kit.hands import LEASE, Hand, drain, expire_lease, ids, may_reap, put, status_of
 
 rq = pytest.importorskip("rq")
 rq_scheduler = pytest.importorskip("rq_scheduler")

@@ -13,19 +13,8 @@ from fusion.exceptions import DuplicateJob
 from fusion.kernel.timeutil import from_iso
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import (
-    Hand,
-    drain,
-    events_of,
-    everything,
-    fields_of,
-    new,
-    now_ms,
-    promote_all,
-    put,
-    status_of,
-)
-from tests.store.servers import SpawnedServer
+from tests.kit.hands import Hand, drain, events_of, everything, fields_of, new, now_ms, promote_all, put, status_of
+from tests.kit.servers import SpawnedServer
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"
 

@@ -8,8 +8,8 @@ import redis
 from fusion.store.read.cron_inspector import CronInspector
 from fusion.store.write.cron_broker import CronBroker
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.hands import everything, now_ms
 from tests.store.cron_hands import PLAN, SPEC, Cron, mark_of
-from tests.store.hands import everything, now_ms
 
 LEASE = 30.0
 

@@ -24,10 +24,9 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.schema_broker import SchemaBroker
-from tests import guarded
 from tests.events.hands import event_scenario
-from tests.store.cron_hands import Cron
-from tests.store.hands import (
+from tests.kit import guarded
+from tests.kit.hands import (
     LEASE,
     Hand,
     events_of,
@@ -43,9 +42,10 @@ from tests.store.hands import (
     put,
     wire,
 )
-from tests.store.servers import SpawnedServer
+from tests.kit.servers import SpawnedServer
+from tests.kit.waiting import eventually
+from tests.store.cron_hands import Cron
 from tests.store.waits_hands import of_waits
-from tests.support import eventually
 
 LUA = resources.files("fusion.store") / "lua"
 NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if entry.name.endswith(".lua"))

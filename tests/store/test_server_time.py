@@ -10,7 +10,7 @@ import redis
 
 from fusion.store.write import broker as broker_module
 from fusion.store.write.broker import Broker
-from tests.store.hands import Hand, ids, now_ms, put
+from tests.kit.hands import Hand, ids, now_ms, put
 
 LUA = resources.files("fusion.store") / "lua"
 

@@ -13,10 +13,10 @@ from fusion.store.client.connections import classify, connect, one_line
 from fusion.store.client.resp import NonBlockingReader
 from fusion.store.embedded.binary import ServerBinary
 from fusion.store.embedded.instance import EmbeddedRedis
-from tests import guarded
-from tests.store.servers import SpawnedServer, TLSFront, closing_all, free_port
+from tests.kit import guarded
+from tests.kit.servers import SpawnedServer, TLSFront, closing_all, free_port
+from tests.kit.waiting import eventually
 from tests.store.test_resp import replies
-from tests.support import eventually
 
 Spawn = Callable[..., SpawnedServer]
 

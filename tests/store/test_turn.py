@@ -8,7 +8,7 @@ import redis
 from fusion.kernel.timeutil import from_iso
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import (
+from tests.kit.hands import (
     LEASE,
     Hand,
     drain,

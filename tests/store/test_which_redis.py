@@ -26,7 +26,7 @@ from fusion.store.client.connections import (
 )
 from fusion.store.embedded import instance
 from fusion.store.embedded.binary import ServerBinary
-from tests.store.servers import ScriptedServer, SpawnedServer, free_port
+from tests.kit.servers import ScriptedServer, SpawnedServer, free_port
 
 Spawn = Callable[..., SpawnedServer]
 Scripted = Callable[[Callable[[int], bytes | None]], ScriptedServer]

@@ -9,7 +9,7 @@ import redis
 
 from fusion.runtime.served_queues import ServedQueues
 from fusion.store.write.broker import Broker
-from tests.store.hands import LEASE, Hand, expire_lease, ids, may_reap, promote_all, put, status_of
+from tests.kit.hands import LEASE, Hand, expire_lease, ids, may_reap, promote_all, put, status_of
 
 
 class Wild(Hand):

@@ -13,7 +13,7 @@ from fusion import Queue
 from fusion.settings import Settings
 from fusion.store.client.connections import connect
 from fusion.store.client.wire import is_ours, sender
-from tests.store.servers import ScriptedServer
+from tests.kit.servers import ScriptedServer
 
 #: A script that gives back what it is given: what the least of users may do.
 BACK = "return ARGV[1]"

@@ -8,7 +8,7 @@ from typing import Any
 import redis
 
 from fusion.store.layout.records import Claimed
-from tests.store.hands import Hand, outcome
+from tests.kit.hands import Hand, outcome
 
 
 def of_waits(conn: redis.Redis, hand: Hand, running: Claimed, token: int) -> dict[str, Callable[[], Any]]:

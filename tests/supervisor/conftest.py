@@ -8,9 +8,9 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import runs_of
 from tests.supervisor.harness import GATED, Service, Services
-from tests.support import eventually
-from tests.worker.harness import runs_of
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 
 from fusion.kernel.linux import become_subreaper
 from fusion.supervisor.dead_workers import DeadWorkers
-from tests.support import eventually
-from tests.worker.harness import alive
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="orphans come to nobody here")
 

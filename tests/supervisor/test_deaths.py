@@ -13,10 +13,11 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, runs_of, status_of
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import GATED, Services
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, alive, field, runs_of, status_of
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -136,7 +137,7 @@ def test_a_supervisor_that_was_frozen_itself_kills_nobody(services: Services, co
 
 def test_a_crash_loop_backs_off_and_says_so(services: Services, conn: redis.Redis) -> None:
     service = services.start(1, "s", ready=False, env={"FUSION_FAILPOINTS": "register.after=exit:7"})
-    service.until("exited with code 7", 4, timeout=25)
+    service.says("exited with code 7", 4, timeout=25)
     pauses = [
         float(found)
         for found in re.findall(r"ProcessExitError: worker 1 \(pid .*?\) exited with code 7; .* in ([\d.]+) s", service.output)
@@ -159,8 +160,8 @@ def test_while_redis_is_away_the_dead_wait_for_their_burial(private_redis: Priva
         worker = service.worker_of(conn, job.id)
         private_redis.pause()
         worker.kill()
-        service.until("ProcessExitError")
-        service.until("Redis is away")
+        service.says("ProcessExitError")
+        service.says("Redis is away")
         private_redis.resume()
         eventually(lambda: len(runs_of(seen, "started")) == 2, 8, why="the job runs again, long before its lease is over")
         gate.unlink()

@@ -12,10 +12,11 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, status_of
+from tests.kit.workers import Workers
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import Services
-from tests.support import eventually
-from tests.worker.harness import Workers, alive, field, status_of
 
 
 @pytest.mark.long

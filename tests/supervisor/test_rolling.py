@@ -19,10 +19,10 @@ from fusion.runtime.child_process import Child
 from fusion.supervisor.rolling import Rolling
 from fusion.supervisor.supervisor import Post
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, status_of
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import Services
-from tests.support import eventually
-from tests.worker.harness import alive, field, status_of
 
 #: In the log: a worker can take jobs; one was told to take no more.
 _READY, _LEAVES = re.compile(r"worker \d+ \(pid .*\) is ready"), "warm shutdown"
@@ -56,7 +56,7 @@ def test_a_rolling_restart_under_load_loses_nothing(services: Services, conn: re
     try:
         eventually(lambda: len(jobs) > 10)
         service.signal(signal.SIGHUP)
-        service.until("rolling restart is complete", timeout=30)
+        service.says("rolling restart is complete", timeout=30)
     finally:
         enough.set()
         producer.join()
@@ -90,7 +90,7 @@ def test_the_new_ones_run_the_new_code_and_the_old_ones_finish(
     assert status_of(conn, running.id) == "started"
     assert len(service.workers()) == 2
     gate.open()
-    service.until("rolling restart is complete")
+    service.says("rolling restart is complete")
     assert status_of(conn, running.id) == "finished"
     assert len(gate.pids(running)) == 1
     assert len(service.workers()) == 1
@@ -105,7 +105,7 @@ def test_a_second_hup_meanwhile_rolls_again(services: Services, conn: redis.Redi
     service.signal(signal.SIGHUP)
     service.signal(signal.SIGHUP)
     gate.open()
-    service.until("rolling restart is complete", 2)
+    service.says("rolling restart is complete", 2)
     assert len(set(service.ready_pids())) == 3
     assert [worker.pid for worker in service.workers()] == [service.ready_pids()[-1]]
 
@@ -118,7 +118,7 @@ def test_a_stop_in_the_middle_of_a_roll_ends_old_and_new(services: Services, con
     service.until_ready(3)
     service.note()
     service.signal(signal.SIGTERM)
-    service.until("stopping 3 process(es)")
+    service.says("stopping 3 process(es)")
     gate.open()
     service.ended(0)
     assert status_of(conn, job.id) == "finished"

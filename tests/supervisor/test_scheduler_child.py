@@ -13,12 +13,12 @@ import redis
 from fusion import Job, Queue, Retry
 from fusion.cron.scheduler import Scheduler
 from fusion.store.read.cron_inspector import CronInspector
-from tests import guarded
+from tests.kit import guarded
+from tests.kit.servers import free_port
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import runs_of, status_of
 from tests.scheduler.harness import NOOP, each_once, set_mark, ticks_of, without_gap
-from tests.store.servers import free_port
 from tests.supervisor.harness import Service, Services
-from tests.support import eventually
-from tests.worker.harness import runs_of, status_of
 
 _READY = re.compile(r"scheduler 1 \(pid (\d+)\) is ready")
 
@@ -37,7 +37,7 @@ def test_it_comes_up_with_the_workers_is_replaced_when_it_dies_and_ends_with_the
     assert [child.pid for child in service.schedulers()] == [pid]
     eventually(lambda: ticks_of(conn, "e"))
     service.schedulers()[0].kill()
-    service.until("was killed by SIGKILL; the OOM killer, or a person; a new one starts")
+    service.says("was killed by SIGKILL; the OOM killer, or a person; a new one starts")
     assert ready_schedulers(service, 2)[0] == pid
     ran = len(ticks_of(conn, "e"))
     eventually(lambda: len(ticks_of(conn, "e")) >= ran + 2, why="it ticks on")
@@ -56,7 +56,7 @@ def test_hup_replaces_it_after_its_successor_is_ready(services: Services, conn: 
     (old,) = ready_schedulers(service)
     eventually(lambda: ticks_of(conn, "e"))
     service.signal(signal.SIGHUP)
-    service.until("rolling restart is complete", timeout=30)
+    service.says("rolling restart is complete", timeout=30)
     _, new = ready_schedulers(service, 2)
     assert [child.pid for child in service.schedulers()] == [new]
     lines = service.output
@@ -80,7 +80,7 @@ def test_one_that_hangs_is_killed_and_replaced(services: Services, conn: redis.R
     ready_schedulers(service)
     service.schedulers()[0].send_signal(signal.SIGSTOP)
     ready_schedulers(service, 2)
-    service.until("has given no sign of life")
+    service.says("has given no sign of life")
 
 
 def test_without_it_there_are_only_workers(services: Services, conn: redis.Redis) -> None:

@@ -21,9 +21,10 @@ from fusion import Queue
 from fusion.cli.main import cli
 from fusion.store.client.connections import connect
 from fusion.store.embedded.instance import EmbeddedRedis
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import status_of
 from tests.supervisor.harness import Services
-from tests.support import eventually
-from tests.worker.harness import ROOT, status_of
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import redis
 
 from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, status_of
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import Service, Services
-from tests.support import eventually
-from tests.worker.harness import alive, field, status_of
 
 Busy = tuple[Service, Job]
 Sender = Callable[[Service, int], None]
@@ -42,7 +42,7 @@ def test_one_signal_is_a_warm_end(busy: Busy, conn: redis.Redis, gate: Gate, who
     service, job = busy
     (horse,) = gate.pids(job)
     TO_WHOM[whom](service, number)
-    service.until("warm shutdown", 2)
+    service.says("warm shutdown", 2)
     waiting = gate.enqueue()
     assert service.process.poll() is None
     assert alive(horse)
@@ -57,7 +57,7 @@ def test_one_signal_is_a_warm_end(busy: Busy, conn: redis.Redis, gate: Gate, who
 def test_a_second_signal_is_a_cold_end(busy: Busy, conn: redis.Redis, gate: Gate, whom: str) -> None:
     service, job = busy
     TO_WHOM[whom](service, signal.SIGTERM)
-    service.until("warm shutdown", 2)
+    service.says("warm shutdown", 2)
     TO_WHOM[whom](service, signal.SIGTERM)
     service.ended(1)
     assert unspent(conn, job)
@@ -89,7 +89,7 @@ def test_a_term_to_one_worker_ends_that_one_warm_and_a_fresh_one_comes(busy: Bus
     service, job = busy
     worker = service.worker_of(conn, job.id)
     worker.send_signal(signal.SIGTERM)
-    service.until("warm shutdown (signal)")
+    service.says("warm shutdown (signal)")
     gate.open()
     eventually(lambda: not alive(worker.pid), why="it has ended")
     assert status_of(conn, job.id) == "finished"
@@ -106,7 +106,7 @@ def test_without_a_supervisor_workers_finish_and_go(busy: Busy, conn: redis.Redi
     workers = service.workers()
     service.process.kill()
     service.process.wait(10)
-    service.until("warm shutdown (the supervisor)", 2)
+    service.says("warm shutdown (the supervisor)", 2)
     waiting = gate.enqueue()
     eventually(lambda: sum(alive(worker.pid) for worker in workers) == 1, why="the idle one has gone")
     gate.open()
@@ -129,7 +129,7 @@ def test_without_a_supervisor_nothing_runs_for_ever(services: Services, conn: re
 
 def test_a_stop_during_the_start_ends_at_once(services: Services, conn: redis.Redis) -> None:
     service = services.start(3, "s", ready=False)
-    service.until("supervisor (pid")
+    service.says("supervisor (pid")
     service.signal_tree(signal.SIGTERM)
     service.ended(0)
     all_is_told(conn)
@@ -138,12 +138,12 @@ def test_a_stop_during_the_start_ends_at_once(services: Services, conn: redis.Re
 def test_quiet_workers_take_no_job_nor_do_those_that_come_later(services: Services, conn: redis.Redis, gate: Gate) -> None:
     service = services.start(1, "s")
     service.signal(signal.SIGTSTP)
-    service.until("quiet")
+    service.says("quiet")
     service.workers()[0].kill()
     service.until_ready(2)
     gate.open()
     job = gate.enqueue()
-    service.until("quiet", 2)
+    service.says("quiet", 2)
     assert status_of(conn, job.id) == "queued"
     service.signal(signal.SIGCONT)
     eventually(lambda: status_of(conn, job.id) == "finished")

@@ -15,9 +15,10 @@ import redis
 from fusion import Queue
 from fusion.job import Job
 from fusion.runtime.systemd import Notifier
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import status_of
 from tests.supervisor.harness import Services
-from tests.support import eventually
-from tests.worker.harness import ROOT, status_of
 
 
 class Listener:
@@ -73,7 +74,7 @@ def test_not_ready_before_every_worker_is(services: Services, listener: tuple[Li
     heard, path = listener
     env = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "200000", "FUSION_TASKS": "no_such_module_here"}
     service = services.start(1, "s", ready=False, env=env)
-    service.until("can't be imported", 2)
+    service.says("can't be imported", 2)
     eventually(lambda: len(heard.said("WATCHDOG")) > 3)
     assert heard.said("READY") == []
     service.signal(signal.SIGTERM)

@@ -12,8 +12,8 @@ from fusion.exceptions import ConfigurationError
 from fusion.store.access import broker_of
 from tasks.maintenance import run_maintenance_on_failed_queue
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand
-from tests.worker.harness import Workers
+from tests.kit.hands import Hand
+from tests.kit.workers import Workers
 
 TRANSIENT = {
     "error_class": "tasks.providers.base.ProviderUnavailable",

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tasks.sandbox import Sandbox
-from tests.support import eventually
+from tests.kit.waiting import eventually
 from tests.tasks.conftest import ROOT
 
 AUTH = {"Authorization": "Bearer sandbox", "Content-Type": "application/json"}

@@ -16,7 +16,7 @@ from fusion.cron.plan import Plan
 from fusion.cron.scheduler import Scheduler
 from fusion.exceptions import SerializationError
 from fusion.settings import Settings
-from tests.worker.harness import Workers
+from tests.kit.workers import Workers
 from wrappers.scheduler_task import TABLE, add, register
 
 MAINTENANCE = "redis_maintenance_on_failed_queue"

@@ -11,8 +11,8 @@ import redis
 from fusion import Job, Queue
 from tasks.sandbox import Sandbox
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers
+from tests.kit.waiting import eventually
+from tests.kit.workers import WorkerProcess, Workers
 from wrappers.task_queue import (
     TASK_TYPES,
     enqueue_bulk,

@@ -12,7 +12,7 @@ import pytest
 from fusion.exceptions import ConfigurationError
 from fusion.kernel.memory import Bound, MemoryThrottle, NvidiaSmi, Reader, machine_readers, ram, swap
 from fusion.settings import Settings
-from tests.support import eventually
+from tests.kit.waiting import eventually
 
 
 def series(*readings: float | None) -> Reader:

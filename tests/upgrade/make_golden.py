@@ -29,8 +29,8 @@ from fusion.store.stream.reader import EventReader
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
-from tests.store.hands import Hand, expire_lease, fields_of, may_reap, now_ms
-from tests.store.servers import SpawnedServer
+from tests.kit.hands import Hand, expire_lease, fields_of, may_reap, now_ms
+from tests.kit.servers import SpawnedServer
 from tests.upgrade import golden
 
 #: What its signed jobs are signed with.

@@ -23,12 +23,13 @@ from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.schema_broker import SchemaBroker
 from tests.cli.conftest import Invoke
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, may_reap, promote_all
-from tests.store.servers import SpawnedServer
-from tests.support import eventually
+from tests.kit.hands import Hand, may_reap, promote_all
+from tests.kit.servers import SpawnedServer
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import status_of
+from tests.kit.workers import Workers
 from tests.upgrade import golden
 from tests.upgrade.make_golden import EXTRA, SECRET
-from tests.worker.harness import Workers, status_of
 
 #: What was once released stays as it is: a change here is a change of history, whoever makes it. New layouts add lines.
 FROZEN: dict[str, str] = {

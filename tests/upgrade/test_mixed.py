@@ -14,11 +14,12 @@ import redis
 from fusion import Queue
 from fusion.exceptions import SchemaMismatch
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import lines, status_of
+from tests.kit.workers import WorkerProcess, Workers
 from tests.upgrade.newer import FIELD, ROOT, THIS, Version, newer
 from tests.upgrade.test_schema import need, schema_of
 from tests.upgrade.test_turned_away import AGAIN, SAID, says
-from tests.worker.harness import WorkerProcess, Workers, lines, status_of
 
 pytestmark = pytest.mark.long
 

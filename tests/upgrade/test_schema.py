@@ -22,12 +22,12 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.schema_broker import Older, SchemaBroker
-from tests import guarded
 from tests.cli.conftest import Invoke
-from tests.store.hands import LEASE, Hand, everything, new, put, wire
-from tests.store.servers import SpawnedServer
+from tests.kit import guarded
+from tests.kit.hands import LEASE, Hand, everything, new, put, wire
+from tests.kit.servers import SpawnedServer
+from tests.kit.waiting import eventually
 from tests.store.test_scripts import NAMES, REPEATED, _scenario
-from tests.support import eventually
 from tests.web.conftest import Start
 from tests.web.harness import Tokens
 

@@ -10,9 +10,10 @@ import redis
 
 from fusion import Queue
 from fusion.store.read.inspector import Inspector
-from tests.support import eventually
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import status_of
+from tests.kit.workers import WorkerProcess, Workers
 from tests.upgrade.test_schema import need, schema_of
-from tests.worker.harness import WorkerProcess, Workers, status_of
 from tests.worker.test_probes import get, url_of
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]

@@ -26,10 +26,11 @@ from fusion.store.write.event_broker import EventBroker
 from tests.cli.conftest import Invoke
 from tests.events.hands import reader
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import LEASE, Hand, expire_lease, fields_of, may_reap, new, now_ms, promote_all, put
+from tests.kit.hands import LEASE, Hand, expire_lease, fields_of, may_reap, new, now_ms, promote_all, put
+from tests.kit.witnesses import status_of
+from tests.kit.workers import Workers
 from tests.web.conftest import Start
 from tests.web.harness import Tokens
-from tests.worker.harness import Workers, status_of
 
 #: Those of docs/keys.md: what is not among them is unknown to this version.
 KNOWN = {

@@ -10,7 +10,7 @@ import redis
 from fusion import Queue
 from fusion.store.embedded.instance import EmbeddedRedis
 from fusion.store.write.broker import Broker
-from tests.store.hands import Hand
+from tests.kit.hands import Hand
 from tests.web.harness import ServerProcess, Tokens
 
 Start = Callable[..., ServerProcess]

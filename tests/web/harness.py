@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fusion.web.auth import new_token
-from tests.support import eventually
+from tests.kit.process import ProcessUnderTest
 
-ROOT = Path(__file__).resolve().parents[2]
 SCOPES = ("read", "operate", "admin")
 
 
@@ -49,24 +45,16 @@ class Tokens:
         return cls(path, {scope: token for scope, (token, _) in made.items()})
 
 
-class ServerProcess:
+class ServerProcess(ProcessUnderTest):
     """`run_worker.py server` on a free port, with a log file."""
 
+    SETTINGS: ClassVar[dict[str, str]] = {"FUSION_TASKS": "tests.jobs.basic,tasks"}
+    FAREWELL = signal.SIGTERM
+
     def __init__(self, redis_url: str, log: Path, *args: str, env: dict[str, str] | None = None) -> None:
-        self.log = log
-        settings = {"FUSION_REDIS_URL": redis_url, "FUSION_TASKS": "tests.jobs.basic,tasks", "PYTHONUNBUFFERED": "1"}
-        with log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "run_worker.py", "server", "--port", "0", *args],
-                cwd=ROOT,
-                env={**os.environ, **settings, **(env or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+        super().__init__(redis_url, log, "run_worker.py", "server", "--port", "0", *args, env=env)
         try:
-            eventually(lambda: "serving http" in self.output or self.process.poll() is not None, 15, why="the server serves")
-            assert self.process.poll() is None, self.output
+            self.says("serving http")
         except AssertionError:
             self.stop()
             raise
@@ -77,10 +65,6 @@ class ServerProcess:
     @property
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
-
-    @property
-    def output(self) -> str:
-        return self.log.read_text(errors="replace")
 
     def connect(self, source: str = "127.0.0.1") -> HTTPConnection:
         return HTTPConnection(self.host, self.port, timeout=20, source_address=(source, 0))
@@ -116,15 +100,6 @@ class ServerProcess:
             while part := sock.recv(65536):
                 parts.append(part)
         return b"".join(parts)
-
-    def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(15)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait(10)
 
 
 def read(response: HTTPResponse) -> Answer:

@@ -13,8 +13,8 @@ from fusion.web.auth import ANONYMOUS, new_token
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.limiter import ATTEMPTS, FailureLimiter
 from fusion.web.routing import Route, Router
-from tests.store.hands import everything
-from tests.support import eventually
+from tests.kit.hands import everything
+from tests.kit.waiting import eventually
 from tests.web.conftest import Fail, Start
 from tests.web.harness import SCOPES, ServerProcess, Tokens
 

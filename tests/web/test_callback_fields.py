@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from tests.store.hands import fields_of
+from tests.kit.hands import fields_of
 from tests.web.harness import ServerProcess, Tokens
 
 NAMES = ("success_task_handler", "failed_task_handler", "callback_url")

@@ -10,8 +10,9 @@ import pytest
 
 from fusion.web.auth import parse_tokens
 from tests.cli.conftest import run_worker
+from tests.kit.process import ROOT
 from tests.web.conftest import Start
-from tests.web.harness import ROOT, ServerProcess, Tokens
+from tests.web.harness import ServerProcess, Tokens
 
 # -- closed by default
 

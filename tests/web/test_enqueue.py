@@ -17,7 +17,7 @@ from fusion.kernel.timeutil import from_iso
 from fusion.retry import Retry
 from fusion.web.exchange import MAX_BODY
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import drain, everything
+from tests.kit.hands import drain, everything
 from tests.web.conftest import Fail, Start
 from tests.web.harness import Answer, ServerProcess, Tokens
 
@@ -303,7 +303,7 @@ def test_many_at_once_with_one_key_make_one_job(post: Post, conn: redis.Redis) -
 
 def test_order_and_priority_are_those_of_every_producer(post: Post, conn: redis.Redis) -> None:
     from fusion.store.write.broker import Broker
-    from tests.store.hands import Hand
+    from tests.kit.hands import Hand
 
     for name, priority in (("low", "low"), ("a", 1), ("high", "HIGH"), ("b", "moderate")):
         assert post({"queue": "sms", "func": NOOP, "job_id": name, "priority": priority}).status == 201

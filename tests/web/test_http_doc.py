@@ -17,8 +17,9 @@ from fusion import Job
 from fusion.web import exchange
 from fusion.web.api import Api
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.process import ROOT
 from tests.web.conftest import Fail
-from tests.web.harness import ROOT, ServerProcess, Tokens
+from tests.web.harness import ServerProcess, Tokens
 
 DOC = (ROOT / "docs" / "http.md").read_text()
 

@@ -12,7 +12,7 @@ import redis
 from fusion import Job, Queue
 from fusion.store.write.broker import Broker
 from fusion.web.views import CUT
-from tests.store.hands import Hand, put
+from tests.kit.hands import Hand, put
 from tests.web.conftest import Fail
 from tests.web.harness import Answer, ServerProcess, Tokens
 

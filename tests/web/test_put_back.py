@@ -16,10 +16,11 @@ from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from fusion.web.putback import DELAY
 from tests.faults.rig.conservation import check_conservation
-from tests.store.hands import Hand, drain, events_of, everything, fields_of, ids, now_ms, promote_all, put, status_of
+from tests.kit.hands import Hand, drain, events_of, everything, fields_of, ids, now_ms, promote_all, put, status_of
+from tests.kit.witnesses import runs_of
+from tests.kit.workers import Workers
 from tests.web.conftest import Fail
 from tests.web.harness import Answer, ServerProcess, Tokens
-from tests.worker.harness import Workers, runs_of
 from wrappers.retry_task import retry_task
 
 SCHEDULE = "rq:scheduler:scheduled_jobs"

@@ -22,10 +22,11 @@ from fusion.web.auth import no_auth
 from fusion.web.exchange import Request, Response
 from fusion.web.routing import Route
 from fusion.web.waitress_server import MAX_HEADERS, WebServer
-from tests.support import eventually
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
 from tests.web.conftest import Fail, Start
-from tests.web.harness import ROOT, ServerProcess, Tokens
-from tests.worker.harness import PrivateRedis
+from tests.web.harness import ServerProcess, Tokens
 
 OK = b"HTTP/1.1 200 "
 

@@ -9,9 +9,10 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_ended, runs_seen
-from tests.store.hands import events_of
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, field, runs_of, status_of
+from tests.kit.hands import events_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, runs_of, status_of
+from tests.kit.workers import WorkerProcess, Workers
 
 ENV = {
     "FUSION_TASKS": "tests.jobs.shared,tests.jobs.basic",

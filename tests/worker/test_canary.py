@@ -20,10 +20,13 @@ import redis
 
 from fusion import Connection, Job, Queue, Retry
 from fusion.cron.scheduler import Scheduler
-from tests import guarded
 from tests.jobs import canary
-from tests.support import eventually
-from tests.worker.harness import ROOT, PrivateRedis, Workers, field
+from tests.kit import guarded
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field
+from tests.kit.workers import Workers
 
 #: In every canary, so that one search finds them all and the text around it tells which.
 MARK = "zqxjkv"

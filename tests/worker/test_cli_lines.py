@@ -16,8 +16,9 @@ import redis
 
 from fusion import Job, Queue
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import ROOT, lines
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import lines
 
 TASKS = {"FUSION_TASKS": "tests.jobs.basic"}
 

@@ -16,9 +16,11 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests import guarded
-from tests.support import eventually
-from tests.worker.harness import ROOT, Workers, field, status_of
+from tests.kit import guarded
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import Workers
 
 MODES = pytest.mark.parametrize("mode", [("--slots", "1"), ("--horses", "1")], ids=["process per job", "warm"])
 SECRETS = {

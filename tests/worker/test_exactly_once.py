@@ -10,8 +10,9 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import Workers, lines
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import lines
+from tests.kit.workers import Workers
 
 TOTAL = 5000
 

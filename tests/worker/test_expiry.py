@@ -10,9 +10,9 @@ import redis
 from fusion import Job, Queue, Retry
 from fusion.store.write.broker import Broker
 from tests.jobs import basic
-from tests.scheduler.harness import Schedulers
-from tests.support import eventually
-from tests.worker.harness import Workers, process_per_job
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers, process_per_job
 
 MODES = [
     pytest.param((), marks=process_per_job("the other case"), id="process per job"),

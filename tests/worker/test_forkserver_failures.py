@@ -11,8 +11,9 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, alive, field, process_per_job, runs_of, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, runs_of, status_of
+from tests.kit.workers import WorkerProcess, Workers, process_per_job
 
 GOOD = "from tests.jobs.basic import witness\n\ndef note(path):\n    return witness(path, 'ran')\n"
 

@@ -12,7 +12,8 @@ from fusion import Callback, Queue
 from fusion.cron.scheduler import Scheduler
 from fusion.decorators import job
 from tests.jobs import basic, yielding
-from tests.worker.harness import Workers, field, status_of
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import Workers
 
 MODULE = "tests.jobs.yielding"
 

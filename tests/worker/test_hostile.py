@@ -16,8 +16,9 @@ from fusion import Queue
 from fusion.job import Job
 from fusion.kernel.defaults import MAX_EXC_INFO
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, alive, field, lines, process_per_job, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, lines, status_of
+from tests.kit.workers import WorkerProcess, Workers, process_per_job
 
 ENV = {"FUSION_TASKS": "tests.jobs.hostile,tests.jobs.stubborn", "FUSION_TIMEOUT_GRACE": "0.3", "FUSION_MAX_LOST": "2"}
 LIMIT = 0.3

@@ -18,9 +18,10 @@ from tests.cli.conftest import run_worker
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.jobs.typed import Colour, Point, Rights
-from tests.store.hands import events_of
-from tests.support import eventually
-from tests.worker.harness import Workers, lines
+from tests.kit.hands import events_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import lines
+from tests.kit.workers import Workers
 
 BASIC = "tests.jobs.basic"
 #: Loading `typed` too, so that its classes may arrive.

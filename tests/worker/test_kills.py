@@ -13,8 +13,9 @@ import redis
 from fusion import Queue
 from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import Workers, alive, field, process_per_job, runs_of, status_of, wait_may_recover
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, runs_of, status_of
+from tests.kit.workers import Workers, process_per_job, wait_may_recover
 
 LEASE = 1.0
 #: The worker looks for expired leases four times in a lease; the rest is for a busy machine.

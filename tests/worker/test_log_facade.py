@@ -19,9 +19,11 @@ from fusion.execution.frames import FrameReader
 from fusion.forkserver.horse import Channel
 from fusion.settings import use_settings
 from tests.jobs import basic, saying
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers, field
-from tests.worker.monitor import Monitor
+from tests.kit.monitor import Monitor
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field
+from tests.kit.workers import Workers
 from wrappers.log import Log
 
 TASKS = {"FUSION_TASKS": "tests.jobs"}

@@ -17,8 +17,8 @@ from fusion import Queue, Retry
 from fusion.cli.logs import JSONFormatter, set_up_logging
 from fusion.settings import Settings
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers
+from tests.kit.waiting import eventually
+from tests.kit.workers import WorkerProcess, Workers
 
 NASTY = 'first\n{"level": "INFO", "message": "forged"}\r\x1b[2J\x7f\u2028 "quoted" \x85 end'
 

@@ -11,8 +11,9 @@ import redis
 
 from fusion import Queue, Retry
 from tests.jobs import basic, greedy
-from tests.support import eventually
-from tests.worker.harness import Workers, alive, field, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, status_of
+from tests.kit.workers import Workers
 from tests.worker.test_settings import info, worker_hash
 from tests.worker.throttled import PROGRAM
 

@@ -7,8 +7,9 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import Workers, field, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import Workers
 
 ENV = {"FUSION_TASKS": "tests.jobs.offspring"}
 

@@ -7,7 +7,7 @@ import redis
 
 from fusion import Queue
 from tests.jobs import basic
-from tests.worker.harness import Workers
+from tests.kit.workers import Workers
 
 
 def fill() -> list[str]:

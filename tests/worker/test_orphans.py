@@ -13,8 +13,10 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import ROOT, Workers, alive, runs_of, status_of
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, runs_of, status_of
+from tests.kit.workers import Workers
 
 pytestmark = pytest.mark.long
 

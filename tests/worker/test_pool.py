@@ -17,8 +17,9 @@ from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.jobs.warm import KINDS
-from tests.support import eventually
-from tests.worker.harness import Workers, alive, field, runs_of, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, runs_of, status_of
+from tests.kit.workers import Workers
 
 WARM = {"FUSION_TASKS": "tests.jobs.warm,tests.jobs.stubborn,tests.jobs.basic", "FUSION_TIMEOUT_GRACE": "0.5"}
 

@@ -16,8 +16,10 @@ from fusion import Queue
 from fusion.job import Job
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, WorkerProcess, Workers, alive, field, runs_of, status_of
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, runs_of, status_of
+from tests.kit.workers import WorkerProcess, Workers
 
 pytestmark = pytest.mark.long
 

@@ -23,8 +23,9 @@ from fusion.runtime.loop import Loop
 from fusion.runtime.probes import Probes, Report
 from tests.cli.conftest import run_worker
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, WorkerProcess, Workers
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
+from tests.kit.workers import WorkerProcess, Workers
 from tests.worker.test_settings import worker_hash
 
 

@@ -6,8 +6,9 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests.support import eventually
-from tests.worker.harness import Workers, field, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import Workers
 
 ENV = {"FUSION_TASKS": "tests.jobs.producing,tests.jobs.basic"}
 

@@ -15,8 +15,9 @@ from fusion.settings import Settings, use_settings
 from fusion.store.access import broker_of
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, lines, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import lines, status_of
+from tests.kit.workers import WorkerProcess, Workers
 
 #: Nothing but a doorbell wakes a worker within the time of a test.
 SLEEPER = {"FUSION_IDLE_WAIT": "60"}
@@ -233,19 +234,19 @@ def test_a_pickled_job_is_refused_until_allowed(workers: Workers, conn: redis.Re
 
 def test_a_task_that_is_not_allowed_is_held_for_a_worker_that_has_it(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("sms").enqueue("tests.jobs.typed.Point", 1)
-    foreign = Queue("sms").enqueue("tests.support.eventually")
+    foreign = Queue("sms").enqueue("tests.kit.waiting.eventually")
     unknown = Queue("sms").enqueue("tests.jobs.basic.of_tomorrow")
     worker = workers.burst("sms", code=3)
     for held, why in (
         (job, "--tasks tests.jobs.typed"),
-        (foreign, "--tasks tests.support"),
+        (foreign, "--tasks tests.kit.waiting"),
         (unknown, "no function 'of_tomorrow'"),
     ):
         held.refresh()
         assert (held.get_status(), held.attempts) == ("queued", 0), "the last worker put it back:\n" + worker.output
         assert why in held.reason
         assert why in worker.output
-    workers.burst("sms", "--tasks", "tests.support", code=3)
+    workers.burst("sms", "--tasks", "tests.kit.waiting", code=3)
     assert foreign.wait(0) == "failed"
     assert "TypeError" in foreign.reason  # it was called, without its argument
     check_conservation(conn, [job.id, foreign.id, unknown.id])

@@ -12,8 +12,9 @@ import redis
 from fusion import Queue
 from tests.cli.conftest import run_worker
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import status_of
+from tests.kit.workers import WorkerProcess, Workers
 from tests.worker.test_settings import info, worker_hash
 
 #: Nothing but a doorbell, or what the test does, wakes a worker within the time of a test.

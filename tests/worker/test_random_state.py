@@ -12,8 +12,10 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
-from tests.support import eventually
-from tests.worker.harness import ROOT, Workers, field, status_of
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import Workers
 
 ENV = {"FUSION_TASKS": "tests.jobs.chance,tests.jobs.chance_numpy"}
 #: numpy starts threads otherwise, and is left to the processes.

@@ -14,10 +14,12 @@ from redis.retry import Retry
 
 from fusion import Queue, StoreFull
 from fusion.job import Job
-from tests import guarded
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers, field, process_per_job, runs_of, status_of, wait_may_recover
+from tests.kit import guarded
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, runs_of, status_of
+from tests.kit.workers import Workers, process_per_job, wait_may_recover
 
 QUICK = {"FUSION_SOCKET_TIMEOUT": "0.3", "FUSION_IDLE_WAIT": "0.5"}
 

@@ -16,8 +16,9 @@ from fusion.settings import Settings
 from fusion.worker.admission import Admission
 from tests.cli.conftest import run_worker
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import Workers, runs_of, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import runs_of, status_of
+from tests.kit.workers import Workers
 from tests.worker.test_quiet import ENV, waiting
 
 LOG = logging.getLogger("fusion.worker")

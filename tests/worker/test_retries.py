@@ -12,8 +12,9 @@ from fusion import Job, Queue, Retry
 from fusion.status import JobStatus
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import retrying
-from tests.support import eventually
-from tests.worker.harness import Workers, lines, process_per_job
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import lines
+from tests.kit.workers import Workers, process_per_job
 
 ENV = {"FUSION_TASKS": "tests.jobs.retrying"}
 RETRIED = [

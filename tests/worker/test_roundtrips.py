@@ -11,8 +11,9 @@ import redis
 
 from fusion import Queue
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import Workers, lines, process_per_job
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import lines
+from tests.kit.workers import Workers, process_per_job
 
 
 def at_doorbell(conn: redis.Redis) -> bool:

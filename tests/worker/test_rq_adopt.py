@@ -14,10 +14,12 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests import guarded
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import ROOT, Workers, lines, status_of
+from tests.kit import guarded
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import lines, status_of
+from tests.kit.workers import Workers
 
 rq = pytest.importorskip("rq")
 rq_scheduler = pytest.importorskip("rq_scheduler")

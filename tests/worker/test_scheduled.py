@@ -17,8 +17,10 @@ from fusion import Job, Queue, ScheduledJobRegistry
 from fusion.status import JobStatus
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import ROOT, Workers, field, runs_of
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, runs_of
+from tests.kit.workers import Workers
 
 
 def soon(seconds: float) -> dt.datetime:

@@ -16,10 +16,11 @@ import redis
 from fusion import Queue
 from fusion.kernel.timeutil import from_iso
 from fusion.store.access import broker_of
-from tests import guarded
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import ROOT, WorkerProcess, Workers
+from tests.kit import guarded
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.workers import WorkerProcess, Workers
 
 Hash = dict[str, str]
 

@@ -15,8 +15,10 @@ import redis
 from fusion import Queue
 from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, WorkerProcess, Workers, alive, field, lines, runs_of, status_of
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, lines, runs_of, status_of
+from tests.kit.workers import WorkerProcess, Workers
 
 GATED = "tests.jobs.basic.until_gone"
 

@@ -17,10 +17,11 @@ from fusion import Job, Queue
 from fusion.cron.scheduler import Scheduler
 from fusion.settings import use_settings
 from tests.jobs import basic
-from tests.scheduler.harness import Schedulers
-from tests.store.hands import events_of
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, field, lines, status_of
+from tests.kit.hands import events_of
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, lines, status_of
+from tests.kit.workers import WorkerProcess, Workers
 
 OLD, NEW = (f"{name}:{secrets.token_urlsafe(32)}" for name in ("k1", "k2"))
 BAD = "fusion.exceptions.BadSignature"

@@ -10,8 +10,9 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import Workers, field, runs_of, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, runs_of, status_of
+from tests.kit.workers import Workers
 
 pytestmark = pytest.mark.long
 

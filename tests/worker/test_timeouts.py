@@ -11,8 +11,10 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers, alive, field, process_per_job, runs_of, status_of
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive, field, runs_of, status_of
+from tests.kit.workers import Workers, process_per_job
 
 TIMEOUT, GRACE = 0.5, 0.5
 #: Seconds for a busy machine.

@@ -21,9 +21,10 @@ from fusion.store.embedded.binary import ServerBinary
 from fusion.store.layout.acl import acl_rules
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
-from tests.store.servers import SpawnedServer, TLSFront, closing_all
-from tests.support import eventually
-from tests.worker.harness import ROOT, Workers
+from tests.kit.process import ROOT
+from tests.kit.servers import SpawnedServer, TLSFront, closing_all
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
 
 PASSWORD = "p w/%:@"  # noqa: S105 - a url must quote all of it
 

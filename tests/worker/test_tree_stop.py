@@ -15,8 +15,9 @@ import redis
 
 from fusion import Queue, Retry
 from tests.faults.rig.conservation import check_conservation
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, field, runs_of, status_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, runs_of, status_of
+from tests.kit.workers import WorkerProcess, Workers
 
 pytestmark = pytest.mark.long
 

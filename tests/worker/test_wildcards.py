@@ -11,9 +11,10 @@ import redis
 
 from fusion import Queue
 from tests.jobs import basic
-from tests.store.hands import now_ms
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, field, runs_of, status_of
+from tests.kit.hands import now_ms
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, runs_of, status_of
+from tests.kit.workers import WorkerProcess, Workers
 
 #: Nothing but a doorbell wakes a worker within the time of a test.
 SLEEPER = {"FUSION_IDLE_WAIT": "60"}

@@ -14,12 +14,13 @@ import redis
 from fusion import Queue
 from fusion.retry import Retry
 from fusion.worker import probation
-from tests import guarded
 from tests.faults.crash.matrix import AMID_MANY, Case
 from tests.faults.rig.conservation import check_ended, dead_entries, leftovers, runs_seen
-from tests.store.hands import events_of
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, status_of
+from tests.kit import guarded
+from tests.kit.hands import events_of
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import status_of
+from tests.kit.workers import WorkerProcess, Workers
 
 LEASE = 0.8
 ENV = {

@@ -12,9 +12,10 @@ from fusion import Queue
 from tests.faults.rig.conservation import check_ended
 from tests.forkserver.driver import Driver, job_fields, pids_in, wait_gone
 from tests.jobs import basic
-from tests.store.hands import now_ms
-from tests.support import eventually
-from tests.worker.harness import Workers, field, runs_of, status_of
+from tests.kit.hands import now_ms
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, runs_of, status_of
+from tests.kit.workers import Workers
 
 #: A task module after which the fork server sees none of its orphans, as in a kernel that does not list children; and its task.
 _BLIND = """

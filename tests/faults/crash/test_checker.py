@@ -10,7 +10,7 @@ import redis
 
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, check_ended, dead_entries, leftovers, runs_seen
-from tests.store.hands import Hand, now_ms, put
+from tests.kit.hands import Hand, now_ms, put
 
 OK = {"a": 1, "b": 1}
 

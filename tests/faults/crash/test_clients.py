@@ -14,7 +14,7 @@ from fusion.store.layout import schema
 from fusion.store.write.broker import Broker
 from tests.faults.crash.zygote import Zygote
 from tests.faults.rig.conservation import check_ended, leftovers, memberships
-from tests.store.hands import Hand, events_of, everything, fields_of, may_reap, new, outcome, promote_all, status_of
+from tests.kit.hands import Hand, events_of, everything, fields_of, may_reap, new, outcome, promote_all, status_of
 
 NOOP = "tests.jobs.basic.noop"
 HOUR = 3600.0

@@ -14,8 +14,8 @@ import pytest
 from tests.courier import test_kills as courier
 from tests.faults.crash import test_clients, test_relay, test_scheduler, test_supervisor
 from tests.faults.crash.matrix import MODES, VICTIMS, names, product, subset
-from tests.support import eventually
-from tests.worker.harness import ROOT
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
 
 #: Asked for under a name that is told from the sources: `failpoint("...")`, and `_script("...")` twice.
 _NAMED = re.compile(r'failpoint\("([a-z_.]+)"\)')

@@ -15,10 +15,11 @@ from fusion.store.read.event_inspector import EventInspector
 from fusion.store.write.broker import Broker
 from tests.courier.harness import Endpoint, World, allowing, answers
 from tests.courier.test_kills import url_of
-from tests.delivery.receivers import Receiver
 from tests.faults.rig.conservation import leftovers
-from tests.relay.harness import Relays, documents_in, emit, ids_in, is_delivered
-from tests.support import eventually
+from tests.kit.receivers import Receiver
+from tests.kit.relays import Relays
+from tests.kit.waiting import eventually
+from tests.relay.harness import documents_in, emit, ids_in, is_delivered
 
 #: Struck one after the other.
 PAIRS = (

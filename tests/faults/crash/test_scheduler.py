@@ -12,9 +12,10 @@ import redis
 from fusion.cron.scheduler import Scheduler
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, check_ended, dead_entries, leftovers, memberships
-from tests.scheduler.harness import NOOP, Schedulers, arrivals, due_since, each_once, entry_of, mark_of
-from tests.store.hands import Hand, events_of, expire_lease, may_reap, new, outcome, status_of
-from tests.support import eventually
+from tests.kit.hands import Hand, events_of, expire_lease, may_reap, new, outcome, status_of
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.scheduler.harness import NOOP, arrivals, due_since, each_once, entry_of, mark_of
 
 SCRIPTS = (
     "scheduler_beat",

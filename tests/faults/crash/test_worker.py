@@ -9,7 +9,7 @@ import redis
 
 from tests.faults.crash.matrix import FULL, Case, product, subset
 from tests.faults.crash.run import run
-from tests.worker.harness import Workers
+from tests.kit.workers import Workers
 
 
 def _name(cases: list[Case]) -> str:

@@ -13,7 +13,7 @@ import traceback
 from typing import Any, NamedTuple
 
 import fusion.cli
-from tests.worker.harness import ROOT
+from tests.kit.process import ROOT
 
 
 class Ended(NamedTuple):

@@ -17,11 +17,14 @@ from fusion.exceptions import FusionError
 from fusion.job import Job
 from tests.faults.hostile.values import TRAPS, plant, spoil_the_rest, spread
 from tests.faults.rig.conservation import check_conservation
-from tests.relay.harness import Relays, documents_in
-from tests.scheduler.harness import Schedulers, waiting
-from tests.support import eventually
+from tests.kit.relays import Relays
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import Workers
+from tests.relay.harness import documents_in
+from tests.scheduler.harness import waiting
 from tests.web.harness import ServerProcess, Tokens
-from tests.worker.harness import Workers, field, status_of
 
 ENV = {"FUSION_HOLD_TIMEOUT": "0", "FUSION_IDLE_WAIT": "0.2"}
 #: What a person types to look around.

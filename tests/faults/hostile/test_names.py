@@ -14,9 +14,10 @@ from fusion.cron.scheduler import Scheduler
 from fusion.store.layout.keys import InvalidName
 from fusion.store.write.broker import Broker
 from tests.faults.hostile.test_fields import ENV
-from tests.store.hands import new
+from tests.kit.hands import new
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import Workers
 from tests.web.harness import ServerProcess, Tokens
-from tests.worker.harness import Workers, field, status_of
 
 HERE = "tests.jobs.basic"
 #: Paths that no worker may follow; `{}` is a module that leaves a file when it is imported.

@@ -22,11 +22,14 @@ from tests.architecture.source import modules, parse
 from tests.faults.hostile.test_fields import ENV, LOOKS, look, read_all
 from tests.faults.hostile.values import FIELDS, bombs, plant, spoil_the_rest, spread, zlib_bomb
 from tests.jobs import basic
-from tests.relay.harness import Relays, documents_in
-from tests.scheduler.harness import Schedulers
-from tests.support import eventually
+from tests.kit.process import ROOT
+from tests.kit.relays import Relays
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import Workers
+from tests.relay.harness import documents_in
 from tests.web.conftest import Start
-from tests.worker.harness import ROOT, Workers, field, status_of
 
 #: Calls that run what they are given.
 LOADERS = {"loads", "load", "Unpickler", "_loads", "_load"}

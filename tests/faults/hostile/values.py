@@ -11,7 +11,7 @@ import redis
 
 from fusion import Queue
 from fusion.store.write.broker import Broker
-from tests.store.hands import new
+from tests.kit.hands import new
 
 #: Fields of a job that processes take for a number or a time, for JSON or a call, for a word or a text. docs/keys.md has them all.
 NUMBERS = (

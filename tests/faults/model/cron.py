@@ -13,7 +13,7 @@ from fusion.store.layout.records import Commit, NewJob, StoredEntry, Tick
 from fusion.store.write.cron_broker import tick_name
 from tests.faults.model.scripts import Line, Mistake, Snapshot, broker_of, clock_at, cron_broker_of
 from tests.faults.model.state import START, TERMINAL
-from tests.store.hands import DATA
+from tests.kit.hands import DATA
 
 ENTRY, QUEUE, EVERY = "e", "a", 60
 _HOUR = 3_600_000

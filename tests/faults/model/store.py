@@ -11,7 +11,7 @@ from fusion.store.write.broker import Broker
 from tests.faults.model.model import Model
 from tests.faults.model.scripts import Line, Snapshot, clock_at
 from tests.faults.model.state import INBOX, LEASE_MS, QUEUES, TASK, TERMINAL, Job, Order, Told, Wish
-from tests.store.hands import DATA
+from tests.kit.hands import DATA
 
 LEASE, WORKER_TTL = LEASE_MS / 1000, 420
 

@@ -16,7 +16,7 @@ import redis
 
 from fusion.store.client.connections import connect
 from fusion.store.embedded.binary import ServerBinary
-from tests.support import eventually
+from tests.kit.waiting import eventually
 
 _SHIM = Path(__file__).with_name("fsync_shim.c")
 

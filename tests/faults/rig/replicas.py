@@ -8,8 +8,8 @@ import signal
 import redis
 
 from fusion.store.client.connections import connect
-from tests.store.servers import SpawnedServer, free_port
-from tests.support import eventually
+from tests.kit.servers import SpawnedServer, free_port
+from tests.kit.waiting import eventually
 
 #: Replication starts at once and is noticed at once.
 _QUICK = ("--save", "", "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import redis
 
 from tests.faults.rig.replicas import Pair
-from tests.store.servers import SpawnedServer, free_port
-from tests.support import eventually
+from tests.kit.servers import SpawnedServer, free_port
+from tests.kit.waiting import eventually
 
 NAME = "mymaster"
 

@@ -31,8 +31,8 @@ from tests.faults.soak.history import History, aof_of
 from tests.faults.soak.monkey import Monkey
 from tests.faults.soak.plan import KILLS, LEASE, TASKS, Job, job, rush_job, strikes
 from tests.faults.soak.verdict import Findings, Recovery, delivered, judge, read_witness, recovery, told
+from tests.kit.waiting import eventually
 from tests.relay.harness import is_delivered
-from tests.support import eventually
 
 #: Seconds between two strikes.
 PAUSE = (0.15, 0.85)

@@ -6,7 +6,7 @@ import socket
 import threading
 from pathlib import Path
 
-from tests import guarded
+from tests.kit import guarded
 
 
 class Cutter:

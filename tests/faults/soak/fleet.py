@@ -18,8 +18,10 @@ from fusion.store.embedded.binary import ServerBinary, find_server
 from tests.faults.soak.cutter import Cutter
 from tests.faults.soak.plan import LEASE, QUEUES, REAP_INTERVAL, RUSH, TASKS
 from tests.faults.soak.tasks import WITNESS
-from tests.support import eventually
-from tests.worker.harness import ROOT, PrivateRedis, WorkerProcess
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.workers import WorkerProcess
 
 #: Jobs that each worker runs at a time.
 SLOTS = 2

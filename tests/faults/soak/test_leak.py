@@ -10,8 +10,8 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers
+from tests.kit.waiting import eventually
+from tests.kit.workers import WorkerProcess, Workers
 
 SOAK = bool(os.environ.get("FUSION_TEST_SOAK"))
 FIRST, LAST = (2_000, 20_000) if SOAK else (400, 1_000)

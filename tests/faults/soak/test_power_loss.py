@@ -19,8 +19,8 @@ from fusion.store.embedded.binary import ServerBinary
 from tests.faults.rig.clock import why_not
 from tests.faults.rig.conservation import check_conservation, memberships
 from tests.faults.rig.fsync import PowerRedis
-from tests.support import eventually
-from tests.worker.harness import Workers
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
 
 pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.worker.harness import ROOT
+from tests.kit.process import ROOT
 
 SOAK = bool(os.environ.get("FUSION_TEST_SOAK"))
 SEEDS = os.environ.get("SEEDS", "1 2 3").split() if SOAK else ["4"]

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from xml.etree import ElementTree
 
 from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, Mutant, table, without_case
-from tests.worker.harness import ROOT
+from tests.kit.process import ROOT
 
 _COPIED = ("fusion", "tests", "tasks", "wrappers", "run_worker.py", "pyproject.toml")
 _LANES = 3  # most of the time is spent waiting

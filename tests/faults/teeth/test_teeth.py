@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, Mutant, table, without_case
-from tests.worker.harness import ROOT
+from tests.kit.process import ROOT
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.letter)

@@ -18,8 +18,8 @@ from tests.faults.rig.conservation import check_conservation, runs_seen
 from tests.faults.rig.replicas import Pair
 from tests.faults.rig.sentinels import Trio
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import Workers
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
 
 ENV = {"FUSION_LEASE": "3", "FUSION_REAP_INTERVAL": "0.5", "FUSION_SOCKET_TIMEOUT": "1", "FUSION_IDLE_WAIT": "0.5"}
 

@@ -18,8 +18,10 @@ from fusion.store.embedded.binary import ServerBinary
 from fusion.store.embedded.instance import EmbeddedRedis
 from tests.faults.rig.conservation import memberships
 from tests.jobs import basic
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers, runs_of
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import runs_of
+from tests.kit.workers import Workers
 from tests.worker.test_redis_trouble import QUICK, Jobs
 
 pytestmark = pytest.mark.timeout(180)

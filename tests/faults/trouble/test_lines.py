@@ -16,8 +16,9 @@ from fusion.store.client.connections import connect
 from tests.cli.conftest import run_worker
 from tests.faults.rig.proxy import FaultProxy
 from tests.faults.trouble.test_replies import at_doorbell
-from tests.support import eventually
-from tests.worker.harness import WorkerProcess, Workers, field, status_of, wait_may_recover
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import WorkerProcess, Workers, wait_may_recover
 from tests.worker.test_probes import get, url_of
 from tests.worker.test_quiet import is_quiet, listening, name_of
 from tests.worker.test_redis_trouble import QUICK, Jobs

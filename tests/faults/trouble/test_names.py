@@ -20,8 +20,9 @@ from fusion.store.client.dns import addresses
 from tests.faults.rig.clock import why_not
 from tests.faults.rig.names import HOST, Names
 from tests.faults.rig.proxy import FaultProxy
-from tests.support import eventually
-from tests.worker.harness import ROOT, Workers
+from tests.kit.process import ROOT
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
 from tests.worker.test_probes import get, url_of
 from tests.worker.test_redis_trouble import Jobs
 

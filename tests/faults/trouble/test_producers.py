@@ -24,9 +24,9 @@ from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import CUT, LOSE, FaultProxy
 from tests.jobs import basic
-from tests.store.hands import events_of, everything, fields_of, wire
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis
+from tests.kit.hands import events_of, everything, fields_of, wire
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.waiting import eventually
 from wrappers.task_queue import enqueue_bulk
 
 #: As often as a producer's own client asks before it gives up.

@@ -24,10 +24,11 @@ from fusion.store.layout.acl import acl_rules
 from tests.cli.conftest import run_worker
 from tests.faults.rig.proxy import FaultProxy
 from tests.jobs import basic
-from tests.scheduler.harness import Schedulers
-from tests.store.servers import SpawnedServer
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.schedulers import Schedulers
+from tests.kit.servers import SpawnedServer
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
 from tests.worker.test_probes import get, url_of
 from tests.worker.test_redis_trouble import QUICK, Jobs
 

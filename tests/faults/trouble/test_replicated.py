@@ -17,8 +17,8 @@ from fusion.store.embedded.binary import ServerBinary
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.replicas import Pair
 from tests.jobs import basic
-from tests.store.hands import everything, wire
-from tests.support import eventually
+from tests.kit.hands import everything, wire
+from tests.kit.waiting import eventually
 
 
 @pytest.fixture

@@ -18,9 +18,12 @@ from fusion.store.client.connections import connect
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import CUT, LOSE, RESET, FaultProxy
 from tests.jobs import basic
-from tests.scheduler.harness import Schedulers, arrivals, due_since, each_once
-from tests.support import eventually
-from tests.worker.harness import PrivateRedis, Workers, field, runs_of, status_of, wait_may_recover
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.schedulers import Schedulers
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, runs_of, status_of
+from tests.kit.workers import Workers, wait_may_recover
+from tests.scheduler.harness import arrivals, due_since, each_once
 from tests.worker.test_redis_trouble import QUICK, Jobs
 
 FULL = os.environ.get("FUSION_TEST_CRASH") == "full"

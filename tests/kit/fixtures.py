@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.relay.harness import Relays
-from tests.scheduler.harness import Schedulers
-from tests.worker.harness import PrivateRedis, Workers
+from tests.kit.private_redis import PrivateRedis
+from tests.kit.relays import Relays
+from tests.kit.schedulers import Schedulers
+from tests.kit.workers import Workers
 
 
 @pytest.fixture

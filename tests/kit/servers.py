@@ -18,8 +18,8 @@ from pathlib import Path
 import redis
 
 from fusion.store.embedded.instance import _death_pact
-from tests import guarded
-from tests.support import eventually
+from tests.kit import guarded
+from tests.kit.waiting import eventually
 
 
 class SpawnedServer:

@@ -9,7 +9,7 @@ from collections import Counter
 
 import redis
 
-from tests import guarded
+from tests.kit import guarded
 
 _LINE = re.compile(rb'\+\d+\.\d+ \[(\d+) (\S+)\] "(\w+)"')
 

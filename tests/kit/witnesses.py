@@ -1,0 +1,41 @@
+"""What Redis, the witness files of jobs and the operating system say of a test's jobs and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import redis
+
+
+def status_of(conn: redis.Redis, job_id: str) -> str:
+    """`missing` if there is no such job."""
+    raw = conn.hget(f"rq:job:{job_id}", "status")
+    return raw.decode() if raw else "missing"
+
+
+def field(conn: redis.Redis, job_id: str, name: str) -> str:
+    """A field of a job's hash; empty if it is not there."""
+    raw = conn.hget(f"rq:job:{job_id}", name)
+    return raw.decode("utf-8", "replace") if raw else ""
+
+
+def lines(path: Path) -> Iterator[str]:
+    """None of a file that is not there."""
+    if path.exists():
+        yield from path.read_text().splitlines()
+
+
+def runs_of(path: Path, word: str, job_id: str = "") -> list[int]:
+    """Pids of the runs that left `word` in the witness file, of one job or of all."""
+    found = (line.split() for line in lines(path))
+    return [int(pid) for said, job, pid in found if said == word and job_id in ("", job)]
+
+
+def alive(pid: int) -> bool:
+    """A zombie is dead."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

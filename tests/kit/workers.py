@@ -1,0 +1,88 @@
+"""Real worker processes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from tests.kit.process import Group, ProcessUnderTest
+from tests.kit.waiting import eventually
+
+COMMAND = ("run_worker.py", "worker")
+#: `make test-pool`: workers have warm processes, this many or, where a test says `--slots`, as many as that.
+HORSES = os.environ.get("FUSION_TEST_HORSES", "")
+
+
+def process_per_job(reason: str) -> pytest.MarkDecorator:
+    """For a test of what only a process per job does; `reason`: what pool mode does in its place."""
+    return pytest.mark.skipif(bool(HORSES), reason=reason)
+
+
+def _mode(args: tuple[str, ...], env: dict[str, str]) -> dict[str, str]:
+    if not HORSES or "--horses" in args or "FUSION_HORSES" in env:
+        return {}
+    slots = args[args.index("--slots") + 1] if "--slots" in args else env.get("FUSION_SLOTS", HORSES)
+    return {"FUSION_HORSES": slots}
+
+
+class WorkerProcess(ProcessUnderTest):
+    """`run_worker.py worker`, or another `program`, with a log file."""
+
+    def __init__(
+        self, redis_url: str, log: Path, *args: str, env: dict[str, str] | None = None, program: tuple[str, ...] = COMMAND
+    ) -> None:
+        super().__init__(redis_url, log, *program, *args, env={**_mode(args, env or {}), **(env or {})})
+
+    def wait_ready(self, timeout: float = 15.0) -> WorkerProcess:
+        """Registered, and its fork server has loaded the task modules."""
+        self.says("ready for jobs", timeout=timeout)
+        assert self.process.poll() is None, self.output
+        return self
+
+    def fork_server(self) -> psutil.Process:
+        (server,) = psutil.Process(self.pid).children()
+        return server
+
+    def horses(self) -> list[psutil.Process]:
+        """Spares and busy ones."""
+        return self.fork_server().children()
+
+
+class Workers(Group):
+    """Starts workers on one Redis and ends them with the test."""
+
+    word = "worker"
+
+    def start(
+        self,
+        *args: str,
+        ready: bool = True,
+        env: dict[str, str] | None = None,
+        url: str | None = None,
+        program: tuple[str, ...] = COMMAND,
+    ) -> WorkerProcess:
+        worker = WorkerProcess(url or self.redis_url, self.next_log(), *args, env=env, program=program)
+        self._started.append(worker)
+        return worker.wait_ready() if ready else worker
+
+    def burst(self, *args: str, env: dict[str, str] | None = None, timeout: float = 30.0, code: int = 0) -> WorkerProcess:
+        """A worker that runs what there is and ends with this code: 3 if it leaves held jobs."""
+        worker = self.start(*args, "--burst", ready=False, env=env)
+        ended = worker.wait(timeout)
+        assert ended == code, worker.output
+        return worker
+
+
+def wait_may_recover(conn: redis.Redis) -> None:
+    """The fleet no longer holds off burying the dead, as it does for one lease after it was started."""
+
+    def over() -> bool:
+        hold = conn.hget("rq:reap", "hold")
+        seconds, micros = conn.time()
+        return hold is not None and int(hold) <= seconds * 1000 + micros // 1000
+
+    eventually(over, why="the hold-off after a start is over")
