@@ -25,8 +25,8 @@ from fusion.store.client.async_connections import loops_client, twin
 from fusion.store.client.connections import connect
 from tests.domain.test_queue import WRONG_CALLS, WRONG_OPTIONS
 from tests.faults.rig.proxy import LOSE, FaultProxy
-from tests.guarded import as_admin
 from tests.jobs import basic
+from tests.kit.guarded import as_admin
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.servers import TLSFront
 from tests.kit.waiting import eventually

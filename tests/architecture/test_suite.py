@@ -1,4 +1,4 @@
-"""`make test` and `make test-long` share the tests: what is marked `long` is in the second alone, and what is not is in the first."""
+"""The tests as a house: `make test` and `make test-long` share them by the mark `long`, and helpers of several folders live in tests/kit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.source import ROOT, modules, parse
+from tests.architecture.source import ROOT, imports, modules, parse
 
 
 def _is_mark(node: ast.AST) -> bool:
@@ -63,3 +63,24 @@ def test_no_test_of_this_run_is_long_if_it_asked_for_the_others(request: pytest.
     faults = ROOT / "tests" / "faults"
     assert [item.nodeid for item in request.session.items if item.get_closest_marker("long")] == []
     assert [item.nodeid for item in request.session.items if Path(item.path).is_relative_to(faults)] == []
+
+
+def _is_there(module: str, name: str) -> bool:
+    """Names inside of modules are left to the run itself."""
+    path = ROOT / module.replace(".", "/")
+    return (
+        path.with_suffix(".py").exists()
+        or not name
+        or (path / f"{name}.py").exists()
+        or name in (path / "__init__.py").read_text()
+    )
+
+
+def test_tests_import_only_helpers_that_are_there() -> None:
+    found = [(str(path), line, module, name) for path in modules("tests") for line, module, name in imports(parse(path))]
+    assert [row for row in found if row[2].split(".")[0] == "tests" and not _is_there(*row[2:])] == []
+
+
+def test_the_kit_knows_no_folder_of_tests() -> None:
+    found = {(path.name, module) for path in modules("tests/kit") for _, module, _ in imports(parse(path))}
+    assert {row for row in found if row[1].startswith("tests.") and not row[1].startswith(("tests.kit", "tests.jobs"))} == set()
