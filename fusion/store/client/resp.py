@@ -12,6 +12,8 @@ import hiredis
 import redis
 from redis import exceptions as errors
 
+from fusion.store.client.wire import inside
+
 _CHUNK = 65536
 #: Bytes read in one `receive`, so that one chatty channel does not hold up the loop.
 _MAX_READ = 1024 * 1024
@@ -28,7 +30,8 @@ class NonBlockingReader:
 
     def __init__(self, connection: Any, client: redis.Redis | None = None) -> None:
         """`client`: whose pool gets the connection back in the end. Raises redis ConnectionError if it is not connected."""
-        sock = connection._sock
+        # Error replies become the exceptions that redis-py would raise, so that `classify` knows them.
+        sock, to_error = inside(connection)
         if sock is None:
             raise errors.ConnectionError(_CLOSED)
         self._connection = connection
@@ -37,8 +40,6 @@ class NonBlockingReader:
         self._sock: Any = sock
         self._fileno: int = sock.fileno()
         self._out = bytearray()
-        # Error replies become the exceptions that redis-py would raise, so that `classify` knows them.
-        to_error = connection._parser.parse_error
         self._reader = hiredis.Reader(protocolError=errors.InvalidResponse, replyError=to_error, notEnoughData=_INCOMPLETE)
         sock.setblocking(False)
 

@@ -1,6 +1,8 @@
-"""Sending a command and reading its answer over redis-py's connections, without its client: that costs as much again as a small script.
+"""The seam to what is inside redis-py: sending packed commands and reading answers over its connections, without its client, which costs
+as much again as a small script. Nothing else in Fusion reaches into a connection; `tests/store/test_redis_py.py` holds each redis-py to
+what is relied on here.
 
-What the client does besides is kept: the connection comes from its pool and goes back there, the connection's own retry decides how often an
+What the client does besides is kept: a connection comes from its pool and goes back there, the connection's own retry decides how often an
 exchange is tried, and one that broke is closed. So is one that an exception left before the whole answer was read, see `CleanPool`.
 """
 
@@ -18,9 +20,48 @@ from fusion.store.client.adapter import client_of
 from fusion.store.client.connections import BoundedRetry
 
 
+class Line:
+    """A connection out of a client's pool. Connecting, sending and reading raise what redis-py raises; `release` or `drop` ends it."""
+
+    def __init__(self, client: Redis) -> None:
+        self._pool: Any = client.connection_pool
+        self._connection: Any = self._pool.get_connection()
+
+    def send(self, packed: bytes) -> None:
+        """Send a packed command and read nothing."""
+        self._connection.send_packed_command([packed])
+
+    def read(self) -> Any:
+        """Read one answer; an error reply is raised as redis-py's exception."""
+        return self._connection.read_response()
+
+    def exchange(self, packed: bytes) -> Any:
+        """Send a packed command and read its answer, as often as the connection's own retry says."""
+
+        def once() -> Any:
+            self.send(packed)
+            return self.read()
+
+        return self._connection.retry.call_with_retry(once, lambda error: self._connection.disconnect())
+
+    def release(self) -> None:
+        """Give the connection back to the pool."""
+        self._pool.release(self._connection)
+
+    def drop(self) -> None:
+        """Close the connection before it goes back: an answer may still come that must not serve another call."""
+        self._connection.disconnect()
+        self.release()
+
+
+def inside(connection: Any) -> tuple[Any, Callable[[str], Exception]]:
+    """The socket of a redis-py connection, None while it is not connected, and what makes redis-py's exception of an error reply."""
+    return connection._sock, connection._parser.parse_error
+
+
 def is_ours(connection: Redis) -> bool:
-    """Made by Fusion. Somebody else's is used by its own methods only, and so is one whose sending a subclass or a tracer has replaced:
-    they may do more than send."""
+    """True for a client that Fusion made. Somebody else's is used by its own methods only, and so is one whose sending a subclass or a
+    tracer has replaced: they may do more than send."""
     ordinary: Any = type(connection).execute_command
     if type(ordinary) is not FunctionType or ordinary.__module__ != Redis.__module__ or hasattr(ordinary, "__wrapped__"):
         return False
@@ -29,7 +70,7 @@ def is_ours(connection: Redis) -> bool:
 
 
 def pack(command: tuple[Any, ...]) -> bytes | None:
-    """As it is sent; None if it holds what only redis-py knows how to encode, or to refuse."""
+    """Encode a command as it is sent; None if it holds what only redis-py knows how to encode, or to refuse."""
     # Of an int hiredis makes a text itself, and Python looks for signals amid that: 3.5.0 does not survive a handler that raises there.
     command = tuple([repr(word) if type(word) is int else word for word in command])
     try:
@@ -40,29 +81,21 @@ def pack(command: tuple[Any, ...]) -> bytes | None:
 
 
 def sender(connection: Redis) -> Callable[..., Any]:
-    """What sends a command, word by word, and returns the answer. Raises what `connection.execute_command` does."""
-    client: Any = client_of(connection)
+    """The function that sends a command, given word by word, and returns the answer. It raises what `connection.execute_command` does."""
+    client = client_of(connection)
     ordinary: Callable[..., Any] = connection.execute_command  # type: ignore[assignment, unused-ignore]
     if not is_ours(client):
         return ordinary
-    pool = client.connection_pool
 
     def send(*command: Any) -> Any:
         packed = pack(command)
         if packed is None:
             return ordinary(*command)
-        line: Any = None
-
-        def exchange() -> Any:
-            line.send_packed_command([packed])
-            return line.read_response()
-
         with deferred():
+            line = Line(client)
             try:
-                line = pool.get_connection()
-                return line.retry.call_with_retry(exchange, lambda error: line.disconnect())
+                return line.exchange(packed)
             finally:
-                if line is not None:
-                    pool.release(line)
+                line.release()
 
     return send

@@ -1,4 +1,4 @@
-"""A script encoded, sent and heard one after the other: between them whoever enqueues many works on others, on the core that Redis does not use."""
+"""Pipelined script calls: encode, send and read are separate steps, so `enqueue_many` encodes chunk n+1 while Redis runs chunk n."""
 
 from __future__ import annotations
 
@@ -12,66 +12,66 @@ from fusion.kernel.failpoints import failpoint
 from fusion.kernel.timeouts import deferred
 from fusion.store.client import maybe_executed
 from fusion.store.client.adapter import client_of
-from fusion.store.client.wire import is_ours, pack
+from fusion.store.client.wire import Line, is_ours, pack
 from fusion.store.scripting.scripts import Script
 
 T = TypeVar("T")
 
 
-class Later(Generic[T]):
-    """A call that is made when it is heard."""
+class PipelinedCall(Generic[T]):
+    """One call in steps: `send`, `hear` and, whatever happened, `close`.
 
-    def __init__(self, hear: Callable[[], T]) -> None:
-        #: Makes sure that it was made, and returns the answer. Once; nothing else raises.
-        self.hear = hear
-
-    def send(self) -> None:
-        """Begin."""
-
-    def close(self) -> None:
-        """At the end, whatever happened since `send`."""
-
-
-class Ahead(Later[T]):
-    """One that is made when it is sent. Whatever goes wrong is left to an ordinary call, which the script must take for a repetition: it
-    knows how often to try, and of servers that forgot the script."""
+    - With a packed `command` it is sent by `send`. Whatever goes wrong is left to the ordinary `call`, which the script takes for a
+      repetition: it knows how often to try, and of servers that forgot the script.
+    - Without one, `hear` makes the ordinary call.
+    """
 
     def __init__(
-        self, client: Any, command: bytes, call: Callable[[Callable[..., Any] | None], Any], understood: Callable[[Any], T]
+        self,
+        call: Callable[[Callable[..., Any] | None], Any],
+        understood: Callable[[Any], T],
+        client: Any = None,
+        command: bytes | None = None,
     ) -> None:
-        super().__init__(lambda: understood(self._hear()))
-        self._client, self._command, self._call = client, command, call
-        self._line: Any = None
+        """`call`: the ordinary call, given what sends in place of the connection; `understood`: the answer's meaning."""
+        self._call, self._understood, self._client, self._command = call, understood, client, command
+        self._line: Line | None = None
         self._trouble: Exception | None = None
 
     def send(self) -> None:
+        """Send the command. Raises nothing of Redis's: `hear` finds what went wrong."""
+        if self._command is None:
+            return
         try:
             with deferred():
-                self._line = self._client.connection_pool.get_connection()
+                self._line = Line(self._client)
                 failpoint("enqueue.before")
-                self._line.send_packed_command([self._command])
+                self._line.send(self._command)
         except (RedisError, OSError) as error:
             self._trouble = error
 
-    def _hear(self) -> Any:
-        with deferred():
-            answer, error = self._read()
-        if error is None:
-            return answer
+    def hear(self) -> T:
+        """Make sure that the call was made, and return its answer. Once; no other step raises."""
+        error = self._trouble
+        if self._line is not None:
+            with deferred():
+                answer, error = self._read(self._line)
+            if error is None:
+                return self._understood(answer)
         try:
-            return self._call(self._as_text if isinstance(error, NoScriptError) else None)
+            return self._understood(self._call(self._as_text if isinstance(error, NoScriptError) else None))
         except (RedisError, OSError) as later:
-            if maybe_executed.may_have_run(error):
+            if error is not None and maybe_executed.may_have_run(error):
                 maybe_executed.note(later, True)
             raise
 
-    def _read(self) -> tuple[Any, Exception | None]:
+    def _read(self, line: Line) -> tuple[Any, Exception | None]:
         answer, error = None, self._trouble
         try:
             if error is None:
-                answer = self._line.read_response()
+                answer = line.read()
                 failpoint("enqueue.after")
-                self._client.connection_pool.release(self._line)
+                line.release()
                 self._line = None
         except (RedisError, OSError) as found:
             error = found
@@ -80,10 +80,9 @@ class Ahead(Later[T]):
         return answer, error
 
     def close(self) -> None:
-        """Nobody will hear the answer, if there is to be one: the connection on which it comes must not serve another call."""
+        """Close the connection if nobody will hear its answer."""
         if self._line is not None:
-            self._line.disconnect()
-            self._client.connection_pool.release(self._line)
+            self._line.drop()
             self._line = None
 
     def _as_text(self, name: str, *command: Any) -> Any:
@@ -99,10 +98,8 @@ def ready(
     args: Mapping[str, Any],
     rest: Sequence[Any],
     understood: Callable[[Any], T],
-) -> Later[T]:
-    """The call of a script, encoded. `understood`: what its answer means."""
+) -> PipelinedCall[T]:
+    """Encode the call of a script. `understood`: the answer's meaning."""
     client = client_of(connection)
     command = pack(("EVALSHA", script.sha, *script.command(keys, args, rest))) if is_ours(client) else None
-    if command is None:
-        return Later(lambda: understood(script(keys, args, rest)))
-    return Ahead(client, command, lambda send: script(keys, args, rest, send), understood)
+    return PipelinedCall(lambda send: script(keys, args, rest, send), understood, client, command)

@@ -43,10 +43,10 @@ class Broker(ScriptHost):
             if replication.done():
                 return at
 
-    def ready_enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> pipelined.Later[str]:
+    def ready_enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> pipelined.PipelinedCall[str]:
         """`enqueue` in steps, of which encoding them is done."""
         if replicas is not None:
-            return pipelined.Later(lambda: self.enqueue(queue, jobs, replicas=replicas))
+            return pipelined.PipelinedCall(lambda _: self.enqueue(queue, jobs, replicas=replicas), str)
         args, rest = enqueue_codec.arguments(queue, jobs, "")
         script, keys = self._script("enqueue"), {"queues": self.keys.queues}
         return pipelined.ready(script, self.connection, keys, args, rest, enqueue_codec.accepted)
