@@ -68,11 +68,12 @@ def scheduler(cli: Cli, embedded: bool, pid: str | None, schedule: tuple[str, ..
     from fusion.kernel.importing import task_modules
     from fusion.kernel.linux import close_to_others
     from fusion.runtime.signals import Signals
+    from fusion.scheduler.loading import Sources
     from fusion.scheduler.process import SchedulerProcess
 
     Signals.ends_process = True
     if not settings.debuggable:
         close_to_others()
     with pid_file(pid):
-        code = SchedulerProcess(settings, settings.schedule or (), task_modules(settings.tasks)).run()
+        code = SchedulerProcess(settings, Sources(settings.schedule or (), task_modules(settings.tasks))).run()
     sys.exit(code)

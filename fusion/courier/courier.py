@@ -30,7 +30,7 @@ from fusion.runtime.loop import Loop
 from fusion.runtime.maintenance import Maintenance
 from fusion.runtime.membership import Membership
 from fusion.runtime.outbox import Outbox
-from fusion.runtime.redis_calls import Refused
+from fusion.runtime.redis_calls import CallRefused
 from fusion.runtime.redis_calls import attempt as attempt_call
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.runtime.served_queues import ServedQueues
@@ -91,7 +91,7 @@ class Courier:
         self._membership = Membership(replace(settings, name=name), self._broker, _Desk(), self._link, lambda entry: None)
         self._outbox = Outbox(self._broker, self._link, settings)
         self._membership.on_vanished = self._outbox.renumber
-        self._maintenance = Maintenance(settings, lambda: [CALLBACKS], log, promote_batch=_BATCH)
+        self._maintenance = Maintenance(settings, self._broker, self._link, lambda: [CALLBACKS], log, promote_batch=_BATCH)
         self._bell = Doorbell(self._connect_blocking, self._broker.keys, settings.idle_wait)
         self._ear, self._mouth = socket.socketpair()
         self._ear.setblocking(False)
@@ -167,7 +167,7 @@ class Courier:
             self._leave()
         finally:
             self._pool.close()
-            self._bell.close()
+            self._bell.drop()
             self._loop.unwatch(self._ear.fileno())
             self._connection.close()
 
@@ -180,7 +180,7 @@ class Courier:
     def _step(self) -> None:
         now = time.monotonic()
         self._collect()
-        self._bell.check(now)
+        self._bell.tick(now)
         if self._link.open(now):
             self._talk(now)
 
@@ -233,7 +233,7 @@ class Courier:
             self._collect()
         self._sort()
         if now >= self._maintenance.next_at:
-            self._link.attempt(lambda: self._maintenance.run(self._broker, now), look=True)
+            self._maintenance.tick(now)
 
     def _turn(self) -> None:
         free = max(0, self._free)
@@ -273,7 +273,7 @@ class Courier:
         """About endpoints that are gone. None if the key of their list is broken: deliveries go on without it."""
         try:
             return attempt_call(self._link, call)
-        except Refused as error:
+        except CallRefused as error:
             if str(error) != self._said:
                 self._said = str(error)
                 log.error("the list of endpoints that want no more can't be used, callbacks go on without it: %s", error)

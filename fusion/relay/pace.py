@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+from fusion.runtime.backoff import Backoff
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 30.0
 #: The longest time a sink may ask for.
@@ -24,7 +24,11 @@ class Pace:
         self._most = most
         self._doubt = 0
         self.size = most
-        self.failures = 0
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=True)
+
+    @property
+    def failures(self) -> int:
+        return self._backoff.failures
 
     @property
     def open(self) -> bool:
@@ -37,7 +41,8 @@ class Pace:
         return self._doubt >= _LENIENCY
 
     def succeeded(self) -> None:
-        self.failures = self._doubt = 0
+        self._backoff.reset()
+        self._doubt = 0
         self.size = min(self._most, self.size * 2)
 
     def gave_up(self) -> None:
@@ -49,9 +54,8 @@ class Pace:
         if not outage and sent > 1:
             self.size = sent // 2
             return _HALVING_PAUSE
-        self.failures += 1
+        pause = self._backoff.next()
         self._doubt = 0 if outage else self._doubt + 1
         if self.open:
             self.size = 1
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self.failures - 1, 20)) * random.uniform(0.5, 1.0)
         return max(pause, min(retry_after or 0.0, _LONGEST_ASKED))

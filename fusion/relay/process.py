@@ -13,13 +13,11 @@ from redis import Redis
 from fusion.events.sink import Sink
 from fusion.relay.presence import Presence
 from fusion.relay.runner import SinkRunner
-from fusion.runtime.loop import Loop
-from fusion.runtime.probes import Probes, Report
-from fusion.runtime.redis_link import RedisAway, RedisLink
-from fusion.runtime.signals import Signals
-from fusion.runtime.supervised import SupervisorLine
+from fusion.runtime.probes import HealthReport
+from fusion.runtime.process import Phase, Process
+from fusion.runtime.redis_link import RedisAway
 from fusion.settings import Settings
-from fusion.store.client.connections import check_server, connect, describe
+from fusion.store.client.connections import describe
 from fusion.store.stream.reader import EventReader
 from fusion.store.write.event_broker import EventBroker
 
@@ -27,7 +25,9 @@ log = logging.getLogger("fusion.relay")
 
 #: Seconds between two trims of the stream, and how many of them in a row while there is more to drop.
 _TRIM_EVERY, _TRIMS = 5.0, 20
-#: Seconds one wait for new events lasts at most: a signal to end is heeded after it at the latest.
+#: Seconds between two checks that the threads live and Redis answers them.
+_CHECK_EVERY = 1.0
+#: Seconds one wait for new events lasts at most: a runner that is told to stop does so after it at the latest.
 _BLOCK = 1.0
 #: Seconds without an answer after which a sink is shown as busy.
 _BUSY = 10.0
@@ -39,123 +39,99 @@ _NO_SINK = "no sink (FUSION_EVENTS_FILE, FUSION_EVENTS_LOG or FUSION_ELASTICSEAR
 class Service(Protocol):
     """What else lives in a relay's process, in a thread of its own."""
 
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Begin to work."""
+        ...
 
     def ask_to_stop(self, timeout: float) -> None:
-        """It may finish what is under way for so many seconds."""
+        """Let it finish what is under way, for `timeout` seconds at most."""
         ...
 
     def stop(self, timeout: float) -> bool:
-        """The same, and wait for it; False if it did not end."""
+        """Do the same and wait for it; False if it did not end."""
         ...
 
-    def is_alive(self) -> bool: ...
+    def is_alive(self) -> bool:
+        """False once its thread has ended."""
+        ...
 
 
-class RelayProcess:
+class RelayProcess(Process):
     """One relay, with a thread for each sink, and the courier of callbacks beside them.
 
     - what a sink has is acknowledged in Redis, so a relay may be killed at any instant: others, or the next one, deliver what it held;
-    - INT or TERM: what is being written is finished, and what there is is delivered, for ten seconds at most; twice, or QUIT: at once.
+    - INT or TERM: what is being written is finished, and what there is is delivered, for ten seconds at most; twice, or QUIT: at once;
+    - a courier that ends by itself takes the relay with it: whoever started that starts another.
     """
 
     def __init__(self, settings: Settings, sinks: Sequence[Sink], courier: Service | None = None) -> None:
-        self._settings = settings
-        self._loop, self._signals, self._link = Loop(), Signals(), RedisLink(log, "events wait in it")
-        self._connection = connect(settings, role="worker")
-        self._broker = EventBroker.of(self._connection, settings)
-        self._presence = Presence(settings, self._broker, self._link, [sink.name for sink in sinks])
-        self._connections = [connect(settings, role="blocking") for _ in sinks]
+        super().__init__(settings, log, "events wait in it")
+        self._broker = EventBroker.of(self.connection, settings)
+        self._presence = Presence(settings, self._broker, self.link, [sink.name for sink in sinks])
+        self._connections = [self.connect_blocking() for _ in sinks]
         self._runners = [self._runner(sink, connection) for sink, connection in zip(sinks, self._connections, strict=True)]
         self._courier, self._deserted = courier, False
-        self._trim_at = 0.0
-        self._reporter = SupervisorLine.inherited()
-        self._probes = Probes(self._loop, {"/livez": self._report_live, "/readyz": self._report_ready})
+        self.timers.every(_CHECK_EVERY, self._check)
+        self.timers.when(self._presence, self._beat, redis=True)
+        self.timers.every(_TRIM_EVERY, self._trim, redis=True)
 
     def _runner(self, sink: Sink, connection: Redis) -> SinkRunner:
-        broker = EventBroker.of(connection, self._settings)
-        reader = EventReader(broker, sink.name, lambda: self._presence.name, self._settings.events_payload)
-        return SinkRunner(sink, reader, min(_BLOCK, self._settings.idle_wait))
+        broker = EventBroker.of(connection, self.settings)
+        reader = EventReader(broker, sink.name, lambda: self._presence.name, self.settings.events_payload)
+        return SinkRunner(sink, reader, min(_BLOCK, self.settings.idle_wait))
 
-    def run(self) -> int:
-        """Until told to stop. 0, or 1 if a sink did not finish in time. ConfigurationError if the server can't be used; redis-py's errors
-        if it can't be reached at the start."""
-        check_server(self._connection, allow_eviction=self._settings.allow_eviction)
-        if self._settings.probe_port is not None:
-            log.info("probes: %s/livez and /readyz", self._probes.open(self._settings.probe_host, self._settings.probe_port))
-        self._signals.install()
-        self._loop.watch(self._signals.fileno(), self._signals.drain)
-        self._reporter.watch(self._loop)
-        try:
-            self._presence.enter()
-            names = ", ".join(runner.sink.name for runner in self._runners) or _NO_SINK
-            log.info("relay %s (pid %d) to %s; Redis: %s", self._presence.name, os.getpid(), names, describe(self._connection))
-            for runner in self._runners:
-                runner.start()
-            if self._courier:
-                self._courier.start()
-            while self._step():
-                pass
-            return self._end()
-        finally:
-            self._probes.close()
-            self._signals.restore()
-            self._reporter.close()
-            self._connection.close()
+    def boot(self) -> None:
+        """Enter the list of relays and start the threads."""
+        self._presence.enter()
+        names = ", ".join(runner.sink.name for runner in self._runners) or _NO_SINK
+        log.info("relay %s (pid %d) to %s; Redis: %s", self._presence.name, os.getpid(), names, describe(self.connection))
+        for thread in self._threads:
+            thread.start()
 
-    def _step(self) -> bool:
-        """One round of the loop; False when it is to end."""
-        if self._signals.stops or self._signals.quit or self._reporter.released:
-            return False
+    @property
+    def _threads(self) -> list[SinkRunner | Service]:
+        return [*self._runners, *([self._courier] if self._courier else ())]
+
+    def _check(self, now: float) -> None:
         if self._courier and not self._courier.is_alive():
             log.error("the courier of callbacks has ended by itself: so does this relay")
             self._deserted = True
-            return False
-        now = time.monotonic()
-        self._probes.check(now)
-        if any(runner.away_since for runner in self._runners) and self._link.away_since is None:
-            self._presence.next_at = 0.0  # so that an outage is told, and once for all sinks
-        if self._link.open(now):
-            try:
-                self._talk(now)
-            except RedisAway:
-                pass
-        state = "away" if self._link.away_since else "busy" if self._busy(now) else "idle"
-        self._reporter.beat(now, state, ready=not self._link.outdated)
-        self._loop.run_once(self._timeout())
-        return True
+            self.drain("the courier has ended")
+        if any(runner.away_since for runner in self._runners) and self.link.away_since is None:
+            self._presence.next_at = 0.0  # so that an outage is logged, and once for all sinks
 
-    def _talk(self, now: float) -> None:
-        if now >= self._presence.next_at:
-            self._presence.beat(self._busy(now))
-        if now >= self._trim_at:
-            self._trim_at = now + _TRIM_EVERY
-            for _ in range(_TRIMS):
-                if not self._link.attempt(lambda: self._broker.events_trim(self._settings.events_cap)):
-                    break
+    def _beat(self, now: float) -> None:
+        self._presence.beat(self._busy(now))
+
+    def _trim(self, now: float) -> None:
+        for _ in range(_TRIMS):
+            if not self.link.attempt(lambda: self._broker.events_trim(self.settings.events_cap)):
+                break
 
     def _busy(self, now: float) -> str:
         """Sinks that have not answered for a while, for people."""
         waits = [(runner.sink.name, now - runner.writing_since) for runner in self._runners if runner.writing_since is not None]
         return ", ".join(f"{name} for {waited:.0f} s" for name, waited in waits if waited > _BUSY)
 
-    def _timeout(self) -> float:
-        now = time.monotonic()
-        at = max(min(self._presence.next_at, self._trim_at), self._link.retry_at)
-        return max(0.0, min(at - now, 1.0))
+    def due(self, now: float) -> None:
+        """Nothing beyond its timers: threads do the work."""
 
-    def _end(self) -> int:
+    def finished(self, now: float) -> bool:
+        """End as soon as somebody says so; `end` lets the threads finish."""
+        return self.phase >= Phase.DRAINING
+
+    def end(self) -> int:
+        """Let the threads finish and leave the list of relays. 1 if a sink did not finish in time, or the courier did not; else 0."""
         for runner in self._runners:
             runner.stop()
-        until = time.monotonic() + min(_LONGEST_END, self._settings.shutdown_timeout)
-        threads: list[SinkRunner | Service] = [*self._runners]
+        until = time.monotonic() + min(_LONGEST_END, self.settings.shutdown_timeout)
         if self._courier:
-            threads.append(self._courier)
             self._courier.ask_to_stop(until - time.monotonic())
-        while any(thread.is_alive() for thread in threads) and time.monotonic() < until:
-            if self._signals.quit or self._signals.stops > 1:
+        while any(thread.is_alive() for thread in self._threads) and time.monotonic() < until:
+            self.obey()
+            if self.phase >= Phase.KILLING:
                 break
-            self._loop.run_once(0.02)
+            self.loop.run_once(0.02)
         failed = self._deserted or (self._courier is not None and not self._courier.stop(0.0))
         late = [runner.sink.name for runner in self._runners if runner.is_alive()]
         if late:
@@ -170,10 +146,17 @@ class RelayProcess:
         log.info("relay %s ended", self._presence.name)
         return int(bool(late) or failed)
 
-    # -- probes
+    # -- what it says of itself
 
-    def _report_live(self) -> Report:
-        return Report([], {"relay": self._presence.name, "pid": os.getpid()})
+    def status(self) -> tuple[str, bool]:
+        """`away`, `busy` while a sink does not answer, or `idle`; ready unless it is too old for the data."""
+        state = "away" if self.link.away_since else "busy" if self._busy(time.monotonic()) else "idle"
+        return state, not self.link.outdated
 
-    def _report_ready(self) -> Report:
-        return Report(self._link.trouble, {**self._report_live().facts, "busy": self._busy(time.monotonic())})
+    def live(self) -> HealthReport:
+        """Its loop turns, or nobody would answer."""
+        return HealthReport([], {"relay": self._presence.name, "pid": os.getpid()})
+
+    def ready(self) -> HealthReport:
+        """Not while Redis is away."""
+        return HealthReport(self.link.trouble, {**self.live().facts, "busy": self._busy(time.monotonic())})

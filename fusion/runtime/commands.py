@@ -9,6 +9,7 @@ from collections.abc import Callable
 from redis import Redis
 from redis.exceptions import RedisError
 
+from fusion.runtime.backoff import Backoff
 from fusion.store.client.resp import NonBlockingReader
 
 #: Seconds until a lost subscription is made again: at once, then with growing pauses. What is published meanwhile is lost, and its sender
@@ -28,7 +29,7 @@ LOOK = "look"
 
 
 class Commands:
-    """The worker's subscription. What is not a command of ours is ignored: anyone may publish.
+    """A worker's subscription. What is not a command of ours is ignored: anyone may publish.
 
     `wanted` tells the channel, which changes when the worker has to register under another name; `fleet` is that of all workers.
     """
@@ -38,14 +39,22 @@ class Commands:
         self._subscribed = ""
         self._channel: NonBlockingReader | None = None
         self._next_try = 0.0
-        self._pause = 0.0
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, free=1)
         self._heard_at = 0.0
         self._asked_at: float | None = None
 
     def fileno(self) -> int | None:
+        """The subscription's descriptor; None while there is none."""
         return self._channel.fileno() if self._channel else None
 
-    def open(self, now: float) -> None:
+    @property
+    def next_at(self) -> float:
+        """When to subscribe, to ask for a sign of life, or to give up waiting for it."""
+        if self._channel is None:
+            return self._next_try
+        return self._heard_at + _SILENCE if self._asked_at is None else self._asked_at + _PATIENCE
+
+    def tick(self, now: float) -> None:
         """Subscribe if not subscribed to what is wanted; give up a subscription that gives no sign of life."""
         if self._channel is not None:
             self._check(self._channel, now)
@@ -62,7 +71,7 @@ class Commands:
             self.close()
 
     def receive(self) -> list[str]:
-        """Names of the commands that came."""
+        """Read what was published: names of commands."""
         if self._channel is None:
             return []
         try:
@@ -75,12 +84,12 @@ class Commands:
             if any(isinstance(reply, Exception) for reply in replies):
                 self.close()  # not allowed to subscribe, or not now
             else:
-                self._pause = 0.0
+                self._backoff.reset()
         return [name for reply in replies if (name := _command(reply))]
 
     def close(self) -> None:
-        self._next_try = time.monotonic() + self._pause
-        self._pause = min(_LONGEST_PAUSE, max(_FIRST_PAUSE, 2 * self._pause))
+        """Give the subscription up; the next is made at once, or after a pause if one after the other breaks."""
+        self._next_try = time.monotonic() + self._backoff.next()
         self._subscribed = ""
         if self._channel is not None:
             self._channel.close()
@@ -88,9 +97,9 @@ class Commands:
 
     def _check(self, channel: NonBlockingReader, now: float) -> None:
         if self._asked_at is not None:
-            if now - self._asked_at > _PATIENCE:
+            if now - self._asked_at >= _PATIENCE:
                 self.close()
-        elif now - self._heard_at > _SILENCE:
+        elif now - self._heard_at >= _SILENCE:
             self._asked_at = now
             try:
                 channel.send("PING")

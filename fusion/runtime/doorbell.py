@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -17,7 +18,7 @@ _RECONNECT_PAUSE = 1.0
 
 
 class Doorbell:
-    """One connection that waits inside Redis while the worker has a free slot.
+    """One connection that waits inside Redis while its process has room for work.
 
     A token only says "look"; it never carries the job. `armed` while a wait is under way: it can't be taken back, so a token may come when
     there is no free slot any more; the worker then rings again for another. `high`: only for jobs of HIGH and above.
@@ -32,10 +33,11 @@ class Doorbell:
         self.armed = False
 
     def fileno(self) -> int | None:
+        """The connection's descriptor; None while there is none."""
         return self._channel.fileno() if self._channel else None
 
     def arm(self, queues: Sequence[str]) -> bool:
-        """Start waiting; False if Redis can't be reached now (the worker's fallback timer covers that)."""
+        """Start waiting; False if Redis can't be reached now: whoever waits looks by itself every few seconds anyway."""
         now = time.monotonic()
         if self.armed or now < self._next_try or not queues:
             return self.armed
@@ -51,7 +53,7 @@ class Doorbell:
         return True
 
     def receive(self) -> str | bool | None:
-        """The queue that rang, None if the wait ran out, False if nothing came (or the connection broke, now or before)."""
+        """Read what came: the queue that rang, None if the wait ran out, False if nothing came or the connection is broken."""
         if self._channel is None:
             return False
         try:
@@ -68,12 +70,18 @@ class Doorbell:
             return False
         return None if reply is None else self._keys.name_of_wake(reply[0].decode())
 
-    def check(self, now: float) -> None:
+    @property
+    def next_at(self) -> float:
+        """When a wait under way must have been answered."""
+        return self._silent_after if self.armed else inf
+
+    def tick(self, now: float) -> None:
         """Give up a connection that should have answered by now."""
-        if self.armed and now > self._silent_after:
+        if self.armed and now >= self._silent_after:
             self.drop()
 
     def drop(self) -> None:
+        """Close the connection; the next one is tried a second later at the earliest."""
         self.armed = False
         self._next_try = time.monotonic() + _RECONNECT_PAUSE
         if self._channel is not None:
@@ -81,9 +89,6 @@ class Doorbell:
             self._channel = None
 
     def renew(self) -> None:
-        """Wait at other bells the next time; a wait under way can't be changed. A token that comes in this moment is lost."""
+        """Close the connection so that the next `arm` may name other queues. A token that comes in this moment is lost."""
         self.drop()
         self._next_try = 0.0
-
-    def close(self) -> None:
-        self.drop()

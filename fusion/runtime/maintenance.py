@@ -1,17 +1,22 @@
-"""What any worker or scheduler does for the whole fleet: bury the dead, move what is due, sweep. No leader is needed for any of it."""
+"""Work that any process does for the whole fleet: recover what dead workers held, move due jobs, end what has expired, clean.
+
+No leader is needed for any of it.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from redis.exceptions import ResponseError
 
+from fusion.runtime.redis_link import RedisLink
 from fusion.settings import Settings
 from fusion.store.client.connections import classify, one_line
 from fusion.store.write.broker import Broker
 
-#: Seconds between two looks for what is due or has expired: what comes meanwhile and is over sooner is noticed that late.
+#: Seconds between two searches for what is due or has expired: what comes meanwhile and is over sooner is noticed that late.
 _PROMOTE_INTERVAL = 1.0
 #: Seconds until a pass over all queues' names goes on.
 _BREATH = 0.05
@@ -20,11 +25,16 @@ _ROUNDS = 5
 
 
 class Maintenance:
-    """Timers and the scripts behind them. Each `run` makes at most a handful of bounded calls."""
+    """Four pieces of work and their times. Each `tick` makes at most a handful of bounded calls.
+
+    `queues` names those whose jobs are recovered first; `promote_batch`: due jobs moved by one call.
+    """
 
     def __init__(
         self,
         settings: Settings,
+        broker: Broker,
+        link: RedisLink,
         queues: Callable[[], Sequence[str]],
         log: logging.Logger,
         *,
@@ -35,37 +45,44 @@ class Maintenance:
         self._reap_every = min(settings.reap_interval, settings.lease / 4)
         self._clean_every = settings.maintenance_interval
         self._promote_batch = promote_batch
-        self._queues, self._log = queues, log
+        self._broker, self._link, self._queues, self._log = broker, link, queues, log
         self._failing: dict[str, str] = {}
         self._reap_at = self._clean_at = self._promote_at = 0.0
         self._expire_at = float("inf")
 
     @property
     def next_at(self) -> float:
+        """When the first of them is due."""
         return min(self._reap_at, self._clean_at, self._promote_at, self._expire_at)
 
     def due(self, at: float) -> None:
-        """Look for due jobs at this monotonic time at the latest."""
+        """Move due jobs at this monotonic time at the latest."""
         self._promote_at = min(self._promote_at, at)
 
-    def run(self, broker: Broker, now: float) -> None:
-        """Do what is due. What fails for a key that is not what it should be is said once and tried again when it is due next."""
+    def tick(self, now: float) -> None:
+        """Do what is due. RedisAway if Redis does not answer.
+
+        What fails for a key that is not what it should be is logged once and tried again when it is due next.
+        """
+        self._link.attempt(partial(self._run, now), look=True)
+
+    def _run(self, now: float) -> None:
         if now >= self._reap_at:
             self._reap_at = now + self._reap_every
-            self._do("recovering what the dead held", lambda: self._bury(broker))
+            self._do("recovering what the dead held", self._recover)
         if now >= self._promote_at:
             self._promote_at = now + _PROMOTE_INTERVAL
-            self._do("moving due jobs to their queues", lambda: self._promote(broker, now))
+            self._do("moving due jobs to their queues", partial(self._promote, now))
         if now >= self._expire_at:
-            self._expire_at = float("inf")  # the next look for due jobs tells
-            self._do("ending what has expired", lambda: self._expire(broker, now))
+            self._expire_at = float("inf")  # the next search for due jobs tells
+            self._do("ending what has expired", partial(self._expire, now))
         if now >= self._clean_at:
             self._clean_at = now + self._clean_every
-            self._do("cleaning", lambda: self._clean(broker, now))
+            self._do("cleaning", partial(self._clean, now))
 
-    def _do(self, what: str, duty: Callable[[], None]) -> None:
+    def _do(self, what: str, step: Callable[[], None]) -> None:
         try:
-            duty()
+            step()
         except ResponseError as error:
             if classify(error) != "bug":
                 raise
@@ -76,9 +93,9 @@ class Maintenance:
             if self._failing.pop(what, None):
                 self._log.warning("%s works again", what)
 
-    def _promote(self, broker: Broker, now: float) -> None:
+    def _promote(self, now: float) -> None:
         for _ in range(_ROUNDS):
-            _, next_in, over_in = broker.promote_and_look(self._promote_batch)
+            _, next_in, over_in = self._broker.promote_and_look(self._promote_batch)
             self._expire_at = float("inf") if over_in is None else now + over_in
             if next_in is None or next_in > 0:
                 break
@@ -87,24 +104,24 @@ class Maintenance:
         if next_in is not None:
             self.due(now + next_in)
 
-    def _expire(self, broker: Broker, now: float) -> None:
+    def _expire(self, now: float) -> None:
         for _ in range(_ROUNDS):
-            _, next_in = broker.expire(self._promote_batch)
+            _, next_in = self._broker.expire(self._promote_batch)
             if next_in is None or next_in > 0:
                 break
         if next_in is not None:
             self._expire_at = now + next_in
 
-    def _clean(self, broker: Broker, now: float) -> None:
-        if all(broker.clean(interval=self._clean_every / 2) for _ in range(_ROUNDS)):
+    def _clean(self, now: float) -> None:
+        if all(self._broker.clean(interval=self._clean_every / 2) for _ in range(_ROUNDS)):
             self._clean_at = now + _BREATH
 
-    def _bury(self, broker: Broker) -> None:
+    def _recover(self) -> None:
         for _ in range(_ROUNDS):
-            recovered, again = broker.reap(self._lease, self._reap_every, self._queues())
+            recovered, again = self._broker.reap(self._lease, self._reap_every, self._queues())
             if recovered:
                 self._log.warning("recovered %d job(s) whose lease had run out", recovered)
             if not again:
                 break
-        for name, jobs in broker.prune(self._lease):
+        for name, jobs in self._broker.prune(self._lease):
             self._log.warning("worker %s is gone; its registration was removed and %d job(s) recovered", name, jobs)

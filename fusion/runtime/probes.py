@@ -1,4 +1,4 @@
-"""Answers to health probes over HTTP, from the worker's own loop: an answer proves that the loop turns. Nothing here waits."""
+"""Answers to health probes over HTTP, from the process's own loop: an answer proves that the loop turns. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Any
 
 from fusion.exceptions import ConfigurationError
@@ -29,8 +30,8 @@ _STATUS = {
 
 
 @dataclass(frozen=True)
-class Report:
-    """Well if there are no `reasons` against it. `facts` go with the JSON answer."""
+class HealthReport:
+    """The answer to one probe: all is well if there are no `reasons` against it. `facts` go with the answer as JSON."""
 
     reasons: list[str] = field(default_factory=list)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -42,18 +43,16 @@ class _Client:
 
 
 class Probes:
-    """GET of a path in `checks`: 200 if the report has no reasons, else 503; text, or JSON where that is accepted (or `?json`).
+    """Answers GET of each path in `checks`: 200 if the report has no reasons, else 503; as text, or as JSON where that is accepted
+    (or with `?json`). Nobody listens until `open` is called."""
 
-    Closed until `open` is called.
-    """
-
-    def __init__(self, loop: Loop, checks: Mapping[str, Callable[[], Report]]) -> None:
+    def __init__(self, loop: Loop, checks: Mapping[str, Callable[[], HealthReport]]) -> None:
         self._loop, self._checks = loop, checks
         self._clients: dict[int, _Client] = {}
         self._listener: socket.socket | None = None
 
     def open(self, host: str, port: int) -> str:
-        """Listen; returns the url. ConfigurationError if that can't be."""
+        """Listen; return the url. ConfigurationError if that can't be done."""
         try:
             family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             listener = socket.create_server((address[0], port), family=family, backlog=_CONNECTIONS)
@@ -67,12 +66,18 @@ class Probes:
         host, port = listener.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
-    def check(self, now: float) -> None:
-        """Give up on those who don't finish their request."""
+    @property
+    def next_at(self) -> float:
+        """When the first of the open connections must have sent its request."""
+        return min((client.until for client in self._clients.values()), default=inf)
+
+    def tick(self, now: float) -> None:
+        """Give up on those who did not finish their request in time."""
         for fd in [fd for fd, client in self._clients.items() if now >= client.until]:
             self._drop(fd)
 
     def close(self) -> None:
+        """Listen no more, and end open connections."""
         if self._listener is not None:
             self._loop.unwatch(self._listener.fileno())
             self._listener.close()

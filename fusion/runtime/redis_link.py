@@ -11,6 +11,7 @@ from typing import TypeVar
 from redis.exceptions import RedisError, ResponseError
 
 from fusion.exceptions import SchemaMismatch
+from fusion.runtime.backoff import Backoff
 from fusion.store.client.connections import classify, one_line
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class RedisLink:
     def __init__(self, log: logging.Logger, meanwhile: str = "jobs under way go on") -> None:
         """`meanwhile`: what goes on without Redis, for the log."""
         self._log, self._meanwhile = log, meanwhile
-        self._pause = _FIRST_PAUSE
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, jitter=True)
         self._away_since: float | None = None
         self._told: set[str] = set()
         self._refused = False
@@ -94,7 +95,8 @@ class RedisLink:
             what = "the data are this process's again" if self._too_old else "Redis is back"
             self._log.warning("%s after %.1f s", what, time.monotonic() - self._away_since)
             self._too_old = ""
-            self._away_since, self._pause, self.retry_at = None, _FIRST_PAUSE, 0.0
+            self._away_since, self.retry_at = None, 0.0
+            self._backoff.reset()
             self._told.clear()
         return answer
 
@@ -117,5 +119,4 @@ class RedisLink:
             self._log.error("still so, and a person is needed: %s", one_line(error))
         self._told.add(kind)
         self._refused = isinstance(error, ResponseError)
-        self.retry_at = now + self._pause * random.uniform(0.5, 1.0)
-        self._pause = min(_LONGEST_PAUSE, self._pause * 2)
+        self.retry_at = now + self._backoff.next()

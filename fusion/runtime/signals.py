@@ -12,7 +12,10 @@ _NOTED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.S
 
 
 class Signals:
-    """Counts INT and TERM together (once is warm, twice is cold), notes QUIT, HUP and the last of TSTP and CONT, and wakes a selector."""
+    """Counts INT and TERM together (once is warm, twice is cold), notes QUIT, HUP and the last of TSTP and CONT, and wakes a selector.
+
+    `drain` is called by the loop when something came.
+    """
 
     #: The process ends with its loop: a signal that comes after that is ignored, since its default would make a clean end look like a death.
     ends_process = False
@@ -23,7 +26,7 @@ class Signals:
         self.struck_at = -inf
         self.quit = False
         self.reload = False
-        #: True after TSTP, False after CONT, None once that was heeded.
+        #: True after TSTP, False after CONT; None once somebody acted on it.
         self.set_quiet: bool | None = None
         #: Something came since the last `drain`; known a moment before the selector wakes.
         self.noted = False
@@ -31,15 +34,18 @@ class Signals:
         self._wake.setblocking(False)
         self._woken.setblocking(False)
         self._before: dict[int, object] = {}
+        self._wakeup_before: int | None = None
 
     def install(self) -> None:
+        """Note signals from now on in place of what they do by default."""
         self._wakeup_before = signal.set_wakeup_fd(self._woken.fileno(), warn_on_full_buffer=False)
         for number in _NOTED:
             self._before[number] = signal.signal(number, self._note)
 
     def restore(self) -> None:
         """Give the process back as it was, for a worker that runs inside another program."""
-        signal.set_wakeup_fd(self._wakeup_before)
+        if self._wakeup_before is not None:
+            signal.set_wakeup_fd(self._wakeup_before)
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_IGN if self.ends_process else handler)  # type: ignore[arg-type]
         self._wake.close()
@@ -59,9 +65,11 @@ class Signals:
             self.stops += 1
 
     def fileno(self) -> int:
+        """The descriptor that becomes readable when a signal comes."""
         return self._wake.fileno()
 
     def drain(self) -> None:
+        """Empty the descriptor; what came is noted already."""
         self.noted = False
         try:
             while self._wake.recv(512):

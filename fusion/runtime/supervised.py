@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from math import inf
 
 from fusion.runtime.loop import Loop
 
@@ -17,30 +18,30 @@ _GRACE = 2.0
 
 
 class SupervisorLine:
-    """Says lines of a word and its value: `NAME host.1 0f3a`, `READY`, `BEAT busy`, `DONE`. Does nothing if nobody supervises this process.
+    """Sends lines of a word and its value: `NAME host.1 0f3a`, `READY`, `BEAT busy`, `DONE`. Without a `channel` it does nothing.
 
     - a supervisor that does not read is not waited for;
     - its end of file asks for a warm end, whether it wants that or died: a child must not outlive it by more than its jobs;
-    - `impatient` says when the time for that is over.
+    - a warm end that takes longer than `patience` seconds makes it `impatient`.
     """
 
-    def __init__(self, channel: socket.socket | None, patience: float) -> None:
+    def __init__(self, channel: socket.socket | None = None, patience: float = 0.0) -> None:
         self._channel, self._patience = channel, patience
         self._beat_at = 0.0
         self._ready = False
-        self._released_at: float | None = None
+        self._end_by = inf
         if channel is not None:
             channel.setblocking(False)
             os.set_inheritable(channel.fileno(), False)
 
     @classmethod
     def inherited(cls) -> SupervisorLine:
-        """The one this process was started with."""
+        """The line that this process was started with; one that does nothing if nobody supervises it."""
         fd, _, patience = os.environ.pop(VARIABLE, "").partition(":")
         try:
             return cls(socket.socket(fileno=int(fd)), float(patience))
         except (ValueError, OSError):
-            return cls(None, 0.0)
+            return cls()
 
     def watch(self, loop: Loop) -> None:
         """Have `loop` hear the end of file."""
@@ -57,22 +58,29 @@ class SupervisorLine:
         except OSError:
             pass  # reset: as gone as at end of file
         loop.unwatch(self._channel.fileno())
-        self._released_at = time.monotonic()
+        self._end_by = time.monotonic() + self._patience + _GRACE
 
     @property
-    def supervised(self) -> bool:
-        return self._channel is not None
+    def wants_ready(self) -> bool:
+        """Somebody listens who was not told yet that this process can do its work."""
+        return self._channel is not None and not self._ready
 
     @property
     def released(self) -> bool:
-        """Whether the supervisor wants a warm end, or is gone."""
-        return self._released_at is not None
+        """The supervisor wants a warm end, or is gone."""
+        return self._end_by < inf
 
     def impatient(self, now: float) -> bool:
-        """Whether a warm end takes longer than it may, with nobody left to say so."""
-        return self._released_at is not None and now > self._released_at + self._patience + _GRACE
+        """Say whether a warm end takes longer than it may, with nobody left to insist."""
+        return now > self._end_by
+
+    @property
+    def next_at(self) -> float:
+        """When the next sign of life is due."""
+        return self._beat_at if self._channel is not None else inf
 
     def say(self, word: str, value: str = "") -> None:
+        """Send one line, unless the supervisor does not read."""
         if self._channel is None:
             return
         try:
@@ -81,7 +89,7 @@ class SupervisorLine:
             pass  # full, or gone: the end of file says which
 
     def beat(self, now: float, state: str, *, ready: bool) -> None:
-        """A sign of life, not oftener than needed; `ready` is told as soon as it is so."""
+        """Send a sign of life if one is due, and once, as soon as it is so, that this process is `ready`."""
         if ready and not self._ready:
             self._ready = True
             self.say("READY")
@@ -90,5 +98,6 @@ class SupervisorLine:
             self.say("BEAT", state)
 
     def close(self) -> None:
+        """Give up the socket: for the supervisor, the end of file."""
         if self._channel is not None:
             self._channel.close()

@@ -1,19 +1,19 @@
-"""What code declares goes into Redis: when the scheduler starts, at each reload, and after an outage."""
+"""Stores in Redis what code declares: when the scheduler starts, at each reload, and after an outage."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from fusion.exceptions import ConfigurationError
 from fusion.runtime.loop import Loop
-from fusion.runtime.redis_calls import Full, Refused, attempt
+from fusion.runtime.redis_calls import CallRefused, ServerFull, attempt
 from fusion.runtime.redis_link import RedisLink
-from fusion.scheduler.loading import Loading
+from fusion.scheduler.loading import Loading, Sources
 from fusion.settings import Settings, mask_url
 from fusion.store.write.cron_broker import CronBroker
 
@@ -37,14 +37,13 @@ class Declaring:
     def __init__(
         self,
         settings: Settings,
-        modules: Sequence[str],
-        tasks: Sequence[str],
+        sources: Sources,
         broker: CronBroker,
         link: RedisLink,
         loop: Loop,
         log: logging.Logger,
     ) -> None:
-        self._settings, self._modules, self._tasks = settings, modules, tasks
+        self._settings, self._sources = settings, sources
         self._broker, self._link, self._loop, self._log = broker, link, loop, log
         self._loading: Loading | None = None
         self._found: dict[str, Any] | None = None
@@ -53,8 +52,8 @@ class Declaring:
         self._full_until = 0.0
         self._outdated = self._was_outdated = self._repeated = False
         self._stored = 0
-        #: Whether what the code says was stored once, or was found not to be storable.
-        self.done = not (modules or tasks)
+        #: What the code says was stored once, or was found not to be storable.
+        self.done = not sources
 
     @property
     def next_at(self) -> float:
@@ -63,15 +62,15 @@ class Declaring:
             return self._full_until
         return min(self._again_at, self._loading.give_up_at if self._loading else float("inf"))
 
-    def begin(self) -> None:
-        """Load the modules (again)."""
+    def load(self) -> None:
+        """Load the modules, or load them again."""
         self.close()
         self._steps.clear()
         self._found, self._again_at = None, float("inf")
-        if not (self._modules or self._tasks):
+        if not self._sources:
             return
         try:
-            self._loading = Loading(self._settings, self._modules, self._tasks, self._loop, self._take, self._give_up)
+            self._loading = Loading(self._settings, self._sources, self._loop, self._take, self._give_up)
         except OSError as error:
             self._again_at = time.monotonic() + _RETRY
             self._give_up(f"no process can be started for it: {error.strerror}")
@@ -84,26 +83,27 @@ class Declaring:
         if self._found is not None:
             self._again_at = min(self._again_at, time.monotonic() + after)
 
-    def tend(self, now: float) -> None:
-        """Do what is due. RedisAway, Full: the rest is tried again."""
+    def tick(self, now: float) -> None:
+        """Do what is due. RedisAway, ServerFull: the rest is tried again."""
         if self._loading is not None:
-            self._loading.tend(now)
+            self._loading.tick(now)
         if now >= self._again_at and not self._steps:
             self._again_at = float("inf")
             if self._found is None:
-                self.begin()
+                self.load()
             else:
                 self._plan(self._found, repeated=True)
         for _ in range(min(_STEPS, len(self._steps))):
             try:
                 self._steps[0]()
-            except Full:
+            except ServerFull:
                 self._full_until = now + _FULL
                 raise
             self._steps.popleft()
             self.done = self.done or not self._steps
 
     def close(self) -> None:
+        """End a process that loads modules."""
         if self._loading is not None:
             self._loading.close()
             self._loading = None
@@ -114,7 +114,7 @@ class Declaring:
 
     def _give_up(self, why: str) -> None:
         self._loading, self.done = None, True
-        names = ", ".join(dict.fromkeys([*self._modules, *self._tasks]))
+        names = ", ".join(dict.fromkeys([*self._sources.modules, *self._sources.tasks]))
         self._log.error("loading %s: %s; the cron entries stay as they are", names, why)
 
     # -- what is declared
@@ -137,8 +137,8 @@ class Declaring:
             self._steps.append(partial(self._retire, app, version, names))
         self._steps.append(partial(self._conclude, app, version, len(names)))
 
-    def _tell(self, level: int, message: str, *args: object) -> None:
-        """Say it unless it was said the last time."""
+    def _report(self, level: int, message: str, *args: object) -> None:
+        """Log it; for debugging only if the last run logged it already."""
         self._log.log(logging.DEBUG if self._repeated and self._outdated == self._was_outdated else level, message, *args)
 
     def _put(self, entry: str, plan: str, spec: str, rev: str, error: str = "") -> None:
@@ -149,10 +149,10 @@ class Declaring:
             answer = attempt(
                 self._link, lambda: self._broker.cron_put(entry, plan, spec, rev, app=app, version=version, error=error)
             )
-        except Full:
+        except ServerFull:
             raise
-        except Refused as refused:
-            self._tell(logging.ERROR, "cron entry %s can't be stored: %s; what its key holds is not ours", entry, refused)
+        except CallRefused as refused:
+            self._report(logging.ERROR, "cron entry %s can't be stored: %s; what its key holds is not ours", entry, refused)
             return
         if answer == "outdated":
             self._outdated = True
@@ -160,7 +160,7 @@ class Declaring:
             owner = answer.removeprefix("taken ").strip()
             whose = f"is declared by app {owner}" if owner else "was made at run time"
             message = "cron entry %s %s: choose another id, or remove it first (run_worker.py cron remove %s)"
-            self._tell(logging.ERROR, message, entry, whose, entry)
+            self._report(logging.ERROR, message, entry, whose, entry)
         elif answer != "faulty":
             self._stored += 1
             if answer != "same":
@@ -171,8 +171,8 @@ class Declaring:
             return
         try:
             status, removed, left = attempt(self._link, lambda: self._broker.cron_retire(app, version, names))
-        except Refused as refused:
-            self._tell(logging.ERROR, "what app %s no longer declares can't be removed: %s", app, refused)
+        except CallRefused as refused:
+            self._report(logging.ERROR, "what app %s no longer declares can't be removed: %s", app, refused)
             return
         self._outdated = status == "outdated"
         for entry in removed:
@@ -181,13 +181,13 @@ class Declaring:
             message = (
                 "cron entry %s is stored and not in the code: a higher --app-version removes it, or run_worker.py cron remove %s"
             )
-            self._tell(logging.WARNING, message, entry, entry)
+            self._report(logging.WARNING, message, entry, entry)
 
     def _conclude(self, app: str, version: str, declared: int) -> None:
         if self._outdated:
             message = "a scheduler with a higher version of %s than %s is alive: what this one declares is ignored"
-            self._tell(logging.WARNING, message, app, version)
+            self._report(logging.WARNING, message, app, version)
             self.repeat(self._settings.lease)
         else:
             wrong = f", {declared - self._stored} with a mistake" if self._stored < declared else ""
-            self._tell(logging.INFO, "app %s version %s: %d cron entries declared%s", app, version, self._stored, wrong)
+            self._report(logging.INFO, "app %s version %s: %d cron entries declared%s", app, version, self._stored, wrong)

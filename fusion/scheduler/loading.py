@@ -1,4 +1,4 @@
-"""Has modules loaded in a process of their own, and hears what they declare, without waiting for it."""
+"""Loads modules in a process of their own and reads what they declare, without waiting for it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,24 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.scheduler.c
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
+@dataclass(frozen=True)
+class Sources:
+    """Code that declares cron entries: modules, and modules of tasks with `@recurring`."""
+
+    modules: Sequence[str] = ()
+    tasks: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.modules or self.tasks)
+
+
 class Loading:
-    """One run of the collector. `done` is called with what it found, or `failed` with why it found nothing."""
+    """One run of the collector: it calls `done` with what it found, or `failed` with why it found nothing."""
 
     def __init__(
         self,
         settings: Settings,
-        modules: Sequence[str],
-        tasks: Sequence[str],
+        sources: Sources,
         loop: Loop,
         done: Callable[[dict[str, Any]], None],
         failed: Callable[[str], None],
@@ -59,8 +70,8 @@ class Loading:
             "parent": os.getpid(),
             "answer_to": theirs,
             "path": sys.path,
-            "modules": list(modules),
-            "tasks": list(tasks),
+            "modules": list(sources.modules),
+            "tasks": list(sources.tasks),
             # The keys by this pipe: what is in an argument or the environment shows in lists of processes.
             "settings": {**{name: getattr(settings, name) for name in _SETTINGS}, "secret_keys": keys},
         }
@@ -75,7 +86,7 @@ class Loading:
         #: By the monotonic clock.
         self.give_up_at = time.monotonic() + self._limit
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Give up on modules that hang."""
         if now >= self.give_up_at:
             self.close()

@@ -35,8 +35,8 @@ class Presence:
         """Enter the list; redis-py's errors come as they are. A scheduler that is too old for the data goes on asking."""
         self._link.begin(lambda: self._beat(lambda call: call()))
 
-    def beat(self) -> None:
-        """Say that it lives. RedisAway if Redis does not answer, Refused if the list is none."""
+    def tick(self, now: float) -> None:
+        """Say that it lives. RedisAway if Redis does not answer, CallRefused if the list is none."""
         self._beat(lambda call: attempt(self._link, call))
 
     def leave(self) -> None:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Callable, Sequence
-
-from redis import Redis
 
 from fusion.runtime.doorbell import Doorbell
-from fusion.runtime.loop import Loop
 from fusion.runtime.maintenance import Maintenance
-from fusion.runtime.probes import Probes, Report
-from fusion.runtime.redis_calls import Refused
-from fusion.runtime.redis_link import RedisAway, RedisLink
-from fusion.runtime.signals import Signals
-from fusion.runtime.supervised import SupervisorLine
+from fusion.runtime.probes import HealthReport
+from fusion.runtime.process import Phase, Process
+from fusion.runtime.redis_calls import CallRefused
+from fusion.runtime.redis_link import RedisAway
+from fusion.runtime.timers import Tick
 from fusion.scheduler.declaring import Declaring
+from fusion.scheduler.loading import Sources
 from fusion.scheduler.presence import Presence
 from fusion.scheduler.ticker import Ticker
 from fusion.settings import Settings
-from fusion.store.client.connections import check_server, connect, describe
+from fusion.store.client.connections import describe
 from fusion.store.layout.keys import SCHEDULER_BELL
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
@@ -36,131 +32,104 @@ _WAIT = 20.0
 _SETTLED = 5.0
 
 
-class SchedulerProcess:
+class _Guard:
+    """Keeps what Redis refuses of one thing from stopping the others. The refusal is logged once, and so is its end."""
+
+    def __init__(self, what: str, tick: Tick) -> None:
+        self._what, self._tick = what, tick
+        self._refused = ""
+
+    def tick(self, now: float) -> None:
+        """RedisAway comes as it is."""
+        try:
+            self._tick(now)
+        except CallRefused as error:
+            if str(error) != self._refused:
+                self._refused = str(error)
+                log.error("%s can't be looked after: %s", self._what, error)
+        else:
+            if self._refused:
+                self._refused = ""
+                log.warning("%s are looked after again", self._what)
+
+
+class SchedulerProcess(Process):
     """One scheduler.
 
     - all state is in Redis, each step is one script: it may be killed at any instant, and beside others none does a thing twice;
-    - what `modules` and `tasks` declare is stored when it starts and again at HUP; entries run whoever declared them;
+    - it stores what `sources` declare when it starts and again at HUP; entries run whoever declared them;
     - like every process of a fleet it gives back what dead workers held;
-    - INT, TERM or QUIT: it ends at once, there is nothing to finish.
+    - at INT, TERM or QUIT it ends at once, there is nothing to finish.
     """
 
-    def __init__(self, settings: Settings, modules: Sequence[str], tasks: Sequence[str]) -> None:
-        self._settings = settings
-        self._loop, self._signals, self._link = Loop(), Signals(), RedisLink(log, "what is due waits")
-        self._connection = connect(settings, role="worker")
-        self._broker, cron = Broker.of(self._connection, settings), CronBroker.of(self._connection, settings)
-        self._presence = Presence(settings, cron, self._link)
-        self._maintenance = Maintenance(settings, list, log, promote_batch=_BATCH)
-        self._ticker = Ticker(cron, self._link, settings.lease, log)
-        self._declaring = Declaring(settings, modules, tasks, cron, self._link, self._loop, log)
-        self._refused: dict[str, str] = {}
-        self._bell = Doorbell(self._connect_blocking, self._broker.keys, _WAIT)
-        self._reporter = SupervisorLine.inherited()
-        self._probes = Probes(self._loop, {"/livez": self._report_live, "/readyz": self._report_ready})
+    def __init__(self, settings: Settings, sources: Sources) -> None:
+        super().__init__(settings, log, "what is due waits")
+        broker, cron = Broker.of(self.connection, settings), CronBroker.of(self.connection, settings)
+        self._presence = Presence(settings, cron, self.link)
+        self._maintenance = Maintenance(settings, broker, self.link, list, log, promote_batch=_BATCH)
+        self._ticker = Ticker(cron, self.link, settings.lease, log)
+        self._declaring = Declaring(settings, sources, cron, self.link, self.loop, log)
+        self._bell = Doorbell(self.connect_blocking, broker.keys, _WAIT)
+        self._was_away = False
+        self.timers.when(self._bell, self._bell.tick)
+        # Ticks come before declarations: a changed plan begins where the former was followed to.
+        self.timers.when(self._presence, _Guard("schedulers", self._presence.tick).tick, redis=True)
+        self.timers.when(self._maintenance, self._maintenance.tick, redis=True)
+        self.timers.when(self._ticker, _Guard("cron entries", self._ticker.tick).tick, redis=True)
+        self.timers.when(self._declaring, _Guard("declared cron entries", self._declaring.tick).tick, redis=True)
+        self.closing.callback(self._bell.drop)
+        self.closing.callback(self._declaring.close)
 
-    def _connect_blocking(self) -> Redis:
-        return connect(self._settings, role="blocking")
+    def boot(self) -> None:
+        """Enter the list of schedulers and begin to load what declares."""
+        self._presence.enter()
+        log.info("scheduler %s (pid %d); Redis: %s", self._presence.name, os.getpid(), describe(self.connection))
+        self._declaring.load()
 
-    def run(self) -> int:
-        """Until told to stop. ConfigurationError if the server can't be used; redis-py's errors if it can't be reached at the start."""
-        check_server(self._connection, allow_eviction=self._settings.allow_eviction)
-        if self._settings.probe_port is not None:
-            log.info("probes: %s/livez and /readyz", self._probes.open(self._settings.probe_host, self._settings.probe_port))
-        self._signals.install()
-        self._loop.watch(self._signals.fileno(), self._signals.drain)
-        self._reporter.watch(self._loop)
-        try:
-            self._presence.enter()
-            log.info("scheduler %s (pid %d); Redis: %s", self._presence.name, os.getpid(), describe(self._connection))
-            self._declaring.begin()
-            while self._step():
-                pass
-            return self._end()
-        finally:
-            self._declaring.close()
-            self._bell.close()
-            self._probes.close()
-            self._signals.restore()
-            self._reporter.close()
-            self._connection.close()
-
-    def _step(self) -> bool:
-        """One round of the loop; False when it is to end."""
-        if self._signals.stops or self._signals.quit or self._reporter.released:
-            return False
-        if self._signals.reload:
-            self._signals.reload = False
+    def due(self, now: float) -> None:
+        """Obey HUP; store declarations again after an outage; wait at the doorbell."""
+        if self.signals.reload:
+            self.signals.reload = False
             log.info("reload: what code declares is read again")
-            self._declaring.begin()
-        now = time.monotonic()
-        self._probes.check(now)
-        self._bell.check(now)
-        if self._link.open(now):
-            away = self._link.away_since is not None
-            try:
-                self._talk(now)
-            except RedisAway:
-                pass
-            if away and self._link.away_since is None:
-                self._declaring.repeat(min(_SETTLED, self._settings.lease))
-        self._reporter.beat(
-            now, "away" if self._link.away_since else "idle", ready=self._declaring.done and not self._link.outdated
-        )
-        if self._link.away_since is None:
+            self._declaring.load()
+        was_away, self._was_away = self._was_away, self.link.away_since is not None
+        if was_away and not self._was_away:
+            self._declaring.repeat(min(_SETTLED, self.settings.lease))
+        if not self._was_away:
             self._bell.arm([SCHEDULER_BELL])
-        self._loop.follow("doorbell", self._bell.fileno(), self._on_bell)
-        self._loop.run_once(self._timeout())
-        return True
+        self.loop.follow("doorbell", self._bell.fileno(), self._on_bell)
 
-    def _talk(self, now: float) -> None:
-        """Everything that is due with Redis. Ticks come before declarations: a changed plan begins where the former was followed to."""
-        if now >= self._presence.next_at:
-            self._guarded("schedulers", self._presence.beat)
-        if now >= self._maintenance.next_at:
-            self._link.attempt(lambda: self._maintenance.run(self._broker, now), look=True)
-        if now >= self._ticker.next_at:
-            self._guarded("cron entries", self._ticker.look)
-        if now >= self._declaring.next_at:
-            self._guarded("declared cron entries", lambda: self._declaring.tend(now))
+    def finished(self, now: float) -> bool:
+        """End as soon as somebody says so."""
+        return self.phase >= Phase.DRAINING
 
-    def _guarded(self, what: str, step: Callable[[], None]) -> None:
-        """What Redis refuses of one thing keeps nobody from the others. It is said once."""
+    def end(self) -> int:
+        """Leave the list of schedulers; 0."""
         try:
-            step()
-        except Refused as error:
-            if self._refused.get(what) != str(error):
-                self._refused[what] = str(error)
-                log.error("%s can't be looked after: %s", what, error)
-        else:
-            if self._refused.pop(what, None):
-                log.warning("%s are looked after again", what)
-
-    def _timeout(self) -> float:
-        now = time.monotonic()
-        redis_at = min(self._ticker.next_at, self._maintenance.next_at, self._presence.next_at, self._declaring.next_at)
-        return max(0.0, min(max(redis_at, self._link.retry_at) - now, 1.0 if self._reporter.supervised else _WAIT))
+            self._presence.leave()
+        except (RedisAway, CallRefused):
+            log.warning("Redis could not be told; it takes this scheduler for dead after %.0f s", self.settings.lease)
+        log.info("scheduler %s ended", self._presence.name)
+        return 0
 
     def _on_bell(self) -> None:
         if self._bell.receive() is not False:
             self._ticker.next_at = 0.0
             self._maintenance.due(0.0)
 
-    def _end(self) -> int:
-        try:
-            self._presence.leave()
-        except (RedisAway, Refused):
-            log.warning("Redis could not be told; it takes this scheduler for dead after %.0f s", self._settings.lease)
-        log.info("scheduler %s ended", self._presence.name)
-        return 0
+    # -- what it says of itself
 
-    # -- probes
+    def status(self) -> tuple[str, bool]:
+        """`away` or `idle`; ready once what code declares is stored."""
+        return "away" if self.link.away_since else "idle", self._declaring.done and not self.link.outdated
 
-    def _report_live(self) -> Report:
-        return Report([], {"scheduler": self._presence.name, "pid": os.getpid()})
+    def live(self) -> HealthReport:
+        """Its loop turns, or nobody would answer."""
+        return HealthReport([], {"scheduler": self._presence.name, "pid": os.getpid()})
 
-    def _report_ready(self) -> Report:
-        reasons = [*self._link.trouble]
+    def ready(self) -> HealthReport:
+        """Not while Redis is away or the code that declares is being read."""
+        reasons = [*self.link.trouble]
         if not self._declaring.done:
             reasons.append("what code declares is being read")
-        return Report(reasons, self._report_live().facts)
+        return HealthReport(reasons, self.live().facts)

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from fusion.cron.entry import Entry
 from fusion.kernel.nonces import new_nonce
 from fusion.runtime.job_log import one_line
-from fusion.runtime.redis_calls import Full, Refused, attempt
+from fusion.runtime.redis_calls import CallRefused, ServerFull, attempt
 from fusion.runtime.redis_link import RedisLink
 from fusion.store.layout.records import StoredEntry, Tick
 from fusion.store.write.cron_broker import CronBroker
@@ -40,7 +40,7 @@ class ClockGuard:
         self.until = 0.0
 
     def holds(self, server: float, asked: float, answered: float) -> bool:
-        """Whether to wait, given the server's time and the monotonic times between which it said so.
+        """Compare the server's time with the monotonic times between which it said so; True if ticks must wait.
 
         However long this process stood still meanwhile: how far the server's clock is ahead lies between two bounds, and was set only if
         the bounds of two looks can't both be true.
@@ -58,20 +58,25 @@ class ClockGuard:
 
 
 class Ticker:
+    """Asks Redis which entries are due, decides their ticks, and has Redis enqueue them. `hold`: seconds for `ClockGuard`."""
+
     def __init__(self, broker: CronBroker, link: RedisLink, hold: float, log: logging.Logger) -> None:
         self._broker, self._link, self._log = broker, link, log
         self._guard = ClockGuard(hold, log)
         self._known: dict[str, tuple[str, Entry]] = {}
         self.next_at = 0.0
 
-    def look(self) -> None:
-        """Decide what is due. RedisAway if Redis does not answer, Full if it takes no more: what was not decided is due again at the next
-        look. Refused if the index of entries can't be read."""
+    def tick(self, now: float) -> None:
+        """Decide what is due.
+
+        RedisAway if Redis does not answer, ServerFull if it takes no more: what was not decided is due again the next time. CallRefused if
+        the index of entries can't be read.
+        """
         self.next_at = 0.0
         asked = time.monotonic()
         try:
             found = attempt(self._link, lambda: self._broker.cron_due(_LIMIT), look=True)
-        except Refused:
+        except CallRefused:
             self.next_at = asked + _LONGEST
             raise
         answered = time.monotonic()
@@ -80,7 +85,7 @@ class Ticker:
             return
         try:
             decided = [self._decide(stored, found.now) for stored in found.entries]
-        except Full:
+        except ServerFull:
             self.next_at = time.monotonic() + _FULL
             raise
         if any(decided):
@@ -98,10 +103,10 @@ class Ticker:
         except Exception as error:  # of one entry; the others go on
             return self._put_off(stored, f"can't be planned: {error}")
         try:
-            status, enqueued, skipped = attempt(self._link, lambda: self._tick(stored, entry, tick))
-        except Full:
+            status, enqueued, skipped = attempt(self._link, lambda: self._enqueue(stored, entry, tick))
+        except ServerFull:
             raise
-        except Refused as error:
+        except CallRefused as error:
             return self._put_off(stored, f"can't be enqueued: {error}")
         if status == "ok" or status.startswith("taken"):
             self._report(entry, tick, enqueued, skipped)
@@ -122,13 +127,13 @@ class Ticker:
             self._log.error("cron entry %s: %s; looked at again in half a minute", entry.id, status)
         return status != "stale"
 
-    def _tick(self, stored: StoredEntry, entry: Entry, tick: Tick) -> tuple[str, int, int]:
+    def _enqueue(self, stored: StoredEntry, entry: Entry, tick: Tick) -> tuple[str, int, int]:
         return self._broker.cron_tick(stored, tick, entry.job, entry.queue, new_nonce(), overlap=entry.overlap)
 
     def _put_off(self, stored: StoredEntry, why: str) -> bool:
         try:
             told = attempt(self._link, lambda: self._broker.cron_fault(stored, why[:1000]))
-        except Refused as error:
+        except CallRefused as error:
             told, why = True, f"{why}, nor can it be put off: {error}"
         if told:  # else another scheduler has said so, or it has changed meanwhile
             again = "looked at again in half a minute" if stored.rev else "nothing is left of it, it has to be declared again"

@@ -13,7 +13,7 @@ from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import become_subreaper
 from fusion.runtime.child_process import Child, Kind, cause_of, named
 from fusion.runtime.loop import Loop
-from fusion.runtime.probes import Probes, Report
+from fusion.runtime.probes import HealthReport, Probes
 from fusion.runtime.signals import Signals
 from fusion.runtime.systemd import Notifier
 from fusion.settings import Settings
@@ -116,7 +116,7 @@ class Supervisor:
             self._rolling.tend(now)
             self._fill(now)
         self._tell(now)
-        self._probes.check(now)
+        self._probes.tick(now)
         return not self._is_done(now)
 
     def _forgive(self, now: float) -> None:
@@ -246,13 +246,13 @@ class Supervisor:
 
     # -- what it says of itself
 
-    def _report_live(self) -> Report:
-        return Report([], {"pid": os.getpid()})
+    def _report_live(self) -> HealthReport:
+        return HealthReport([], {"pid": os.getpid()})
 
-    def _report_ready(self) -> Report:
+    def _report_ready(self) -> HealthReport:
         missing = [f"{post.label} is not ready" for post in self._posts if not any(child.ready for child in post.children)]
         reasons = ["stopping"] * self._stopping + ["quiet"] * self._quiet + missing
-        return Report(reasons, {"pid": os.getpid(), "processes": [str(child) for child in self._all]})
+        return HealthReport(reasons, {"pid": os.getpid(), "processes": [str(child) for child in self._all]})
 
     def _tell(self, now: float) -> None:
         if now < self._tell_at:

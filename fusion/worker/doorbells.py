@@ -37,8 +37,8 @@ class Doorbells:
 
     def check(self, now: float) -> None:
         """Give up connections that should have answered."""
-        self._any.check(now)
-        self._high.check(now)
+        self._any.tick(now)
+        self._high.tick(now)
 
     def arm(self, queues: Sequence[str]) -> None:
         """Wait wherever a free slot may find a job."""
@@ -59,8 +59,8 @@ class Doorbells:
         self._loop.follow("high doorbell", self._high.fileno(), self._on_high)
 
     def close(self) -> None:
-        self._any.close()
-        self._high.close()
+        self._any.drop()
+        self._high.drop()
 
     def _on_any(self) -> None:
         self._answer(self._any.receive(), ANY in self._floors())

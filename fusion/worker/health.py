@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fusion.executors.generations import ExecutorGenerations
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.membership import Membership
-from fusion.runtime.probes import Report
+from fusion.runtime.probes import HealthReport
 from fusion.runtime.redis_link import RedisLink
 from fusion.settings import Settings
 from fusion.worker.admission import Admission
@@ -38,13 +38,13 @@ class Health:
         """The loop begins a round."""
         self._ticked = now
 
-    def live(self) -> Report:
+    def live(self) -> HealthReport:
         """A loop that hangs for good does not answer at all; one that has hung says so in the round in which it did."""
         silent = time.monotonic() - self._ticked
         reasons = [f"the loop did not turn for {silent:.1f} s"] if silent > self._patience else []
-        return Report(reasons, {"worker": self._membership.name, "pid": os.getpid()})
+        return HealthReport(reasons, {"worker": self._membership.name, "pid": os.getpid()})
 
-    def ready(self) -> Report:
+    def ready(self) -> HealthReport:
         reasons = []
         if self._stopping():
             reasons.append("stopping")
@@ -56,4 +56,4 @@ class Health:
         if self._admission.quiet:
             reasons.append("quiet")
         facts = {"running": len(self._executors.runs), "slots": self._settings.slots, "suspended": self._job_log.is_suspended}
-        return Report(reasons, {**self.live().facts, **facts})
+        return HealthReport(reasons, {**self.live().facts, **facts})

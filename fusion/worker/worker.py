@@ -74,7 +74,7 @@ class Worker:
         self.membership = Membership(settings, self.broker, self.served_queues, self.link, lambda n: self.reporter.say("NAME", n))
         self.outbox = Outbox(self.broker, self.link, settings)
         self.membership.on_vanished = self.outbox.renumber
-        self.maintenance = Maintenance(settings, lambda: self.served_queues.queues, log)
+        self.maintenance = Maintenance(settings, self.broker, self.link, lambda: self.served_queues.queues, log)
         self.relay_child = RelayChild(settings, self.connection, self.loop, self.link, log, relay)
         self.blocked_work = BlockedWork(self.served_queues)
         self.probation = Probation(settings, self.broker, self.loop, self.link, log, probation, only_probation)
@@ -197,7 +197,7 @@ class Worker:
         if self.probation.tend(now, incarnation, sets, busy=self.executors.busy, taking=taking):
             self._turn_wanted = True
         self.health.tick(now)
-        self.probes.check(now)
+        self.probes.tick(now)
         self.doorbells.check(now)
         if self.link.open(now):
             try:
@@ -229,7 +229,7 @@ class Worker:
                 break
             self._turn()
         if now >= self.maintenance.next_at:
-            self.link.attempt(lambda: self.maintenance.run(self.broker, now), look=True)
+            self.maintenance.tick(now)
         self.task_logs.flush(now)
 
     def _timeout(self) -> float:
@@ -312,7 +312,7 @@ class Worker:
         if self.link.away_since is None:
             if not self._turn_wanted:
                 self.doorbells.arm(self.blocked_work.bells(time.monotonic(), self.probation))
-            self.commands.open(time.monotonic())
+            self.commands.tick(time.monotonic())
         self.doorbells.follow()
         self.loop.follow("commands", self.commands.fileno(), self._on_command)
 

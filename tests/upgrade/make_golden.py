@@ -174,7 +174,7 @@ class Maker:
         for back in (3, 2):
             self.conn.zincrby("rq:cron:marks", -back * 3600, "hourly")
             self.conn.zadd("rq:cron:due", {"hourly": 1})
-            Ticker(cron, RedisLink(logging.getLogger("golden")), 30, logging.getLogger("golden")).look()
+            Ticker(cron, RedisLink(logging.getLogger("golden")), 30, logging.getLogger("golden")).tick(0.0)
         self.jobs[scheduler.run("nightly").id] = ("queued", "finished")
         for key in self.conn.scan_iter("rq:job:cron-hourly-*"):
             self.jobs[key.decode().removeprefix("rq:job:")] = ("queued", "finished")

@@ -20,7 +20,7 @@ import redis
 from fusion import Queue
 from fusion.exceptions import ConfigurationError
 from fusion.runtime.loop import Loop
-from fusion.runtime.probes import Probes, Report
+from fusion.runtime.probes import HealthReport, Probes
 from tests.cli.conftest import run_worker
 from tests.jobs import basic
 from tests.kit.private_redis import PrivateRedis
@@ -180,7 +180,7 @@ def test_over_ipv6() -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     loop = Loop()
-    probes = Probes(loop, {"/livez": lambda: Report(["sick", "and tired"])})
+    probes = Probes(loop, {"/livez": lambda: HealthReport(["sick", "and tired"])})
     try:
         url = probes.open("::1", 0)
     except ConfigurationError:

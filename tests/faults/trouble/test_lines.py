@@ -85,7 +85,7 @@ def test_a_silent_subscription_is_asked_for_a_sign_of_life(proxy: FaultProxy, mo
     line = commands.Commands(lambda: connect(proxy.url, "blocking"), lambda: "rq:pubsub:w", "rq:pubsub:all")
 
     def hears(word: str) -> bool:
-        line.open(time.monotonic())
+        line.tick(time.monotonic())
         admin.publish("rq:pubsub:w", json.dumps({"command": word}))
         return word in line.receive()
 
@@ -94,7 +94,7 @@ def test_a_silent_subscription_is_asked_for_a_sign_of_life(proxy: FaultProxy, mo
         held = line.fileno()
         until = time.monotonic() + 1.5  # of asking and being answered: there is no condition for being left alone
         while time.monotonic() < until:
-            line.open(time.monotonic())
+            line.tick(time.monotonic())
             line.receive()
             time.sleep(0.01)
         assert line.fileno() == held, "a subscription that lives is left alone"
