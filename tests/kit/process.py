@@ -47,18 +47,23 @@ class ProcessUnderTest:
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing comes of it any more."""
+        return self.process.poll() is not None
+
     def count(self, what: str | re.Pattern[str]) -> int:
         """How often the log has that; a text is taken as it is."""
         return self.output.count(what) if isinstance(what, str) else len(what.findall(self.output))
 
     def says(self, what: str | re.Pattern[str], times: int = 1, timeout: float = 15.0) -> None:
-        """Wait until the log has that so often; AssertionError with the log if the process ends before."""
+        """Wait until the log has that so often; AssertionError with the log if it is over before."""
         self.until(lambda: self.count(what) >= times, timeout, f"{times} times in the log: {what}")
 
     def until(self, check: Callable[[], object], timeout: float, why: str) -> None:
-        """Wait for `check`; AssertionError with the log if the process ends before."""
+        """Wait for `check`; AssertionError with the log if it is over before."""
         try:
-            eventually(lambda: check() or self.process.poll() is not None, timeout, why=why)
+            eventually(lambda: check() or self.is_over, timeout, why=why)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.output}") from None
         assert check(), f"it ended with {self.process.poll()} before: {why}\n{self.output}"

@@ -24,6 +24,11 @@ class Service(ProcessUnderTest):
         self.seen: set[psutil.Process] = set()
         super().__init__(redis_url, log, "run_worker.py", "start", *([] if scheduler else ["--no-scheduler"]), *args, env=env)
 
+    @property
+    def is_over(self) -> bool:
+        """Never: its workers go on without it, with the same log."""
+        return False
+
     def workers(self) -> list[psutil.Process]:
         """Living workers, oldest first."""
         return self._living("worker")
