@@ -54,6 +54,7 @@ lint: venv-dev ## style, formatting, import layers, file sizes
 	$(BIN)/ruff format --check --output-format concise . || failed=1; \
 	$(BIN)/lint-imports --no-logo || failed=1; \
 	$(BIN)/python tools/check_sizes.py || failed=1; \
+	$(BIN)/python -m tools.check_lua || failed=1; \
 	exit $$failed
 
 type: venv-dev ## mypy --strict

@@ -43,7 +43,7 @@ class ClaimedDelivery:
 
 
 def _stored(data: bytes) -> dict[str, Any]:
-    """What `tell_ended` (lua/include/callbacks.lua) wrote: a call's form, with all in its keywords."""
+    """What `tell_ended` (lua/include/job/callbacks.lua) wrote: a call's form, with all in its keywords."""
     try:
         call = json.loads(data.decode("utf-8", "replace"))
         sent = call[3]

@@ -16,7 +16,7 @@ UNVOUCHED = (
     "nobody vouches for it: it has no seal of Fusion's, and no record of a job says the same; somebody wrote it into Redis, or an older "
     "version accepted it for a job that is gone"
 )
-#: As `accept_delivery` (lua/include/callbacks.lua) writes a delivery: the seal, then what is to be told.
+#: As `accept_delivery` (lua/include/job/callbacks.lua) writes a delivery: the seal, then what is to be told.
 _DATA = re.compile(rb'\["fusion\.courier\.deliver",null,\["([0-9a-f]{40})"\],(.*)\]\Z', re.DOTALL)
 
 

@@ -17,7 +17,7 @@ from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, now_
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text()
 ALWAYS = {"event", "job_id", "queue", "log_tag", "epoch", "n"}
 LUA = resources.files("fusion.store") / "lua"
-SOURCES = [path.read_text() for folder in (LUA, LUA / "include") for path in folder.iterdir() if path.name.endswith(".lua")]
+SOURCES = [path.read_text() for folder in (LUA, *(LUA / "include").iterdir()) for path in folder.iterdir() if path.is_file()]
 
 
 def _documented() -> dict[str, set[str]]:

@@ -26,11 +26,12 @@ from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, new,
 from tests.store.cron_hands import Cron
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "keys.md").read_text()
+_SCRIPTS = resources.files("fusion.store") / "lua"
 LUA = {
     path.name: path.read_text()
-    for folder in (resources.files("fusion.store") / "lua", resources.files("fusion.store") / "lua" / "include")
+    for folder in (_SCRIPTS, *(_SCRIPTS / "include").iterdir())
     for path in folder.iterdir()
-    if path.name.endswith(".lua")
+    if path.is_file()
 }
 #: Not a key of its own: the one of two that applies.
 DERIVED = {"ready", "prefix"}

@@ -38,7 +38,7 @@ def test_times_are_the_servers(conn: redis.Redis, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_iso_times_in_lua(conn: redis.Redis, seconds: int, expected: str) -> None:
-    piece = (LUA / "include" / "time.lua").read_text()
+    piece = (LUA / "include" / "lib" / "time.lua").read_text()
     assert conn.eval(f"{piece}\nreturn iso({seconds}, 7)", 0) == expected.encode()
     assert conn.eval(f"{piece}\nnow_s, now_us = {seconds}, 7\nreturn iso_before(0)", 0) == expected.encode()
     assert conn.eval(f"{piece}\nnow_s, now_us = {seconds + 90}, 6\nreturn iso_before(89999999)", 0) == expected.encode()

@@ -16,12 +16,12 @@ from fusion.store.layout import schema
 ROOT = Path(__file__).resolve().parents[2]
 FIELD = b"field_of_the_newer"
 _CHANGES = {
-    "store/schema.py": [
+    "store/layout/schema.py": [
         (f"\nVERSION = {schema.VERSION}\n", f"\nVERSION = {schema.VERSION + 1}\n"),
         (f"\nMIN_READER = {schema.MIN_READER}\n", f"\nMIN_READER = {schema.VERSION + 1}\n"),
         (f"\nMIN_WRITER = {schema.MIN_WRITER}\n", f"\nMIN_WRITER = {schema.VERSION + 1}\n"),
     ],
-    "store/lua/include/accept.lua": [("'nonce', nonce, ", f"'nonce', nonce, '{FIELD.decode()}', 'x', ")],
+    "store/lua/include/job/accept.lua": [("'nonce', nonce, ", f"'nonce', nonce, '{FIELD.decode()}', 'x', ")],
     "__init__.py": [(f'__version__ = "{__version__}"', '__version__ = "99.0"')],
 }
 _PRODUCE = """

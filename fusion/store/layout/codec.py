@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-#: What a run needs, in the order in which `turn` returns it. The first three are where lua/include/claim.lua looks for them.
+#: What a run needs, in the order in which `turn` returns it. The first three are where lua/include/job/claim.lua looks for them.
 RUN_FIELDS = (
     "data",
     "origin",

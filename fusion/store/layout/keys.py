@@ -1,4 +1,4 @@
-"""Every Redis key of Fusion is named here and nowhere else (the Lua side: `lua/include/keys.lua`)."""
+"""Every Redis key of Fusion is named here and nowhere else (the Lua side: `lua/include/lib/keys.lua`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The composite score of a queue: priority in the whole part, order of arrival in the fraction.
 
-`score = priority + 0.5 - seq * 2**-44`, exact in a double for priority <= 255 and |seq| < 2**43; `lua/include/score.lua` is the writing half.
+`score = priority + 0.5 - seq * 2**-44`, exact in a double for priority <= 255 and |seq| < 2**43; `lua/include/lib/score.lua` is the writing half.
 """
 
 from __future__ import annotations

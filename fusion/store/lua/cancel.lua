@@ -1,7 +1,8 @@
 -- cancel: a waiting job will not run; a running one will not run again.
 -- KEYS: job
 -- ARGV: id
--- INCLUDE: writer keys waits mark time score emit ring park callbacks end_job inbox expiry
+-- INCLUDE: writer keys waits mark park callbacks end_job inbox expiry
+-- Uses: hooked
 -- FLAGS: allow-oom
 -- Returns: canceled | pending (it runs now and ends canceled unless this run finishes or fails) | missing | its terminal status, or one that
 --   only a newer version knows | foreign (another program's job)

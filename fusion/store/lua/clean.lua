@@ -3,7 +3,7 @@
 -- KEYS: queues clean idle
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
--- INCLUDE: keys waits mark time score ring callbacks
+-- INCLUDE: keys mark time score callbacks
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back

@@ -1,7 +1,7 @@
 -- cron_fault: an entry that a scheduler can't make sense of says so, and is looked at again later; the others go on.
 -- KEYS: entry due
 -- ARGV: id rev error
--- INCLUDE: keys time
+-- INCLUDE: time
 -- FLAGS: allow-oom
 -- Returns: ok | stale
 local PUT_OFF = 30

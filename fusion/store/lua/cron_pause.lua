@@ -1,7 +1,7 @@
 -- cron_pause: no tick of an entry runs, and none is made up later.
 -- KEYS: entry due
 -- ARGV: id
--- INCLUDE: writer keys time
+-- INCLUDE: writer time
 -- FLAGS: allow-oom
 -- Returns: ok | missing
 if redis.call('EXISTS', K_entry) == 0 then return 'missing' end

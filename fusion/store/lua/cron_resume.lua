@@ -1,7 +1,7 @@
 -- cron_resume: the ticks of an entry run again, from now on.
 -- KEYS: entry due marks
 -- ARGV: id
--- INCLUDE: writer keys time schedule
+-- INCLUDE: writer time schedule
 -- FLAGS: allow-oom
 -- Returns: ok | running (it was not paused) | missing
 -- Also the way out for an entry that waits for a mark in the future, after the clock was set back: pause, and resume.

@@ -1,7 +1,7 @@
 -- cron_run: a job of an entry now, by hand. Its ticks go on as planned.
 -- KEYS: entry
 -- ARGV: id rev nonce overlap queue priority ttl_ms n_pairs
--- INCLUDE: writer keys cron_keys time score emit ring schedule expiry accept entry
+-- INCLUDE: writer keys time score ring accept entry
 -- Rest: pairs (the job's fields)
 -- Returns: {ok, job id} | {overlap, the job of it that has not ended} | {stale (it changed), ''} | {missing, ''}
 -- Events: queued

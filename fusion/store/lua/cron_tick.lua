@@ -1,7 +1,7 @@
 -- cron_tick: decide the ticks of an entry up to one of them: a job for each that is to run, and the mark moves past them all.
 -- KEYS: entry due marks
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
--- INCLUDE: keys cron_keys time score emit ring schedule expiry accept entry
+-- INCLUDE: keys time score ring accept entry
 -- Rest: pairs (the jobs' fields), then per tick: its Unix seconds, its name in the job's id, ms by which it is put off
 -- Returns: {ok | taken <id> (a tick did not run: a job of that id is there, and it is not the tick's) | stale (others were faster, or the
 --   entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}

@@ -1,7 +1,7 @@
 -- delete: forget jobs that are not running.
 -- ARGV: n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark time score emit ring park expiry inbox forget
+-- INCLUDE: writer keys waits mark emit park expiry forget
 -- Rest: ids
 -- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a newer version knows
 -- Events: deleted

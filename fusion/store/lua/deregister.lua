@@ -2,7 +2,7 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule expiry park callbacks end_job history settle sweep_waits
+-- INCLUDE: keys settle sweep_waits
 -- Returns: jobs given back
 -- Events: released canceled queued
 if redis.call('HGET', K_worker, 'incarnation') ~= A_incarnation then return 0 end

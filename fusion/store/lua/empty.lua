@@ -1,7 +1,7 @@
 -- empty: forget the waiting jobs of a queue, blocked ones too, a bounded number at a time.
 -- ARGV: queue limit
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark time score emit ring park expiry inbox
+-- INCLUDE: writer keys mark emit park expiry inbox
 -- Returns: {deleted, again}
 -- Events: deleted
 local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0

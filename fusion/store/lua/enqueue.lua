@@ -1,7 +1,8 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
 -- ARGV: queue n_jobs
--- INCLUDE: writer keys time score emit ring schedule expiry accept
+-- INCLUDE: writer keys time emit ring accept
+-- Uses: fifos
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of)
 -- Returns: {'ok', enqueued_at} | {'duplicate', id, status; foreign: another program's record}
 -- Events: queued scheduled

@@ -3,6 +3,7 @@
 -- ARGV: limit
 -- FLAGS: allow-oom
 -- INCLUDE: keys time score emit ring park callbacks end_job inbox
+-- Uses: expected hooked
 -- Returns: {ended, ms to the next or -1}
 -- Events: expired
 -- The index only says where to look; the job says whether.

@@ -1,7 +1,7 @@
 -- promote: scheduled jobs that are due go to their queues, a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score emit ring schedule next_due
+-- INCLUDE: keys time score emit ring next_due
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
 -- Events: queued

@@ -2,7 +2,7 @@
 -- KEYS: workers
 -- ARGV: name incarnation reason lease_ms limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule expiry callbacks end_job history settle hold silence
+-- INCLUDE: keys time settle hold silence
 -- Returns: {name, jobs recovered, name, jobs ...}
 -- Events: abandoned failed canceled
 -- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now. Without: those silent

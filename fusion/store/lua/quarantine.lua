@@ -1,6 +1,6 @@
 -- quarantine: failed jobs are set aside: they stay failed, but only who asks for them by name requeues them.
 -- ARGV: reason n_jobs
--- INCLUDE: writer keys waits mark each
+-- INCLUDE: writer keys mark each
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | foreign (another program's) | error: why (a broken key) | its status, which is not failed
 local function quarantine(id)

@@ -1,7 +1,7 @@
 -- reap: give back what expired leases held, of all queues, a bounded number at a time; and see to jobs that are blocked for too long.
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule expiry park callbacks end_job history settle hold sweep_waits
+-- INCLUDE: keys time end_job settle hold sweep_waits
 -- Rest: the caller's own queues (looked at even if they are not in the index of leases)
 -- Returns: {recovered, again, holding}
 -- Events: abandoned failed canceled queued

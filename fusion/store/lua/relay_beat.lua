@@ -1,7 +1,7 @@
 -- relay_beat: a relay enters the list of relays, or says that it lives and which sinks it serves.
 -- KEYS: relay relays meta
 -- ARGV: name incarnation lease_ms ttl cap abandoned_s n_pairs
--- INCLUDE: keys time event_keys member enter silence
+-- INCLUDE: time event_keys member enter silence
 -- FLAGS: allow-oom
 -- Rest: pairs (pid, hostname, ...), then names of sinks
 -- Returns: ok | taken (a live other has the name)

@@ -1,7 +1,7 @@
 -- requeue: ended jobs start over in the queue they came from, at their old priority; with a delay they wait in the schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys waits mark time score emit ring schedule expiry each
+-- INCLUDE: writer keys mark time score emit ring schedule expiry each
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) | quarantined (unless those were asked for) | error: why
 --   (a broken key; the others go on) | its status, which is none that can be requeued

@@ -1,7 +1,7 @@
 -- resume: let workers take jobs again, and wake those that wait, a bounded number of queues at a time.
 -- KEYS: suspended queues
 -- ARGV: cursor limit
--- INCLUDE: writer keys time score ring park
+-- INCLUDE: writer keys ring park
 -- Returns: {1 if they were suspended, else 0; where to go on, '0' at the end}
 local was = redis.call('DEL', K_suspended)
 local cursor, keys = unpack(redis.call('SSCAN', K_queues, A_cursor, 'COUNT', A_limit))

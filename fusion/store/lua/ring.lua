@@ -1,7 +1,7 @@
 -- ring: put back a token of a queue's bell, a wildcard's, or that of a set of blocked jobs, that woke a worker with no free slot.
 -- ARGV: queue
 -- FLAGS: allow-oom
--- INCLUDE: keys time score ring park
+-- INCLUDE: keys ring park
 -- Returns: 1
 if is_wildcard(A_queue) then
   local best = redis.pcall('ZREVRANGE', work_key(A_queue), 0, 0, 'WITHSCORES')[2]

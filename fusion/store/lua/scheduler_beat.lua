@@ -1,7 +1,7 @@
 -- scheduler_beat: a scheduler enters the list of schedulers, or says that it lives.
 -- KEYS: scheduler schedulers
 -- ARGV: name incarnation lease_ms ttl n_pairs
--- INCLUDE: keys cron_keys time member enter silence
+-- INCLUDE: cron_keys time member enter silence
 -- FLAGS: allow-oom
 -- Rest: pairs (pid, hostname, app, version, ...)
 -- Returns: ok | taken (a live other has the name)

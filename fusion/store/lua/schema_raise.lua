@@ -7,13 +7,13 @@
 -- Only once no process in the lists would become too old by it: what is in a list works on without asking again. One that is dead counts
 -- until others have removed it, as it may come back.
 if tonumber(A_version) <= (tonumber(schema[3]) or FIRST_SCHEMA) then return { 'ok' } end
-local needed, older = math.max(tonumber(A_min_reader), tonumber(A_min_writer)), { 'older' }
+local required, older = math.max(tonumber(A_min_reader), tonumber(A_min_writer)), { 'older' }
 
 local function ask(kind, name, key)
   local known = redis.pcall('HMGET', key, 'schema', 'incarnation')
   if known.err or not known[2] then return end -- gone: it has to enter again
   local knows = tonumber(known[1]) or FIRST_SCHEMA
-  if knows >= needed then return end
+  if knows >= required then return end
   older[#older + 1] = kind
   older[#older + 1] = name
   older[#older + 1] = knows

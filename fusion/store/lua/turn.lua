@@ -2,7 +2,8 @@
 -- KEYS: worker suspended
 -- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets n_lacking listed
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring schedule next_due expiry park callbacks end_job history settle commit inbox claim wildcards
+-- INCLUDE: keys time emit ring schedule next_due park commit claim wildcards
+-- Uses: bound count crowded expected fifos held lacking left listed names origin parked soonest tail unexpected
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after a space the last queue that
 --   was served by it), a priority floor per free slot, begun (id execution). The last n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told begun
 --   Then sets of blocked jobs that the worker can serve, of its queues, and pairs of a task that it lacks and why.

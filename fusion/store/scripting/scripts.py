@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from redis import Redis
@@ -26,7 +27,7 @@ from fusion.store.layout import schema
 from fusion.store.scripting.constants import FleetConstants, literal
 from fusion.store.scripting.lean import folded, inlined, without_unused
 
-_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE): (.*)$", re.MULTILINE)
+_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|Uses|Exports|Acts): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
 _JOINED = re.compile(r'"([^"\n]*)" \.\. \'([^\'"\n]*)\'')
 _NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
@@ -59,14 +60,51 @@ class Source:
 
 @cache
 def load(name: str) -> Source:
-    """Read `lua/<name>.lua` with its includes."""
+    """Read `lua/<name>.lua` with its includes and theirs, each once. ValueError for includes that include each other."""
     own = (_LUA / f"{name}.lua").read_text()
-    header = {kind: tuple(words.split()) for kind, words in _HEADER.findall(own)}
+    header = header_of(own)
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())
-    pieces = [(_LUA / "include" / f"{piece}.lua").read_text() for piece in header.get("INCLUDE", ())]
+    pieces = map(include, included(header.get("INCLUDE", ()), include))
     body = without_unused("".join(map(_uncommented, (*pieces, own))))
     body = "\n".join(line.strip() for line in body.splitlines())
     return Source(name, keys, args, "allow-oom" in header.get("FLAGS", ()), body)
+
+
+def included(names: Sequence[str], read: Callable[[str], str]) -> list[str]:
+    """These includes in the order in which they stand in a script: each once, behind those that it includes itself. `read`: text by name."""
+    order = dict[str, None]()
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            raise ValueError(f"includes that include each other: {' -> '.join((*path, name))}")
+        if name not in order:
+            for other in header_of(read(name)).get("INCLUDE", ()):
+                visit(other, (*path, name))
+            order[name] = None
+
+    for name in names:
+        visit(name, ())
+    return list(order)
+
+
+def header_of(text: str) -> dict[str, tuple[str, ...]]:
+    """The words of a file's header lines, by kind."""
+    return {kind: tuple(words.split()) for kind, words in _HEADER.findall(text)}
+
+
+@cache
+def _rooms() -> dict[str, Traversable]:
+    """Name -> file of each include; the folders are for people."""
+    files = (file for room in (_LUA / "include").iterdir() if room.is_dir() for file in room.iterdir())
+    return {file.name.removesuffix(".lua"): file for file in files}
+
+
+@cache
+def include(name: str) -> str:
+    """The text of `lua/include/*/<name>.lua`."""
+    if name not in _rooms():
+        raise ValueError(f"no file of lua/include is called {name}.lua")
+    return _rooms()[name].read_text()
 
 
 def _uncommented(text: str) -> str:

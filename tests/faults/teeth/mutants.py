@@ -9,7 +9,7 @@ from tests.faults.model.test_cron import MISTAKES as CRON_MISTAKES
 from tests.faults.model.test_mistakes import MISTAKES
 
 LUA = "fusion/store/lua/"
-INCLUDE = LUA + "include/"
+INCLUDE = LUA + "include/job/"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 -- Versions are whole numbers joined by dots: 1.10 is higher than 1.9.
+-- INCLUDE: cron_keys time
 local function is_higher(a, b)
   local left, right = string.gmatch(a, '%d+'), string.gmatch(b, '%d+')
   while true do

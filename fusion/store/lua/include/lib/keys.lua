@@ -1,4 +1,5 @@
 -- Names of keys that are known only inside a script; fusion/store/layout/keys.py is the other half of this table.
+-- Exports: fifos
 local FAILED, SCHEDULED, SUSPENDED, REAP = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs', P .. 'suspended', P .. 'reap'
 local QUEUES, LEASES, WILDCARDS, FIFOS, FLEET = P .. 'queues', P .. 'leases', P .. 'wildcards', P .. 'fifos', P .. 'fleet'
 local EXPIRING, CALLBACK_ERRORS = P .. 'expiring', P .. 'callback_errors'

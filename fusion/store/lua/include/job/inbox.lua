@@ -2,6 +2,7 @@
 -- the inbox of it, as far as that reaches now, leads to no job and is passed over in silence when its turn comes. Positions are counted from
 -- the time when the first was struck; the member '' tells how many ids have left the inbox since. Once all that were struck have left, the
 -- key is gone.
+-- INCLUDE: keys
 local function strike(queue, id)
   local key, waiting = inbox_key(queue), redis.call('LLEN', queue_key(queue))
   if waiting == 0 then return end

@@ -1,4 +1,6 @@
 -- What events tell of an error: its class and place. Its text may hold whatever the task was given.
+-- INCLUDE: keys time emit end_job expiry history park ring schedule score settle
+-- Exports: left
 local function error_of(reason, more)
   local class, frame
   for i = 1, #more, 2 do
@@ -31,7 +33,7 @@ local function gives_up_place(more)
 end
 
 -- A result that is not kept stands aside, where only the event's reader looks, until the job itself goes: a minute.
-local function set_aside(more)
+local function set_result_aside(more)
   for i = 1, #more, 2 do
     if more[i] == 'result' then more[i] = 'result_once' end
   end
@@ -53,7 +55,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
 
   if kind == 'finished' then
     local dropped = tonumber(job.result_ttl) == 0
-    if dropped then set_aside(more) end
+    if dropped then set_result_aside(more) end
     end_job(id, key, queue, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at', iso_before(age + elapsed),
       'ended_at', iso_before(age), unpack(more))
     if dropped then redis.call('HDEL', key, 'result') end

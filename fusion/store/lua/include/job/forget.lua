@@ -1,4 +1,5 @@
 -- Remove a job and every trace of it: the index first, so that nothing ever leads to a job that is gone.
+-- INCLUDE: keys inbox
 local function forget(id, key, status, queue)
   local found = redis.call('ZREM', set_of(status, queue), id)
   if found == 0 and is_list(queue) and not is_elsewhere(status) then strike(queue, id) end

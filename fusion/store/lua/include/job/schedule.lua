@@ -1,4 +1,6 @@
 -- Wake a scheduler that sleeps until the next due instant: something is due before that now.
+-- INCLUDE: keys time
+-- Exports: soonest
 local function ring_scheduler()
   local bell = wake_key('_scheduler')
   if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end

@@ -1,5 +1,7 @@
 -- The event of a transition, numbered within an epoch so that a reader can tell a gap. Never fails the transition it reports.
 -- How many are kept: what this process was told, unless a relay with sinks has asked for more; whoever writes must not trim what they need.
+-- INCLUDE: time
+-- Exports: expected
 local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
 local expected = 1 -- events to come, at most; who says more gives back what it did not use
 

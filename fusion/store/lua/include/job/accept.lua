@@ -1,4 +1,5 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
+-- INCLUDE: keys time emit expiry schedule score
 
 -- When a job is due (ms; nil: no time was given), and whether it goes to the front. `place`: back | front | `@ms` at that time |
 -- `+ms` so much later; an `f` behind it: to the front once it is due.

@@ -1,5 +1,7 @@
 -- Priority in the whole part, arrival in the fraction: exact in a double for priority <= 255 and |seq| < 2^43.
 -- Scores stay numbers or strings read from Redis: tostring, `..` and cjson keep 14 digits only, which makes neighbours equal.
+-- INCLUDE: keys
+-- Uses: fifos
 local UNIT = 2 ^ -44
 
 -- The whole priority of a number, of whatever a hash or an old producer's score holds.

@@ -2,6 +2,8 @@
 -- which its wait is over, and waits by its own score in one set, which its hash names (`waits_in`): `held:<queue>:<task>` until a worker that
 -- has the task takes it from there, `probation:<queue>` until a worker can give it a place alone. `rq:waits` lists these sets; whoever has
 -- another `version` of the list than it reads it again.
+-- INCLUDE: keys time ring score
+-- Exports: parked
 local WAITS, MOST_WAITS = P .. 'waits', 1000
 local function waits_key(set) return P .. 'waits:' .. set end
 local function queue_of_set(set) return string.match(set, '^%a+:([^:]+)') end

@@ -1,5 +1,8 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller rotates the
 -- queues' order, so equal classes are served round-robin.
+-- INCLUDE: keys time callbacks emit end_job inbox park score
+-- Uses: fifos hooked
+-- Exports: held lacking unexpected
 local TAKE_OVER = 20 -- ids taken over from an inbox at a time
 
 -- RQ stores pickles, compressed, and says nothing of it; in our records no word means JSON, which begins with neither byte.

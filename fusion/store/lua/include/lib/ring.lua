@@ -3,6 +3,7 @@
 -- Workers that serve a wildcard wait at its bell, and find in its index which queues to look at. Whatever makes work claimable enters the queue
 -- there; the turn that finds it empty, or paused, takes it out. The score is the best class that may wait there: too high is mended by the
 -- turn that looks, too low never happens.
+-- INCLUDE: keys score
 local wildcards, woken
 
 -- The wildcards that workers serve and that match the queue. Each is stored as `<last named, ms> <pattern of Lua>...`, see `Roster`.

@@ -1,5 +1,6 @@
 -- When the next job is due (ms since 1970), nil for none. rq-scheduler keeps its entries in the same ZSET, and moves them when it likes: those
 -- that are overdue count for nothing.
+-- INCLUDE: keys time schedule
 local function next_due()
   local first = redis.pcall('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
   if first[2] and ms_of(first[2]) <= now_ms then

@@ -1,0 +1,122 @@
+"""Checks the scripts of fusion/store/lua for what Lua finds out only when it runs, and prints each one's room under Lua's limits.
+
+Every name that a script reads must be a local of it, defined before; a name that an include defines may be used only by files whose INCLUDE
+names that include, and nothing is included in vain. Locals that several files share and change are declared (`Exports:` and `Uses:`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fusion.store.layout.codec import RUN_FIELDS
+from fusion.store.scripting import scripts
+from tools.lua_scope import Local, Scope
+
+#: What Redis gives to every script.
+GLOBALS = frozenset("redis cjson math string table tonumber tostring type pcall error unpack ipairs pairs KEYS ARGV".split())
+CONSTANTS = scripts.Constants("rq:", "10000", 60, 500, 600, 700, 5, 2, 600_000, RUN_FIELDS)
+#: Lua's own limits for one function.
+MOST_LOCALS, MOST_UPVALUES = 200, 60
+LINE = 120
+
+
+def sources() -> dict[str, str]:
+    """Every script and include by name; an include's name begins with `include/`."""
+    lua = Path(scripts.__file__).parents[1] / "lua"
+    files = {path.stem: path.read_text() for path in lua.glob("*.lua")}
+    return files | {f"include/{path.stem}": path.read_text() for path in lua.glob("include/*/*.lua")}
+
+
+def problems(name: str, texts: Mapping[str, str]) -> list[str]:
+    """What is wrong with a script and its includes, a line each."""
+    header = scripts.header_of(texts[name])
+    try:
+        order = scripts.included(header.get("INCLUDE", ()), lambda piece: texts[f"include/{piece}"])
+    except (KeyError, ValueError) as error:
+        return [f"{name}: {error}"]
+    pieces = [*(f"include/{piece}" for piece in order), name]
+    starts, line = list[int](), 1
+    for piece in pieces:
+        starts.append(line)
+        line += len(texts[piece].splitlines())
+    try:
+        scope = Scope("".join(f"{one}\n" for piece in pieces for one in texts[piece].splitlines()))
+    except SyntaxError as error:
+        return [f"{name} with its includes: {error}"]
+
+    def of(line: int) -> str:
+        return pieces[bisect_right(starts, line) - 1]
+
+    known = GLOBALS | set(CONSTANTS.literals()) | {"REST"}
+    known |= {f"K_{key}" for key in header.get("KEYS", ())} | {f"A_{arg}" for arg in header.get("ARGV", ())}
+    found = [f"{of(line)}: {free} is not defined in {name}" for free, line in scope.free if free not in known]
+    found += [f"{of(line)}: {free} becomes a global in {name}" for free, line in scope.globals_set]
+    top = set(scope.top.values())
+    used = {(of(line), of(local.line), local) for local, line in scope.uses if local in top}
+    edges = {(user, definer) for user, definer, _ in used if user != definer}
+    heads = {piece: scripts.header_of(texts[piece]) for piece in pieces}
+    for user, head in heads.items():
+        direct = {f"include/{piece}" for piece in head.get("INCLUDE", ())}
+        needed = {definer for one, definer in edges if one == user}
+        acting = {piece for piece in direct if "Acts" in scripts.header_of(texts[piece])}
+        found += [f"{user}: uses {_names(used, user, piece)} and does not include {piece}" for piece in sorted(needed - direct)]
+        found += [f"{user}: includes {piece} in vain" for piece in sorted(direct - needed - acting)]
+        theirs = {local.name for one, definer, local in used if one == user and definer != user and _is_state(local)}
+        said = set(head.get("Uses", ()))
+        found += [f"{user}: {word} is not in its Uses" for word in sorted(theirs - said)]
+        found += [f"{user}: {word} is in its Uses in vain" for word in sorted(said - theirs)]
+        own = {local.name for one, definer, local in used if definer == user and one != user and _is_state(local)}
+        found += [f"{user}: {word} is not in its Exports" for word in sorted(own - set(head.get("Exports", ())))]
+    return sorted(set(found))
+
+
+def _is_state(local: Local) -> bool:
+    return local.changed and not local.function
+
+
+def _names(used: set[tuple[str, str, Local]], user: str, definer: str) -> str:
+    return ", ".join(sorted({local.name for one, other, local in used if (one, other) == (user, definer)}))
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a script leaves of Lua's limits for one function, as a server gets it. `size`: of its text, in bytes."""
+
+    free_locals: int
+    free_upvalues: int
+    size: int
+
+    @classmethod
+    def of(cls, name: str) -> Room:
+        text = scripts.load(name).text(CONSTANTS, (7,))
+        scope = Scope(re.sub(r"^#!.*\n", "", text))
+        return cls(MOST_LOCALS - scope.most_locals, MOST_UPVALUES - scope.most_upvalues, len(text))
+
+
+def long_lines(texts: Mapping[str, str]) -> list[str]:
+    """Lines that are longer than LINE characters."""
+    numbered = ((name, n, line) for name, text in texts.items() for n, line in enumerate(text.splitlines(), 1))
+    return [f"{name}:{n}: {len(line)} characters, the limit is {LINE}" for name, n, line in numbered if len(line) > LINE]
+
+
+def main() -> int:
+    """Print each script's room and whatever is wrong; 1 if something is."""
+    texts = sources()
+    names = sorted(name for name in texts if not name.startswith("include/"))
+    found = sorted({problem for name in names for problem in problems(name, texts)})
+    if "-v" in sys.argv[1:]:
+        print(f"{'script':20}{'free locals':>12}{'free upvalues':>15}{'bytes':>8}")
+        for name in names:
+            room = Room.of(name)
+            print(f"{name:20}{room.free_locals:12}{room.free_upvalues:15}{room.size:8}")
+    print("\n".join(found) or f"lua: every name of {len(names)} scripts is defined")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
