@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusion.store.layout.codec import RUN_FIELDS
 from fusion.store.scripting import scripts
+from fusion.store.scripting.constants import FleetConstants
 from tools.lua_scope import Local, Scope
 
 #: What Redis gives to every script.
 GLOBALS = frozenset("redis cjson math string table tonumber tostring type pcall error unpack ipairs pairs KEYS ARGV".split())
-CONSTANTS = scripts.Constants("rq:", "10000", 60, 500, 600, 700, 5, 2, 600_000, RUN_FIELDS)
+CONSTANTS = FleetConstants()
 #: Lua's own limits for one function.
 MOST_LOCALS, MOST_UPVALUES = 200, 60
 LINE = 120
