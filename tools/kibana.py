@@ -87,7 +87,7 @@ def failures() -> dict[str, Any]:
     attributes = {
         "title": "Failed, retried and expired jobs",
         "description": "",
-        "columns": ["event.action", "fusion.job_id", "fusion.queue", "fusion.func", "fusion.jobs.attempts", "message"],
+        "columns": ["event.action", "fusion.job_id", "fusion.queue", "fusion.func", "fusion.attempts", "message"],
         "sort": [["@timestamp", "desc"]],
         "version": 1,
         "kibanaSavedObjectMeta": {"searchSourceJSON": source("event.outcome: failure")},
