@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -28,12 +27,11 @@ from fusion.runtime.doorbell import Doorbell
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.loop import Loop
 from fusion.runtime.maintenance import Maintenance
-from fusion.runtime.membership import Membership
+from fusion.runtime.membership import Membership, WorkerListing
 from fusion.runtime.outbox import Outbox
-from fusion.runtime.redis_calls import CallRefused
-from fusion.runtime.redis_calls import attempt as attempt_call
-from fusion.runtime.redis_link import RedisAway, RedisLink
+from fusion.runtime.redis_link import CallRefused, RedisAway, RedisLink, refusable
 from fusion.runtime.served_queues import ServedQueues
+from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
 from fusion.store.client.connections import connect
 from fusion.store.layout.keys import CALLBACKS
@@ -88,9 +86,9 @@ class Courier:
         self._broker = Broker.of(self._connection, settings)
         self._vouching = Vouching(self._broker)
         name = f"{socket.gethostname()}.{os.getpid()}.courier"
-        self._membership = Membership(replace(settings, name=name), self._broker, _Desk(), self._link, lambda entry: None)
         self._outbox = Outbox(self._broker, self._link, settings)
-        self._membership.on_vanished = self._outbox.renumber
+        listing = WorkerListing(settings, self._broker, _Desk(), SupervisorLine())
+        self._membership = Membership(self._link, listing, name, settings.lease / 3, self._outbox.renumber)
         self._maintenance = Maintenance(settings, self._broker, self._link, lambda: [CALLBACKS], log, promote_batch=_BATCH)
         self._bell = Doorbell(self._connect_blocking, self._broker.keys, settings.idle_wait)
         self._ear, self._mouth = socket.socketpair()
@@ -215,7 +213,7 @@ class Courier:
 
     def _talk(self, now: float) -> None:
         if not self._entered:
-            self._membership.renew()
+            self._link.attempt(partial(self._membership.enter, patient=False))
             self._entered = True
             log.info("courier %s delivers callbacks", self.name)
         if now >= self._look_at and self._free:
@@ -272,7 +270,7 @@ class Courier:
     def _ask(self, call: Callable[[], T]) -> T | None:
         """About endpoints that are gone. None if the key of their list is broken: deliveries go on without it."""
         try:
-            return attempt_call(self._link, call)
+            return self._link.attempt(refusable(call))
         except CallRefused as error:
             if str(error) != self._said:
                 self._said = str(error)
@@ -287,7 +285,7 @@ class Courier:
             *(t.delivery for t in self._gone),
         )
         held = [*(delivery.claimed for delivery in parcels), *self._outbox.held()]
-        self._membership.tell(now, [(claimed.id, claimed.execution_id) for claimed in held])
+        self._membership.beat(now, [(claimed.id, claimed.execution_id) for claimed in held])
         refused = self._ask(self._broker.callbacks_refused) or 0
         if self._refused is not None and refused > self._refused:
             log.error(
@@ -384,7 +382,7 @@ class Courier:
             while self._entered and not self._outbox.settled:
                 self._turn()
             if self._entered:
-                self._link.attempt(lambda: self._broker.deregister(self.name, self._membership.incarnation))
+                self._membership.leave()
         except RedisAway:
             log.warning("Redis could not be told; what is left is delivered by others after %.0f s", self._settings.lease)
         log.info("courier %s ended", self.name)

@@ -11,8 +11,9 @@ from typing import Protocol
 from redis import Redis
 
 from fusion.events.sink import Sink
-from fusion.relay.presence import Presence
+from fusion.relay.listing import RelayListing
 from fusion.relay.runner import SinkRunner
+from fusion.runtime.membership import Membership
 from fusion.runtime.probes import HealthReport
 from fusion.runtime.process import Phase, Process
 from fusion.runtime.redis_link import RedisAway
@@ -67,24 +68,25 @@ class RelayProcess(Process):
     def __init__(self, settings: Settings, sinks: Sequence[Sink], courier: Service | None = None) -> None:
         super().__init__(settings, log, "events wait in it")
         self._broker = EventBroker.of(self.connection, settings)
-        self._presence = Presence(settings, self._broker, self.link, [sink.name for sink in sinks])
+        self._listing = RelayListing(settings, self._broker, [sink.name for sink in sinks])
+        self._membership = Membership(self.link, self._listing, settings.name, self._listing.lease / 3)
         self._connections = [self.connect_blocking() for _ in sinks]
         self._runners = [self._runner(sink, connection) for sink, connection in zip(sinks, self._connections, strict=True)]
         self._courier, self._deserted = courier, False
         self.timers.every(_CHECK_EVERY, self._check)
-        self.timers.when(self._presence, self._beat, redis=True)
+        self.timers.when(self._membership, self._beat, redis=True)
         self.timers.every(_TRIM_EVERY, self._trim, redis=True)
 
     def _runner(self, sink: Sink, connection: Redis) -> SinkRunner:
         broker = EventBroker.of(connection, self.settings)
-        reader = EventReader(broker, sink.name, lambda: self._presence.name, self.settings.events_payload)
+        reader = EventReader(broker, sink.name, lambda: self._membership.name, self.settings.events_payload)
         return SinkRunner(sink, reader, min(_BLOCK, self.settings.idle_wait))
 
     def boot(self) -> None:
         """Enter the list of relays and start the threads."""
-        self._presence.enter()
+        self._membership.enter()
         names = ", ".join(runner.sink.name for runner in self._runners) or _NO_SINK
-        log.info("relay %s (pid %d) to %s; Redis: %s", self._presence.name, os.getpid(), names, describe(self.connection))
+        log.info("relay %s (pid %d) to %s; Redis: %s", self._membership.name, os.getpid(), names, describe(self.connection))
         for thread in self._threads:
             thread.start()
 
@@ -98,10 +100,11 @@ class RelayProcess(Process):
             self._deserted = True
             self.drain("the courier has ended")
         if any(runner.away_since for runner in self._runners) and self.link.away_since is None:
-            self._presence.next_at = 0.0  # so that an outage is logged, and once for all sinks
+            self._membership.beat_now()  # so that an outage is logged, and once for all sinks
 
     def _beat(self, now: float) -> None:
-        self._presence.beat(self._busy(now))
+        self._listing.busy = self._busy(now)
+        self._membership.tick(now)
 
     def _trim(self, now: float) -> None:
         for _ in range(_TRIMS):
@@ -137,13 +140,13 @@ class RelayProcess(Process):
         if late:
             log.warning("%s did not answer in time; what it was being sent comes again with the next relay", ", ".join(late))
         try:
-            self._presence.leave()
+            self._membership.leave()
         except RedisAway:
-            log.warning("Redis could not be told; others deliver what is left after %.0f s", self._presence.lease)
+            log.warning("Redis could not be told; others deliver what is left after %.0f s", self._listing.lease)
         for runner, connection in zip(self._runners, self._connections, strict=True):
             if not runner.is_alive():
                 connection.close()
-        log.info("relay %s ended", self._presence.name)
+        log.info("relay %s ended", self._membership.name)
         return int(bool(late) or failed)
 
     # -- what it says of itself
@@ -155,7 +158,7 @@ class RelayProcess(Process):
 
     def live(self) -> HealthReport:
         """Its loop turns, or nobody would answer."""
-        return HealthReport([], {"relay": self._presence.name, "pid": os.getpid()})
+        return HealthReport([], {"relay": self._membership.name, "pid": os.getpid()})
 
     def ready(self) -> HealthReport:
         """Not while Redis is away."""

@@ -1,4 +1,4 @@
-"""A worker's main line to Redis: one bounded attempt at a time, and the worker's own patience between attempts."""
+"""A process's main line to Redis: one bounded attempt at a time, and the process's own patience between attempts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 
 from fusion.exceptions import SchemaMismatch
 from fusion.runtime.backoff import Backoff
@@ -23,8 +23,36 @@ class RedisAway(Exception):
     """Redis did not answer this attempt; `RedisLink.retry_at` says when to try again."""
 
 
+class CallRefused(Exception):
+    """Redis answered that this one call can't be carried out: a key that it is about is not what it should be. See `refusable`."""
+
+
+class ServerFull(CallRefused):
+    """Redis takes nothing new until there is room again."""
+
+
+def refusable(call: Callable[[], T]) -> Callable[[], T]:
+    """Make a call for `RedisLink.attempt` whose refusal is not taken for an outage: that would stop everything else.
+
+    It raises CallRefused, or ServerFull, in place of redis-py's error.
+    """
+
+    def guarded() -> T:
+        try:
+            return call()
+        except ResponseError as error:
+            text = " ".join(str(error).split(" script: ")[0].split())  # what follows names the script by its hash
+            if isinstance(error, OutOfMemoryError):
+                raise ServerFull(f"OOM {text.removeprefix('OOM ')}") from error
+            if classify(error) != "bug":
+                raise
+            raise CallRefused(text) from error
+
+    return guarded
+
+
 class RedisLink:
-    """Tells an outage from an answer.
+    """Tells an outage from an answer, and paces the tries in between.
 
     - `attempt` runs one call; on a transient error it raises RedisAway and sets the time of the next try, with jitter;
     - an outage is logged once when it begins, once when it turns out that waiting won't help (or that it is an error nobody foresaw),
@@ -51,19 +79,22 @@ class RedisLink:
 
     @property
     def outdated(self) -> bool:
-        """Whether this process is too old for the data: it does nothing with them."""
+        """This process is too old for the data and does nothing with them."""
         return bool(self._too_old)
 
     @property
     def trouble(self) -> list[str]:
-        """Why nothing can be done with Redis now, for a probe; empty if it can."""
+        """Reasons why nothing can be done with Redis now, for a probe; empty if there are none."""
         if self._too_old or self._away_since is None:
             return [self._too_old] * self.outdated
         return [f"Redis is away for {time.monotonic() - self._away_since:.0f} s"]
 
     def begin(self, enter: Callable[[], object], *, patient: bool = True) -> None:
-        """The first contact: `enter` enters this process into its list. redis-py's errors come as they are; data that it is too old for
-        are waited for if it is `patient`, else SchemaMismatch."""
+        """Make the first contact: `enter` enters this process into its list. redis-py's errors come as they are.
+
+        Data that this process is too old for are waited for if it is `patient`: `enter` is then called again before each later attempt.
+        Else SchemaMismatch.
+        """
         self._enter = enter
         try:
             enter()
@@ -73,13 +104,14 @@ class RedisLink:
             self._wait_for_data(error)
 
     def open(self, now: float) -> bool:
-        """Whether an attempt is due."""
+        """Say whether an attempt is due."""
         return now >= self.retry_at
 
     def attempt(self, call: Callable[[], T], *, look: bool = False) -> T:
-        """Run `call`. RedisAway if Redis can't be reached or refuses.
+        """Run `call`. RedisAway if Redis can't be reached or refuses; CallRefused of a `refusable` call comes as it is.
 
-        `look`: it may have written nothing. Its success does not end an outage in which Redis answers and refuses to write, as a replica.
+        `look`: the call may have written nothing. Its success does not end an outage in which Redis answers and refuses to write, as a
+        replica does.
         """
         try:
             if self._too_old and self._enter is not None:
@@ -91,6 +123,13 @@ class RedisLink:
         except (RedisError, OSError) as error:
             self._missed(error)
             raise RedisAway from error
+        except CallRefused:
+            self._answered(look)
+            raise
+        self._answered(look)
+        return answer
+
+    def _answered(self, look: bool) -> None:
         if self._away_since is not None and not (look and self._refused):
             what = "the data are this process's again" if self._too_old else "Redis is back"
             self._log.warning("%s after %.1f s", what, time.monotonic() - self._away_since)
@@ -98,7 +137,6 @@ class RedisLink:
             self._away_since, self.retry_at = None, 0.0
             self._backoff.reset()
             self._told.clear()
-        return answer
 
     def _wait_for_data(self, error: SchemaMismatch) -> None:
         now = time.monotonic()

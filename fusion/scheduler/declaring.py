@@ -11,8 +11,7 @@ from typing import Any
 
 from fusion.exceptions import ConfigurationError
 from fusion.runtime.loop import Loop
-from fusion.runtime.redis_calls import CallRefused, ServerFull, attempt
-from fusion.runtime.redis_link import RedisLink
+from fusion.runtime.redis_link import CallRefused, RedisLink, ServerFull, refusable
 from fusion.scheduler.loading import Loading, Sources
 from fusion.settings import Settings, mask_url
 from fusion.store.write.cron_broker import CronBroker
@@ -146,8 +145,8 @@ class Declaring:
             return
         app, version = self._settings.app, self._settings.app_version
         try:
-            answer = attempt(
-                self._link, lambda: self._broker.cron_put(entry, plan, spec, rev, app=app, version=version, error=error)
+            answer = self._link.attempt(
+                refusable(lambda: self._broker.cron_put(entry, plan, spec, rev, app=app, version=version, error=error))
             )
         except ServerFull:
             raise
@@ -170,7 +169,7 @@ class Declaring:
         if self._outdated:
             return
         try:
-            status, removed, left = attempt(self._link, lambda: self._broker.cron_retire(app, version, names))
+            status, removed, left = self._link.attempt(refusable(lambda: self._broker.cron_retire(app, version, names)))
         except CallRefused as refused:
             self._report(logging.ERROR, "what app %s no longer declares can't be removed: %s", app, refused)
             return

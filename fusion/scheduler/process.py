@@ -7,14 +7,14 @@ import os
 
 from fusion.runtime.doorbell import Doorbell
 from fusion.runtime.maintenance import Maintenance
+from fusion.runtime.membership import Membership
 from fusion.runtime.probes import HealthReport
 from fusion.runtime.process import Phase, Process
-from fusion.runtime.redis_calls import CallRefused
-from fusion.runtime.redis_link import RedisAway
+from fusion.runtime.redis_link import CallRefused, RedisAway
 from fusion.runtime.timers import Tick
 from fusion.scheduler.declaring import Declaring
+from fusion.scheduler.listing import SchedulerListing
 from fusion.scheduler.loading import Sources
-from fusion.scheduler.presence import Presence
 from fusion.scheduler.ticker import Ticker
 from fusion.settings import Settings
 from fusion.store.client.connections import describe
@@ -65,7 +65,7 @@ class SchedulerProcess(Process):
     def __init__(self, settings: Settings, sources: Sources) -> None:
         super().__init__(settings, log, "what is due waits")
         broker, cron = Broker.of(self.connection, settings), CronBroker.of(self.connection, settings)
-        self._presence = Presence(settings, cron, self.link)
+        self._membership = Membership(self.link, SchedulerListing(settings, cron), settings.name, settings.lease / 3)
         self._maintenance = Maintenance(settings, broker, self.link, list, log, promote_batch=_BATCH)
         self._ticker = Ticker(cron, self.link, settings.lease, log)
         self._declaring = Declaring(settings, sources, cron, self.link, self.loop, log)
@@ -73,7 +73,7 @@ class SchedulerProcess(Process):
         self._was_away = False
         self.timers.when(self._bell, self._bell.tick)
         # Ticks come before declarations: a changed plan begins where the former was followed to.
-        self.timers.when(self._presence, _Guard("schedulers", self._presence.tick).tick, redis=True)
+        self.timers.when(self._membership, _Guard("schedulers", self._membership.tick).tick, redis=True)
         self.timers.when(self._maintenance, self._maintenance.tick, redis=True)
         self.timers.when(self._ticker, _Guard("cron entries", self._ticker.tick).tick, redis=True)
         self.timers.when(self._declaring, _Guard("declared cron entries", self._declaring.tick).tick, redis=True)
@@ -82,8 +82,8 @@ class SchedulerProcess(Process):
 
     def boot(self) -> None:
         """Enter the list of schedulers and begin to load what declares."""
-        self._presence.enter()
-        log.info("scheduler %s (pid %d); Redis: %s", self._presence.name, os.getpid(), describe(self.connection))
+        self._membership.enter()
+        log.info("scheduler %s (pid %d); Redis: %s", self._membership.name, os.getpid(), describe(self.connection))
         self._declaring.load()
 
     def due(self, now: float) -> None:
@@ -106,10 +106,10 @@ class SchedulerProcess(Process):
     def end(self) -> int:
         """Leave the list of schedulers; 0."""
         try:
-            self._presence.leave()
+            self._membership.leave()
         except (RedisAway, CallRefused):
             log.warning("Redis could not be told; it takes this scheduler for dead after %.0f s", self.settings.lease)
-        log.info("scheduler %s ended", self._presence.name)
+        log.info("scheduler %s ended", self._membership.name)
         return 0
 
     def _on_bell(self) -> None:
@@ -125,7 +125,7 @@ class SchedulerProcess(Process):
 
     def live(self) -> HealthReport:
         """Its loop turns, or nobody would answer."""
-        return HealthReport([], {"scheduler": self._presence.name, "pid": os.getpid()})
+        return HealthReport([], {"scheduler": self._membership.name, "pid": os.getpid()})
 
     def ready(self) -> HealthReport:
         """Not while Redis is away or the code that declares is being read."""

@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 from fusion.cron.entry import Entry
 from fusion.kernel.nonces import new_nonce
 from fusion.runtime.job_log import one_line
-from fusion.runtime.redis_calls import CallRefused, ServerFull, attempt
-from fusion.runtime.redis_link import RedisLink
+from fusion.runtime.redis_link import CallRefused, RedisLink, ServerFull, refusable
 from fusion.store.layout.records import StoredEntry, Tick
 from fusion.store.write.cron_broker import CronBroker
 
@@ -75,7 +74,7 @@ class Ticker:
         self.next_at = 0.0
         asked = time.monotonic()
         try:
-            found = attempt(self._link, lambda: self._broker.cron_due(_LIMIT), look=True)
+            found = self._link.attempt(refusable(lambda: self._broker.cron_due(_LIMIT)), look=True)
         except CallRefused:
             self.next_at = asked + _LONGEST
             raise
@@ -103,7 +102,7 @@ class Ticker:
         except Exception as error:  # of one entry; the others go on
             return self._put_off(stored, f"can't be planned: {error}")
         try:
-            status, enqueued, skipped = attempt(self._link, lambda: self._enqueue(stored, entry, tick))
+            status, enqueued, skipped = self._link.attempt(refusable(lambda: self._enqueue(stored, entry, tick)))
         except ServerFull:
             raise
         except CallRefused as error:
@@ -132,7 +131,7 @@ class Ticker:
 
     def _put_off(self, stored: StoredEntry, why: str) -> bool:
         try:
-            told = attempt(self._link, lambda: self._broker.cron_fault(stored, why[:1000]))
+            told = self._link.attempt(refusable(lambda: self._broker.cron_fault(stored, why[:1000])))
         except CallRefused as error:
             told, why = True, f"{why}, nor can it be put off: {error}"
         if told:  # else another scheduler has said so, or it has changed meanwhile

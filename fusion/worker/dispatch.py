@@ -84,7 +84,7 @@ class Dispatcher:
         """Renew the leases of everything this worker holds, outcomes that wait for Redis included; kill what it holds no more."""
         runs = [run for run in (*self.executors.runs, *self.executors.waiting) if not run.killed]
         held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self._outbox.held())]
-        for run, answer in zip(runs, membership.tell(now, held), strict=False):
+        for run, answer in zip(runs, membership.beat(now, held), strict=False):
             if answer == "lost":
                 self._job_log.lost(run.claimed)
                 self.executors.kill(run, "lost")

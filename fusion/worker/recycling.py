@@ -25,9 +25,9 @@ _AGE_SPREAD = 0.1
 class Recycling:
     """Why one worker ends, other than by a signal: its supervisor, or a limit; each limit is off unless its setting is given."""
 
-    def __init__(self, settings: Settings, executors: ExecutorGenerations, signals: Signals) -> None:
+    def __init__(self, settings: Settings, executors: ExecutorGenerations, signals: Signals, reporter: SupervisorLine) -> None:
         self._settings, self._executors, self._signals = settings, executors, signals
-        self.reporter = SupervisorLine.inherited()
+        self.reporter = reporter
         self._jobs = 0
         self._idle_since: float | None = None
         age = settings.max_age

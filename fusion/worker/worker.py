@@ -15,12 +15,13 @@ from fusion.runtime.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, UNQUIET, 
 from fusion.runtime.job_log import JobLog, one_line
 from fusion.runtime.loop import Loop
 from fusion.runtime.maintenance import Maintenance
-from fusion.runtime.membership import Membership
+from fusion.runtime.membership import Membership, WorkerListing
 from fusion.runtime.outbox import Outbox
 from fusion.runtime.probes import Probes
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.signals import Signals
+from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
 from fusion.store.client.connections import check_server, connect, describe
 from fusion.store.write.broker import Broker
@@ -71,9 +72,10 @@ class Worker:
         self.connection = connect(settings, role="worker")
         self.broker = Broker.of(self.connection, settings)
         log.addFilter(self._sign)
-        self.membership = Membership(settings, self.broker, self.served_queues, self.link, lambda n: self.reporter.say("NAME", n))
+        self.reporter = SupervisorLine.inherited()
         self.outbox = Outbox(self.broker, self.link, settings)
-        self.membership.on_vanished = self.outbox.renumber
+        listing = WorkerListing(settings, self.broker, self.served_queues, self.reporter)
+        self.membership = Membership(self.link, listing, settings.name, settings.lease / 3, self.outbox.renumber)
         self.maintenance = Maintenance(settings, self.broker, self.link, lambda: self.served_queues.queues, log)
         self.relay_child = RelayChild(settings, self.connection, self.loop, self.link, log, relay)
         self.blocked_work = BlockedWork(self.served_queues)
@@ -95,8 +97,7 @@ class Worker:
         )
         self.executors = self.dispatcher.executors
         self.burst = Burst(burst, self.broker, self.link, self.served_queues, self.executors, log)
-        self.recycling = Recycling(settings, self.executors, self.signals)
-        self.reporter = self.recycling.reporter
+        self.recycling = Recycling(settings, self.executors, self.signals, self.reporter)
         self.job_memory = JobMemory(settings.max_job_memory, self.executors)
         if throttle is None and settings.memory_throttle:
             throttle = MemoryThrottle.of(settings)

@@ -110,7 +110,7 @@ MUTANTS = (
         "e1",
         "a worker's sign of life renews no lease",
         "faults/crash/test_alone.py::test_a_job_stays_its_workers_for_longer_than_a_lease",
-        Edit("fusion/runtime/membership.py", "                held,\n", "                (),\n"),
+        Edit("fusion/runtime/membership.py", "(name, incarnation, held, lease, ttl,", "(name, incarnation, (), lease, ttl,"),
     ),
     _mutant(
         "e2",
