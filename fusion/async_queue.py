@@ -12,7 +12,8 @@ from typing import Any, Self
 from redis.asyncio import Redis
 
 from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, prepared, replicas_of, timed
-from fusion.enqueue.options import EnqueueOptions, JobData
+from fusion.enqueue.build import JobData
+from fusion.enqueue.options import EnqueueOptions
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fusion.exceptions import OptionError
 from fusion.kernel.importing import func_name_of
 from fusion.kernel.timeutil import FURTHEST, parse_seconds
 
@@ -65,20 +66,19 @@ def check_url(name: str, url: object, allow_http: bool) -> str | None:
         return None
     match = _URL.fullmatch(url) if isinstance(url, str) and len(url) <= _LONGEST else None
     if match is None:
-        raise ValueError(
-            f"{name}: use a URL like https://host[:port]/path, without user and password, of at most {_LONGEST} characters of "
-            "printable ASCII; percent-encode what else is in it"
+        raise OptionError(
+            name,
+            f"use a URL like https://host[:port]/path, without user and password, of at most {_LONGEST} characters of "
+            "printable ASCII; percent-encode what else is in it",
         )
     try:
         read_host(match[2])
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise OptionError(name, str(error)) from None
     if match[3] and not 0 < int(match[3]) < 65536:
-        raise ValueError(f"{name}: there is no port {int(match[3])}; use one from 1 to 65535, or none")
+        raise OptionError(name, f"there is no port {int(match[3])}; use one from 1 to 65535, or none")
     if match[1].lower() == "http" and not allow_http:
-        raise ValueError(
-            f"{name}: use https://; plain http is for those who set callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)"
-        )
+        raise OptionError(name, "use https://; plain http is for those who set callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)")
     return match[0]
 
 

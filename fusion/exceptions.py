@@ -103,6 +103,33 @@ class InvalidName(FusionError, ValueError):
     """A queue name or job id has characters that are not allowed."""
 
 
+class OptionError(FusionError, ValueError):
+    """An option of an enqueue can't have this value, or not with the others. Nothing was written.
+
+    `name` is the option's; empty where several don't go together. `rule` says what to use instead; a value that follows it is shown in front.
+    """
+
+    def __init__(self, name: str, rule: str, *value: Any) -> None:
+        super().__init__(name, rule, *value)
+        self.name, self.rule, self.value = name, rule, value
+
+    def __str__(self) -> str:
+        return self.spelled(self.name)
+
+    def spelled(self, name: str, sign: str = "=") -> str:
+        """The message for a reader who knows the option by another name: `spelled("--timeout", " ")`."""
+        shown = f"{name}{sign}{self.value[0]!r}" if self.value else name
+        return f"{shown}: {self.rule}" if name else self.rule
+
+
+class UnknownOption(OptionError, TypeError):
+    """There is no option of this name; `rule` is the whole message."""
+
+    def spelled(self, name: str, sign: str = "=") -> str:
+        """The message; nobody spells what there is not."""
+        return self.rule
+
+
 class NoSuchEntryError(FusionError):
     """No cron entry has this id."""
 

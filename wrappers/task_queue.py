@@ -18,7 +18,7 @@ from fusion import PriorityQueue, StoreUnavailable
 if TYPE_CHECKING:
     from redis import Redis
 
-    from fusion.enqueue.options import JobData
+    from fusion.enqueue.build import JobData
     from fusion.job import Job
 
 HIGH, MODERATE, LOW = PriorityQueue.PRIORITY_HIGH, PriorityQueue.PRIORITY_MODERATE, PriorityQueue.PRIORITY_LOW

@@ -1,4 +1,4 @@
-"""`enqueue`, `requeue` and `empty`: what changes jobs."""
+"""`requeue` and `empty`: failed jobs back to their queues, waiting ones forgotten."""
 
 from __future__ import annotations
 
@@ -7,192 +7,25 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fusion.cli import names
-from fusion.cli.arguments import FiniteRange, parse
 from fusion.cli.context import Cli, confirmed, shared_options
 from fusion.cli.control import refuse_unknown, tell_unknown
 from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
-from fusion.cli.output import echo, styled
-from fusion.cli.scheduled import due, moment_option
-from fusion.exceptions import FusionError, InvalidName, PayloadTooLarge
-from fusion.kernel import defaults
-from fusion.kernel.importing import check_path
-from fusion.kernel.timeutil import parse_seconds, to_iso
+from fusion.cli.output import echo
+from fusion.exceptions import InvalidName
 from fusion.status import FOREIGN, why_not
 
 if TYPE_CHECKING:
-    from fusion.enqueue.options import EnqueueOptions, JobData
-    from fusion.job import Job
     from fusion.jobs.failures import FailedFilter
 
 SCHEMA = 1
-#: Options whose flag has another name: messages must say what was typed.
-_FLAGS = {"job_timeout=": "--timeout ", "enqueue_at": "--schedule-at", "enqueue_in": "--schedule-in"}
 #: Ids requeued in one call.
 _CHUNK = 100
-
-
-def _priority(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    from fusion.store.layout.score import check_priority
-
-    try:
-        return check_priority(int(value) if value.isdecimal() and value.isascii() else value)
-    except ValueError as error:
-        raise click.BadParameter(str(error).removeprefix("priority ")) from None
-
-
-def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    try:
-        return None if value is None else parse_seconds(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r}: use seconds, or a text like 90s, 5m, 2h, 1d") from None
-
-
-# -- enqueue
-
-
-@command(
-    example='run_worker.py enqueue tasks.sms.sendSMS :\'{"to": "+4915100000", "body": "Hi"}\' -q sms --priority high\n'
-    "  run_worker.py enqueue tasks.demo.add 1 2 scale:=3 --dry-run\n"
-    "  run_worker.py enqueue tasks.demo.add 1 2 --schedule-in 5m"
-)
-@click.argument("function")
-@click.argument("arguments", nargs=-1, metavar="[ARGS]...")
-@click.option("-q", "--queue", default=defaults.QUEUE, show_default=True, help="Its queue.")
-@click.option(
-    "--priority", callback=_priority, metavar="high|moderate|low|0..255", help="Higher runs first.  [default: moderate]"
-)
-@click.option("--timeout", callback=_duration, metavar="SECONDS", help="How long it may run: 30, 90s, 5m, 2h; -1 for no limit.")
-@click.option("--result-ttl", callback=_duration, metavar="SECONDS", help="How long its result is kept; -1 for ever.")
-@click.option("--ttl", callback=_duration, metavar="SECONDS", help="Expire it when it has not started by then.")
-@click.option("--failure-ttl", callback=_duration, metavar="SECONDS", help="How long it is kept when it fails.")
-@click.option("--description", help="What lists show instead of the function's name.")
-@click.option("--job-id", metavar="ID", help="Its id.  [default: a new one]")
-@click.option("--at-front", is_flag=True, help="Before all others of its priority.")
-@click.option(
-    "--schedule-in", "enqueue_in", callback=_duration, metavar="SECONDS", help="Hold it back so long: 30, 90s, 5m, 2h, 1d."
-)
-@click.option(
-    "--schedule-at",
-    "enqueue_at",
-    callback=moment_option,
-    metavar="TIME",
-    help="Hold it back until then: 2030-01-31T09:00+01:00; the zone is needed.",
-)
-@click.option("--retry-max", type=click.IntRange(min=0), default=0, metavar="N", help="Retries when it fails.")
-@click.option(
-    "--retry-interval", type=FiniteRange(min=0), multiple=True, metavar="SECONDS", help="Before each retry; repeatable."
-)
-@click.option("--log-tag", metavar="TAG", help="Task and type in the event log, e.g. SMS_OTP.")
-@click.option("-S", "--serializer", type=click.Choice(["json", "pickle"]), help="How to store the arguments.  [default: json]")
-@click.option("--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--dry-run", is_flag=True, help="Print the job as it would be stored, as JSON; enqueue nothing.")
-@shared_options
-def enqueue(
-    cli: Cli,
-    function: str,
-    arguments: tuple[str, ...],
-    queue: str,
-    quiet: bool,
-    dry_run: bool,
-    serializer: str | None,
-    **given: Any,
-) -> None:
-    """Enqueue one call of a function.
-
-    FUNCTION is its dotted path. ARGS are texts; `:` in front makes one JSON, `%` a Python literal. `key=text`, `key:=JSON` and
-    `key%=literal` are keywords. `@file` as the value stands for what is in the file.
-    """
-    _check_function(function)
-    names.check(queue)
-    args, kwargs = parse(arguments)
-    settings = cli.load(serializer=serializer)
-    with _usage_errors():
-        from fusion.enqueue.options import build
-
-        data = build(function, tuple(args), kwargs, _options(given), settings)
-    if dry_run:
-        echo(json.dumps(_as_stored(queue, data), indent=2))
-        return
-    from fusion.queue import Queue
-
-    (job,) = Queue(queue, cli.connection).enqueue_many([data])
-    if not quiet:
-        shown = [*map(repr, args), *sorted(f"{key}={value!r}" for key, value in kwargs.items())]
-        call = styled(f"{function}({', '.join(shown)})", fg="blue")
-        echo(f"Enqueued {call} with job-id '{job.id}'{_when(data, job)}.")
-
-
-def _check_function(function: str) -> None:
-    try:
-        check_path(function)
-    except FusionError as error:
-        raise click.UsageError(str(error)) from None
-    if "." not in function:
-        raise click.UsageError(f"{function!r} has no module; a function is named like tasks.sms.sendSMS")
-
-
-def _options(given: dict[str, Any]) -> EnqueueOptions:
-    from fusion.enqueue.options import EnqueueOptions
-    from fusion.retry import Retry
-
-    retries, intervals = given.pop("retry_max"), given.pop("retry_interval")
-    if intervals and not retries:
-        raise click.UsageError("--retry-interval needs --retry-max N")
-    retry = Retry(retries, list(intervals) or 0) if retries else None
-    return EnqueueOptions(job_timeout=given.pop("timeout"), retry=retry, **given)
-
-
-@contextmanager
-def _usage_errors() -> Iterator[None]:
-    """A value that an option can't have was typed wrongly; a payload that is too large was not."""
-    try:
-        yield
-    except PayloadTooLarge:
-        raise
-    except ValueError as error:
-        told = str(error)
-        for option, flag in _FLAGS.items():
-            told = told.replace(option, flag)
-        raise click.UsageError(told) from None
-
-
-def _as_stored(queue: str, data: JobData) -> dict[str, Any]:
-    new = data.new
-    fields = {name: _shown(value) for name, value in new.fields.items() if value is not None}
-    time = {} if new.due is None else {"due": to_iso(_moment(new.due))}
-    delay = {} if new.delay is None else {"delay": new.delay}
-    known = {"schema": SCHEMA, "queue": queue, "id": new.id, "priority": new.priority, "at_front": new.front}
-    return {**known, **time, **delay, "fields": fields}
-
-
-def _when(data: JobData, job: Job) -> str:
-    """When it is due, if it waits; by the server's clock, which has said when it was enqueued."""
-    at, new = job.created_at, data.new
-    if at is None or job.get_status(refresh=False) != "scheduled":
-        return ""
-    return ", " + due(at + timedelta(seconds=new.delay or 0) if new.due is None else _moment(new.due), at)
-
-
-def _moment(unix: float) -> datetime:
-    return datetime.fromtimestamp(unix, timezone.utc)
-
-
-def _shown(value: Any) -> str:
-    if not isinstance(value, bytes):
-        return str(value)
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return f"{len(value)} bytes of pickle"
 
 
 # -- requeue

@@ -12,7 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from fusion.cron.plan import Plan
-from fusion.enqueue.options import OPTION_NAMES, EnqueueOptions, build, did_you_mean
+from fusion.enqueue.build import build
+from fusion.enqueue.keywords import did_you_mean
+from fusion.enqueue.options import ENTRY, OPTIONS, EnqueueOptions
+from fusion.exceptions import OptionError
 from fusion.kernel import defaults
 from fusion.kernel.importing import func_name_of
 from fusion.kernel.signing import SIGNATURE
@@ -33,7 +36,8 @@ _FORMAT = 1
 _LOOKED_AT = 20
 _MISFIRE = ("latest", "all", "skip")
 _OVERLAP = ("allow", "skip")
-_NOT_HERE = ("job_id", "at_front", "enqueue_at", "enqueue_in", "durability", "replicas", "replicas_timeout")
+_OPTIONS = frozenset(option.name for option in OPTIONS if option.of == ENTRY)
+_POLICY = ("id", "queue", "args", "kwargs", "misfire", "misfire_grace", "overlap", "jitter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,10 @@ class Entry:
         if overlap not in _OVERLAP:
             raise ValueError(f"overlap={overlap!r}: use 'allow' or 'skip'")
         for name in options:
-            if name not in OPTION_NAMES or name in _NOT_HERE:
-                hint = did_you_mean(name, _OPTIONS) or f"; use one of {', '.join(sorted(_OPTIONS))}"
-                raise ValueError(f"{name}= is not an option of a cron entry{hint}")
+            if name not in _OPTIONS:
+                known = {*_OPTIONS, *_POLICY}
+                hint = did_you_mean(name, known) or f"; use one of {', '.join(sorted(known))}"
+                raise OptionError("", f"{name}= is not an option of a cron entry{hint}")
         name = func_name_of(func)
         # Stored entries are read by people and by schedulers of other versions: always JSON.
         data = build(func, tuple(args), kwargs or {}, EnqueueOptions(**options), replace(settings, serializer="json"))
@@ -165,9 +170,6 @@ class Entry:
                 f"jitter={self.jitter:g} is longer than the {min(gaps)} s between two ticks: the later one may start first"
             )
         return said
-
-
-_OPTIONS = {*OPTION_NAMES, "id", "queue", "args", "kwargs", "misfire", "misfire_grace", "overlap", "jitter"} - {*_NOT_HERE}
 
 
 def revision(plan: str, spec: str) -> str:

@@ -6,26 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fusion.enqueue.options import (
-    NONE,
-    EnqueueOptions,
-    JobData,
-    build,
-    check_keywords,
-    options_of,
-    sealed,
-    seconds,
-    split_options,
-)
-from fusion.exceptions import StoreUnavailable
+from fusion.enqueue.build import JobData, build, sealed
+from fusion.enqueue.keywords import check_keywords, options_of, split_options
+from fusion.enqueue.kinds import seconds
+from fusion.enqueue.options import CALL, NONE, OPTIONS, EnqueueOptions, Func
+from fusion.exceptions import OptionError, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.settings import Settings, get_settings
 from fusion.store.layout.records import NewJob, Replicas
 from fusion.store.write.enqueue_codec import waits
 
-_Func = str | Callable[..., Any]
 _DURABILITIES = ("primary", "replicated")
+#: Options of a call that sends jobs, not of the jobs.
+OF_CALLS = tuple(option.name for option in OPTIONS if option.of == CALL)
 
 
 @dataclass(slots=True)
@@ -77,7 +71,7 @@ SERIALIZERS = (
 )
 
 
-def called(f: _Func, args: tuple[Any, ...], kwargs: dict[str, Any], own: QueueDefaults) -> tuple[JobData, Replicas | None]:
+def called(f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], own: QueueDefaults) -> tuple[JobData, Replicas | None]:
     """`enqueue(f, *args, **kwargs)`."""
     options, rest = split_options(kwargs)
     if rest:
@@ -93,7 +87,7 @@ def called(f: _Func, args: tuple[Any, ...], kwargs: dict[str, Any], own: QueueDe
 
 
 def called_apart(
-    func: _Func,
+    func: Func,
     args: Iterable[Any] | None,
     kwargs: Mapping[str, Any] | None,
     timeout: float | str | None,
@@ -105,7 +99,7 @@ def called_apart(
 
 
 def delayed(
-    func: _Func, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
+    func: Func, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
 ) -> tuple[JobData, Replicas | None]:
     """`func.delay(*args, **kwargs)` of a function marked by `@job(..., **options)`."""
     check_keywords(func, kwargs, delayed=True)
@@ -115,7 +109,7 @@ def delayed(
 
 
 def prepared(
-    func: _Func,
+    func: Func,
     args: Iterable[Any] | None,
     kwargs: Mapping[str, Any] | None,
     timeout: float | str | None,
@@ -125,9 +119,9 @@ def prepared(
     """`prepare_data(func, args, kwargs, timeout=timeout, serializer=serializer, **options)`."""
     known = _options(timeout, options)
     if known is not NONE:
-        for name in ("durability", "replicas", "replicas_timeout"):
+        for name in OF_CALLS:
             if getattr(known, name) is not None:
-                raise ValueError(f"{name}= is of the call that sends the jobs; give it to enqueue_many")
+                raise OptionError("", f"{name}= is of the call that sends the jobs; give it to enqueue_many")
     return build(func, tuple(args or ()), kwargs or {}, known, get_settings(), QueueDefaults(serializer=serializer).serializer)
 
 
@@ -155,22 +149,21 @@ def chunks(queue: str, job_datas: Iterable[JobData], replicas: Replicas | None) 
 
 
 def replicas_of(options: EnqueueOptions, settings: Settings) -> Replicas | None:
-    """For whom the call waits; None for nobody. ValueError for what is no such wish."""
+    """For whom the call waits; None for nobody. OptionError for what is no such wish."""
     if options is NONE and settings.durability == "primary":
         return None
     durability = settings.durability if options.durability is None else options.durability
     if durability not in _DURABILITIES:
-        raise ValueError(f"durability={durability!r}: use 'primary' or 'replicated'")
+        raise OptionError("durability", "use 'primary' or 'replicated'", durability)
     if durability == "primary":
         for name in ("replicas", "replicas_timeout"):
             if getattr(options, name) is not None:
-                raise ValueError(
-                    f"{name}= needs durability='replicated'; to pass it to the task use enqueue_call(func, kwargs={{...}})"
-                )
+                rule = "needs durability='replicated'; to pass it to the task use enqueue_call(func, kwargs={...})"
+                raise OptionError(name, rule, getattr(options, name))
         return None
     count: Any = settings.replicas if options.replicas is None else options.replicas
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"replicas={count!r}: use a whole number from 1")
+        raise OptionError("replicas", "use a whole number from 1", count)
     given = options.replicas_timeout
     return Replicas(count, settings.replicas_timeout if given is None else seconds("replicas_timeout", given))
 
@@ -182,7 +175,7 @@ def _options(timeout: float | str | None, options: dict[str, Any]) -> EnqueueOpt
 
 
 def _built(
-    func: _Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, own: QueueDefaults
+    func: Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, own: QueueDefaults
 ) -> tuple[JobData, Replicas | None]:
     if own.timeout is not None and options.job_timeout is None:
         options = options.over(EnqueueOptions(job_timeout=own.timeout))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta, timezone
 
+from fusion.exceptions import OptionError
 from fusion.kernel.defaults import FURTHEST as FURTHEST
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -57,26 +58,26 @@ def parse_seconds(value: float | str | timedelta) -> float:
 def to_unix(moment: date, name: str = "the time") -> float:
     """Unix seconds of the time at which something is to be due. One in the past is no error: it is due now.
 
-    TypeError for what is no datetime; ValueError for a naive one, and for one over 1e9 s (31 years) ahead of this machine's clock.
+    TypeError for what is no datetime; OptionError, of `name`, for a naive one, and for one over 1e9 s (31 years) ahead of this machine's clock.
     """
     if not isinstance(moment, datetime):
         raise TypeError(f"{name}: {moment!r} is no datetime; use {_AWARE}")
     if moment.utcoffset() is None:
-        raise ValueError(f"{name}: {moment!r} has no time zone; use {_AWARE}")
+        raise OptionError(name, f"{moment!r} has no time zone; use {_AWARE}")
     seconds = moment.timestamp()
     if not seconds - now().timestamp() <= FURTHEST:
-        raise ValueError(f"{name}: {moment} is over {FURTHEST:.0f} s (31 years) ahead; use a nearer time")
+        raise OptionError(name, f"{moment} is over {FURTHEST:.0f} s (31 years) ahead; use a nearer time")
     return max(0.0, seconds)
 
 
 def to_delay(value: float | str | timedelta, name: str = "the delay") -> float:
-    """Seconds until something is to be due, as in `parse_seconds`. ValueError for anything else, a negative one, and one over 1e9 s."""
+    """Seconds until something is to be due, as in `parse_seconds`. OptionError, of `name`, for anything else, a negative one, and one over 1e9 s."""
     try:
         seconds = parse_seconds(value)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise OptionError(name, str(error)) from None
     if not 0 <= seconds <= FURTHEST:
-        raise ValueError(f"{name}: {value!r} must be from 0 to {FURTHEST:.0f} seconds (31 years)")
+        raise OptionError(name, f"{value!r} must be from 0 to {FURTHEST:.0f} seconds (31 years)")
     return seconds
 
 

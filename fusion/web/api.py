@@ -8,8 +8,7 @@ from typing import Any
 
 from redis import Redis
 
-from fusion.enqueue.batch import replicas_of
-from fusion.enqueue.options import NONE, sealed
+from fusion.enqueue.build import sealed
 from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError
 from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
 from fusion.settings import get_settings
@@ -99,8 +98,7 @@ class Api:
         if repeat.job_id and not call.named:
             self._check_same(new.id, repeat)
         try:
-            replicas = replicas_of(NONE, get_settings())
-            accepted = broker.enqueue(call.queue, sealed(call.queue, [new], get_settings()), repeat.nonce, replicas)
+            accepted = broker.enqueue(call.queue, sealed(call.queue, [new], get_settings()), repeat.nonce, call.replicas)
         except DuplicateJob as error:
             code = "duplicate_job" if call.named or not repeat.job_id else "key_reused"
             raise HttpError(409, code, str(error)) from None

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from fusion.enqueue.options import EnqueueOptions, JobData, build, did_you_mean
-from fusion.exceptions import InvalidName, PayloadTooLarge, SerializationError, TaskNotAllowed
+from fusion.enqueue.batch import replicas_of
+from fusion.enqueue.build import JobData, build
+from fusion.enqueue.keywords import did_you_mean
+from fusion.enqueue.options import SPELLINGS, EnqueueOptions, from_text, spelling_of
+from fusion.exceptions import InvalidName, OptionError, PayloadTooLarge, SerializationError, TaskNotAllowed
 from fusion.kernel import defaults
 from fusion.kernel.importing import check_path, how_to_allow, is_allowed
-from fusion.kernel.timeutil import FURTHEST, parse_moment, parse_seconds
-from fusion.retry import Retry
 from fusion.settings import get_settings
-from fusion.store.layout.keys import check_new_job_id, check_queue_name
-from fusion.store.layout.score import check_priority
+from fusion.store.layout.keys import check_queue_name
+from fusion.store.layout.records import Replicas
 from fusion.web.exchange import HttpError, listed
 
-#: Characters of a text that lists show.
-_LONGEST = 500
-#: Arguments of `EnqueueOptions` that have another name here.
-_NAMES = {"job_timeout": "timeout"}
+#: Seconds for which a caller may have a thread of the server wait for replicas.
+LONGEST_WAIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
+    """One call of a task, ready to be sent. `named`: the caller chose the job's id. `replicas`: whom the answer waits for."""
+
     queue: str
     data: JobData
-    #: Whether the caller chose the id.
     named: bool
+    replicas: Replicas | None
 
 
 def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = "", enqueue_in: float | None = None) -> Call:
@@ -40,45 +39,49 @@ def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = ""
     HttpError: 422 names the field, 403 for a function outside of `tasks`, 413 for arguments that are too large.
     """
     given = dict(body)
-    queue = _checked("queue", given.pop("queue", defaults.QUEUE), check_queue_name)
+    queue = _queue(given.pop("queue", defaults.QUEUE))
     func = _function(given.pop("func", None), tasks)
     args, kwargs = _arguments(given)
     options = _options(given, fixed=enqueue_in is not None)
-    named = options.get("job_id") is not None
+    named = options.job_id is not None
     if enqueue_in is not None:
-        options["enqueue_in"] = enqueue_in
+        options.enqueue_in = enqueue_in
     try:
-        data = build(func, tuple(args), kwargs, EnqueueOptions(**options), get_settings())
+        data = build(func, tuple(args), kwargs, options, get_settings())
+        replicas = _replicas(options)
     except PayloadTooLarge as error:
         raise HttpError(413, "payload_too_large", str(error)) from None
     except SerializationError as error:
         raise _invalid("args", str(error)) from None
+    except OptionError as error:
+        spelling = spelling_of(error.name)
+        field = spelling.field if spelling else ""
+        raise _invalid(field, error.spelled(field or error.name)) from None
     except ValueError as error:
-        raise _of(error) from None
+        raise _invalid("", str(error)) from None
     if job_id and not named:
         data.new.id = job_id
-    return Call(queue, data, named)
+    return Call(queue, data, named, replicas)
 
 
-def _of(error: ValueError) -> HttpError:
-    """Messages of options begin with the option's name."""
-    word = re.match(r"\w*", str(error))
-    name = word[0] if word else ""
-    spelled = _NAMES.get(name, name)
-    return _invalid(
-        spelled if spelled in _READERS else "", str(error).replace(name, spelled, 1) if name in _NAMES else str(error)
-    )
+def _replicas(options: EnqueueOptions) -> Replicas | None:
+    found = replicas_of(options, get_settings())
+    if options.replicas_timeout is not None and found is not None and found.timeout > LONGEST_WAIT:
+        raise OptionError(
+            "replicas_timeout", f"use up to {LONGEST_WAIT:g} s here: a request waits so long", options.replicas_timeout
+        )
+    return found
 
 
 def _invalid(field: str, message: str) -> HttpError:
     return HttpError(422, "invalid_value", message, field=field)
 
 
-def _checked(field: str, value: Any, check: Callable[[Any], Any]) -> Any:
+def _queue(value: Any) -> str:
     try:
-        return check(value)
-    except (ValueError, InvalidName) as error:
-        raise _invalid(field, str(error) if str(error).startswith(field) else f"{field}: {error}") from None
+        return check_queue_name(value)
+    except InvalidName as error:
+        raise _invalid("queue", str(error)) from None
 
 
 def _function(value: Any, tasks: Sequence[str]) -> str:
@@ -115,94 +118,21 @@ def _arguments(given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     return args or [], kwargs or {}
 
 
-def _options(given: dict[str, Any], *, fixed: bool) -> dict[str, Any]:
+def _options(given: dict[str, Any], *, fixed: bool) -> EnqueueOptions:
     times = {"enqueue_at", "enqueue_in"} if fixed else set()
     for name in given:
-        if name not in _READERS or name in times:
-            known = {"queue", "func", "args", "kwargs", "payload", *_READERS} - times
+        if name not in SPELLINGS or name in times:
+            known = {"queue", "func", "args", "kwargs", "payload", *SPELLINGS} - times
             hint = did_you_mean(name[:80], known)
             raise _invalid(name[:80], f"there is no field of this name here{hint}; there are {listed(known)}")
-    read = {name: _READERS[name](name, value) for name, value in given.items() if value is not None}
-    retries, intervals = read.pop("retry_max", 0), read.pop("retry_interval", None)
-    if intervals is not None and not retries:
+    read = {name: _read(name, value) for name, value in given.items() if value is not None}
+    if "retry_interval" in read and not read.get("retry_max"):
         raise _invalid("retry_interval", "retry_interval: needs retry_max")
-    if retries:
-        read["retry"] = Retry(retries, intervals or 0)
-    return {("job_timeout" if name == "timeout" else name): value for name, value in read.items()}
+    return from_text(read)
 
 
-def _text(field: str, value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
-        raise _invalid(field, f"{field}: use a text of up to {_LONGEST} characters without control characters")
-    return value
-
-
-def _priority(field: str, value: Any) -> int:
-    found: int = _checked(field, value, check_priority)
-    return found
-
-
-def _duration(field: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise _invalid(field, f"{field}: use seconds, or a text like 90s, 5m, 2h, 1d")
-    found: float = _checked(field, value, parse_seconds)
-    return found
-
-
-def _moment(field: str, value: Any) -> datetime:
-    if not isinstance(value, str):
-        raise _invalid(field, f"{field}: use ISO 8601 with a zone, like 2030-01-31T09:00+01:00 or 2030-01-31T08:00Z")
-    found: datetime = _checked(field, value, parse_moment)
-    return found
-
-
-def _flag(field: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise _invalid(field, f"{field}: use true or false")
-    return value
-
-
-def _count(field: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1000:
-        raise _invalid(field, f"{field}: use a whole number from 0 to 1000")
-    return value
-
-
-def _intervals(field: str, value: Any) -> list[float]:
-    figures = value if isinstance(value, list) else [value]
-    found = [_duration(field, figure) for figure in figures]
-    if not found or len(found) > 1000 or not all(0 <= figure <= FURTHEST for figure in found):
-        raise _invalid(field, f"{field}: use seconds from 0 to {FURTHEST:.0f}, one figure or a list")
-    return found
-
-
-def _job_id(field: str, value: Any) -> str:
-    found: str = _checked(field, value, check_new_job_id)
-    return found
-
-
-def _url(field: str, value: Any) -> str:
-    """As a producer's: looked at where all options are, and never shown."""
-    if not isinstance(value, str):
-        raise _invalid(field, f"{field}: use a text, like https://hooks.example.com/jobs")
-    return value
-
-
-_READERS: dict[str, Callable[[str, Any], Any]] = {
-    "priority": _priority,
-    "timeout": _duration,
-    "result_ttl": _duration,
-    "ttl": _duration,
-    "failure_ttl": _duration,
-    "description": _text,
-    "job_id": _job_id,
-    "at_front": _flag,
-    "enqueue_in": _duration,
-    "enqueue_at": _moment,
-    "retry_max": _count,
-    "retry_interval": _intervals,
-    "log_tag": _text,
-    "success_task_handler": _url,
-    "failed_task_handler": _url,
-    "callback_url": _url,
-}
+def _read(field: str, value: Any) -> Any:
+    try:
+        return SPELLINGS[field].reads.from_json(value)
+    except ValueError as error:
+        raise _invalid(field, f"{field}: {error}") from None

@@ -47,6 +47,22 @@ def test_every_option(invoke: Invoke, conn: redis.Redis) -> None:
     assert (stored[b"ttl"], stored[b"failure_ttl"]) == (b"3600", b"86400")
 
 
+def test_the_options_that_python_has_are_flags_too(invoke: Invoke, conn: redis.Redis) -> None:
+    urls = {name: f"https://hooks.example.com/{name}" for name in ("success_task_handler", "failed_task_handler", "callback_url")}
+    flags = [word for name, url in urls.items() for word in ("--" + name.replace("_", "-"), url)]
+    more = ("--meta", '{"order": [4711]}', "--on-lost", "fail", "--isolate", "--durability", "primary", "--job-id", "j")
+    invoke("enqueue", SMS, *flags, *more)
+    stored = conn.hgetall("rq:job:j")
+    assert {name: stored[name.encode()].decode() for name in urls} == urls
+    assert (json.loads(stored[b"meta"]), stored[b"on_lost"], stored[b"isolate"]) == ({"order": [4711]}, b"fail", b"1")
+
+
+def test_an_enqueue_that_no_replica_has_is_told_so(invoke: Invoke, conn: redis.Redis) -> None:
+    flags = ("--durability", "replicated", "--replicas", "2", "--replicas-timeout", "0.05", "--job-id", "j")
+    assert "0 of 2 replicas acknowledged within 0.05 s" in invoke("enqueue", SMS, *flags, code=1).stderr
+    assert Job.fetch("j", conn).get_status() == "queued", "it is on the primary"
+
+
 @pytest.mark.parametrize(("word", "number"), [("high", 2), ("MODERATE", 1), ("low", 0), ("0", 0), ("255", 255), ("7", 7)])
 def test_priorities(invoke: Invoke, conn: redis.Redis, word: str, number: int) -> None:
     invoke("enqueue", SMS, "--priority", word)
@@ -84,14 +100,22 @@ def test_pickle_on_request(invoke: Invoke, conn: redis.Redis, monkeypatch: pytes
         ([SMS, "--timeout", "soon"], "'--timeout': 'soon': use seconds"),
         ([SMS, "--timeout", "0"], "--timeout 0.0: use a duration over 0"),
         ([SMS, "--result-ttl", "x"], "'--result-ttl': 'x': use seconds"),
-        ([SMS, "--ttl", "-5"], "ttl=-5.0: use a duration over 0"),
-        ([SMS, "--failure-ttl", "-7"], "failure_ttl=-7.0: use seconds from 0"),
+        ([SMS, "--ttl", "-5"], "--ttl -5.0: use a duration over 0"),
+        ([SMS, "--failure-ttl", "-7"], "--failure-ttl -7.0: use seconds from 0"),
         ([SMS, "--job-id", "a b"], "job id 'a b'"),
         ([SMS, "--retry-interval", "3"], "--retry-interval needs --retry-max"),
         ([SMS, "--retry-max", "1", "--retry-interval", "1e12"], "use seconds from 0 to 1000000000"),
         ([SMS, "--timeout", "1e12"], "--timeout 1000000000000.0: use a duration over 0, up to 1000000000 s"),
         ([SMS, "--schedule-in", "1e12"], "31 years"),
         ([SMS, "--retry-max", "-1"], "--retry-max"),
+        ([SMS, "--meta", "[1]"], "'--meta': use a JSON object"),
+        ([SMS, "--meta", "{"], "'--meta': '{' is not JSON that can be sent"),
+        ([SMS, "--on-lost", "retry"], "'--on-lost': 'retry': use requeue or fail"),
+        ([SMS, "--durability", "disk"], "'--durability': 'disk': use primary or replicated"),
+        ([SMS, "--replicas", "0"], "'--replicas': use a whole number from 1"),
+        ([SMS, "--replicas", "2"], "--replicas 2: needs durability='replicated'"),
+        ([SMS, "--durability", "replicated", "--replicas-timeout", "0"], "--replicas-timeout 0.0: use a duration over 0"),
+        ([SMS, "--callback-url", "ftp://x"], "--callback-url: use a URL like https://"),
     ],
 )
 def test_what_enqueue_refuses(invoke: Invoke, conn: redis.Redis, args: list[str], message: str) -> None:

@@ -18,7 +18,7 @@ from redis import asyncio as aredis
 from redis.connection import parse_url
 
 from fusion import AsyncQueue, Job, Queue, Retry, StoreUnavailable
-from fusion.enqueue.options import JobData
+from fusion.enqueue.build import JobData
 from fusion.exceptions import ConfigurationError, DuplicateJob, InvalidName, PayloadTooLarge, SerializationError
 from fusion.settings import Settings, use_settings
 from fusion.store.client.async_connections import loops_client, twin

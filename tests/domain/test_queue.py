@@ -99,11 +99,11 @@ def _nested() -> Callable[[], None]:
 
 
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"priority": 256}, "priority 256"),
-    ({"priority": -1}, "priority -1"),
-    ({"priority": 1.5}, "priority 1.5"),
-    ({"priority": True}, "priority True"),
-    ({"priority": "highest"}, "priority 'highest': use high, moderate, low, or a whole number"),
+    ({"priority": 256}, "priority=256"),
+    ({"priority": -1}, "priority=-1"),
+    ({"priority": 1.5}, "priority=1.5"),
+    ({"priority": True}, "priority=True"),
+    ({"priority": "highest"}, "priority='highest': use high, moderate, low, or a whole number"),
     ({"job_timeout": 0}, "job_timeout=0"),
     ({"job_timeout": -5}, "job_timeout=-5"),
     ({"job_timeout": "soon"}, "job_timeout: 'soon'"),

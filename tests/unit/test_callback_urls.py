@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from fusion.callbacks import check_url, payload_url
 from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.targets import Policy, parse_target
-from fusion.enqueue.options import EnqueueOptions, build
+from fusion.enqueue.build import build
+from fusion.enqueue.options import EnqueueOptions
 from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import uuid
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -9,14 +10,41 @@ from typing import Any
 import pytest
 
 from fusion.callbacks import Callback
-from fusion.enqueue.options import OPTION_NAMES, EnqueueOptions, build, split_options
-from fusion.exceptions import InvalidName, PayloadTooLarge, SerializationError
+from fusion.enqueue.build import build
+from fusion.enqueue.keywords import split_options
+from fusion.enqueue.options import OPTION_NAMES, OPTIONS, SPELLINGS, EnqueueOptions, Spelling, from_text
+from fusion.exceptions import InvalidName, OptionError, PayloadTooLarge, SerializationError
 from fusion.kernel.nonces import new_nonce
 from fusion.retry import Retry
 from fusion.settings import Settings
 from fusion.store.layout.records import NewJob
 
 TASK = "tasks.sms.sendSMS"
+#: A text for each field of an option.
+TEXTS = {
+    "priority": "high",
+    "timeout": "5m",
+    "result_ttl": "1d",
+    "ttl": "90s",
+    "failure_ttl": "-1",
+    "description": "a text",
+    "job_id": "j-1",
+    "at_front": "true",
+    "enqueue_in": "5m",
+    "enqueue_at": "2030-01-31T09:00+01:00",
+    "retry_max": "2",
+    "retry_interval": "90s",
+    "meta": '{"a": 1}',
+    "log_tag": "SMS_OTP",
+    "success_task_handler": "https://example.com/",
+    "failed_task_handler": "https://example.com/",
+    "callback_url": "https://example.com/",
+    "on_lost": "fail",
+    "isolate": "true",
+    "durability": "replicated",
+    "replicas": "2",
+    "replicas_timeout": "3s",
+}
 
 
 def made(
@@ -170,6 +198,32 @@ def test_options_over_others() -> None:
     assert EnqueueOptions().over(base) == base
     assert base.over(EnqueueOptions()) == base
     assert set(OPTION_NAMES) >= {"priority", "job_timeout", "retry", "on_lost"}
+
+
+def test_every_option_is_explained_and_all_but_callables_can_be_said_in_text() -> None:
+    assert [option.name for option in OPTIONS if not option.spellings] == ["on_success", "on_failure"]
+    assert all(option.meaning.endswith((".", "]")) for option in OPTIONS)
+    flags = [spelling.flag for spelling in SPELLINGS.values()]
+    assert len({*flags}) == len(flags) == len(OPTIONS) - 2 + 1  # a retry has two parts
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=lambda spelling: spelling.field)
+def test_an_option_from_a_text_is_one_that_can_be_stored(spelling: Spelling) -> None:
+    text = TEXTS[spelling.field]
+    read = spelling.reads.from_text(text)
+    options = from_text({"retry_max": 1, spelling.field: [read] if spelling.reads.repeats else read})
+    assert options != EnqueueOptions(retry=Retry(1))
+    made(**{name: getattr(options, name) for name in OPTION_NAMES})
+
+
+def test_an_option_error_is_told_by_the_name_that_its_reader_knows() -> None:
+    with pytest.raises(OptionError) as caught:
+        made(job_timeout=0)
+    rule = "use a duration over 0, up to 1000000000 s (31 years), or -1 for no limit"
+    assert (caught.value.name, caught.value.rule) == ("job_timeout", rule)
+    assert caught.value.spelled("--timeout", " ") == f"--timeout 0: {rule}"
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.name) == (f"job_timeout=0: {rule}", "job_timeout")
 
 
 def test_a_nonce_is_new_each_time() -> None:

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion.enqueue.options import EnqueueOptions, build, sealed
+from fusion.enqueue.build import build, sealed
+from fusion.enqueue.options import EnqueueOptions
 from fusion.exceptions import ConfigurationError
 from fusion.kernel.signing import COVERED, Keyring, envelope
 from fusion.retry import Retry

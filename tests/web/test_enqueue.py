@@ -60,6 +60,21 @@ def test_a_job_is_enqueued_as_it_was_asked_for(post: Post, service: ServerProces
     assert check_conservation(conn, ["otp-1"]) == {"otp-1": "queued"}
 
 
+def test_the_options_that_python_has_come_over_http_too(post: Post, conn: redis.Redis) -> None:
+    urls = {name: f"https://hooks.example.com/{name}" for name in ("success_task_handler", "failed_task_handler", "callback_url")}
+    more = {"meta": {"order": [4711]}, "on_lost": "fail", "isolate": True, "durability": "primary", "job_id": "j"}
+    assert post({"func": NOOP, **urls, **more}).status == 201
+    stored = conn.hgetall("rq:job:j")
+    assert {name: stored[name.encode()].decode() for name in urls} == urls
+    assert (json.loads(stored[b"meta"]), stored[b"on_lost"], stored[b"isolate"]) == ({"order": [4711]}, b"fail", b"1")
+
+
+def test_an_enqueue_that_no_replica_has_is_told_so(post: Post, conn: redis.Redis) -> None:
+    answer = post({"func": NOOP, "job_id": "j", "durability": "replicated", "replicas": 2, "replicas_timeout": 0.05})
+    assert (answer.status, answer.code) == (503, "redis_unavailable")
+    assert Job.fetch("j", conn).get_status() == "queued", "it is on the primary"
+
+
 def test_what_is_left_out_has_its_default(post: Post, conn: redis.Redis) -> None:
     job = Job.fetch(post({"func": NOOP}).json["job_id"], conn)
     assert (job.origin, job.priority, job.args, job.kwargs, job.timeout) == (defaults.QUEUE, 1, (), {}, defaults.JOB_TIMEOUT)
@@ -91,6 +106,9 @@ BAD: list[tuple[str, Any]] = [
     ("enqueue_in", -1), ("enqueue_in", "x"), ("enqueue_in", 1e10), ("enqueue_at", "tomorrow"), ("enqueue_at", "2030-01-01T00:00"),
     ("enqueue_at", 5), ("enqueue_at", "9999-01-01T00:00Z"), ("retry_max", -1), ("retry_max", 1.5), ("retry_max", True), ("retry_max", 1001),
     ("retry_interval", 5), ("nonsense", 1), ("a\r\nb", 1), ("on_success", "os.system"), ("success_task_handler", "http://169.254.169.254/"),
+    ("meta", []), ("meta", "x"), ("on_lost", "retry"), ("on_lost", ["fail"]), ("isolate", 1), ("isolate", "yes"), ("durability", "disk"),
+    ("durability", 1), ("replicas", 0), ("replicas", 101), ("replicas", "2"), ("replicas", 2), ("replicas_timeout", "soon"),
+    ("replicas_timeout", 2), ("on_failure", "os.system"),
 ]  # fmt: skip
 
 
@@ -113,6 +131,9 @@ def test_a_bad_value_is_refused_by_name_and_nothing_is_stored(post: Post, conn: 
         ({"enqueue_in": 1e12}, "enqueue_in"),
         ({"enqueue_in": 5, "enqueue_at": "2030-01-01T00:00Z"}, ""),
         ({"payload": {}, "args": []}, "payload"),
+        ({"durability": "replicated", "replicas_timeout": 0}, "replicas_timeout"),
+        ({"durability": "replicated", "replicas_timeout": "31s"}, "replicas_timeout"),
+        ({"durability": "primary", "replicas": 1}, "replicas"),
     ],
 )
 def test_values_that_do_not_go_together(post: Post, conn: redis.Redis, more: dict[str, Any], field: str) -> None:

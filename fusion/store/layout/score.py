@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+from fusion.exceptions import OptionError
+
 UNIT = 2.0**-44
 MAX_PRIORITY = 255
 #: Priorities by name.
@@ -22,10 +24,9 @@ def priority_of(score: float) -> int:
 
 
 def check_priority(priority: object) -> int:
-    """A priority as its number. ValueError for anything but a whole number from 0 to 255, higher first, and the names in any case."""
+    """A priority as its number. OptionError for anything but a whole number from 0 to 255, higher first, and the names in any case."""
     found = CLASSES.get(priority.lower()) if isinstance(priority, str) else priority
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= MAX_PRIORITY:
-        raise ValueError(
-            f"priority {priority!r}: use high, moderate, low, or a whole number from 0 to {MAX_PRIORITY} (low is 0, moderate 1, high 2)"
-        )
+        rule = f"use high, moderate, low, or a whole number from 0 to {MAX_PRIORITY} (low is 0, moderate 1, high 2)"
+        raise OptionError("priority", rule, priority)
     return found

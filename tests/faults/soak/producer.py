@@ -19,7 +19,7 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from fusion import Queue
-from fusion.enqueue.options import JobData
+from fusion.enqueue.build import JobData
 from fusion.exceptions import FusionError
 from tests.faults.soak.plan import BETWEEN, RUSH, Job, job, rush_job
 

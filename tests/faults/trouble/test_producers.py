@@ -15,7 +15,7 @@ from redis.retry import Retry
 from fusion import FailedQueue, Job, Queue, ScheduledJobRegistry, StoreFull, StoreUnavailable
 from fusion.cron.scheduler import Scheduler
 from fusion.enqueue.batch import chunks
-from fusion.enqueue.options import JobData
+from fusion.enqueue.build import JobData
 from fusion.exceptions import ConfigurationError, DuplicateJob
 from fusion.settings import Settings, use_settings
 from fusion.store.client.connections import connect

@@ -163,8 +163,8 @@ def test_the_setting_is_for_all_and_a_call_may_differ(pair: Pair, conn: redis.Re
         ({"durability": "replicated", "replicas": 0}, "replicas=0"),
         ({"durability": "replicated", "replicas": True}, "replicas=True"),
         ({"durability": "replicated", "replicas_timeout": 0}, "replicas_timeout=0"),
-        ({"replicas": 2}, "replicas= needs durability='replicated'; to pass it to the task use enqueue_call"),
-        ({"durability": "primary", "replicas_timeout": 2}, "replicas_timeout= needs durability"),
+        ({"replicas": 2}, "replicas=2: needs durability='replicated'; to pass it to the task use enqueue_call"),
+        ({"durability": "primary", "replicas_timeout": 2}, "replicas_timeout=2: needs durability"),
     ],
     ids=str,
 )

@@ -1,0 +1,133 @@
+"""From a call to a job that can be sent: everything checked and encoded, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from os import urandom
+from typing import Any
+
+from fusion.callbacks import hooks, payload_url
+from fusion.enqueue.kinds import number, seconds
+from fusion.enqueue.options import NONE, OPTIONS, EnqueueOptions, Func
+from fusion.exceptions import OptionError, PayloadTooLarge
+from fusion.kernel import defaults
+from fusion.kernel.importing import func_name_of
+from fusion.kernel.serializers import dumps_call, get_serializer
+from fusion.kernel.signing import SIGNATURE
+from fusion.kernel.timeutil import to_delay, to_unix
+from fusion.settings import Settings
+from fusion.store.layout.keys import check_new_job_id
+from fusion.store.layout.records import NewJob
+from fusion.store.layout.score import check_priority
+
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+def _identity() -> tuple[str, str]:
+    """A random UUID and a nonce."""
+    digits = urandom(22).hex()
+    rest = f"4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:32]}"
+    return f"{digits[:8]}-{digits[8:12]}-{rest}", digits[32:]
+
+
+@dataclass(slots=True)
+class JobData:
+    """A job as prepared by `Queue.prepare_data`, ready for `enqueue_many`. It can be kept and sent to another process; however often it is
+    enqueued, it is one job."""
+
+    func_name: str
+    new: NewJob
+    #: Bytes that it takes on its way, about.
+    size: int = 0
+
+
+def build(
+    func: Func,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: EnqueueOptions,
+    settings: Settings,
+    serializer_name: str | None = None,
+) -> JobData:
+    """Check and encode everything, before anything is written. Raises OptionError, SerializationError or PayloadTooLarge; TypeError for
+    an `enqueue_at` that is no datetime; ConfigurationError for a `serializer_name` of pickle, in place of the settings', that is not allowed."""
+    name = func_name_of(func)
+    wanted = serializer_name or settings.serializer
+    allowed = settings.allow_pickle or settings.serializer == "pickle"
+    serializer = _JSON if wanted == "json" else get_serializer(wanted, allow_pickle=allowed)
+    data = dumps_call(serializer, name, args, dict(kwargs), max_payload=settings.max_payload)
+    stored: dict[str, Any] = {
+        "data": data,
+        "description": name,
+        "timeout": number(settings.job_timeout),
+        "result_ttl": settings.result_ttl,
+        "retryCount": defaults.RETRY_COUNT_START,
+    }
+    if serializer is not _JSON:
+        stored["serializer"] = serializer.name
+    url = options.callback_url or payload_url(args, kwargs)
+    ends = options.success_task_handler, options.failed_task_handler
+    if url is not None or ends != (None, None):
+        stored |= hooks(*ends, url, settings.callback_allow_http)
+    if options is NONE:
+        job_id, nonce = _identity()
+        return JobData(name, NewJob(job_id, 1, stored, nonce=nonce), len(data) + _OVERHEAD)
+    ttl = _add(stored, options)
+    size = _check_options(name, stored, settings.max_payload)
+    priority = check_priority(1 if options.priority is None else options.priority)
+    job_id, nonce = _identity()
+    if options.job_id is not None:
+        job_id = check_new_job_id(options.job_id)
+    due, delay = _time(options)
+    return JobData(name, NewJob(job_id, priority, stored, options.at_front, ttl, due, delay, nonce), len(data) + size + _OVERHEAD)
+
+
+_JSON = get_serializer("json", allow_pickle=False)
+#: Bytes of a job besides its data and texts.
+_OVERHEAD = 300
+
+
+#: Of each option that the record holds: its field, its name, what makes a given value the stored one.
+_STORED = tuple((option.stored, option.name, option.store) for option in OPTIONS if option.store)
+_given = attrgetter(*(name for _, name, _ in _STORED))
+
+
+def _add(stored: dict[str, Any], options: EnqueueOptions) -> float | None:
+    """Add the options that are given, checked, as they will be stored. Returns the ttl in seconds."""
+    for (field, name, store), value in zip(_STORED, _given(options), strict=True):
+        if value is not None and (kept := store(name, value)) is not None:
+            stored[field] = kept
+    if options.ttl is None:
+        return None
+    ttl = seconds("ttl", options.ttl)
+    stored["ttl"] = number(ttl)
+    return ttl
+
+
+def sealed(queue: str, jobs: Iterable[NewJob], settings: Settings) -> list[NewJob]:
+    """The jobs as they go to Redis: signed, if there are `secret_keys`. What is enqueued goes through here once its queue is known."""
+    keyring = settings.keyring
+    if keyring is None:
+        return list(jobs)
+    return [replace(job, fields={**job.fields, SIGNATURE: keyring.sign(job.id, queue, job.priority, job.fields)}) for job in jobs]
+
+
+def _check_options(name: str, stored: Mapping[str, Any], limit: int) -> int:
+    """What is stored besides the arguments counts too: `meta`, `description`, callbacks, a long list of retry intervals. Its size."""
+    texts = [value for value in stored.values() if isinstance(value, str)]
+    size = sum(map(len, texts))
+    if size * 4 > limit and (size := sum(len(text.encode()) for text in texts)) > limit:
+        raise PayloadTooLarge(
+            f"the options of {name} (meta, description, retry ...) take {size} bytes; the limit is {limit} (max_payload, "
+            "FUSION_MAX_PAYLOAD). Store big data elsewhere and keep its key"
+        )
+    return size
+
+
+def _time(options: EnqueueOptions) -> tuple[float | None, float | None]:
+    if options.enqueue_at is not None and options.enqueue_in is not None:
+        raise OptionError("", "give enqueue_at or enqueue_in, not both")
+    due = None if options.enqueue_at is None else to_unix(options.enqueue_at, "enqueue_at")
+    return due, None if options.enqueue_in is None else to_delay(options.enqueue_in, "enqueue_in")

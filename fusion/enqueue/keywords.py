@@ -1,0 +1,103 @@
+"""Which keywords of a call are options and which are the task's: misspelled options never become arguments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from inspect import CO_VARKEYWORDS
+from types import CodeType, FunctionType
+from typing import Any
+
+from fusion.enqueue.options import NONE, OPTION_NAMES, EnqueueOptions, Func
+from fusion.exceptions import OptionError, UnknownOption
+
+_NAMES = frozenset(OPTION_NAMES)
+#: RQ's options that Fusion does not have yet; passed on as arguments of the task they would do harm silently.
+_NOT_YET = frozenset({"depends_on", "repeat", "group_id", "on_stopped", "unique", "pipeline"})
+
+
+def split_options(kwargs: dict[str, Any]) -> tuple[EnqueueOptions, dict[str, Any]]:
+    """Part the keywords of `enqueue(func, *args, **kwargs)` into Fusion's options and the task's own arguments."""
+    if not kwargs:
+        return NONE, kwargs
+    if not _NOT_YET.isdisjoint(kwargs):
+        _refuse(kwargs)
+    options = {name: kwargs.pop(name) for name in _NAMES & kwargs.keys()}
+    if "timeout" in kwargs and "job_timeout" not in options and kwargs["timeout"] is None:
+        kwargs.pop("timeout")
+    return EnqueueOptions(**options) if options else NONE, kwargs
+
+
+def _refuse(kwargs: Mapping[str, Any]) -> None:
+    for name in _NOT_YET:
+        if kwargs.get(name) is not None:
+            raise OptionError("", f"{name}= is not supported by this version; {_ANYWAY}")
+
+
+_ANYWAY = "to pass it to the task use enqueue_call(func, kwargs={...})"
+
+
+def options_of(given: dict[str, Any]) -> EnqueueOptions:
+    """Options given apart from the task's arguments. UnknownOption for one that there is not."""
+    for name in given:
+        if name not in _NAMES:
+            raise UnknownOption(name, f"there is no option {name}={did_you_mean(name, OPTION_NAMES)}")
+    return EnqueueOptions(**given)
+
+
+def check_keywords(func: Func, names: Iterable[str], *, delayed: bool = False) -> None:
+    """UnknownOption for a keyword that would reach the task although an option was meant: one that the function does not take, as far as
+    that can be seen without importing anything, or a misspelled option's name. `delayed`: of `.delay()`, which takes no options."""
+    code, inner = _codes_of(func)
+    for name in names:
+        if any(name in _parameters(found) for found in (code, inner) if found is not None):
+            continue
+        if code is not None and not code.co_flags & CO_VARKEYWORDS:
+            told = f"{code.co_name}() takes no argument {name}=, and "
+            told += "options go to @job(...) or Queue.enqueue" if delayed else "there is no such option"
+            raise UnknownOption(
+                name, f"{told}{'' if delayed and name in _NAMES else did_you_mean(name, OPTION_NAMES)}; {_ANYWAY}"
+            )
+        if (near := _misspelled(name)) is not None or (delayed and name in _NAMES):
+            meant = f"options like {near or name}= go to @job(...) or Queue.enqueue" if delayed else f"did you mean {near}=?"
+            raise UnknownOption(name, f"{name}= is no option but looks like one; {meant}; {_ANYWAY}")
+
+
+def _codes_of(func: Func) -> tuple[CodeType | None, CodeType | None]:
+    """Of the function, if this process has it, and of what it wraps."""
+    found: Any = func
+    if isinstance(func, str):
+        module, _, name = func.rpartition(".")
+        found = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+    if not isinstance(found, FunctionType):
+        return None, None
+    inner = found.__dict__.get("__wrapped__")
+    return found.__code__, inner.__code__ if isinstance(inner, FunctionType) else None
+
+
+def _parameters(code: CodeType) -> tuple[str, ...]:
+    """Those that can be given by name."""
+    return code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence that names the nearest of the known names; empty if none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+@lru_cache(maxsize=4096)
+def _misspelled(name: str) -> str | None:
+    """The option that this is a misspelling of: `job_timout`, `jobTimeout`. A plural is a word of its own: `job_ids`."""
+    from difflib import get_close_matches
+
+    if name in _NAMES or name.removesuffix("s") in _NAMES:
+        return None
+    letters = name.replace("_", "").lower()
+    bare = {option.replace("_", ""): option for option in (*OPTION_NAMES, *_NOT_YET)}
+    swapped = (letters[:i] + letters[i + 1] + letters[i] + letters[i + 2 :] for i in range(len(letters) - 1))
+    near = [one for one in swapped if one in bare and len(one) > 4] or get_close_matches(letters, bare, n=1, cutoff=0.85)
+    return bare[near[0]] if near else None

@@ -1,0 +1,221 @@
+"""Kinds of options: how a producer's value becomes the stored one, and how a value is read from JSON or from a text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fusion.exceptions import DeserializationError, OptionError
+from fusion.jobs.meta import to_json
+from fusion.kernel.serializers import JSONSerializer
+from fusion.kernel.timeutil import FURTHEST, parse_moment, parse_seconds
+from fusion.retry import Retry
+from fusion.store.layout.keys import check_new_job_id
+from fusion.store.layout.score import check_priority
+
+#: Characters of a text that lists show, of those that come over HTTP.
+_LONGEST = 500
+_MOST_RETRIES = 1000
+_MOST = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How an option is read where no Python object can be given. Both functions raise a ValueError that says the rule."""
+
+    #: For tables: the values that it takes.
+    takes: str
+    #: For the command line's help; empty for a switch, which takes no value.
+    metavar: str
+    from_json: Callable[[Any], Any]
+    from_text: Callable[[str], Any]
+    #: On the command line it may be given several times.
+    repeats: bool = False
+
+
+# -- what is stored
+
+
+def seconds(name: str, value: Any, *, endless: bool = False) -> float:
+    """A duration over 0, or with `endless` -1. OptionError, of `name`."""
+    found = _parsed(name, value)
+    if endless and found == -1:
+        return -1
+    if found <= 0 or found > FURTHEST:
+        more = ", or -1 for no limit" if endless else ""
+        raise OptionError(name, f"use a duration over 0, up to {FURTHEST:.0f} s (31 years){more}", value)
+    return found
+
+
+def limit(name: str, value: Any) -> float:
+    """A duration over 0, or -1 for none, as few bytes as may be."""
+    return number(seconds(name, value, endless=True))
+
+
+def keeping(name: str, value: Any) -> int:
+    """Whole seconds for which something is kept; -1 for ever. Half a second is one, since 0 would be none."""
+    found = _parsed(name, value)
+    if found != -1 and not 0 <= found <= FURTHEST:
+        raise OptionError(name, f"use seconds from 0 to {FURTHEST:.0f} (31 years), or -1 to keep it for ever", value)
+    return math.ceil(found)
+
+
+def given_text(name: str, value: str) -> str | None:
+    """The text; an empty one is none."""
+    return value or None
+
+
+def as_is(name: str, value: Any) -> Any:
+    """The value, whatever it is."""
+    return value
+
+
+def mapping(name: str, value: Any) -> str | None:
+    """A mapping as JSON; an empty one is none. SerializationError or PayloadTooLarge."""
+    return to_json(name, value) if value else None
+
+
+def policy(name: str, value: Any) -> str:
+    """A Retry as it is stored."""
+    if not isinstance(value, Retry):
+        raise OptionError(name, "use Retry(max=...)", value)
+    return value.to_json()
+
+
+def switch(name: str, value: Any) -> int | None:
+    """1 if it is on."""
+    return 1 if value else None
+
+
+def other_than(default: str, *others: str) -> Callable[[str, Any], str | None]:
+    """One of these words; the default is not stored."""
+    rule = f"use {' or '.join(map(repr, (default, *others)))}"
+
+    def stored(name: str, value: Any) -> str | None:
+        if value not in (default, *others):
+            raise OptionError(name, rule, value)
+        return None if value == default else str(value)
+
+    return stored
+
+
+def number(seconds: float) -> float:
+    """The same number, whole if it can be."""
+    return int(seconds) if float(seconds).is_integer() else seconds
+
+
+def _parsed(name: str, value: Any) -> float:
+    try:
+        return parse_seconds(value)
+    except ValueError as error:
+        raise OptionError(name, str(error)) from None
+
+
+# -- what is read
+
+
+def _duration(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError("use seconds, or a text like 90s, 5m, 2h, 1d")
+    try:
+        return parse_seconds(value)
+    except ValueError:
+        raise ValueError(f"{value!r}: use seconds, or a text like 90s, 5m, 2h, 1d") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
+        raise ValueError(f"use a text of up to {_LONGEST} characters without control characters")
+    return value
+
+
+def _priority(value: Any) -> int:
+    try:
+        return check_priority(value)
+    except OptionError as error:
+        raise ValueError(f"{value!r}: {error.rule}") from None
+
+
+def _moment(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("use ISO 8601 with a zone, like 2030-01-31T09:00+01:00 or 2030-01-31T08:00Z")
+    return parse_moment(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("use true or false")
+    return value
+
+
+def _whole(value: Any, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ValueError(f"use a whole number from {low} to {high}")
+    return value
+
+
+def _digits(text: str) -> int | str:
+    """A text of digits as its number; any other as it is."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else text
+
+
+def _intervals(value: Any) -> list[float]:
+    found = [_duration(figure) for figure in (value if isinstance(value, list) else [value])]
+    if not found or len(found) > _MOST_RETRIES or not all(0 <= figure <= FURTHEST for figure in found):
+        raise ValueError(f"use seconds from 0 to {FURTHEST:.0f}, one figure or a list")
+    return found
+
+
+def _url(value: Any) -> str:
+    """Looked at where a producer's is, and shown nowhere."""
+    if not isinstance(value, str):
+        raise ValueError("use a text, like https://hooks.example.com/jobs")
+    return value
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError('use a JSON object, like {"order": 4711}')
+    return value
+
+
+def _object_of(text: str) -> dict[str, Any]:
+    try:
+        return _object(JSONSerializer().parse(text.encode()))
+    except (DeserializationError, UnicodeEncodeError) as error:
+        raise ValueError(f"{text[:60]!r} is not JSON that can be sent: {error}") from None
+
+
+def whole(low: int, high: int) -> Reader:
+    """A whole number from `low`; from the network up to `high`."""
+    return Reader(
+        f"{low} to {high:,}", "N", lambda value: _whole(value, low, high), lambda text: _whole(_digits(text), low, _MOST)
+    )
+
+
+def words(*names: str) -> Reader:
+    """One of these words."""
+
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"{str(value)[:60]!r}: use {' or '.join(names)}")
+        return str(value)
+
+    return Reader(", ".join(f"`{name}`" for name in names), "|".join(names), read, read)
+
+
+PRIORITY = Reader(
+    "`high`, `moderate`, `low`, 0 to 255", "high|moderate|low|0..255", _priority, lambda text: _priority(_digits(text))
+)
+DURATION = Reader('seconds, `"90s"`, `"5m"`, `"2h"`, `"1d"`', "SECONDS", _duration, _duration)
+MOMENT = Reader('ISO 8601 with a zone, `"2030-01-31T09:00+01:00"`', "TIME", _moment, _moment)
+TEXT = Reader(f"a text of up to {_LONGEST} characters", "TEXT", _text, str)
+TAG = Reader(TEXT.takes, "TAG", _text, str)
+JOB_ID = Reader("1 to 128 of `A-Z a-z 0-9 _ -`", "ID", check_new_job_id, check_new_job_id)
+SWITCH = Reader("true, false", "", _flag, lambda text: _flag({"true": True, "false": False}.get(text)))
+RETRIES = whole(0, _MOST_RETRIES)
+INTERVALS = Reader("seconds, or a list of them", "SECONDS", _intervals, lambda text: _intervals(text)[0], repeats=True)
+URL = Reader("a URL", "URL", _url, _url)
+OBJECT = Reader("a JSON object", "JSON", _object, _object_of)
