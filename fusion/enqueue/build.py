@@ -89,14 +89,14 @@ _JSON = get_serializer("json", allow_pickle=False)
 _OVERHEAD = 300
 
 
-#: Of each option that the record holds: its field, its name, what makes a given value the stored one.
-_STORED = tuple((option.stored, option.name, option.store) for option in OPTIONS if option.store)
-_given = attrgetter(*(name for _, name, _ in _STORED))
+#: Of the options that the record holds: the fields, the names, what makes a given value the stored one.
+_FIELDS, _NAMES, _STORES = zip(*((option.stored, option.name, option.store) for option in OPTIONS if option.store), strict=True)
+_given = attrgetter(*_NAMES)
 
 
 def _add(stored: dict[str, Any], options: EnqueueOptions) -> float | None:
     """Add the options that are given, checked, as they will be stored. Returns the ttl in seconds."""
-    for (field, name, store), value in zip(_STORED, _given(options), strict=True):
+    for field, name, store, value in zip(_FIELDS, _NAMES, _STORES, _given(options)):  # noqa: B905 - hot
         if value is not None and (kept := store(name, value)) is not None:
             stored[field] = kept
     if options.ttl is None:
