@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-acl test-pool test-es crash teeth soak lint type bench bench-smoke clean venv-demo venv-dev venv-bench
+.PHONY: help demo test test-long test-acl test-pool test-es crash teeth soak lint type reference bench bench-smoke clean venv-demo venv-dev venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -59,6 +59,9 @@ lint: venv-dev ## style, formatting, import layers, file sizes
 
 type: venv-dev ## mypy --strict
 	@$(BIN)/mypy
+
+reference: venv-dev ## write what follows from the code: docs/settings.md, cli.md, api.md, tables and types of options
+	@$(BIN)/python tools/reference.py
 
 bench: venv-bench ## Fusion beside its peers: table and plots into benchmarks/results (half an hour; ARGS="--rounds 1 --no-curves")
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from redis.asyncio import Redis
 
 from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, prepared, replicas_of, timed
 from fusion.enqueue.build import JobData
+from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.options import EnqueueOptions
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
@@ -23,6 +24,11 @@ from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.keys import check_queue_name
 from fusion.store.layout.records import Replicas
 from fusion.store.write.async_broker import async_broker_of
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from fusion.enqueue.typed import CallOptions, JobOptions
 
 _Func = str | Callable[..., Any]
 
@@ -86,6 +92,10 @@ class AsyncQueue:
         """`Queue.enqueue`."""
         return await self._one(*called(f, args, kwargs, self._defaults))
 
+    def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Coroutine[Any, Any, Job]]:
+        """`Queue.options`; what it enqueues is to be awaited."""
+        return Enqueuer(self._one, self._defaults, options)
+
     async def enqueue_at(self, when: datetime, f: _Func, /, *args: Any, **kwargs: Any) -> Job:
         """`Queue.enqueue_at`."""
         return await self.enqueue(f, *args, **timed("enqueue_at", when, kwargs))
@@ -101,7 +111,7 @@ class AsyncQueue:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout: float | str | None = None,
-        **options: Any,
+        **options: Unpack[CallOptions],
     ) -> Job:
         """`Queue.enqueue_call`."""
         return await self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults))
@@ -114,7 +124,7 @@ class AsyncQueue:
         *,
         timeout: float | str | None = None,
         serializer: str | None = None,
-        **options: Any,
+        **options: Unpack[JobOptions],
     ) -> JobData:
         """`Queue.prepare_data`; either kind of queue takes it."""
         return prepared(func, args, kwargs, timeout, options, serializer)

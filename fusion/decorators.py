@@ -10,6 +10,9 @@ from fusion.kernel import defaults
 from fusion.kernel.importing import check_no_generator
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from fusion.enqueue.typed import CallOptions
     from fusion.job import Job
 
 P = ParamSpec("P")
@@ -24,7 +27,9 @@ class Task(Protocol, Generic[P, R_co]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
-    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job: ...
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job:
+        """Enqueue a call with these arguments, with the options of `@job`."""
+        ...
 
 
 class _Decorator:
@@ -34,12 +39,17 @@ class _Decorator:
         Job: type[Job]
 
     def __call__(
-        self, queue: str = defaults.QUEUE, connection: Any = None, **options: Any
+        self,
+        queue: str = defaults.QUEUE,
+        connection: Any = None,
+        *,
+        timeout: float | str | None = None,
+        **options: Unpack[CallOptions],
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
 
-        The brackets are needed, also when empty. The function itself is unchanged. Being marked also lets workers that have its module
-        loaded run it without `--tasks`.
+        `timeout` is RQ's name of job_timeout. The brackets are needed, also when empty. The function itself is unchanged. Being marked also
+        lets workers that have its module loaded run it without `--tasks`.
         """
 
         if callable(queue):
@@ -51,7 +61,7 @@ class _Decorator:
             def delay(*args: P.args, **kwargs: P.kwargs) -> Job:
                 from fusion.queue import Queue
 
-                return Queue(queue, connection)._delay(func, args, kwargs, options)
+                return Queue(queue, connection)._delay(func, args, kwargs, timeout, options)
 
             task = cast(Any, func)
             task.__fusion_job__ = True

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
 from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, delayed, prepared, replicas_of, timed
 from fusion.enqueue.build import JobData
+from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.options import EnqueueOptions
 from fusion.exceptions import StoreUnavailable
 from fusion.job import Job
@@ -22,6 +23,11 @@ from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.keys import check_queue_name
 from fusion.store.layout.records import Replicas
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from fusion.enqueue.typed import CallOptions, JobOptions
 
 
 class PriorityQueue:
@@ -77,6 +83,13 @@ class PriorityQueue:
         """
         return self._one(*called(f, args, kwargs, self._defaults))
 
+    def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Job]:
+        """This queue with options for the jobs that it is given; all arguments after the function are then the function's own.
+
+        `high = queue.options(priority="high", ttl="5m"); high.enqueue(send, to, ttl=3)`. UnknownOption for one that there is not.
+        """
+        return Enqueuer(self._one, self._defaults, options)
+
     def enqueue_at(self, when: datetime, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """`enqueue` for a time: an aware datetime. It waits in the schedule, which is one for all queues, until it is due by the server's
         clock; one that is due already is queued at once. Its `ttl` begins when it is due.
@@ -97,7 +110,7 @@ class PriorityQueue:
         kwargs: Mapping[str, Any] | None = None,
         *,
         timeout: float | str | None = None,
-        **options: Any,
+        **options: Unpack[CallOptions],
     ) -> Job:
         """`enqueue` with the task's arguments apart from the options, so that no name can be mistaken."""
         return self._one(*called_apart(func, args, kwargs, timeout, options, self._defaults))
@@ -110,7 +123,7 @@ class PriorityQueue:
         *,
         timeout: float | str | None = None,
         serializer: str | None = None,
-        **options: Any,
+        **options: Unpack[JobOptions],
     ) -> JobData:
         """A job for `enqueue_many`, checked and encoded. It is one job, however often it is enqueued. `enqueue_in` counts from the moment
         at which it first is. `serializer` as of `Queue`, whose own is not asked here."""
@@ -132,8 +145,15 @@ class PriorityQueue:
         options = EnqueueOptions(durability=durability, replicas=replicas, replicas_timeout=replicas_timeout)
         return self._all([], chunks(self.name, job_datas, replicas_of(options, get_settings())))
 
-    def _delay(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Job:
-        return self._one(*delayed(f, args, kwargs, options))
+    def _delay(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        timeout: float | str | None,
+        options: Mapping[str, Any],
+    ) -> Job:
+        return self._one(*delayed(f, args, kwargs, timeout, options))
 
     def _one(self, data: JobData, replicas: Replicas | None) -> Job:
         return self._accept_one(Batch.of(self.name, [data], replicas))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
@@ -20,6 +20,31 @@ from fusion.store.access import cron_broker_of, cron_inspector_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import repeatable
 from fusion.store.read.cron_inspector import Decision, EntryInfo
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from fusion.enqueue.typed import EntryJobOptions
+
+    class EntryOptions(EntryJobOptions, total=False):
+        """Options of a cron entry besides its id, its plan and its function."""
+
+        queue: str
+        args: Iterable[Any]
+        kwargs: Mapping[str, Any] | None
+        misfire: str
+        misfire_grace: float | str | None
+        overlap: str
+        jitter: float | str
+
+    class DeclaredOptions(EntryOptions, total=False):
+        """Options of `@recurring`: those of an entry, and its id and plan."""
+
+        id: str | None
+        timezone: str
+        start: datetime | None
+        end: datetime | None
+
 
 _Func = str | Callable[..., Any]
 
@@ -38,7 +63,6 @@ class Planner:
         id: str | None = None,
         timezone: str = "UTC",
         queue: str = defaults.QUEUE,
-        priority: int | str | None = None,
         args: Iterable[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         misfire: str = "latest",
@@ -47,7 +71,7 @@ class Planner:
         jitter: float | str = 0,
         start: datetime | None = None,
         end: datetime | None = None,
-        **options: Any,
+        **options: Unpack[EntryJobOptions],
     ) -> str:
         """Enqueue `func` at every tick of a cron expression, read by the clocks of `timezone`; returns the entry's id.
 
@@ -55,7 +79,7 @@ class Planner:
           more than `misfire_grace` seconds late is not run (None: any lateness is fine; with `skip` 10).
         - `overlap="skip"`: no tick runs while a job of the entry has not ended; a waiting retry has not.
         - `jitter`: seconds over which the starts of ticks are spread.
-        - other options as in `Queue.enqueue`: job_timeout, ttl, result_ttl, retry, log_tag, description, meta ...
+        - other options as in `Queue.enqueue`: priority, job_timeout, ttl, result_ttl, retry, log_tag, description, meta ...
 
         The same id again changes the entry. Raises ValueError or SerializationError with nothing stored; `id` has to be given where one
         function has several entries. How clock changes are handled: docs/cron.md.
@@ -64,7 +88,7 @@ class Planner:
         def make() -> Entry:
             plan = Plan.cron(expr, timezone=timezone, start=start, end=end)
             policy: dict[str, Any] = {"misfire": misfire, "misfire_grace": misfire_grace, "overlap": overlap, "jitter": jitter}
-            policy |= {"id": id, "queue": queue, "priority": priority, "args": args, "kwargs": kwargs}
+            policy |= {"id": id, "queue": queue, "args": args, "kwargs": kwargs}
             return Entry.make(func, plan, get_settings(), **policy, **options)
 
         return self._take(func, id, make)
@@ -77,7 +101,7 @@ class Planner:
         id: str | None = None,
         start: datetime | None = None,
         end: datetime | None = None,
-        **options: Any,
+        **options: Unpack[EntryOptions],
     ) -> str:
         """Enqueue `func` every so often: seconds (whole ones), "5m", or a timedelta. Options as in `cron`, less the timezone.
 

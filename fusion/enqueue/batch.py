@@ -20,6 +20,7 @@ from fusion.store.write.enqueue_codec import waits
 _DURABILITIES = ("primary", "replicated")
 #: Options of a call that sends jobs, not of the jobs.
 OF_CALLS = tuple(option.name for option in OPTIONS if option.of == CALL)
+_OF_CALLS = frozenset(OF_CALLS)
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ def called(f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], own: QueueDef
             rest = {**apart, **rest}
         else:
             check_keywords(f, rest)
-    return _built(f, args, rest, options, own)
+    return called_with(f, args, rest, options, own)
 
 
 def called_apart(
@@ -91,21 +92,19 @@ def called_apart(
     args: Iterable[Any] | None,
     kwargs: Mapping[str, Any] | None,
     timeout: float | str | None,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     own: QueueDefaults,
 ) -> tuple[JobData, Replicas | None]:
     """`enqueue_call(func, args, kwargs, timeout=timeout, **options)`."""
-    return _built(func, tuple(args or ()), kwargs or {}, _options(timeout, options), own)
+    return called_with(func, tuple(args or ()), kwargs or {}, _options(timeout, options), own)
 
 
 def delayed(
-    func: Func, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
+    func: Func, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | str | None, options: Mapping[str, Any]
 ) -> tuple[JobData, Replicas | None]:
-    """`func.delay(*args, **kwargs)` of a function marked by `@job(..., **options)`."""
+    """`func.delay(*args, **kwargs)` of a function marked by `@job(..., timeout=timeout, **options)`."""
     check_keywords(func, kwargs, delayed=True)
-    return called_apart(
-        func, args, kwargs, options.get("timeout"), {n: v for n, v in options.items() if n != "timeout"}, QueueDefaults()
-    )
+    return called_apart(func, args, kwargs, timeout, options, QueueDefaults())
 
 
 def prepared(
@@ -113,19 +112,19 @@ def prepared(
     args: Iterable[Any] | None,
     kwargs: Mapping[str, Any] | None,
     timeout: float | str | None,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     serializer: str | None = None,
 ) -> JobData:
     """`prepare_data(func, args, kwargs, timeout=timeout, serializer=serializer, **options)`."""
     known = _options(timeout, options)
-    if known is not NONE:
+    if not _OF_CALLS.isdisjoint(options):
         for name in OF_CALLS:
-            if getattr(known, name) is not None:
+            if options.get(name) is not None:
                 raise OptionError("", f"{name}= is of the call that sends the jobs; give it to enqueue_many")
     return build(func, tuple(args or ()), kwargs or {}, known, get_settings(), QueueDefaults(serializer=serializer).serializer)
 
 
-def timed(name: str, time: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+def timed(name: str, time: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of `enqueue` that say what `enqueue_at` and `enqueue_in` do."""
     if time is None:
         raise TypeError(f"{name}(): None is no time; to run it at once use enqueue()")
@@ -168,15 +167,16 @@ def replicas_of(options: EnqueueOptions, settings: Settings) -> Replicas | None:
     return Replicas(count, settings.replicas_timeout if given is None else seconds("replicas_timeout", given))
 
 
-def _options(timeout: float | str | None, options: dict[str, Any]) -> EnqueueOptions:
+def _options(timeout: float | str | None, options: Mapping[str, Any]) -> EnqueueOptions:
     if timeout is None and not options:
         return NONE
     return options_of({"job_timeout": timeout, **options})
 
 
-def _built(
+def called_with(
     func: Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, own: QueueDefaults
 ) -> tuple[JobData, Replicas | None]:
+    """The call, encoded, and whom it waits for; with the queue's own defaults where the options say nothing."""
     if own.timeout is not None and options.job_timeout is None:
         options = options.over(EnqueueOptions(job_timeout=own.timeout))
     settings = get_settings()

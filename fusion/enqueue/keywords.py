@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from inspect import CO_VARKEYWORDS
 from types import CodeType, FunctionType
@@ -38,23 +38,20 @@ def _refuse(kwargs: Mapping[str, Any]) -> None:
 _ANYWAY = "to pass it to the task use enqueue_call(func, kwargs={...})"
 
 
-def options_of(given: dict[str, Any]) -> EnqueueOptions:
+def options_of(given: Mapping[str, Any]) -> EnqueueOptions:
     """Options given apart from the task's arguments. UnknownOption for one that there is not."""
-    for name in given:
-        if name not in _NAMES:
-            raise UnknownOption(name, f"there is no option {name}={did_you_mean(name, OPTION_NAMES)}")
+    if not _NAMES.issuperset(given):
+        name = min(given.keys() - _NAMES)
+        raise UnknownOption(name, f"there is no option {name}={did_you_mean(name, OPTION_NAMES)}")
     return EnqueueOptions(**given)
 
 
 def check_keywords(func: Func, names: Iterable[str], *, delayed: bool = False) -> None:
     """UnknownOption for a keyword that would reach the task although an option was meant: one that the function does not take, as far as
     that can be seen without importing anything, or a misspelled option's name. `delayed`: of `.delay()`, which takes no options."""
-    code, inner = _codes_of(func)
-    for name in names:
-        if any(name in _parameters(found) for found in (code, inner) if found is not None):
-            continue
-        if code is not None and not code.co_flags & CO_VARKEYWORDS:
-            told = f"{code.co_name}() takes no argument {name}=, and "
+    for name, closed in _not_parameters(func, names):
+        if closed:
+            told = f"{closed}() takes no argument {name}=, and "
             told += "options go to @job(...) or Queue.enqueue" if delayed else "there is no such option"
             raise UnknownOption(
                 name, f"{told}{'' if delayed and name in _NAMES else did_you_mean(name, OPTION_NAMES)}; {_ANYWAY}"
@@ -62,6 +59,22 @@ def check_keywords(func: Func, names: Iterable[str], *, delayed: bool = False) -
         if (near := _misspelled(name)) is not None or (delayed and name in _NAMES):
             meant = f"options like {near or name}= go to @job(...) or Queue.enqueue" if delayed else f"did you mean {near}=?"
             raise UnknownOption(name, f"{name}= is no option but looks like one; {meant}; {_ANYWAY}")
+
+
+def check_arguments(func: Func, names: Iterable[str]) -> None:
+    """UnknownOption for an argument that the function does not take, as far as that can be seen. Names of options are arguments here."""
+    for name, closed in _not_parameters(func, names):
+        if closed:
+            raise UnknownOption(name, f"{closed}() takes no argument {name}=; options go into options(...)")
+
+
+def _not_parameters(func: Func, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names that are no parameters of the function; beside each the function's name, empty if it may take any or can't be seen."""
+    code, inner = _codes_of(func)
+    closed = code.co_name if code is not None and not code.co_flags & CO_VARKEYWORDS else ""
+    for name in names:
+        if not any(name in _parameters(found) for found in (code, inner) if found is not None):
+            yield name, closed
 
 
 def _codes_of(func: Func) -> tuple[CodeType | None, CodeType | None]:

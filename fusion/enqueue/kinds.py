@@ -51,11 +51,15 @@ def seconds(name: str, value: Any, *, endless: bool = False) -> float:
 
 def limit(name: str, value: Any) -> float:
     """A duration over 0, or -1 for none, as few bytes as may be."""
+    if type(value) is int and 0 < value <= FURTHEST:
+        return value  # mostly; every enqueue comes by
     return number(seconds(name, value, endless=True))
 
 
 def keeping(name: str, value: Any) -> int:
     """Whole seconds for which something is kept; -1 for ever. Half a second is one, since 0 would be none."""
+    if type(value) is int and 0 <= value <= FURTHEST:
+        return value
     found = _parsed(name, value)
     if found != -1 and not 0 <= found <= FURTHEST:
         raise OptionError(name, f"use seconds from 0 to {FURTHEST:.0f} (31 years), or -1 to keep it for ever", value)
@@ -210,8 +214,8 @@ PRIORITY = Reader(
     "`high`, `moderate`, `low`, 0 to 255", "high|moderate|low|0..255", _priority, lambda text: _priority(_digits(text))
 )
 DURATION = Reader('seconds, `"90s"`, `"5m"`, `"2h"`, `"1d"`', "SECONDS", _duration, _duration)
-MOMENT = Reader('ISO 8601 with a zone, `"2030-01-31T09:00+01:00"`', "TIME", _moment, _moment)
-TEXT = Reader(f"a text of up to {_LONGEST} characters", "TEXT", _text, str)
+MOMENT = Reader('a time with its zone, `"2030-01-31T09:00+01:00"`', "TIME", _moment, _moment)
+TEXT = Reader("a text", "TEXT", _text, str)
 TAG = Reader(TEXT.takes, "TAG", _text, str)
 JOB_ID = Reader("1 to 128 of `A-Z a-z 0-9 _ -`", "ID", check_new_job_id, check_new_job_id)
 SWITCH = Reader("true, false", "", _flag, lambda text: _flag({"true": True, "false": False}.get(text)))

@@ -7,7 +7,9 @@ from collections.abc import Callable
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing costs every job's process 0.6 MB
     from datetime import timedelta
-    from typing import Any, TypeVar
+    from typing import Any, TypeVar, Unpack
+
+    from fusion.cron.scheduler import DeclaredOptions
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,7 +26,9 @@ class Declaration:
 _declared: list[Declaration] = []
 
 
-def recurring(expr: Any = None, *, every: float | str | timedelta | None = None, **options: Any) -> Callable[[F], F]:
+def recurring(
+    expr: Any = None, *, every: float | str | timedelta | None = None, **options: Unpack[DeclaredOptions]
+) -> Callable[[F], F]:
     """Run the function by a cron expression, or `every` so often (seconds, "5m", a timedelta).
 
     `options` are those of `Scheduler.cron`. The entry is stored by the scheduler that is told to load the module (`--schedule`, or
@@ -34,7 +38,7 @@ def recurring(expr: Any = None, *, every: float | str | timedelta | None = None,
         raise TypeError('write @recurring("*/5 * * * *") or @recurring(every="5m"), with one of the two')
 
     def decorate(func: F) -> F:
-        _declared.append(Declaration(func, expr, every, options))
+        _declared.append(Declaration(func, expr, every, {**options}))
         return func
 
     return decorate

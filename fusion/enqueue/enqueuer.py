@@ -1,0 +1,81 @@
+"""`Queue.options(...)`: options apart from the task's arguments, checked by type checkers, to be used for any number of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from fusion.enqueue.batch import QueueDefaults, called_with, prepared, timed
+from fusion.enqueue.build import JobData
+from fusion.enqueue.keywords import check_arguments, options_of
+from fusion.store.layout.records import Replicas
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from fusion.enqueue.typed import CallOptions
+
+P = ParamSpec("P")
+Sent = TypeVar("Sent")
+
+
+class Enqueuer(Generic[Sent]):
+    """A queue with options for the jobs that it is given: `Queue("sms").options(priority="high", ttl="5m")`.
+
+    It never changes and can be kept and shared. All arguments after the function are the function's own, whatever their names. Enqueueing
+    gives a Job; with an AsyncQueue it is to be awaited. Errors are those of `Queue.enqueue`; UnknownOption is also raised for an argument
+    that the function does not take.
+    """
+
+    __slots__ = ("_given", "_options", "_own", "_send")
+
+    def __init__(self, send: Callable[[JobData, Replicas | None], Sent], own: QueueDefaults, given: Mapping[str, Any]) -> None:
+        self._send, self._own, self._given = send, own, given
+        self._options = options_of(given)
+
+    def __repr__(self) -> str:
+        return f"options({', '.join(f'{name}={value!r}' for name, value in self._given.items())})"
+
+    def options(self, **options: Unpack[CallOptions]) -> Enqueuer[Sent]:
+        """The same with more options, or with other values of those there are. UnknownOption for one that there is not."""
+        return Enqueuer(self._send, self._own, {**self._given, **options})
+
+    @overload
+    def enqueue(self, f: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Sent: ...
+    @overload
+    def enqueue(self, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
+    def enqueue(self, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
+        """Accept a call of `f`, a function or its dotted path, with these arguments."""
+        check_arguments(f, kwargs)
+        return self._send(*called_with(f, args, kwargs, self._options, self._own))
+
+    @overload
+    def enqueue_at(self, when: datetime, f: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Sent: ...
+    @overload
+    def enqueue_at(self, when: datetime, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
+    def enqueue_at(self, when: datetime, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
+        """`enqueue` for a time, as `Queue.enqueue_at`."""
+        return self._timed("enqueue_at", when).enqueue(f, *args, **kwargs)
+
+    @overload
+    def enqueue_in(self, delta: timedelta | float | str, f: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Sent: ...
+    @overload
+    def enqueue_in(self, delta: timedelta | float | str, f: str, /, *args: Any, **kwargs: Any) -> Sent: ...
+    def enqueue_in(self, delta: timedelta | float | str, f: Any, /, *args: Any, **kwargs: Any) -> Sent:
+        """`enqueue` after a delay, as `Queue.enqueue_in`."""
+        return self._timed("enqueue_in", delta).enqueue(f, *args, **kwargs)
+
+    @overload
+    def prepare_data(self, f: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> JobData: ...
+    @overload
+    def prepare_data(self, f: str, /, *args: Any, **kwargs: Any) -> JobData: ...
+    def prepare_data(self, f: Any, /, *args: Any, **kwargs: Any) -> JobData:
+        """A job for `Queue.enqueue_many`, checked and encoded. OptionError if `durability` or `replicas` are among the options: `enqueue_many`
+        has those."""
+        check_arguments(f, kwargs)
+        given = {"job_timeout": self._own.timeout, **self._given}
+        return prepared(f, args, kwargs, None, given, self._own.serializer)
+
+    def _timed(self, name: str, time: Any) -> Enqueuer[Sent]:
+        return Enqueuer(self._send, self._own, timed(name, time, self._given))
