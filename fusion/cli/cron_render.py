@@ -16,7 +16,7 @@ from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
     from fusion.cron.plan import Plan
-    from fusion.store.read.cron_inspector import Decision, EntryInfo
+    from fusion.store.read.cron_inspector import EntryInfo, TickDecision
 
 _COLOURS = {"active": "green", "paused": "yellow", "waits": "yellow", "error": "red"}
 #: Of a job that is kept no longer.
@@ -190,7 +190,7 @@ def tick_document(plan: Plan, tick: int) -> dict[str, Any]:
 # -- history
 
 
-def decisions(plan: Plan | None, found: Sequence[Decision], jobs: Mapping[str, LastJob]) -> list[str]:
+def decisions(plan: Plan | None, found: Sequence[TickDecision], jobs: Mapping[str, LastJob]) -> list[str]:
     rows = []
     for one in found:
         tick = int(one.tick.timestamp())
@@ -202,7 +202,7 @@ def decisions(plan: Plan | None, found: Sequence[Decision], jobs: Mapping[str, L
     return table(("TICK", "DECIDED", "LATE", "OUTCOME", "JOB", "STATUS"), rows, (2,))
 
 
-def decision_document(one: Decision, jobs: Mapping[str, LastJob]) -> dict[str, Any]:
+def decision_document(one: TickDecision, jobs: Mapping[str, LastJob]) -> dict[str, Any]:
     job = jobs.get(one.what)
     return {
         "tick": to_iso(one.tick),

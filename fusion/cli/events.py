@@ -116,7 +116,7 @@ def forget(cli: Cli, sink: str, yes: bool) -> None:
     For one that is no longer configured. What it has not got yet is lost to it, and so are its parked events and its figures. A relay that
     still serves it begins with the oldest event in the stream.
     """
-    from fusion.store.access import event_admin_of
+    from fusion.store.access import event_broker_of
 
     known = _inspector(cli).sink_names()
     if sink not in known:
@@ -125,7 +125,7 @@ def forget(cli: Cli, sink: str, yes: bool) -> None:
     if not yes:
         click.confirm(f"Forget how far {sink} is, and what is parked for it?", abort=True)
     cli.broker.check_writer()
-    event_admin_of(cli.connection).forget(sink)
+    event_broker_of(cli.connection).forget(sink)
     echo(f"{sink} is forgotten")
 
 
@@ -162,10 +162,10 @@ def _blocking_inspector(cli: Cli) -> EventInspector:
 
 
 def _replay(cli: Cli, sink: Sink, limit: int | None) -> None:
-    from fusion.store.access import event_admin_of
+    from fusion.store.access import event_broker_of
 
     cli.broker.check_writer()
-    inspector, admin = _inspector(cli), event_admin_of(cli.connection)
+    inspector, admin = _inspector(cli), event_broker_of(cli.connection)
     delivered, refused, after = 0, list[str](), "0-0"
     left = limit if limit is not None else inspector.parked_count(sink.name)
     while left > 0 and (page := inspector.parked(sink.name, min(left, _PAGE), after)):

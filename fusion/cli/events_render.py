@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fusion.store.read.event_inspector import RelayInfo, SinkInfo, StreamInfo
-    from fusion.store.write.event_broker import Entry
+    from fusion.store.write.event_broker import StreamEntry
 
 #: Seconds without a word of a relay after which a sink counts as unserved: two of the longest leases.
 _UNSERVED = 30.0
@@ -154,7 +154,7 @@ def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else to_iso(moment)
 
 
-def line(entry: Entry) -> str:
+def line(entry: StreamEntry) -> str:
     """`14:03:07.123 completed sms 4f1c: completed in 0.120 s`, one line whatever is in it."""
     from fusion.store.read.event_inspector import moment_of
 
@@ -165,5 +165,5 @@ def line(entry: Entry) -> str:
     return f"{at} {shown} {fields.get('queue', '')} {fields.get('job_id', '')}: {message_of(fields)}"
 
 
-def raw_line(entry: Entry) -> str:
+def raw_line(entry: StreamEntry) -> str:
     return json.dumps({"entry": entry.id, **entry.fields}).replace("\x7f", "\\u007f")

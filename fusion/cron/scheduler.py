@@ -19,7 +19,7 @@ from fusion.settings import get_settings
 from fusion.store.access import cron_broker_of, cron_inspector_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import repeatable
-from fusion.store.read.cron_inspector import Decision, EntryInfo
+from fusion.store.read.cron_inspector import EntryInfo, TickDecision
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -162,7 +162,7 @@ class Scheduler(Planner):
             raise _missing(entry_id)
         return found
 
-    def history(self, entry_id: str, limit: int = 20) -> list[Decision]:
+    def history(self, entry_id: str, limit: int = 20) -> list[TickDecision]:
         """What became of its last ticks, the newest first; up to 50 are kept."""
         self.get(entry_id)
         return cron_inspector_of(self.connection).history(entry_id, limit)

@@ -17,7 +17,7 @@ from fusion.exceptions import SchemaMismatch
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.redaction import cut, printable
 from fusion.relay.pace import Pace
-from fusion.store.stream.reader import Delivery, EventReader
+from fusion.store.stream.reader import EventReader, SinkEvent
 
 log = logging.getLogger("fusion.relay")
 
@@ -97,7 +97,7 @@ class SinkRunner(threading.Thread):
                 self.away_since = None
                 return answer
 
-    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+    def _deliver(self, deliveries: Sequence[SinkEvent]) -> None:
         while deliveries:
             some = deliveries[: self._pace.size]
             refused, pause = self._write(some)
@@ -109,7 +109,7 @@ class SinkRunner(threading.Thread):
             elif self._told_to_stop.wait(pause):
                 return
 
-    def _write(self, some: Sequence[Delivery]) -> tuple[Mapping[str, str] | None, float]:
+    def _write(self, some: Sequence[SinkEvent]) -> tuple[Mapping[str, str] | None, float]:
         """What was refused for good, event id -> why; or None, and the seconds until the next try."""
         failpoint("relay.before_write")
         events = [event for _, event in some if self.sink.all_events or event.event in STATUSES]

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from fusion.settings import use_settings
-from fusion.store.stream.reader import Delivery
+from fusion.store.stream.reader import SinkEvent
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
 from tests.cli.conftest import ROOT, Invoke
@@ -33,7 +33,7 @@ def events(conn: redis.Redis) -> EventBroker:
 
 
 @pytest.fixture
-def outage(broker: Broker, events: EventBroker, conn: redis.Redis) -> list[Delivery]:
+def outage(broker: Broker, events: EventBroker, conn: redis.Redis) -> list[SinkEvent]:
     """A sink called `file` that took 2 of 12 events, refused 1, never gets 2, and fails."""
     put(broker, "sms", *(f"j{n}" for n in range(12)), log_tag="SMS_OTP")
     found = reader(events, "box.1", "file")
@@ -56,7 +56,7 @@ def test_stats_of_a_redis_without_events(invoke: Invoke, conn: redis.Redis) -> N
     ]
 
 
-def test_stats_show_an_outage(invoke: Invoke, outage: list[Delivery]) -> None:
+def test_stats_show_an_outage(invoke: Invoke, outage: list[SinkEvent]) -> None:
     said = invoke("events", "stats").stdout
     stream, relay, _, head, row, trouble, hint = said.splitlines()
     assert stream.startswith("Stream: 7 events, the oldest ")
@@ -71,7 +71,7 @@ def test_stats_show_an_outage(invoke: Invoke, outage: list[Delivery]) -> None:
     assert "\x1b" not in said
 
 
-def test_stats_after_an_outage(invoke: Invoke, outage: list[Delivery], events: EventBroker, conn: redis.Redis) -> None:
+def test_stats_after_an_outage(invoke: Invoke, outage: list[SinkEvent], events: EventBroker, conn: redis.Redis) -> None:
     found = reader(events, "box.1", "file")
     ack(found, found.read(500, 0))
     silence(conn, "box.1", 99)
@@ -84,14 +84,14 @@ def test_stats_after_an_outage(invoke: Invoke, outage: list[Delivery], events: E
 
 
 def test_stats_name_what_is_configured_and_not_served(
-    invoke: Invoke, outage: list[Delivery], monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, outage: list[SinkEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FUSION_EVENTS_LOG", "1")
     use_settings(None)
     assert "Configured and not served yet: log" in invoke("events", "stats").stdout
 
 
-def test_stats_as_json(invoke: Invoke, outage: list[Delivery]) -> None:
+def test_stats_as_json(invoke: Invoke, outage: list[SinkEvent]) -> None:
     found = json.loads(invoke("events", "stats", "--json").stdout)
     assert (found["schema"], found["stream"]["length"], found["stream"]["cap"], found["stream"]["last"]) == (1, 7, 1_000_000, 12)
     (sink,) = found["sinks"]
@@ -164,7 +164,7 @@ def test_tail_follows(broker: Broker) -> None:
 
 
 def test_replay_delivers_what_was_parked(
-    invoke: Invoke, outage: list[Delivery], conn: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, outage: list[SinkEvent], conn: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "events.jsonl"
     monkeypatch.setenv("FUSION_EVENTS_FILE", str(path))
@@ -177,7 +177,7 @@ def test_replay_delivers_what_was_parked(
 
 
 def test_replay_keeps_what_is_refused_again(
-    invoke: Invoke, outage: list[Delivery], conn: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, outage: list[SinkEvent], conn: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(300):
         conn.xadd("rq:events:parked:file", {"why": "w", "document": "no event" if n % 3 == 0 else json.dumps(_document(n))})
@@ -195,7 +195,7 @@ def _document(n: int) -> dict[str, object]:
 
 
 def test_replay_to_a_sink_that_is_down_keeps_all(
-    invoke: Invoke, outage: list[Delivery], conn: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, outage: list[SinkEvent], conn: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("FUSION_EVENTS_FILE", str(tmp_path / "file" / "e"))
@@ -214,7 +214,7 @@ def test_replay_needs_a_sink(invoke: Invoke, conn: redis.Redis, monkeypatch: pyt
 # -- forget, setup
 
 
-def test_forget(invoke: Invoke, outage: list[Delivery], conn: redis.Redis) -> None:
+def test_forget(invoke: Invoke, outage: list[SinkEvent], conn: redis.Redis) -> None:
     assert "no sink 'files' has ever been served; there is file" in invoke("events", "forget", "files", code=2).output
     invoke("events", "forget", "file", code=130)  # nobody said yes
     assert conn.exists("rq:sink:file")

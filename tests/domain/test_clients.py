@@ -29,7 +29,7 @@ from fusion import (
 )
 from fusion.exceptions import DuplicateJob, StoreUnavailable
 from fusion.log import Log
-from fusion.store.access import broker_of, event_admin_of, event_inspector_of, inspector_of, schema_broker_of
+from fusion.store.access import broker_of, event_broker_of, event_inspector_of, inspector_of, schema_broker_of
 from tests.domain.conftest import Bench
 from tests.jobs import basic
 from tests.kit.hands import Hand
@@ -169,7 +169,7 @@ def test_cron_and_events(theirs: redis.Redis, conn: redis.Redis) -> None:
     assert TEXT in str(events.tail(10))
     assert list(islice(events.follow("0-0", 0.05), 2)) == list(islice(ours.follow("0-0", 0.05), 2))
     assert (events.sinks(), events.relays(), events.parked_count("s"), events.parked("s", 5)) == ([], [], 0, [])
-    assert not event_admin_of(theirs).forget("s")
+    assert not event_broker_of(theirs).forget("s")
     assert schema_broker_of(theirs).stored() == schema_broker_of(conn).stored()
 
 
@@ -181,7 +181,7 @@ def test_a_worker_of_it(theirs: redis.Redis, conn: redis.Redis) -> None:
     assert claimed.fields[b"data"] == conn.hget("rq:job:a", "data")
     assert hand.tell(claimed, fields={"result": '"done"'}) == "ok"
     assert Job.fetch("a", theirs).result == "done"
-    assert broker_of(theirs).known_queues() == ["sms"]
+    assert inspector_of(theirs).queue_names() == ["sms"]
     assert broker_of(theirs).reap(60, 0)[0] == 0
 
 

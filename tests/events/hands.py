@@ -10,7 +10,7 @@ import redis
 from fusion.events.event import JobEvent
 from fusion.kernel.timeutil import EPOCH
 from fusion.store.read.event_inspector import EventInspector, SinkInfo
-from fusion.store.stream.reader import Delivery, EventReader
+from fusion.store.stream.reader import EventReader, SinkEvent
 from fusion.store.write.event_broker import EventBroker, Mark
 from tests.kit.hands import now_ms
 
@@ -44,11 +44,11 @@ def reader(events: EventBroker, relay: str = "r", sink: str = "s", payload: str 
     return EventReader(events, sink, lambda: relay, payload)
 
 
-def numbers(deliveries: Iterable[Delivery]) -> list[int]:
+def numbers(deliveries: Iterable[SinkEvent]) -> list[int]:
     return [int(delivery.event.id.rpartition("-")[2]) for delivery in deliveries]
 
 
-def ack(found: EventReader, deliveries: Sequence[Delivery], refused: dict[str, str] | None = None) -> tuple[int, int]:
+def ack(found: EventReader, deliveries: Sequence[SinkEvent], refused: dict[str, str] | None = None) -> tuple[int, int]:
     return found.ack(deliveries, refused or {})
 
 

@@ -7,7 +7,6 @@ import redis
 
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.scripting.constants import FleetConstants
-from fusion.store.stream.admin import EventAdmin
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import ack, beat, drain, numbers, reader, silence, sink_of
@@ -211,7 +210,7 @@ def test_a_forgotten_sink_holds_nothing_up(conn: redis.Redis, events: EventBroke
     _events(Broker(conn), 500)
     drain(reader(events, sink="a"))
     reader(events, sink="gone").read(1, 0)
-    admin = EventAdmin(conn)
+    admin = EventBroker(conn)
     assert admin.forget("gone")
     assert not admin.forget("gone")
     assert events.events_trim(100) > 0

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import redis
 
+from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, everything, fields_of, status_of
@@ -101,7 +102,7 @@ def test_a_run_by_hand_changes_no_tick(cron: Cron, conn: redis.Redis) -> None:
     assert cron.run() == ("ok", "cron-e-manual-2")
     assert (mark_of(conn), look_of(conn)) == (mark, look)
     assert conn.lrange("rq:wake:q", 0, -1) == [b"1"]
-    assert Broker(conn).known_queues() == ["q"]
+    assert Inspector(conn).queue_names() == ["q"]
     assert [(outcome, what) for _, outcome, what in history_of(conn)] == [("manual", f"cron-e-manual-{i}") for i in (1, 2)]
     assert check_conservation(conn, ["cron-e-manual-1", "cron-e-manual-2"]) == {
         "cron-e-manual-1": "queued",

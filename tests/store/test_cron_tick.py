@@ -13,6 +13,7 @@ import redis
 from fusion.store.client.connections import connect
 from fusion.store.layout.records import Tick
 from fusion.store.read.cron_inspector import CronInspector
+from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from tests.faults.rig.conservation import check_conservation
@@ -48,7 +49,7 @@ def test_a_tick_is_a_job_like_any_other(cron: Cron, conn: redis.Redis) -> None:
     assert (found["next"], found["last_job"], found["enqueued"]) == (str(following), job_id, "1")
     assert history_of(conn) == [(tick, "enqueued", job_id)]
     put(Broker(conn), "q", "behind", priority=2)
-    assert Broker(conn).known_queues() == ["q"]
+    assert Inspector(conn).queue_names() == ["q"]
     assert drain(Hand(Broker(conn), "q"), 1) == [job_id, "behind"]
 
 

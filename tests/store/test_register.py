@@ -5,6 +5,7 @@ from __future__ import annotations
 import redis
 
 from fusion.kernel.timeutil import from_iso
+from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import LEASE, Hand, drain, events_of, everything, fields_of, may_reap, now_ms, put, status_of
@@ -114,7 +115,7 @@ def test_the_queues_and_types_a_worker_asks_for_at_its_start(broker: Broker, con
     put(broker, "q", "a")
     put(broker, "sms", "b")
     conn.sadd("rq:queues", "rq:queue:_internal")
-    assert broker.known_queues() == ["q", "sms"]
+    assert Inspector(conn).queue_names() == ["q", "sms"]
     assert broker.wrong_types(["q", "sms", "new", "scheduler"]) == ([], [])
     conn.rpush("rq:queue:bad", "x")
     conn.set("rq:queue:scheduler", "x")

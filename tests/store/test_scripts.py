@@ -21,6 +21,7 @@ from fusion.store.layout.schema import Schema
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.scripts import Script, load
 from fusion.store.write.broker import Broker
+from fusion.store.write.callback_broker import CallbackBroker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.schema_broker import SchemaBroker
@@ -51,8 +52,8 @@ LUA = resources.files("fusion.store") / "lua"
 NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if entry.name.endswith(".lua"))
 CONSTANTS = FleetConstants(events_cap=100, result_ttl=500, failure_ttl=600, max_lost=5)
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
-READ = {"promote_and_look", "known_queues", "wrong_types", "callbacks_wait", "callbacks_refused", "gone", "served", "callbacks_served",
-        "readmit_endpoint", "stored", "ready_enqueue", "callbacks_secret", "agree"}  # fmt: skip
+READ = {"promote_and_look", "wrong_types", "callbacks_refused", "gone", "served", "callbacks_served", "readmit_endpoint", "stored",
+        "ready_enqueue", "callbacks_secret", "agree", "unpark", "forget"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
 
 
@@ -60,7 +61,7 @@ LOOKS = {"cron_due"}  # they change nothing
 
 
 def test_every_script_has_its_method() -> None:
-    members = [item for kind in (Broker, CronBroker, EventBroker, SchemaBroker) for item in vars(kind).items()]
+    members = [item for kind in (Broker, CallbackBroker, CronBroker, EventBroker, SchemaBroker) for item in vars(kind).items()]
     methods = {name for name, value in members if callable(value) and not isinstance(value, staticmethod | classmethod)}
     assert set(NAMES) == {name for name in methods if not name.startswith("_")} - READ - {"suspend", "pause", "command", "adopt"}
 

@@ -17,6 +17,7 @@ from fusion.status import TERMINAL, JobStatus
 from fusion.store.embedded.binary import ServerBinary
 from fusion.store.layout import schema
 from fusion.store.read.callback_inspector import CallbackInspector
+from fusion.store.read.inspector import Inspector
 from fusion.store.stream.reader import EventReader
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
@@ -246,7 +247,7 @@ def test_weeks_later_it_drains_as_well(load: Load, conn: redis.Redis) -> None:
         pass
     broker.prune(3)
     promote_all(broker, conn)
-    queues = [*broker.known_queues(), "scheduler"]
+    queues = [*Inspector(conn).queue_names(), "scheduler"]
     hand = Hand(broker, *dict.fromkeys(queues), name="later.1")
     for _ in range(50):
         jobs = hand.claim(5)

@@ -43,6 +43,14 @@ def plain(pipe: Any, options: dict[str, Any]) -> Any:
     return pipe
 
 
+def batch(connection: Redis, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> list[Any]:
+    """Send in one round trip the commands that `ask` calls on a pipeline, and return their replies in order. Raises redis-py's errors;
+    without `raise_on_error`, an error reply stands in its place."""
+    pipe = connection.pipeline(transaction=False)
+    ask(pipe)
+    return pipe.execute(raise_on_error)
+
+
 _Commands: Any = CoreCommands
 
 

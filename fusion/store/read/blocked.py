@@ -1,12 +1,14 @@
-"""Which sets of blocked jobs there are, how many wait in each, and why."""
+"""The sets of blocked jobs: how many wait in each, and why."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
+from fusion.store.read.base import moment
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -31,13 +33,10 @@ class Blocked:
 
 
 def blocked_jobs(connection: Redis, keys: Keys) -> list[Blocked]:
-    """One entry for each set that is not empty, by queue and task. Two round trips."""
+    """List each set that is not empty, by queue and task. Two round trips."""
     found: Any = connection.hgetall(keys.waits)
     rows = {name: codec.text(raw) for key, raw in found.items() if ":" in (name := codec.text(key))}
-    pipe = connection.pipeline(transaction=False)
-    for name in rows:
-        pipe.zcard(keys.waiting(name))
-    counts = pipe.execute(raise_on_error=False) if rows else []
+    counts = batch(connection, lambda pipe: [pipe.zcard(keys.waiting(name)) for name in rows], raise_on_error=False)
     listed = [
         _blocked(name, rows[name], count) for name, count in zip(rows, counts, strict=True) if isinstance(count, int) and count
     ]
@@ -47,12 +46,11 @@ def blocked_jobs(connection: Redis, keys: Keys) -> list[Blocked]:
 def _blocked(name: str, row: str, count: int) -> Blocked:
     kind, queue, task = (*name.split(":", 2), "")[:3]
     since, _, why = row.partition(" ")
-    at = datetime.fromtimestamp(int(since) / 1000, timezone.utc) if since.isdigit() and len(since) < 15 else None
-    return Blocked(kind, queue, task, count, at, why)
+    return Blocked(kind, queue, task, count, moment(int(since) / 1000) if since.isdigit() and len(since) < 15 else None, why)
 
 
 def in_words(one: Blocked) -> str:
-    """A line for people."""
+    """Tell of one set in a line for people."""
     if one.kind == "held":
         why = one.why.split(": ", 1)[-1]
         return f"{one.count} held in {one.queue} for a worker that has {one.task}: {why}"

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
-
-from redis import Redis
 
 from fusion.kernel import defaults
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.layout.keys import CALLBACKS, is_delivery_id
+from fusion.store.read.base import moment
 from fusion.store.read.inspector import Inspector
 
 #: What a delivery can be. `waiting`: no try has failed yet; `retrying`: one has.
@@ -44,57 +43,46 @@ class DeliveryInfo:
     next_at: datetime | None
 
 
-class CallbackInspector:
-    """Of the sets that deliveries share with jobs, the failed ones and the schedule, only the ids of deliveries are read."""
-
-    def __init__(self, connection: Redis, *, prefix: str = defaults.KEY_PREFIX) -> None:
-        self._inspector = Inspector(connection, prefix=prefix)
-        self.connection, self.keys = connection, self._inspector.keys
+class CallbackInspector(Inspector):
+    """Reads deliveries. Of the sets that these share with jobs, the failed ones and the schedule, only the ids of deliveries are read."""
 
     def dropped(self) -> int:
-        """Callbacks that could not be accepted."""
+        """Count the callbacks that could not be accepted."""
         found: Any = self.connection.get(self.keys.callbacks_dropped)
         return codec.number(found)
 
     def refused(self) -> int:
-        """Callbacks that were not accepted, as too many waited."""
+        """Count the callbacks that were not accepted, as too many waited."""
         found: Any = self.connection.get(self.keys.callbacks_refused)
         return codec.number(found)
 
     def gone(self) -> int:
-        """Endpoints that want no more callbacks."""
+        """Count the endpoints that want no more callbacks."""
         return int(self.connection.zcard(self.keys.callbacks_gone))
 
     def unsigned(self) -> list[str]:
-        """Hosts of which the last callbacks went out without a signature."""
-        last = self._inspector.members("finished", CALLBACKS, -_LAST, -1)
-        found = set()
-        for row in self._inspector.table(last, ("unsigned", "data")):
-            if not isinstance(row, Exception) and row["unsigned"]:
-                found.add(urlsplit(str(_sent(codec.text(row["data"])).get("url") or "")).hostname or "")
-        return sorted(found - {""})
+        """List the hosts of which the last callbacks went out without a signature."""
+        rows = self.table(self.members("finished", CALLBACKS, -_LAST, -1), ("unsigned", "data"))
+        sent = [_sent(codec.text(row["data"])) for row in rows if not isinstance(row, Exception) and row["unsigned"]]
+        return sorted({urlsplit(str(one.get("url") or "")).hostname or "" for one in sent} - {""})
 
     def find(self, status: str | None = None) -> Iterator[DeliveryInfo]:
-        """Those of a status, or all: first what is next, of those that have ended the last."""
+        """Read those of a status, or all: first what is next, of those that have ended the last."""
         wanted = STATUSES if status is None else (status,)
-        due: dict[str, float] = {}
         if "waiting" in wanted:
-            yield from self._read(
-                [*self._inspector.members("started", CALLBACKS, 0, -1), *self._inspector.waiting(CALLBACKS, 0, -1)], wanted
-            )
+            yield from self._read([*self.members("started", CALLBACKS, 0, -1), *self.waiting(CALLBACKS, 0, -1)], wanted)
         if "waiting" in wanted or "retrying" in wanted:
             due = self._among(self.keys.scheduled)
             yield from self._read(sorted(due, key=lambda one: (due[one], one)), wanted, due)
         if "failed" in wanted:
             failed = self._among(self.keys.failed)
             yield from self._read(sorted(failed, key=lambda one: (-failed[one], one)), wanted)
-        for name in ("delivered", "canceled"):
+        for name, ended in (("delivered", "finished"), ("canceled", "canceled")):
             if name in wanted:
-                ended = "finished" if name == "delivered" else name
-                yield from self._read(self._inspector.members(ended, CALLBACKS, 0, -1)[::-1], wanted)
+                yield from self._read(self.members(ended, CALLBACKS, 0, -1)[::-1], wanted)
 
     def one(self, delivery: str) -> DeliveryInfo | None:
-        """None if there is no such delivery."""
+        """Read one delivery; None if there is no such."""
         return next(self._read([delivery], STATUSES), None) if is_delivery_id(delivery) else None
 
     def _among(self, key: str) -> dict[str, float]:
@@ -107,7 +95,7 @@ class CallbackInspector:
     def _read(self, ids: list[str], wanted: tuple[str, ...], due: dict[str, float] | None = None) -> Iterator[DeliveryInfo]:
         for start in range(0, len(ids), _PAGE):
             part = ids[start : start + _PAGE]
-            for job_id, row in zip(part, self._inspector.table(part, _FIELDS), strict=True):
+            for job_id, row in zip(part, self.table(part, _FIELDS), strict=True):
                 if isinstance(row, Exception) or not row["status"]:
                     continue
                 info = _info(job_id, {name: codec.text(value) for name, value in row.items()}, (due or {}).get(job_id))
@@ -130,7 +118,7 @@ def _info(job_id: str, row: dict[str, str], due: float | None) -> DeliveryInfo:
         ended_at=from_iso(row["ended_at"]),
         tries=failed_tries + (status in ("failed", "delivered")),
         answer=row["result"] if status == "delivered" else row["reason"],
-        next_at=None if due is None else datetime.fromtimestamp(due, timezone.utc),
+        next_at=None if due is None else moment(due),
     )
 
 

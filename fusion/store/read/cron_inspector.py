@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
-from redis import Redis
-
-from fusion.kernel import defaults
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
-from fusion.store.layout.keys import Keys
+from fusion.store.read.base import InspectorBase, moment, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +40,7 @@ class EntryInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TickDecision:
     """One line of an entry's history. `outcome`: enqueued, overlap, missed, exists, taken or manual; `what`: the job's id, or how many missed."""
 
     tick: datetime
@@ -66,61 +63,42 @@ class SchedulerInfo:
     alive: bool
 
 
-class CronInspector:
-    def __init__(self, connection: Redis, *, prefix: str = defaults.KEY_PREFIX) -> None:
-        self.connection = connection
-        self.keys = Keys(prefix)
+class CronInspector(InspectorBase):
+    """Reads cron entries, their history and the list of schedulers."""
 
     def entry_ids(self) -> list[str]:
-        """Of all entries, sorted."""
-        found: Any = self.connection.zrange(self.keys.cron_due, 0, -1)
-        return sorted(codec.text(entry) for entry in found)
+        """List the ids of all entries, sorted."""
+        return sorted(self._page(self.keys.cron_due))
 
     def count(self) -> int:
+        """Count the entries."""
         return int(self.connection.zcard(self.keys.cron_due))
 
     def entries(self, ids: list[str] | None = None) -> list[EntryInfo]:
-        """These entries, or all; those that are gone are left out."""
+        """Read these entries, or all; those that are gone are left out."""
         ids = self.entry_ids() if ids is None else ids
-        pipe = self.connection.pipeline(transaction=False)
-        for entry in ids:
-            pipe.hgetall(self.keys.cron_entry(entry))
-            pipe.zscore(self.keys.cron_marks, entry)
-        replies = pipe.execute(raise_on_error=False)
-        rows, marks = map(_texts, replies[::2]), replies[1::2]
+        replies = self._batch(
+            lambda pipe: [(pipe.hgetall(self.keys.cron_entry(entry)), pipe.zscore(self.keys.cron_marks, entry)) for entry in ids],
+            raise_on_error=False,
+        )
+        rows, marks = map(texts, replies[::2]), replies[1::2]
         return [_entry(i, row, mark) for i, row, mark in zip(ids, rows, marks, strict=True) if row]
 
     def entry(self, entry: str) -> EntryInfo | None:
+        """Read one entry; None if there is no such entry."""
         return next(iter(self.entries([entry])), None)
 
-    def history(self, entry: str, limit: int = 20) -> list[Decision]:
-        """Its last decisions, the newest first; up to 50 are kept."""
+    def history(self, entry: str, limit: int = 20) -> list[TickDecision]:
+        """Read an entry's last decisions, the newest first; up to 50 are kept."""
         found: Any = self.connection.lrange(self.keys.cron_history(entry), -limit, -1) if limit > 0 else []
         rows = [codec.text(line).split(" ", 3) for line in reversed(found)]
-        return [Decision(_instant(int(r[0])), r[1], _instant(int(r[2]) / 1000), r[3]) for r in rows if len(r) == 4]
+        return [TickDecision(moment(int(r[0])), r[1], moment(int(r[2]) / 1000), r[3]) for r in rows if len(r) == 4]
 
     def schedulers(self) -> list[SchedulerInfo]:
-        """All that are known, dead ones of the last minutes included."""
-        found: Any = self.connection.zrange(self.keys.schedulers, 0, -1)
-        names = sorted(codec.text(name) for name in found)
-        pipe = self.connection.pipeline(transaction=False)
-        pipe.time()
-        for name in names:
-            pipe.hgetall(self.keys.scheduler(name))
-        (seconds, micros), *rows = pipe.execute(raise_on_error=False)
-        now_ms = seconds * 1000 + micros / 1000
-        return [_scheduler(name, _texts(row), now_ms) for name, row in zip(names, rows, strict=True) if row]
-
-
-def _instant(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, timezone.utc)
-
-
-def _texts(row: Any) -> dict[str, str]:
-    """A hash as read; of a key that is none, what Redis says about it as its `error`."""
-    if isinstance(row, Exception):
-        return {"error": str(row)}
-    return {codec.text(name): codec.text(value) for name, value in row.items()}
+        """Read all schedulers that are known, dead ones of the last minutes included."""
+        names = sorted(self._page(self.keys.schedulers))
+        now_ms, rows = self._clock_and_hashes(map(self.keys.scheduler, names), raise_on_error=False)
+        return [_scheduler(name, row, now_ms) for name, row in zip(names, rows, strict=True) if row]
 
 
 def _entry(entry: str, row: dict[str, str], mark: object) -> EntryInfo:

@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
-from redis import Redis
-from redis.exceptions import ResponseError
-
-from fusion.kernel import defaults
-from fusion.kernel.timeutil import EPOCH, from_iso
+from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
-from fusion.store.layout.keys import Keys
-from fusion.store.write.event_broker import Entry, to_entry
+from fusion.store.read.base import InspectorBase, moment, texts
+from fusion.store.write.event_broker import StreamEntry, sink_groups, to_entry
 
 _PAGE = 500
-#: 1 January 9999: an entry's id may be anything an outsider wrote.
-_LAST = 253_370_764_800
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +76,19 @@ class Parked(NamedTuple):
     document: str
 
 
-class EventInspector:
-    def __init__(self, connection: Redis, *, prefix: str = defaults.KEY_PREFIX) -> None:
-        self.connection = connection
-        self.keys = Keys(prefix)
+class EventInspector(InspectorBase):
+    """Reads the event stream, its sinks and relays. Nothing here takes an event away from a sink."""
 
     def stream(self) -> StreamInfo:
-        pipe = self.connection.pipeline(transaction=False)
-        pipe.time()
-        pipe.xlen(self.keys.events)
-        pipe.hmget(self.keys.events_meta, ["epoch", "n", "cap", "cap_until"])
-        pipe.xrange(self.keys.events, count=1)
-        (seconds, _micros), length, (epoch, n, cap, until), first = pipe.execute()
+        """Read the stream's length, bounds and numbering."""
+        (seconds, _micros), length, (epoch, n, cap, until), first = self._batch(
+            lambda pipe: (
+                pipe.time(),
+                pipe.xlen(self.keys.events),
+                pipe.hmget(self.keys.events_meta, ["epoch", "n", "cap", "cap_until"]),
+                pipe.xrange(self.keys.events, count=1),
+            )
+        )
         asked = codec.number(cap) if cap and codec.number(until) > seconds else None
         at = moment_of(codec.text(first[0][0])) if first else None
         return StreamInfo(length, asked, codec.text(epoch), codec.number(n), at)
@@ -101,35 +96,30 @@ class EventInspector:
     # -- sinks
 
     def sinks(self) -> list[SinkInfo]:
-        """All that ever were served and not forgotten, by name."""
-        return sorted((self._sink(group) for group in self._groups()), key=lambda sink: sink.name)
+        """Read all sinks that ever were served and not forgotten, by name."""
+        return sorted((self._sink(group) for group in sink_groups(self.connection, self.keys)), key=lambda sink: sink.name)
 
     def sink_names(self) -> list[str]:
-        return sorted(codec.text(group["name"]) for group in self._groups())
-
-    def _groups(self) -> list[dict[str, Any]]:
-        try:
-            return list(self.connection.xinfo_groups(self.keys.events))
-        except ResponseError as error:
-            if "no such key" not in str(error):
-                raise
-            return []
+        """List the names of these sinks, sorted."""
+        return sorted(codec.text(group["name"]) for group in sink_groups(self.connection, self.keys))
 
     def _sink(self, group: dict[str, Any]) -> SinkInfo:
         """All of one sink in one batch, so that the figures fit each other: a few hundred bytes arrive, and are executed, together. Not in a
         transaction: it would be the one thing for which an ACL user needed MULTI."""
         name = codec.text(group["name"])
-        pipe = self.connection.pipeline(transaction=False)
-        pipe.time()
-        pipe.hgetall(self.keys.sink(name))
-        pipe.xlen(self.keys.parked(name))
-        pipe.hmget(self.keys.events_meta, ["epoch", "n"])
-        pipe.xlen(self.keys.events)
-        pipe.xrange(self.keys.events, count=1)
-        pipe.xpending(self.keys.events, name)
-        pipe.xinfo_groups(self.keys.events)
-        (seconds, micros), raw, parked, (epoch, n), length, first, pending, groups = pipe.execute()
-        state = {codec.text(field): codec.text(value) for field, value in raw.items()}
+        (seconds, micros), raw, parked, (epoch, n), length, first, pending, groups = self._batch(
+            lambda pipe: (
+                pipe.time(),
+                pipe.hgetall(self.keys.sink(name)),
+                pipe.xlen(self.keys.parked(name)),
+                pipe.hmget(self.keys.events_meta, ["epoch", "n"]),
+                pipe.xlen(self.keys.events),
+                pipe.xrange(self.keys.events, count=1),
+                pipe.xpending(self.keys.events, name),
+                pipe.xinfo_groups(self.keys.events),
+            )
+        )
+        state = texts(raw)
         now_ms = seconds * 1000 + micros // 1000
         last = next((codec.text(g["last-delivered-id"]) for g in groups if codec.text(g["name"]) == name), "0-0")
         unread, lost = _unread(state, codec.text(epoch), codec.number(n), length, to_entry(_flat(first[0])) if first else None)
@@ -149,7 +139,7 @@ class EventInspector:
             state.get("error", ""),
             from_iso(state.get("error_at")),
             f"{state['epoch']}-{state['n']}" if "n" in state else "",
-            EPOCH + timedelta(seconds=min(at_ms / 1000, _LAST)) if at_ms else None,
+            moment(at_ms / 1000) if at_ms else None,
             max(0.0, (now_ms - served) / 1000) if served else None,
         )
 
@@ -160,42 +150,21 @@ class EventInspector:
     # -- relays
 
     def relays(self) -> list[RelayInfo]:
-        """Those in the list, the dead of the last minutes included."""
-        listed: Any = self.connection.zrange(self.keys.relays, 0, -1)
-        names = [codec.text(name) for name in listed]
-        pipe = self.connection.pipeline(transaction=False)
-        pipe.time()
-        for name in names:
-            pipe.hgetall(self.keys.relay(name))
-        (seconds, micros), *rows = pipe.execute()
-        now_ms = seconds * 1000 + micros // 1000
-        return [self._relay(name, row, now_ms) for name, row in zip(names, rows, strict=True) if row]
-
-    @staticmethod
-    def _relay(name: str, row: dict[bytes, bytes], now_ms: int) -> RelayInfo:
-        fields = {codec.text(field): codec.text(value) for field, value in row.items()}
-        silent = (now_ms - codec.number(fields.get("beat_ms"))) / 1000
-        return RelayInfo(
-            name,
-            fields.get("hostname", ""),
-            codec.number(fields.get("pid")),
-            tuple(filter(None, fields.get("sinks", "").split(","))),
-            fields.get("busy", ""),
-            from_iso(fields.get("birth")),
-            silent * 1000 <= codec.number(fields.get("lease_ms")),
-            max(0.0, silent),
-        )
+        """Read the relays in the list, the dead of the last minutes included."""
+        names = self._page(self.keys.relays)
+        now_ms, rows = self._clock_and_hashes(map(self.keys.relay, names))
+        return [_relay(name, row, now_ms) for name, row in zip(names, rows, strict=True) if row]
 
     # -- entries
 
     def last_entry(self) -> str:
-        """Id of the newest entry; empty if there is none."""
+        """Read the id of the newest entry; empty if there is none."""
         newest: Any = self.connection.xrevrange(self.keys.events, count=1)
         return codec.text(newest[0][0]) if newest else ""
 
-    def tail(self, count: int, job_id: str = "", upto: str = "+") -> list[Entry]:
-        """The newest events up to an entry, the oldest of them first; with `job_id` those of one job, however far back."""
-        found: deque[Entry] = deque()
+    def tail(self, count: int, job_id: str = "", upto: str = "+") -> list[StreamEntry]:
+        """Read the newest events up to an entry, the oldest of them first; with `job_id` those of one job, however far back."""
+        found: deque[StreamEntry] = deque()
         before = upto
         while len(found) < count:
             rows: Any = self.connection.xrevrange(self.keys.events, max=before, count=_PAGE)
@@ -208,8 +177,8 @@ class EventInspector:
             before = f"({page[-1].id}"
         return list(found)
 
-    def follow(self, after: str, block: float, job_id: str = "") -> Iterator[Entry]:
-        """What comes after an entry, for ever; `block` seconds is less than the connection's own limit."""
+    def follow(self, after: str, block: float, job_id: str = "") -> Iterator[StreamEntry]:
+        """Yield the entries that come after one, for ever; `block` seconds is less than the connection's own limit."""
         while True:
             answer: Any = self.connection.xread({self.keys.events: after}, count=_PAGE, block=int(block * 1000))
             # redis-py gives a list of streams, or over RESP3 a dict of lists of such
@@ -221,18 +190,33 @@ class EventInspector:
                     yield entry
 
     def parked_count(self, sink: str) -> int:
+        """Count the events that a sink refused for good."""
         return int(self.connection.xlen(self.keys.parked(sink)))
 
     def parked(self, sink: str, limit: int, after: str = "0-0") -> list[Parked]:
-        """The oldest first."""
+        """Read the events that a sink refused for good, the oldest first."""
         rows: Any = self.connection.xrange(self.keys.parked(sink), min=f"({after}", count=limit)
         entries = (to_entry(_flat(row)) for row in rows)
         return [Parked(id_, moment_of(id_), fields.get("why", ""), fields.get("document", "")) for id_, fields in entries]
 
 
 def moment_of(entry: str) -> datetime:
-    """When an entry was written, by the server's clock."""
-    return datetime.fromtimestamp(min(_ms(entry) / 1000, _LAST), timezone.utc)
+    """Read from an entry's id when it was written, by the server's clock."""
+    return moment(_ms(entry) / 1000)
+
+
+def _relay(name: str, fields: dict[str, str], now_ms: float) -> RelayInfo:
+    silent = (now_ms - codec.number(fields.get("beat_ms"))) / 1000
+    return RelayInfo(
+        name,
+        fields.get("hostname", ""),
+        codec.number(fields.get("pid")),
+        tuple(filter(None, fields.get("sinks", "").split(","))),
+        fields.get("busy", ""),
+        from_iso(fields.get("birth")),
+        silent * 1000 <= codec.number(fields.get("lease_ms")),
+        max(0.0, silent),
+    )
 
 
 def _ms(entry: str) -> int:
@@ -244,7 +228,7 @@ def _flat(row: Any) -> tuple[Any, list[Any]]:
     return row[0], [part for pair in row[1].items() for part in pair]
 
 
-def _unread(state: dict[str, str], epoch: str, n: int, length: int, first: Entry | None) -> tuple[int, int]:
+def _unread(state: dict[str, str], epoch: str, n: int, length: int, first: StreamEntry | None) -> tuple[int, int]:
     """How many events nobody was handed yet, and how many of them are gone without having been counted."""
     begins = codec.number(first.fields.get("n"), n + 1) if first and first.fields.get("epoch") == epoch else None
     if first is None:

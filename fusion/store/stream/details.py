@@ -18,7 +18,7 @@ from fusion.kernel.redaction import masked_call, masked_result
 from fusion.kernel.timeutil import EPOCH
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
-from fusion.store.write.event_broker import Entry
+from fusion.store.write.event_broker import StreamEntry
 
 REDACTED = "[redacted]"
 #: Characters of a payload or result that is told in full.
@@ -51,14 +51,14 @@ class Details:
         self._connection, self._keys, self._payload = connection, keys, payload
         self._hosts: dict[str, str] = {}
 
-    def events(self, entries: Sequence[Entry]) -> list[JobEvent]:
+    def events(self, entries: Sequence[StreamEntry]) -> list[JobEvent]:
         """Two round trips, or more if the jobs are large. Of a job that is forgotten only what the stream holds."""
         finished = {entry.fields.get("job_id", "") for entry in entries if entry.fields.get("event") == "completed"}
         wanted = {entry.fields["job_id"]: entry.fields["job_id"] in finished for entry in entries if entry.fields.get("job_id")}
         jobs = self._jobs(wanted, {entry.fields.get("worker", "") for entry in entries} - {"", *self._hosts})
         return [self._event(entry, jobs.get(entry.fields.get("job_id", ""), _Job())) for entry in entries]
 
-    def _event(self, entry: Entry, job: _Job) -> JobEvent:
+    def _event(self, entry: StreamEntry, job: _Job) -> JobEvent:
         fields = entry.fields
         event, reason, worker = fields.get("event", ""), fields.get("reason", ""), fields.get("worker", "")
         number = whole_of(fields, "n")

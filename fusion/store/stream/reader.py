@@ -16,7 +16,7 @@ from fusion.store.write.event_broker import EventBroker, Mark
 _LOOK = 2.0
 
 
-class Delivery(NamedTuple):
+class SinkEvent(NamedTuple):
     """An event, and the entry of the stream that it came from."""
 
     entry: str
@@ -37,7 +37,7 @@ class EventReader:
         self._own = True
         self._look_at = 0.0
 
-    def read(self, count: int, block: float) -> list[Delivery]:
+    def read(self, count: int, block: float) -> list[SinkEvent]:
         """Up to `count` events; none if there are none within `block` seconds, which must be less than the connection's own limit."""
         try:
             deliveries, last = self._read(count)
@@ -49,7 +49,7 @@ class EventReader:
             raise
         return deliveries
 
-    def _read(self, count: int) -> tuple[list[Delivery], str]:
+    def _read(self, count: int) -> tuple[list[SinkEvent], str]:
         instant = time.monotonic()
         dead = instant >= self._look_at
         entries, last = self._broker.events_read(self._sink, self._relay(), count, own=self._own, dead=dead)
@@ -58,12 +58,12 @@ class EventReader:
         events = self._details.events(entries) if entries else []
         if not entries:
             self._own = False
-        return [Delivery(entry.id, event) for entry, event in zip(entries, events, strict=True)], last
+        return [SinkEvent(entry.id, event) for entry, event in zip(entries, events, strict=True)], last
 
     def _wait(self, last: str, block: float) -> None:
         self._broker.connection.xread({self._broker.keys.events: last}, count=1, block=int(block * 1000))
 
-    def ack(self, deliveries: Sequence[Delivery], refused: Mapping[str, str]) -> tuple[int, int]:
+    def ack(self, deliveries: Sequence[SinkEvent], refused: Mapping[str, str]) -> tuple[int, int]:
         """The sink has them, but for those `refused` for good: event id -> why. They are parked. How many of both are news."""
         newest = deliveries[-1]
         epoch, _, n = newest.event.id.rpartition("-")

@@ -12,7 +12,7 @@ from fusion.store.scripting.host import ScriptHost, to_ms, to_texts
 
 
 class CronBroker(ScriptHost):
-    """Every method is one round trip and safe to repeat, as the Broker's are."""
+    """Cron entries and the list of schedulers. Every method is one round trip and safe to repeat, as the Broker's are."""
 
     # -- entries
 
@@ -32,21 +32,21 @@ class CronBroker(ScriptHost):
         return codec.text(status), to_texts(removed), to_texts(left)
 
     def cron_remove(self, entry: str) -> bool:
-        """False if there is no such entry. Its jobs stay."""
+        """Remove an entry; False if there is no such. Its jobs stay."""
         return bool(self._script("cron_remove")({}, {"entry": entry}) == b"ok")
 
     def cron_pause(self, entry: str) -> bool:
-        """False if there is no such entry."""
+        """Pause an entry; False if there is no such."""
         keys = {"entry": self.keys.cron_entry(entry), "due": self.keys.cron_due}
         return bool(self._script("cron_pause")(keys, {"id": entry}) == b"ok")
 
     def cron_resume(self, entry: str) -> str:
-        """`ok`, `running` (it was not paused) or `missing`."""
+        """Have a paused entry go on: `ok`, `running` (it was not paused) or `missing`."""
         keys = {"entry": self.keys.cron_entry(entry), "due": self.keys.cron_due, "marks": self.keys.cron_marks}
         return codec.text(self._script("cron_resume")(keys, {"id": entry}))
 
     def cron_run(self, entry: str, rev: str, job: NewJob, queue: str, nonce: str, *, overlap: str) -> tuple[str, str]:
-        """A job of the entry now: `ok` and its id, `overlap` and the one that has not ended, `stale` (read the entry again) or `missing`."""
+        """Enqueue a job of the entry now: `ok` and its id, `overlap` and the one that has not ended, `stale` (read the entry again) or `missing`."""
         pairs = codec.to_pairs(job.fields)
         args = {"id": entry, "rev": rev, "nonce": nonce, "overlap": overlap, **_template(job, queue), "n_pairs": len(pairs)}
         status, job_id = to_texts(self._script("cron_run")({"entry": self.keys.cron_entry(entry)}, args, pairs))
@@ -55,7 +55,7 @@ class CronBroker(ScriptHost):
     # -- schedulers
 
     def cron_due(self, limit: int = 50) -> CronLook:
-        """The entries to look at now."""
+        """Read the entries that are due for a decision now, and when the next one is."""
         keys = {"due": self.keys.cron_due, "marks": self.keys.cron_marks}
         now_ms, next_ms, rows = self._script("cron_due")(keys, {"limit": limit})
         next_in = 0.0 if len(rows) == limit else None if next_ms < 0 else next_ms / 1000
@@ -70,10 +70,19 @@ class CronBroker(ScriptHost):
         `job` is what each of them is made of; its id is not used.
         """
         pairs = codec.to_pairs(job.fields)
-        args: dict[str, Any] = {"id": entry.id, "rev": entry.rev, "mark": entry.mark, "nonce": nonce, "overlap": overlap}
-        args |= _template(job, queue)
-        args |= {"upto": tick.upto, "next": "" if tick.next is None else tick.next, "missed": tick.missed}
-        args |= {"n_pairs": len(pairs), "n_ticks": len(tick.runs)}
+        args = {
+            "id": entry.id,
+            "rev": entry.rev,
+            "mark": entry.mark,
+            "nonce": nonce,
+            "overlap": overlap,
+            **_template(job, queue),
+            "upto": tick.upto,
+            "next": "" if tick.next is None else tick.next,
+            "missed": tick.missed,
+            "n_pairs": len(pairs),
+            "n_ticks": len(tick.runs),
+        }
         rest = [part for at, delay in tick.runs for part in (at, tick_name(at), to_ms(delay))]
         keys = {"entry": self.keys.cron_entry(entry.id), "due": self.keys.cron_due, "marks": self.keys.cron_marks}
         status, enqueued, skipped = self._script("cron_tick")(keys, args, [*pairs, *rest])
@@ -92,15 +101,14 @@ class CronBroker(ScriptHost):
 
     def scheduler_leave(self, name: str, incarnation: str) -> bool:
         """Leave the list; False if another has the name by now."""
-        args = {"name": name, "incarnation": incarnation}
-        return bool(self._script("scheduler_leave")(self._presence(name), args) == b"ok")
+        return bool(self._script("scheduler_leave")(self._presence(name), {"name": name, "incarnation": incarnation}) == b"ok")
 
     def _presence(self, name: str) -> dict[str, str]:
         return {"scheduler": self.keys.scheduler(name), "schedulers": self.keys.schedulers}
 
 
 def tick_name(tick: int) -> str:
-    """How a tick stands in its job's id: `20261120T090000Z`."""
+    """Write a tick as it stands in its job's id: `20261120T090000Z`."""
     return datetime.fromtimestamp(tick, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
 
 

@@ -1,20 +1,24 @@
-"""The writer of what the readers of the event stream know: one script per step, one method per script."""
+"""The writer of the event stream's sinks and relays: one script per step, one method per script."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from redis import Redis
+from redis.exceptions import ResponseError
+
 from fusion.kernel import defaults
+from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
-from fusion.store.layout.keys import CALLBACKS
+from fusion.store.layout.keys import CALLBACKS, Keys
 from fusion.store.scripting.host import ScriptHost, to_ms
 
 #: Entries that one trim drops at most: some thousandths of a second of the server's time.
 _TRIMMED = 10_000
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """An entry of the stream. `id` is Redis's own: when it was written, in ms since 1970, and a number."""
 
     id: str
@@ -30,11 +34,13 @@ class Mark(NamedTuple):
 
 
 class EventBroker(ScriptHost):
-    """Every method is one round trip and safe to repeat. Reading hands an entry to one relay; until that acknowledges it, or is dead, no
-    other gets it."""
+    """Sinks and relays of the event stream. Every method is safe to repeat, and one round trip unless it says otherwise. Reading hands an
+    entry to one relay; until that acknowledges it, or is dead, no other gets it."""
 
-    def events_read(self, sink: str, relay: str, count: int, *, own: bool = False, dead: bool = False) -> tuple[list[Entry], str]:
-        """Up to `count` entries for a sink, and the id of the last one handed out. `own`: first what this relay holds already; `dead`:
+    def events_read(
+        self, sink: str, relay: str, count: int, *, own: bool = False, dead: bool = False
+    ) -> tuple[list[StreamEntry], str]:
+        """Hand out up to `count` entries for a sink, and the id of the last one handed out. `own`: first what this relay holds already; `dead`:
         then what dead relays hold. Makes the sink's group at its first call, from the oldest entry on."""
         keys = {"events": self.keys.events, "sink": self.keys.sink(sink)}
         args = {"sink": sink, "relay": relay, "count": count, "own": int(own), "dead": int(dead)}
@@ -44,7 +50,8 @@ class EventBroker(ScriptHost):
     def events_ack(
         self, sink: str, delivered: Sequence[str], parked: Sequence[tuple[str, str, str]], mark: Mark
     ) -> tuple[int, int]:
-        """The sink has the entries `delivered`; of each `parked` one (id, why, document) it will never take. How many of both are news."""
+        """Note that the sink has the entries `delivered`, and will never take the `parked` ones (id, why, document); returns how many of both are
+        news."""
         keys = {"events": self.keys.events, "sink": self.keys.sink(sink), "parked": self.keys.parked(sink)}
         args = {**mark._asdict(), "sink": sink, "parked_max": defaults.PARKED_MAX, "n_ids": len(delivered)}
         rest = [*delivered, *(part for row in parked for part in row)]
@@ -52,7 +59,7 @@ class EventBroker(ScriptHost):
         return int(acknowledged), int(refused)
 
     def events_trim(self, keep: int) -> int:
-        """Drop some of the oldest entries that all sinks have, as long as more than about `keep` are left: how many."""
+        """Drop some of the oldest entries that all sinks have, as long as more than about `keep` are left; returns how many."""
         args = {"keep": keep, "abandoned_s": defaults.SINK_ABANDONED, "limit": _TRIMMED}
         return int(self._script("events_trim")({"events": self.keys.events}, args))
 
@@ -62,41 +69,76 @@ class EventBroker(ScriptHost):
         """Enter the list of relays, or give a sign of life; False if a live other has the name. `backlog`: events to keep for sinks, 0
         for one that has none."""
         pairs = codec.to_pairs(fields)
-        args = {"name": name, "incarnation": incarnation, "lease_ms": to_ms(lease), "ttl": int(ttl), "cap": backlog}
-        args |= {"abandoned_s": defaults.SINK_ABANDONED, "n_pairs": len(pairs)}
+        args = {
+            "name": name,
+            "incarnation": incarnation,
+            "lease_ms": to_ms(lease),
+            "ttl": int(ttl),
+            "cap": backlog,
+            "abandoned_s": defaults.SINK_ABANDONED,
+            "n_pairs": len(pairs),
+        }
         keys = {**self._presence(name), "meta": self.keys.events_meta}
         return bool(self._script("relay_beat")(keys, args, [*pairs, *sinks]) == b"ok")
 
     def relay_leave(self, name: str, incarnation: str) -> bool:
         """Leave the list; False if another has the name by now."""
-        args = {"name": name, "incarnation": incarnation}
-        return bool(self._script("relay_leave")(self._presence(name), args) == b"ok")
+        return bool(self._script("relay_leave")(self._presence(name), {"name": name, "incarnation": incarnation}) == b"ok")
 
     def served(self, sinks: Sequence[str], within: float) -> bool:
-        """Whether a relay gave a sign of life for each of these sinks in the last so many seconds."""
-        pipe = self.connection.pipeline(transaction=False)
-        pipe.time()
-        for sink in sinks:
-            pipe.hget(self.keys.sink(sink), "served_ms")
-        (seconds, micros), *beats = pipe.execute()
+        """Check that a relay gave a sign of life for each of these sinks in the last so many seconds."""
+        (seconds, micros), *beats = batch(
+            self.connection, lambda pipe: (pipe.time(), [pipe.hget(self.keys.sink(sink), "served_ms") for sink in sinks])
+        )
         now_ms = seconds * 1000 + micros // 1000
         return all(now_ms - codec.number(beat) <= within * 1000 for beat in beats)
 
     def callbacks_served(self, within: float) -> bool:
-        """Whether no callback waits to be delivered, or a relay gave a sign of life in the last so many seconds: each has a courier."""
+        """Check that no callback waits to be delivered, or a relay gave a sign of life in the last so many seconds: each has a courier."""
         if not self.connection.exists(self.keys.queue(CALLBACKS)):
             return True
-        pipe = self.connection.pipeline(transaction=False)
-        pipe.time()
-        pipe.zrange(self.keys.relays, 0, 0, desc=True, withscores=True)
-        (seconds, micros), last = pipe.execute()
+        (seconds, micros), last = batch(
+            self.connection, lambda pipe: (pipe.time(), pipe.zrange(self.keys.relays, 0, 0, desc=True, withscores=True))
+        )
         return bool(last) and seconds * 1000 + micros // 1000 - last[0][1] <= within * 1000
+
+    # -- what people change
+
+    def unpark(self, sink: str, entries: Sequence[str]) -> int:
+        """Forget parked events that were delivered after all; returns how many there were."""
+        return int(self.connection.xdel(self.keys.parked(sink), *entries)) if entries else 0
+
+    def forget(self, sink: str) -> bool:
+        """Keep nothing for this sink any more, what is parked included; False if it was not known. After the last one the stream is
+        kept short again. Three round trips."""
+        destroyed, deleted = batch(
+            self.connection,
+            lambda pipe: (
+                pipe.xgroup_destroy(self.keys.events, sink),
+                pipe.delete(self.keys.sink(sink), self.keys.parked(sink)),
+            ),
+            raise_on_error=False,
+        )
+        if not sink_groups(self.connection, self.keys):
+            self.connection.hdel(self.keys.events_meta, "cap", "cap_until")
+        return destroyed == 1 or (isinstance(deleted, int) and deleted > 0)
 
     def _presence(self, name: str) -> dict[str, str]:
         return {"relay": self.keys.relay(name), "relays": self.keys.relays}
 
 
-def to_entry(row: Any) -> Entry:
-    """From a reply's id and its flat list of fields."""
+def to_entry(row: Any) -> StreamEntry:
+    """Make an entry of a reply's id and its flat list of fields."""
     texts = [codec.text(part) for part in row[1]]
-    return Entry(codec.text(row[0]), dict(zip(texts[::2], texts[1::2], strict=True)))
+    return StreamEntry(codec.text(row[0]), dict(zip(texts[::2], texts[1::2], strict=True)))
+
+
+def sink_groups(connection: Redis, keys: Keys) -> list[dict[str, Any]]:
+    """Read the groups of the event stream, one for each sink."""
+    try:
+        found: Any = connection.xinfo_groups(keys.events)
+        return list(found)
+    except ResponseError as error:
+        if "no such key" not in str(error):
+            raise
+        return []

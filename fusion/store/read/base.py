@@ -1,0 +1,55 @@
+"""What all inspectors share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from typing import Any
+
+from redis import Redis
+
+from fusion.kernel import defaults
+from fusion.store.client.adapter import batch
+from fusion.store.layout import codec
+from fusion.store.layout.keys import Keys
+
+#: 1 January 9999: a score, or an entry's id, may be anything an outsider wrote.
+_LAST = 253_370_764_800
+
+
+class InspectorBase:
+    """Reads one Redis under one prefix, and never changes it. Raises redis-py's errors as they come."""
+
+    def __init__(self, connection: Redis, *, prefix: str = defaults.KEY_PREFIX) -> None:
+        self.connection = connection
+        self.keys = Keys(prefix)
+
+    def _batch(self, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> list[Any]:
+        return batch(self.connection, ask, raise_on_error=raise_on_error)
+
+    def _page(self, key: str, offset: int = 0, limit: int = -1, *, desc: bool = False) -> list[str]:
+        """Members of a ZSET from `offset` on; a negative limit means all."""
+        if limit == 0:
+            return []  # to Redis, an end before 0 counts from the other end
+        found: Any = self.connection.zrange(key, offset, -1 if limit < 0 else offset + limit - 1, desc=desc)
+        return [codec.text(member) for member in found]
+
+    def _clock_and_hashes(self, keys: Iterable[str], *, raise_on_error: bool = True) -> tuple[float, list[dict[str, str]]]:
+        """The server's clock in ms and these hashes, read together. Without `raise_on_error`, a key that is no hash is told of in `error`."""
+        (seconds, micros), *rows = self._batch(
+            lambda pipe: (pipe.time(), [pipe.hgetall(key) for key in keys]), raise_on_error=raise_on_error
+        )
+        return seconds * 1000 + micros / 1000, [texts(row) for row in rows]
+
+
+def texts(row: Any) -> dict[str, str]:
+    """A hash as read; of a key that is none, what Redis says about it as its `error`."""
+    if isinstance(row, Exception):
+        return {"error": str(row)}
+    return {codec.text(name): codec.text(value) for name, value in row.items()}
+
+
+def moment(seconds: float) -> datetime:
+    """Unix seconds as a datetime, to the millisecond: what a score holds beyond that is the order of arrival. Never out of range."""
+    return datetime.fromtimestamp(math.floor(min(max(seconds, 0), _LAST) * 1000 + 0.001) / 1000, timezone.utc)

@@ -1,0 +1,185 @@
+"""The part of the Inspector that reads queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from fusion.kernel.timeutil import from_iso
+from fusion.store.client.classify import OTHERS_DATA
+from fusion.store.layout import codec
+from fusion.store.layout.keys import LIST_QUEUES, is_reserved
+from fusion.store.read.base import InspectorBase
+
+#: Scores of LOW, MODERATE, and HIGH with all above it.
+_RANGES: tuple[tuple[float | str, float | str], ...] = ((0, "(1"), (1, "(2"), (2, "+inf"))
+#: Replies per queue in `queues`: seven counts, whether it is paused, and the head of each class (and the inbox of a LIST queue).
+_REPLIES = 11
+#: Below this a score in the set of running jobs is one of stock RQ's, in seconds; +inf is one, too.
+_LEAST_LEASE = 100_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue at one moment. `oldest` is when its longest waiting job was enqueued, by the head of each class.
+
+    `error` says which of its keys is broken; what could not be counted for that is 0.
+    """
+
+    name: str
+    low: int
+    moderate: int
+    high: int
+    inbox: int
+    started: int
+    finished: int
+    deferred: int
+    canceled: int
+    oldest: datetime | None
+    error: str = ""
+    paused: bool = False
+    #: Jobs of stock RQ's in the queue's own key, which is a LIST of RQ's; None if it is ours. No part of `count`.
+    rq: int | None = None
+
+    @property
+    def count(self) -> int:
+        """All that wait."""
+        return self.low + self.moderate + self.high + self.inbox
+
+
+class QueueInspector(InspectorBase):
+    """Counts and lists the jobs of queues."""
+
+    def queue_names(self) -> list[str]:
+        """List all queues that are used, or were within the last day, sorted; reserved ones are left out."""
+        members: Any = self.connection.smembers(self.keys.queues)
+        names = (self.keys.name_of_queue(codec.text(key)) for key in members)
+        return sorted(name for name in names if not is_reserved(name))
+
+    def count(self, queue: str) -> int:
+        """Count the waiting jobs of a queue: those in a LIST queue's inbox included, those of a LIST of stock RQ's not."""
+        fifo, inbox, zset = self._batch(
+            lambda pipe: (
+                pipe.zcard(self.keys.fifo(queue)),
+                pipe.llen(self.keys.queue(queue)),
+                pipe.zcard(self.keys.queue(queue)),
+            ),
+            raise_on_error=False,
+        )
+        if queue in LIST_QUEUES:
+            return int(_sound(fifo)) + int(_sound(inbox)) - self._struck(queue)
+        # Of LLEN and ZCARD one fails, whatever there is.
+        return int(_sound(fifo)) + (int(_sound(zset)) if isinstance(inbox, Exception) else 0)
+
+    def queues(self, names: Sequence[str]) -> list[QueueInfo]:
+        """Count all of these queues: one round trip for where they wait, one for the counts, one for the ages. A broken key of one queue does
+        not hide the others."""
+        waiting = self._ready_of(names)
+        replies = iter(self._batch(lambda pipe: self._ask(pipe, waiting), raise_on_error=False))
+        rows = [list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in waiting]
+        good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
+        oldest = self._oldest([[codec.text(ids[0]) for ids in row[8:_REPLIES] if ids] for row in good])
+        return [
+            QueueInfo(
+                name=name,
+                low=row[0],
+                moderate=row[1],
+                high=row[2],
+                inbox=self._inbox(name, row),
+                started=row[3],
+                finished=row[4],
+                deferred=row[5],
+                canceled=row[6],
+                oldest=age,
+                error=_trouble(raw),
+                paused=bool(row[7]),
+                rq=_stock(name, row),
+            )
+            for (name, _), raw, row, age in zip(waiting, rows, good, oldest, strict=True)
+        ]
+
+    def _ask(self, pipe: Any, waiting: list[tuple[str, str]]) -> None:
+        for name, ready in waiting:
+            for low, high in _RANGES:
+                pipe.zcount(ready, low, high)
+            pipe.zcount(self.keys.wip(name), _LEAST_LEASE, "(+inf")
+            for key in (self.keys.finished, self.keys.deferred, self.keys.canceled):
+                pipe.zcard(key(name))
+            pipe.exists(self.keys.paused(name))
+            for low, high in _RANGES:
+                pipe.zrange(ready, high, low, byscore=True, desc=True, offset=0, num=1)
+            if ready != self.keys.queue(name):
+                pipe.llen(self.keys.queue(name))
+
+    def _inbox(self, name: str, row: list[Any]) -> int:
+        return sum(row[_REPLIES:]) - self._struck(name) if name in LIST_QUEUES else 0
+
+    def _struck(self, queue: str) -> int:
+        """Ids in a LIST queue's inbox that lead to no job any more."""
+        return max(0, int(self.connection.zcard(self.keys.inbox(queue))) - 1)
+
+    def _ready_of(self, queues: Sequence[str]) -> list[tuple[str, str]]:
+        """Each queue with the ZSET in which its jobs wait: not its own key where that is a LIST of stock RQ's, or was one once."""
+        noted, *types = self._batch(
+            lambda pipe: (pipe.smembers(self.keys.fifos), [pipe.type(self.keys.queue(queue)) for queue in queues]),
+            raise_on_error=False,
+        )
+        fifos = LIST_QUEUES if isinstance(noted, Exception) else {codec.text(name) for name in noted} | LIST_QUEUES
+        return [
+            (queue, self.keys.fifo(queue) if queue in fifos or kind == b"list" else self.keys.queue(queue))
+            for queue, kind in zip(queues, types, strict=True)
+        ]
+
+    def _oldest(self, heads: list[list[str]]) -> list[datetime | None]:
+        found = self._batch(
+            lambda pipe: [pipe.hget(self.keys.job(job_id), "enqueued_at") for ids in heads for job_id in ids],
+            raise_on_error=False,
+        )
+        times = (None if isinstance(raw, Exception) else from_iso(raw) for raw in found)
+        return [min((t for t in [next(times) for _ in ids] if t), default=None) for ids in heads]
+
+    def waiting(self, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
+        """List ids in the order in which they will be claimed; a LIST queue's inbox comes last. A negative limit means all."""
+        ids = self._page(self._ready_of([queue])[0][1], offset, limit, desc=True)
+        if queue in LIST_QUEUES and not 0 <= limit <= len(ids):
+            skip = max(0, offset - int(self.connection.zcard(self.keys.ready(queue))))
+            end = -1 if limit < 0 else skip + limit - len(ids) - 1
+            inbox: Any = self.connection.lrange(self.keys.queue(queue), skip, end)
+            found: Any = self.connection.zrange(self.keys.inbox(queue), 0, -1, withscores=True)
+            struck = dict(found)
+            first = int(struck.get(b"", 0)) + skip + 1
+            ids += [codec.text(i) for position, i in enumerate(inbox, first) if position > struck.get(i, -1)]
+        return ids
+
+    def position(self, queue: str, job_id: str) -> int | None:
+        """Count the jobs of the queue that come before this one; None if it does not wait there."""
+        found = self._batch(
+            lambda pipe: [pipe.zrevrank(key(queue), job_id) for key in (self.keys.fifo, self.keys.queue)], raise_on_error=False
+        )
+        rank = _sound(found[0])
+        if rank is None and isinstance(found[1], int):
+            rank = found[1]
+        if rank is None and queue in LIST_QUEUES:
+            inbox: Any = self.connection.lpos(self.keys.queue(queue), job_id)
+            rank = None if inbox is None else inbox + int(self.connection.zcard(self.keys.ready(queue)))
+        return None if rank is None else int(rank)
+
+
+def _sound(reply: Any) -> Any:
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def _trouble(row: list[Any]) -> str:
+    """The first error among replies in words: a key is of another type than ours."""
+    told = next((str(reply) for reply in row if isinstance(reply, Exception)), "")
+    return f"a key holds {OTHERS_DATA} (WRONGTYPE)" if told.startswith("WRONGTYPE") else told
+
+
+def _stock(name: str, row: list[Any]) -> int | None:
+    """How many jobs of stock RQ's a queue's key holds, if that is a LIST of RQ's."""
+    return int(row[_REPLIES]) if len(row) > _REPLIES and name not in LIST_QUEUES else None
