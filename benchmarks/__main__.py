@@ -16,6 +16,10 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["ab"]:
+        from benchmarks.ab.command import main as ab
+
+        sys.exit(ab(sys.argv[2:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="of everything; medians are shown")
     parser.add_argument("--only", metavar="A,B", default="", help="contenders, by the names in benchmarks/peers/registry.py")

@@ -101,7 +101,7 @@ class Bench:
             yield started
         finally:
             for process in started:
-                _end(process)
+                stop(process)
 
     def drain(self, jobs: int, processes: int, commands: list[list[str]] | None = None) -> Drain:
         """Have workers run what was enqueued. The clock runs from a tenth of it to the end: their start is not what is measured."""
@@ -140,7 +140,7 @@ class Bench:
         return count
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     """A polite stop; then everything it started."""
     tree = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.send_signal(signal.SIGTERM)

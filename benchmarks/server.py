@@ -22,7 +22,9 @@ class Server:
             port = probe.getsockname()[1]
         unsaved = ["--save", "", "--appendonly", "no", "--dir", self._home.name, "--loglevel", "warning"]
         self._process = subprocess.Popen(
-            [str(binary.path), "--port", str(port), "--bind", "127.0.0.1", *unsaved], stdout=subprocess.DEVNULL
+            [str(binary.path), "--port", str(port), "--bind", "127.0.0.1", *unsaved],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
         )
         self.url = f"redis://127.0.0.1:{port}/0"
         self.conn = redis.Redis.from_url(self.url)
@@ -33,7 +35,8 @@ class Server:
             except redis.ConnectionError:
                 if self._process.poll() is not None:
                     raise RuntimeError("the server did not start") from None
-        assert info["process_id"] == self._process.pid
+        self.process = self._process.pid
+        assert info["process_id"] == self.process
         self.name = (
             f"{'Valkey' if info.get('server_name') == 'valkey' else 'Redis'} {info.get('valkey_version', info['redis_version'])}"
         )
