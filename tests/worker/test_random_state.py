@@ -20,6 +20,7 @@ from tests.kit.workers import Workers
 ENV = {"FUSION_TASKS": "tests.jobs.chance,tests.jobs.chance_numpy"}
 #: numpy starts threads otherwise, and is left to the processes.
 ALONE = {**ENV, "OPENBLAS_NUM_THREADS": "1"}
+MODULES = ["chance", "chance_numpy"]
 MODES = pytest.mark.parametrize("mode", [("--slots", "2"), ("--horses", "2")], ids=["process per job", "warm"])
 
 
@@ -36,33 +37,25 @@ def alike(drawn: list[dict[str, float]]) -> set[str]:
 
 @MODES
 @pytest.mark.parametrize("env", [{}, {"FUSION_PRELOAD": "off"}], ids=["loaded ahead", "by each process"])
-@pytest.mark.parametrize("module", ["chance", "chance_numpy"])
-def test_every_job_draws_its_own(
-    module: str, env: dict[str, str], mode: tuple[str, ...], workers: Workers, conn: redis.Redis
-) -> None:
+def test_every_job_draws_its_own(env: dict[str, str], mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
     workers.start("c", *mode, env={**ALONE, **env})
-    jobs = [Queue("c", conn).enqueue(f"tests.jobs.{module}.draw") for _ in range(12)]
-    assert alike(results(conn, jobs)) == set()
+    queue = Queue("c", conn)
+    drawn = {module: [queue.enqueue(f"tests.jobs.{module}.draw") for _ in range(12)] for module in MODULES}
+    passwords = [queue.enqueue("tests.jobs.chance.password") for _ in range(20)]
+    assert {module: alike(results(conn, jobs)) for module, jobs in drawn.items()} == {module: set() for module in MODULES}
+    assert len(set(results(conn, passwords))) >= 19
 
 
 @MODES
-def test_one_time_passwords_differ(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
+def test_a_job_that_seeds_makes_no_other_one_predictable(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
     workers.start("c", *mode, env=ALONE)
-    jobs = [Queue("c", conn).enqueue("tests.jobs.chance.password") for _ in range(20)]
-    assert len(set(results(conn, jobs))) >= 19
-
-
-@MODES
-@pytest.mark.parametrize("module", ["chance", "chance_numpy"])
-def test_a_job_that_seeds_makes_no_other_one_predictable(
-    module: str, mode: tuple[str, ...], workers: Workers, conn: redis.Redis
-) -> None:
-    workers.start("c", *mode, env=ALONE)
-    queue, drawn = Queue("c", conn), []
-    for _ in range(4):
-        results(conn, [queue.enqueue(f"tests.jobs.{module}.seed_all") for _ in range(2)])
-        drawn += results(conn, [queue.enqueue(f"tests.jobs.{module}.draw") for _ in range(2)])
-    assert alike(drawn) == set()
+    queue = Queue("c", conn)
+    for module in MODULES:
+        drawn = []
+        for _ in range(4):
+            results(conn, [queue.enqueue(f"tests.jobs.{module}.seed_all") for _ in range(2)])
+            drawn += results(conn, [queue.enqueue(f"tests.jobs.{module}.draw") for _ in range(2)])
+        assert alike(drawn) == set(), module
 
 
 def test_nor_one_of_a_module_that_a_warm_process_imports_later(workers: Workers, conn: redis.Redis) -> None:

@@ -242,32 +242,30 @@ def test_a_full_redis_takes_outcomes_and_no_new_jobs(private_redis: PrivateRedis
     assert "away" not in worker.output
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("timeout", "soon"),
-        ("timeout", "nan"),
-        ("retryCount", "many"),
-        ("retry", "{"),
-        ("retry", '{"max": "x"}'),
-        ("on_failure", "["),
-    ],
-)
-def test_a_hash_that_others_wrote_wrong_costs_one_job_not_the_worker(
-    workers: Workers, conn: redis.Redis, name: str, value: str, tmp_path: Path
-) -> None:
+_WRONG = [
+    ("timeout", "soon"),
+    ("timeout", "nan"),
+    ("retryCount", "many"),
+    ("retry", "{"),
+    ("retry", '{"max": "x"}'),
+    ("on_failure", "["),
+]
+
+
+def test_a_hash_that_others_wrote_wrong_costs_one_job_not_the_worker(workers: Workers, conn: redis.Redis) -> None:
     queue = Queue("r", conn)
-    conn.set("rq:suspended", 1)
-    bad = queue.enqueue("tests.jobs.basic.boom")
-    conn.hset(f"rq:job:{bad.id}", name, value)
+    bad = [queue.enqueue("tests.jobs.basic.boom") for _ in _WRONG]
+    for job, (name, value) in zip(bad, _WRONG, strict=True):
+        conn.hset(f"rq:job:{job.id}", name, value)
     good = queue.enqueue("tests.jobs.basic.add", 1, 2)
-    conn.delete("rq:suspended")
     worker = workers.start("r")
-    eventually(lambda: status_of(conn, good.id) == "finished", why="the next job runs")
-    assert status_of(conn, bad.id) == "failed"
-    assert field(conn, bad.id, "exc_info")
+    eventually(lambda: status_of(conn, good.id) == "finished", why="the job behind them runs")
+    states = {
+        wrong: (status_of(conn, job.id), bool(field(conn, job.id, "exc_info"))) for wrong, job in zip(_WRONG, bad, strict=True)
+    }
+    assert states == dict.fromkeys(_WRONG, ("failed", True))
     assert worker.process.poll() is None
-    check_conservation(conn, [bad.id, good.id])
+    check_conservation(conn, [*(job.id for job in bad), good.id])
 
 
 def test_a_key_of_the_wrong_type_stops_its_queue_only(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

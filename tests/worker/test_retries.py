@@ -137,27 +137,22 @@ def test_killed_twice_it_waits_before_the_third_run(workers: Workers, conn: redi
     assert "OOM killer" in first.error
 
 
-@pytest.mark.parametrize(
-    ("task", "argument", "signal_number", "exit_code"),
-    [("dying", int(signal.SIGSEGV), int(signal.SIGSEGV), None), ("exiting", 7, None, 7), ("exiting", 0, None, 0)],
-)
-def test_how_its_process_died(
-    workers: Workers,
-    conn: redis.Redis,
-    tmp_path: Path,
-    task: str,
-    argument: int,
-    signal_number: int | None,
-    exit_code: int | None,
-) -> None:
-    args = (str(tmp_path / "runs"), argument) if task == "dying" else (argument,)
-    job = Queue("r").enqueue(f"tests.jobs.retrying.{task}", *args)
+#: Task, argument, and the signal and exit code that its attempt tells.
+_DEATHS = [("dying", int(signal.SIGSEGV), int(signal.SIGSEGV), None), ("exiting", 7, None, 7), ("exiting", 0, None, 0)]
+
+
+def test_how_its_process_died(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    jobs = []
+    for task, argument, _, _ in _DEATHS:
+        args = (str(tmp_path / "runs"), argument) if task == "dying" else (argument,)
+        jobs.append(Queue("r").enqueue(f"tests.jobs.retrying.{task}", *args))
     workers.burst("r", env=ENV)
-    job.refresh()
-    (attempt,) = job.attempt_history
-    assert (attempt.outcome, attempt.signal, attempt.exit_code, attempt.oom_likely) == ("failed", signal_number, exit_code, False)
-    assert attempt.maxrss is not None
-    assert job.error_class == "fusion.exceptions.WorkHorseTerminated"
+    for job, (task, _, number, code) in zip(jobs, _DEATHS, strict=True):
+        job.refresh()
+        (attempt,) = job.attempt_history
+        assert (attempt.outcome, attempt.signal, attempt.exit_code, attempt.oom_likely) == ("failed", number, code, False), task
+        assert attempt.maxrss is not None
+        assert job.error_class == "fusion.exceptions.WorkHorseTerminated"
 
 
 _POINTS = [
