@@ -81,6 +81,10 @@ def test_a_wrong_variable_is_no_usage_error(invoke: Invoke, monkeypatch: pytest.
     assert "(from environment FUSION_LEASE)" in one_line(invoke("info", code=1).stderr)
 
 
+def test_tasks_that_name_no_module(invoke: Invoke) -> None:
+    assert "--tasks 'not a module'" in one_line(invoke("worker", "sms", "--tasks", "not a module", code=1).stderr)
+
+
 def test_the_config_module_is_found_by_path(invoke: Invoke, redis_url: str, conn: redis.Redis, tmp_path: Path) -> None:
     guarded.allow_prefix(conn, "other:")
     (tmp_path / "other_fleet.py").write_text(f"REDIS_URL = {redis_url!r}\nPREFIX = 'other:'\n")

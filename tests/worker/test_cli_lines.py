@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import redis
 
 from fusion import Job, Queue
@@ -58,10 +57,34 @@ def test_worker_customq_sms(conn: redis.Redis) -> None:
     assert email.get_status() == "queued"
 
 
-def test_worker_customq_sms_until_term(conn: redis.Redis, tmp_path: Path) -> None:
-    with running("run_worker.py worker --customq sms", tmp_path / "log", **TASKS):
+def test_a_worker_from_start_to_term(conn: redis.Redis, tmp_path: Path) -> None:
+    """`worker`, `info`, `info -W`, `suspend`, `resume`, and the signal that ends it."""
+    seen, log, pid_file = tmp_path / "seen", tmp_path / "log", tmp_path / "pid"
+    Queue("email").enqueue(basic.noop, priority=2)
+    line = f"run_worker.py worker --customq sms --pid {pid_file}"
+    with running(line, log, FUSION_IDLE_WAIT="0.2", **TASKS) as process:
+        assert int(pid_file.read_text()) == process.pid
         assert Queue("sms").enqueue(basic.add, 1, 2).wait(15) == "finished"
+        eventually(lambda: "idle" in run("run_worker.py info -W"))
+        everything, workers = run("run_worker.py info"), run("run_worker.py info -W")
+        name = next(iter(conn.smembers("rq:workers"))).decode().removeprefix("rq:worker:")
+        assert str(process.pid) in name
+        assert name in everything
+        assert "email" in everything
+        assert name in workers
+        assert "email" not in workers
+
+        run("run_worker.py suspend")
+        eventually(lambda: "suspended: no job is taken" in log.read_text())
+        jobs = [Queue("sms").enqueue(basic.witness, str(seen), "x") for _ in range(3)]
+        eventually(lambda: conn.exists("rq:wake:sms") == 0)  # it was woken, and took nothing
+        assert [job.get_status() for job in jobs] == ["queued"] * 3
+        assert "suspended" in run("run_worker.py info")
+        run("run_worker.py resume")
+        assert [job.wait(15) for job in jobs] == ["finished"] * 3
+    assert len(list(lines(seen))) == 3
     assert conn.smembers("rq:workers") == set()
+    assert not pid_file.exists()
 
 
 def test_worker_c_instance_customq_all(conn: redis.Redis, tmp_path: Path) -> None:
@@ -76,36 +99,9 @@ def test_worker_c_instance_customq_all(conn: redis.Redis, tmp_path: Path) -> Non
         assert late.wait(15) == "finished"  # known, not reserved
 
 
-def test_info_and_info_w(conn: redis.Redis, tmp_path: Path) -> None:
-    Queue("email").enqueue(basic.noop, priority=2)
-    with running("run_worker.py worker --customq sms", tmp_path / "log", **TASKS) as process:
-        everything, workers = run("run_worker.py info"), run("run_worker.py info -W")
-        name = next(iter(conn.smembers("rq:workers"))).decode().removeprefix("rq:worker:")
-    assert str(process.pid) in name
-    assert name in everything
-    assert "email" in everything
-    assert name in workers
-    assert "email" not in workers
-    assert "idle" in workers
-
-
-def test_suspend_and_resume(conn: redis.Redis, tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    with running("run_worker.py worker --customq sms", tmp_path / "log", FUSION_IDLE_WAIT="0.2", **TASKS):
-        run("run_worker.py suspend")
-        eventually(lambda: "suspended: no job is taken" in (tmp_path / "log").read_text())
-        jobs = [Queue("sms").enqueue(basic.witness, str(seen), "x") for _ in range(3)]
-        eventually(lambda: conn.exists("rq:wake:sms") == 0)  # it was woken, and took nothing
-        assert [job.get_status() for job in jobs] == ["queued"] * 3
-        assert "suspended" in run("run_worker.py info")
-        run("run_worker.py resume")
-        assert [job.wait(15) for job in jobs] == ["finished"] * 3
-    assert len(list(lines(seen))) == 3
-
-
 def test_requeue_all(conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    jobs = [Queue(name).enqueue("tests.jobs.basic.flaky", str(seen), 2, name, priority=2) for name in ("sms", "email")]
+    jobs = [Queue(name).enqueue("tests.jobs.basic.flaky", str(seen), 1, name, priority=2) for name in ("sms", "email")]
     for job in jobs:
         conn.hset(f"rq:job:{job.id}", "retry", '{"max": 0}')
     listed = Queue("scheduler").enqueue(basic.boom)
@@ -121,40 +117,13 @@ def test_requeue_all(conn: redis.Redis, tmp_path: Path) -> None:
     ]
     assert conn.type("rq:queue:sms") == b"zset"
     run("run_worker.py worker sms email scheduler --burst", **TASKS)
-    assert "3 jobs requeued" in run("run_worker.py requeue --all")
-    run("run_worker.py worker sms email scheduler --burst", **TASKS)
     assert [job.get_status() for job in (*jobs, listed)] == ["finished", "finished", "failed"]
     assert "0 jobs requeued" in run("run_worker.py requeue --all --queue sms")
 
 
-def test_no_redis_is_one_line(conn: redis.Redis, tmp_path: Path) -> None:
-    for line in ("worker --customq sms", "info", "suspend", "requeue --all"):
-        done = subprocess.run(
-            command(f"run_worker.py {line} -u redis://127.0.0.1:1/0"), cwd=ROOT, capture_output=True, text=True, timeout=30
-        )
-        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-        assert "can't be reached" in done.stderr
-        assert "--url" in done.stderr
-
-
-@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT]])
-def test_a_worker_ends_by_one_signal(conn: redis.Redis, tmp_path: Path, signals: list[int]) -> None:
-    log, pid_file = tmp_path / "log", tmp_path / "pid"
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command(f"run_worker.py worker --customq sms --pid {pid_file}"),
-            cwd=ROOT,
-            env={**os.environ, **TASKS},
-            stdout=out,
-            stderr=out,
-        )
-    try:
-        eventually(lambda: "ready for jobs" in log.read_text())
-        assert int(pid_file.read_text()) == process.pid
-        for number in signals:
-            process.send_signal(number)
-        assert process.wait(15) == 0
-    finally:
-        process.kill()
-        process.wait(10)
-    assert not pid_file.exists()
+def test_no_redis_is_one_line(conn: redis.Redis) -> None:
+    line = command("run_worker.py worker --customq sms -u redis://127.0.0.1:1/0")
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
+    assert "can't be reached" in done.stderr
+    assert "--url" in done.stderr

@@ -163,27 +163,6 @@ def test_info_shows_workers_and_queues(workers: Workers, conn: redis.Redis, tmp_
     assert [job.wait(10) for job in running] == ["finished"] * 2
 
 
-@pytest.mark.parametrize(
-    ("args", "env", "message"),
-    [
-        (("--slots", "0"), {}, "--slots"),
-        (("--lease", "soon"), {}, "--lease"),
-        ((), {"FUSION_LEASE": "soon"}, "FUSION_LEASE"),
-        (("--name", "a b"), {}, "--name"),
-        (("-c", "no_such_module"), {}, "no_such_module"),
-        (("--tasks", "not a module"), {}, "--tasks"),
-    ],
-)
-def test_a_wrong_setting_is_one_line_and_no_worker(
-    workers: Workers, conn: redis.Redis, args: tuple[str, ...], env: dict[str, str], message: str
-) -> None:
-    worker = workers.start("sms", *args, env=env, ready=False)
-    assert worker.wait() in (1, 2)
-    assert message in worker.output.splitlines()[-1]
-    assert "Traceback" not in worker.output
-    assert names(conn) == set()
-
-
 def test_another_programs_key_is_refused_at_the_start(workers: Workers, conn: redis.Redis) -> None:
     conn.set("rq:queue:sms", "another program's")
     worker = workers.start("sms", ready=False)
