@@ -1,1 +1,1 @@
-"""What the surrounding service imports: enqueue functions by channel, and the settings that `-c instance` names."""
+"""For the surrounding service to import: enqueue functions by channel, and the settings that `-c instance` names."""

@@ -1,4 +1,4 @@
-"""What the service's own code says about its work, in the same stream of events as the steps of its jobs.
+"""`Log` for the service's own code: its lines go into the same stream of events as the steps of its jobs.
 
 from wrappers.log import Log
 Log.log("provider answered", provider="twilio", status="accepted")

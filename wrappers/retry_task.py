@@ -1,4 +1,4 @@
-"""What the service calls to have an ended job tried again in two minutes. It needs no HTTP: `POST /retryTask/` is for callers outside.
+"""Put an ended job back, to be tried again in two minutes. It needs no HTTP: `POST /retryTask/` is for callers outside.
 
 from wrappers.retry_task import retry_task
 retry_task("otp-4711")

@@ -1,4 +1,4 @@
-"""What the service runs again and again: one table, taken up by `run_worker.py scheduler -c instance`.
+"""The service's recurring jobs: one table, which `run_worker.py scheduler -c instance` takes up.
 
 A program may add an entry of its own at run time, which then stays until it is removed:
 

@@ -1,4 +1,4 @@
-"""What the service enqueues: one table of task types, one function per channel.
+"""The service's jobs: one table of task types, one function per channel to enqueue them.
 
 from wrappers.task_queue import enqueue_sms
 enqueue_sms({"to": "+4915112345678", "text": "Your code is 123456"}, "SMS_OTP")
@@ -33,7 +33,7 @@ _OF_THE_CALL = ("durability", "replicas", "replicas_timeout")
 
 @dataclass(frozen=True, slots=True)
 class TaskType:
-    """Where jobs of this type go. `ttl` (seconds, None = no limit): a job that has not started by then expires."""
+    """The queue and options of a type of task. `ttl` (seconds, None = no limit): a job that has not started by then expires."""
 
     queue: str
     function: str

@@ -1,1 +1,1 @@
-"""Recurring tasks: when they are due, what is stored of them, and how they are declared."""
+"""Recurring jobs: the arithmetic of their ticks, the stored form of an entry, and the two ways to make one."""

@@ -1,4 +1,4 @@
-"""What a cron expression says of a wall clock, and what the wall clocks of a time zone do. Times are whole seconds.
+"""Cron expressions on a wall clock, and the wall clocks of time zones with their changes. Times are whole seconds.
 
 A *wall time* is what a clock on the wall shows, counted like Unix seconds but from its own 1970-01-01T00:00. The ticks of a plan are
 worked out one UTC day at a time, in stretches during which the zone keeps one offset.
@@ -59,7 +59,7 @@ class Expression:
     fixed: bool
 
     def on(self, day: date) -> bool:
-        """Whether it runs on this date: both day fields given means either, as in crontab(5)."""
+        """True if it runs on this date. With both day fields given either is enough, as in crontab(5)."""
         if day.month not in self.months:
             return False
         if self.days is None or self.weekdays is None:
@@ -90,7 +90,7 @@ class Expression:
         return None
 
     def walls(self, low: int, high: int) -> Iterator[int]:
-        """The wall times it names from `low` to before `high`, ascending."""
+        """The wall times that the expression names from `low` to before `high`, ascending."""
         if low >= high:
             return
         for day in range(low // DAY, (high - 1) // DAY + 1):
@@ -138,7 +138,7 @@ def parse(text: str) -> Expression:
 
 
 def _check(text: str, i: int, field: str) -> None:
-    """One field alone, so that the error can name it."""
+    """Check one field alone, so that the error can name it."""
     name, values = _FIELDS[i]
     if field[0] in "hHrR":
         raise ValueError(f"{text!r}: {field!r} means another {name} to each scheduler; name the {name}")
@@ -171,6 +171,7 @@ def zone(name: str) -> ZoneInfo:
 
 
 def at(moment: int, name: str) -> datetime:
+    """The datetime of an instant (Unix seconds) in a zone."""
     return (EPOCH + timedelta(seconds=moment)).astimezone(zone(name))
 
 
@@ -209,7 +210,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(name: str, day: int) -> list[Stretch]:
-    """A UTC day, parted by its clock change if there is one."""
+    """The stretches of a UTC day: one, or two around its clock change."""
     start, end = day * DAY, (day + 1) * DAY
     offset = _offset(name, start - 1)
     shown = start + offset

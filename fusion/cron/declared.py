@@ -1,4 +1,4 @@
-"""What the code of an app declares: collected from its modules without any Redis, a mistake in one entry apart from the others."""
+"""Collect the entries that an app's modules declare, without Redis. A mistake in one entry leaves the others alone."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from fusion.kernel.recurrence import declared
 
 @dataclass
 class Declarations(Planner):
-    """Entries by id; `faults`: what is wrong with those that can't be taken; `broken`: modules that can't be loaded, and why; `traces`:
-    where in their code, empty if it never got that far."""
+    """The declarations of an app.
+
+    - `entries` by id; `faults` by id: why an entry can't be taken;
+    - `broken`: modules that can't be loaded, and why; `traces`: where in their code, empty if it never got that far.
+    """
 
     entries: dict[str, Entry] = field(default_factory=dict)
     faults: dict[str, str] = field(default_factory=dict)
@@ -24,6 +27,7 @@ class Declarations(Planner):
     traces: dict[str, str] = field(default_factory=dict)
 
     def put(self, entry_id: str, make: Callable[[], Entry]) -> None:
+        """Take an entry, or note in `faults` why it can't be made. A second one of the same id is a fault."""
         try:
             entry = make()
             if entry_id in self.entries or entry_id in self.faults:
@@ -41,7 +45,7 @@ class Declarations(Planner):
 
 
 def collect(modules: Sequence[str], task_modules: Sequence[str] = ()) -> Declarations:
-    """Import them and take what they declare: by `@recurring`, and `modules` also by a function `register(scheduler)`."""
+    """Import modules and take what they declare by `@recurring`; `modules` also by a function `register(scheduler)`."""
     found = Declarations()
     for name in dict.fromkeys([*modules, *task_modules]):
         try:
@@ -67,7 +71,7 @@ def collect(modules: Sequence[str], task_modules: Sequence[str] = ()) -> Declara
 
 
 def _trace(error: BaseException) -> str:
-    """From the first line that is the module's own."""
+    """The traceback from the first line that is the module's own."""
     trace = error.__traceback__
     while trace is not None and (
         trace.tb_frame.f_code.co_filename == __file__ or trace.tb_frame.f_globals["__name__"].startswith("importlib")

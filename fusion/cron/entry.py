@@ -1,4 +1,4 @@
-"""A cron entry: when (its plan), what (the job of each tick), and what becomes of ticks that can't run as planned."""
+"""A cron entry: its plan, the job of each tick, and its rules for ticks that can't run as planned."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Entry:
         jitter: float | str = 0,
         **options: Any,
     ) -> Entry:
-        """Check everything a tick will need, so that no tick fails for what could be said now. Raises ValueError or SerializationError."""
+        """Make an entry and check all that its ticks will need, so that none fails later. ValueError or SerializationError."""
         if misfire not in _MISFIRE:
             raise ValueError(f"misfire={misfire!r}: use 'latest', 'all' or 'skip'")
         if overlap not in _OVERLAP:
@@ -104,7 +104,7 @@ class Entry:
     # -- as stored
 
     def spec(self) -> str:
-        """All but the plan, canonical: the same entry is the same text."""
+        """The stored form of all but the plan. Equal entries give the same text."""
         fields = {name: _plain(value) for name, value in self.job.fields.items() if value is not None}
         spec = {
             "format": _FORMAT,
@@ -119,7 +119,7 @@ class Entry:
 
     @classmethod
     def of(cls, id: str, plan: str, spec: str) -> Entry:
-        """From what is stored. ValueError says why it can't be read."""
+        """Read an entry from its stored form. ValueError says why it can't be read."""
         try:
             found = json.loads(spec)
             if found["format"] != _FORMAT:
@@ -136,7 +136,7 @@ class Entry:
     # -- what a scheduler does with it
 
     def decide(self, mark: int | None, now: float) -> Tick:
-        """What becomes of the ticks after `mark` that are due at `now` (Unix seconds by the server's clock)."""
+        """Decide the ticks after `mark` that are due at `now`: which run, which are skipped. Both are Unix seconds of the server's clock."""
         until = math.floor(now)
         if mark is None:  # it was lost: go on from now, since nobody knows what ran
             return Tick(until, (), self.plan.after(until))
@@ -147,20 +147,20 @@ class Entry:
         return Tick(upto, runs, self.plan.after(upto), count - len(runs))
 
     def _delay(self, tick: int) -> float:
-        """By how much a tick is put off: by chance, but the same for every scheduler."""
+        """The jitter of a tick in seconds: by chance, but the same for every scheduler."""
         return random.Random(f"{self.id} {tick}").uniform(0, self.jitter) if self.jitter else 0.0
 
     # -- what is said about it
 
     def faults(self) -> list[str]:
-        """Why what is stored could not be declared again, as earlier versions took it; it runs nevertheless."""
+        """Reasons why this stored entry could not be declared today. Earlier versions took it, so it runs nevertheless."""
         faults = [self.plan.fault] if self.plan.fault else []
         if self.misfire_grace is not None and self.misfire_grace < LEAST_GRACE:
             faults.append(f"{_too_little(self.misfire_grace)}; until then it counts as {LEAST_GRACE:g}")
         return faults
 
     def remarks(self, now: int) -> list[str]:
-        """What is fine, and still may surprise."""
+        """Remarks for people: what is right and may still surprise."""
         said, ticks = self.plan.remarks(), [self.plan.after(now)]
         while self.jitter and ticks[-1] is not None and len(ticks) < _LOOKED_AT:
             ticks.append(self.plan.after(ticks[-1]))
@@ -173,11 +173,12 @@ class Entry:
 
 
 def revision(plan: str, spec: str) -> str:
-    """Names this plan and spec, so that whoever decides a tick knows that the entry is still the one it read."""
+    """A hash of plan and spec. Who decides a tick sends it along, so that the script refuses if the entry has changed since."""
     return hashlib.sha1(f"{plan}\n{spec}".encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 def default_id(func_name: str) -> str:
+    """The id of an entry that names none: the function's dotted name with `-`."""
     return func_name.replace(".", "-")
 
 

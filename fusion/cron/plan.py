@@ -1,6 +1,6 @@
-"""When a recurring task is due: pure arithmetic, no clock and no Redis.
+"""The ticks of a recurring job: pure arithmetic, no clock and no Redis.
 
-What a clock change does, for every zone and every size of change; the distinction is that of Debian's cron(8), after Vixie cron:
+Clock changes, of every zone and every size, by the distinction of Debian's cron(8), after Vixie cron:
 
 - An entry whose minute or hour field starts with `*` (`*/15 * * * *`, `0 * * * *`, `*/5 2 * * *`) is a *wildcard* entry. It runs
   at every instant at which the clock shows one of its times: an hour that is skipped has none, an hour that comes twice has them twice.
@@ -61,7 +61,7 @@ class Plan:
 
     @classmethod
     def interval(cls, every: float | str | timedelta, start: datetime | None = None, end: datetime | None = None) -> Plan:
-        """Every so many whole seconds, as `300`, `"5m"` or a timedelta. ValueError below 1 s and for fractions."""
+        """A plan of equal intervals, as `300`, `"5m"` or a timedelta. ValueError below 1 s and for fractions of a second."""
         return _interval(parse_seconds(every), _whole("start", start, up=True), _whole("end", end))
 
     def after(self, moment: int) -> int | None:
@@ -91,7 +91,7 @@ class Plan:
         return ticks[len(ticks) - min(keep, len(ticks)) :], len(ticks)
 
     def _within(self, after: int, until: int) -> tuple[int, int]:
-        """What is left of (after, until] between start and end."""
+        """The part of (after, until] that lies between start and end."""
         start = clock.FIRST if self.start is None else self.start - 1
         return max(after, start), min(until, clock.LAST - 1 if self.end is None else self.end)
 
@@ -121,7 +121,7 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """For people: `*/5 * * * * Europe/Berlin`, or `every 5m`."""
+        """The plan for people: `*/5 * * * * Europe/Berlin`, or `every 5m`."""
         if not self.every:
             return f"{self.expression} {self.timezone}"
         seconds, unit = next(u for u in _UNITS if self.every % u[0] == 0)
@@ -132,7 +132,7 @@ class Plan:
         return clock.at(tick, self.timezone)
 
     def note(self, tick: int) -> str:
-        """What a clock change did to a tick of this plan; empty if nothing."""
+        """A remark if a clock change moved or doubled this tick; else empty."""
         if self.every:
             return ""
         local = self.local(tick)
@@ -146,11 +146,11 @@ class Plan:
 
     @property
     def fault(self) -> str:
-        """Why it can't be declared; empty if it can. A stored plan may have one: earlier versions took it, and it goes on as they read it."""
+        """The reason why this plan can't be declared; empty if it can. Earlier versions stored such plans, which go on as they were read."""
         return "" if self.every else steps.beyond(self.expression)
 
     def remarks(self) -> list[str]:
-        """What is fine, and still may surprise its reader."""
+        """Remarks for people: what is right and may still surprise."""
         return [] if self.every else steps.remarks(self.expression)
 
     def to_json(self) -> str:

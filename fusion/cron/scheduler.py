@@ -50,9 +50,10 @@ _Func = str | Callable[..., Any]
 
 
 class Planner:
-    """Takes cron entries; what becomes of them is up to `put`."""
+    """Makes cron entries by `cron` and `every`. A subclass says by `put` where they go: into Redis, or into a collection."""
 
     def put(self, entry_id: str, make: Callable[[], Entry]) -> None:
+        """Take the entry that `make` makes. `make` raises ValueError or SerializationError for one that can't be."""
         raise NotImplementedError
 
     def cron(
@@ -135,9 +136,11 @@ class Scheduler(Planner):
 
     @property
     def connection(self) -> Redis:
+        """The connection given at first, else the current one."""
         return self._connection if self._connection is not None else get_current_connection()
 
     def put(self, entry_id: str, make: Callable[[], Entry]) -> None:
+        """Store the entry. EntryTaken if an app declares that id; else as `make`."""
         entry = make()
         plan, spec = entry.plan.to_json(), entry.spec()
         answer = cron_broker_of(self.connection).cron_put(entry.id, plan, spec, revision(plan, spec))
@@ -149,6 +152,7 @@ class Scheduler(Planner):
     # -- looking
 
     def ids(self) -> list[str]:
+        """Ids of all entries, sorted."""
         return cron_inspector_of(self.connection).entry_ids()
 
     def entries(self) -> list[EntryInfo]:
@@ -156,21 +160,21 @@ class Scheduler(Planner):
         return cron_inspector_of(self.connection).entries()
 
     def get(self, entry_id: str) -> EntryInfo:
-        """NoSuchEntryError if there is none."""
+        """An entry by its id. NoSuchEntryError if there is none."""
         found = cron_inspector_of(self.connection).entry(entry_id)
         if found is None:
             raise _missing(entry_id)
         return found
 
     def history(self, entry_id: str, limit: int = 20) -> list[TickDecision]:
-        """What became of its last ticks, the newest first; up to 50 are kept."""
+        """The decisions about its last ticks, the newest first; up to 50 are kept."""
         self.get(entry_id)
         return cron_inspector_of(self.connection).history(entry_id, limit)
 
     # -- changing
 
     def pause(self, entry_id: str) -> None:
-        """No tick runs until `resume`, and those that pass meanwhile are not made up. NoSuchEntryError."""
+        """Stop the entry until `resume`. Ticks that pass meanwhile are not made up. NoSuchEntryError."""
         if not cron_broker_of(self.connection).cron_pause(entry_id):
             raise _missing(entry_id)
 

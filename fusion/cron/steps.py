@@ -1,4 +1,4 @@
-"""What a step or a range in a cron expression comes to, where that is not what its reader takes it for."""
+"""Steps and ranges of cron expressions that do something else than their reader expects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 10**9
 
 
 def beyond(text: str) -> str:
-    """Why a readable expression can't be declared. Empty if nothing is wrong with it.
+    """The reason why a readable expression can't be declared; empty if it can.
 
     A step may lead out of its field at once, so that it is never taken. And croniter leaves values out of a range that goes over the
     end of its field in steps: `3-1/2` lacks the 1.
@@ -36,7 +36,7 @@ def beyond(text: str) -> str:
 
 
 def remarks(text: str) -> list[str]:
-    """What is fine, and still may surprise: steps that don't divide their field, ranges that wrap round."""
+    """Remarks on steps that don't divide their field and ranges that wrap round: right, and still surprising."""
     said = []
     for i, part, values, step in _steps(text):
         period = _PERIODS[i]
@@ -68,7 +68,7 @@ def _steps(text: str) -> Iterator[tuple[int, str, list[int], int]]:
 
 
 def _wraps(i: int, part: str) -> bool:
-    """Whether it is a range whose end comes before its start."""
+    """True for a range whose end comes before its start."""
     ends = re.match(r"(\w+)-(\w+)", part)
     return ends is not None and _number(i, ends[1]) > _number(i, ends[2])
 

@@ -1,4 +1,4 @@
-"""Which addresses a callback may go to: what is global unicast and is on none of the lists below.
+"""The addresses that a callback may go to: global unicast, unless they are on one of the lists below.
 
 A list of our own, not `ipaddress.is_global`: that follows the registries of the day of the Python release, says yes to multicast, and looks
 only at some of the IPv6 forms that carry an IPv4 address. Sources: the IANA IPv4 and IPv6 Special-Purpose Address Registries
@@ -65,7 +65,7 @@ _GLOBAL = IPv6Network("2000::/3")  # iana.org/assignments/ipv6-address-space: al
 
 
 def check_address(ip: str | IPv4Address | IPv6Address) -> None:
-    """AddressRefused, naming the kind of the address, unless a callback may go there. What is no address at all is refused too."""
+    """Check that a callback may go to an address. AddressRefused names the kind of the address, or says that it is none."""
     try:
         address = ip_address(ip)
     except ValueError:
@@ -76,7 +76,7 @@ def check_address(ip: str | IPv4Address | IPv6Address) -> None:
 
 
 def _kind(address: IPv4Address | IPv6Address) -> str:
-    """What speaks against it; empty if nothing does."""
+    """The kind of address (`private`, `loopback` ...) that no callback may go to; empty if it may."""
     if isinstance(address, IPv4Address):
         return next((what for network, what in _V4 if address in network), "")
     if address.scope_id is not None:

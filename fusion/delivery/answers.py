@@ -1,4 +1,4 @@
-"""What the other side said, as far as it matters: status, Retry-After and the beginning of the text."""
+"""An endpoint's answer, as far as it matters: status, Retry-After and the beginning of the text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BREAKS = re.compile(r"[\s/?&=;,]+")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`retry_after` in seconds, None if the answer did not say. `excerpt` is one line, without the secrets that were sent."""
+    """An answer. `retry_after`: seconds, None if it did not say. `excerpt`: one line, without the secrets that were sent."""
 
     status: int
     retry_after: float | None = None
@@ -28,7 +28,7 @@ class Answer:
 
 
 def parse_retry_after(text: str | None, now: float | None = None) -> float | None:
-    """Seconds from 0 to 24 h out of a Retry-After header: a number, or an HTTP date (RFC 9110 10.2.3). None for anything else."""
+    """Read a Retry-After header, a number or an HTTP date (RFC 9110 10.2.3), as 0 s to 24 h. None for anything else."""
     if not text:
         return None
     text = text.strip()

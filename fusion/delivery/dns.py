@@ -1,4 +1,4 @@
-"""Addresses of a host, within a time. One look-up per try, and what it gave is what is connected to: the name is never looked up again."""
+"""Addresses of a host, within a time. A try looks the name up once and connects to what it got: the name is never looked up again."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _threads = threading.BoundedSemaphore(32)
 
 
 def system_resolver(host: str) -> list[str]:
-    """As the machine is set up: hosts file, DNS. In the order of RFC 6724."""
+    """Look a name up as the machine does: hosts file, DNS; in the order of RFC 6724."""
     # As bytes, as they were checked: a text would go through Python's IDNA codec, which changes names.
     found = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
     return [str(sockaddr[0]) for *_, sockaddr in found]
 
 
 def addresses(target: Target, timeout: float, resolve: Resolver = system_resolver) -> list[str]:
-    """Every address of the target's host, each one checked: AddressRefused if a single one is not allowed, DeliveryFailed if there is none."""
+    """Look up and check every address of the host. AddressRefused if one of them is not allowed, DeliveryFailed if there is none in time."""
     found = [target.host] if literal(target.host) else _look_up(target.host, timeout, resolve)
     if not found:
         raise DeliveryFailed(f"host {target.host} has no address")

@@ -1,4 +1,4 @@
-"""How a delivery ends when there is no answer. No message holds a URL's path or query, or a header's value: they may be secrets."""
+"""The ends of a try without an answer. No message holds a URL's path or query, or a header's value: they may be secrets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fusion.exceptions import FusionError
 
 
 class DeliveryRefused(FusionError):
-    """Not sent, and never will be: the URL, an address of its host, a header or the body is not allowed. Trying again does not help."""
+    """The URL, an address of its host, a header or the body is not allowed. Nothing was sent, and trying again does not help."""
 
 
 class AddressRefused(DeliveryRefused):

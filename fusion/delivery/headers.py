@@ -22,7 +22,7 @@ SIGNATURE = ("webhook-id", "webhook-timestamp", "webhook-signature")
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """DeliveryRefused, which names the header but never its value, unless a callback may send them all."""
+    """Check that a callback may send these headers. DeliveryRefused names the header and never its value."""
     for name, value in headers.items():
         _check(name, value)
         low = name.lower()

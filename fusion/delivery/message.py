@@ -1,4 +1,4 @@
-"""What a callback's body says: which job came to what end. Never its arguments, its result or an error's text."""
+"""The body of a callback: the job and its end. It never holds arguments, a result or an error's text."""
 
 from __future__ import annotations
 

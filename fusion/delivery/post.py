@@ -55,7 +55,7 @@ def post(
 
 
 def _connection(target: Target, found: Sequence[str], policy: Policy, deadline: Deadline, connect: Dial) -> socket.socket:
-    """To the first address that takes us. DeliveryFailed with the last one's reason if none does."""
+    """Connect to the first address that answers. DeliveryFailed with the last one's reason if none does."""
     failure: OSError = TimeoutError()
     for address in found:
         try:
@@ -93,7 +93,7 @@ def _exchange(wire: Wire, request: bytes, target: Target, policy: Policy) -> HTT
 
 
 def _text(response: HTTPResponse) -> bytes:
-    """As much of the body as comes. That it is cut, reset or garbled changes nothing: the status is known."""
+    """As much of the body as comes. A body that is cut, reset or garbled changes nothing: the status is known."""
     pieces = []
     try:
         while piece := response.read1(4096):

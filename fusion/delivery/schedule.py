@@ -1,4 +1,4 @@
-"""When a callback is tried again, and when no more. Pure functions; no clock, no Redis."""
+"""The schedule of tries: after each result, try again when, or never. Pure functions; no clock, no Redis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELAYS = (0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`delivered`; `again` after `delay` seconds; `gone`: the endpoint wants no more, of this or any other job; `given_up`.
+    """The consequence of a try: `delivered`; `again` after `delay` seconds; `gone`: the endpoint wants no more of any job; `given_up`.
 
     `reason` tells people why it was not delivered.
     """
@@ -30,10 +30,11 @@ class Verdict:
 def verdict(
     result: Answer | DeliveryFailed | DeliveryRefused, tries: int, uniform: Callable[[float, float], float] = random.uniform
 ) -> Verdict:
-    """What follows from the result of the `tries`-th try (the first is 1).
+    """Decide after the `tries`-th try (the first is 1).
 
-    2xx is delivered, 410 gone. A redirect and every other 4xx are tried again like a 500: whoever runs the endpoint may mend it within days.
-    A Retry-After is obeyed if it asks for more than the schedule, up to 24 h. Up to a quarter of jitter is added to either.
+    - 2xx: delivered. 410: gone. Refused by us, or the last try: given up.
+    - Anything else, redirects and other 4xx included: again, since whoever runs the endpoint may mend it within days.
+    - A Retry-After counts if it asks for more than the schedule, up to 24 h. Up to a quarter of jitter is added to either.
     """
     if isinstance(result, DeliveryRefused):
         return Verdict("given_up", reason=str(result))

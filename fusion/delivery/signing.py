@@ -25,7 +25,7 @@ _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
 class InvalidSignature(FusionError):
-    """This was not sent by whoever holds the secret, not with this content, or not just now. Answer 400 and do nothing."""
+    """The message is not from a holder of the secret, was changed, or is too old. Answer 400 and do nothing."""
 
 
 def new_secret() -> str:
@@ -54,7 +54,7 @@ def verify(
     now: float | None = None,
     tolerance: float = TOLERANCE,
 ) -> str:
-    """The message's id, by which a receiver knows what it has had already; InvalidSignature if anything is wrong.
+    """Check a message and return its id, by which a receiver knows what it has had already. InvalidSignature if anything is wrong.
 
     `body`: the bytes as they came, before any JSON parser. `secrets`: the endpoint's, or several while they are being replaced.
     """
@@ -78,7 +78,7 @@ def verify(
 
 
 def check_secret(secret: str) -> bytes:
-    """The key inside a secret; ConfigurationError, which does not show it, if it is none of 24 to 64 bytes."""
+    """The key inside a secret. ConfigurationError, which does not show it, unless it is 24 to 64 bytes in base64."""
     text = secret.removeprefix(_PREFIX)
     key = _decoded(text + "=" * (-len(text) % 4))
     if not 24 <= len(key) <= 64:
@@ -100,7 +100,7 @@ def _mac(key: bytes, message_id: str, stamp: str, body: bytes) -> bytes:
 
 
 def _decoded(text: str) -> bytes:
-    """Empty for what is no base64."""
+    """The bytes of a base64 text; empty if it is none."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

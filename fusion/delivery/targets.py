@@ -1,4 +1,4 @@
-"""Where a callback goes: a URL, read once and strictly, and the policy it must fit."""
+"""The target of a callback: a URL, read once and strictly, and the policy that it must fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _URL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What callbacks may do. Times are seconds, sizes bytes; ConfigurationError if a value does not fit.
+    """The limits of all callbacks. Times are seconds, sizes bytes; ConfigurationError if a value does not fit.
 
     `allowed_hosts`: empty means any host, as long as all its addresses are public. Else only these: `hooks.example.com`, every host below
     `*.example.com`, an address; what is named may be inside a private network, too. A lone `*` adds any other host with public addresses.
@@ -47,7 +47,7 @@ class Policy:
         object.__setattr__(self, "allowed_hosts", tuple(_allowed(host) for host in self.allowed_hosts))
 
     def names(self, host: str) -> bool:
-        """Whether the allow-list names this host itself, not just by `*`."""
+        """True if the allow-list names this host itself, not just by `*`."""
         return any(host == entry or (entry[:2] == "*." and host.endswith(entry[1:])) for entry in self.allowed_hosts)
 
 
@@ -64,7 +64,7 @@ class Target:
 
     @property
     def authority(self) -> str:
-        """As the Host header has it."""
+        """Host and port as the Host header has them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -73,7 +73,7 @@ class Target:
 
 
 def parse_target(url: object, policy: Policy) -> Target:
-    """The URL's parts; DeliveryRefused, which names the fix and never the URL, for whatever the policy does not allow.
+    """Take a URL apart. DeliveryRefused, which names the fix and never the URL, for whatever the policy does not allow.
 
     A name is not looked up: its addresses are checked at each try. A host that is written as an address is checked here.
     """
@@ -106,7 +106,7 @@ def parse_target(url: object, policy: Policy) -> Target:
 
 
 def literal(host: str) -> bool:
-    """Whether a host of a Target is an address and no name."""
+    """True if a host of a Target is an address, not a name."""
     try:
         ip_address(host)
     except ValueError:

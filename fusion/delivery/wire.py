@@ -1,4 +1,4 @@
-"""A connection on which everything together has one deadline and one limit of bytes."""
+"""A connection with one deadline and one limit of bytes for everything together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Deadline:
         self._at = time.monotonic() + seconds
 
     def left(self, most: float = float("inf")) -> float:
-        """Seconds until then, at most `most`; TimeoutError if there are none."""
+        """Seconds that are left, at most `most`. TimeoutError if there are none."""
         left = self._at - time.monotonic()
         if left <= 0:
             raise TimeoutError("the time is up")
@@ -33,25 +33,28 @@ class Deadline:
 
 
 class Wire(io.RawIOBase):
-    """Sends by, and reads until, the deadline; gives at most `limit` bytes in all. What http.client takes for a socket."""
+    """A socket as http.client wants it: sending and reading end at the deadline, and it gives at most `limit` bytes in all."""
 
     def __init__(self, channel: socket.socket, deadline: Deadline, limit: int) -> None:
         self._channel, self._deadline, self._left = channel, deadline, limit
         self._reader = _Reader(self, 4096)
-        #: Whether a read came to the limit, or to the end of what the other side sent.
+        #: A read came to the limit; a read came to the end of what the other side sent.
         self.full = False
         self.ended = False
 
     def send_all(self, data: bytes) -> None:
+        """Send everything. TimeoutError at the deadline."""
         rest = memoryview(data)
         while rest:
             self._channel.settimeout(self._deadline.left())
             rest = rest[self._channel.send(rest) :]
 
     def readable(self) -> bool:
+        """True, as `io.BufferedReader` asks."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
+        """Read what is there into the buffer; 0 at the limit and at the end. TimeoutError at the deadline."""
         room = memoryview(buffer)[: self._left]
         if not room:
             self.full = True

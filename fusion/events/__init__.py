@@ -1,1 +1,1 @@
-"""What happens to jobs, as a stream of events, and where it goes."""
+"""Events: one for each transition of a job. Their Python shape, their wording, and the protocol of those who take them."""

@@ -1,4 +1,4 @@
-"""An event as a JSON object: the lines of the event file, and what is parked."""
+"""An event as a JSON object: a line of the event file, and the form in which events are parked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def to_line(event: JobEvent) -> str:
 
 
 def from_document(document: Mapping[str, Any]) -> JobEvent:
-    """The event again. ValueError if the document is none of an event."""
+    """The event of a document. ValueError if the document is not one of an event."""
     known = {name: document[name] for name in _NAMES if name in document}
     try:
         return JobEvent(**known, at=from_iso(document.get("time")) or EPOCH)

@@ -11,7 +11,7 @@ STATUSES = frozenset({"queued", "processing", "completed", "failed", "retry"})
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """`id` is `<epoch>-<n>`: the same event always has the same, so that a sink that gets it twice can tell.
+    """An event of a job. Its `id` is `<epoch>-<n>` and never changes, so that a sink which gets it twice can tell.
 
     `payload` and `result` are texts, masked as the settings say, empty where there is none. `reason` holds no text of the task's own:
     an error is its class and place.

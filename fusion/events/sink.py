@@ -1,4 +1,4 @@
-"""What a sink is: a place that events are delivered to, in batches, each at least once."""
+"""The protocol of sinks: a sink takes events in batches, each event at least once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusion.exceptions import FusionError
 
 
 class SinkUnavailable(FusionError):
-    """Some or all of a batch was not delivered, and may be later. `retry_after` in seconds, None if the sink did not say."""
+    """The sink did not take all of a batch, and may later. `retry_after`: seconds that it asked for, None if it did not say."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -20,19 +20,25 @@ class SinkUnavailable(FusionError):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An event that the sink will never take, and why: it is parked, and its fellows go on."""
+    """An event that the sink refused for good, and why. The relay parks it; the rest of the batch is delivered."""
 
     event: JobEvent
     why: str
 
 
 class Sink(Protocol):
-    """`write` delivers or raises SinkUnavailable (then the whole batch comes again: it must be safe to repeat), and returns what was refused
-    for good. It may block up to its own timeout; each sink has a thread of its own. `all_events`: also those that are no STATUSES."""
+    """A place that events go to. Each sink has a thread of its own, so it may block, up to its own timeout.
+
+    `name`: of its consumer group in Redis. `all_events`: it takes all events; else only `STATUSES`.
+    """
 
     name: str
     all_events: bool
 
-    def write(self, events: Sequence[JobEvent]) -> Sequence[Rejected]: ...
+    def write(self, events: Sequence[JobEvent]) -> Sequence[Rejected]:
+        """Deliver a batch and return the events refused for good. SinkUnavailable: the whole batch comes again, so repeating must be safe."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of files and connections. No call of `write` follows."""
+        ...

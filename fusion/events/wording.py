@@ -1,4 +1,4 @@
-"""What an event says to a person, in one line. docs/events.md is the table of the events and their fields."""
+"""The one line that an event says to a person. docs/events.md is the table of the events and their fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import isfinite
 
 
 def message_of(fields: Mapping[str, str]) -> str:
-    """From an entry of the stream. Its own `message`, which `Log` writes, goes first."""
+    """The line for an entry of the stream: its own `message`, which `Log` writes, else one made of its fields."""
     if told := fields.get("message"):
         return told
     raised = fields.get("callback_error")
@@ -32,7 +32,7 @@ def _of_the_event(fields: Mapping[str, str]) -> str:
 
 
 def seconds_of(fields: Mapping[str, str], name: str, per_second: float) -> float | None:
-    """A duration; None if there is none, or none that can be read."""
+    """A duration in seconds; None if the field is absent or unreadable. `per_second`: units of the field in a second."""
     try:
         value = float(fields[name]) / per_second
     except (KeyError, ValueError):
@@ -41,6 +41,7 @@ def seconds_of(fields: Mapping[str, str], name: str, per_second: float) -> float
 
 
 def whole_of(fields: Mapping[str, str], name: str) -> int | None:
+    """A whole number; None if the field is absent or unreadable."""
     try:
         return int(fields[name])
     except (KeyError, ValueError):

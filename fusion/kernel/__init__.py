@@ -1,0 +1,1 @@
+"""Values and helpers that everything else stands on: no Redis, no sockets, no loop."""

@@ -17,7 +17,7 @@ def _nothing(name: str) -> None:
 
 
 class _Armed:
-    """What FUSION_FAILPOINTS asks for, and how often each place was passed."""
+    """The parsed FUSION_FAILPOINTS: the action of each place, and how often each was passed. Calling it passes a place."""
 
     def __init__(self, spec: str) -> None:
         self._plan: dict[str, tuple[str, int]] = {}

@@ -139,7 +139,7 @@ class Decoder:
         self._may_import = may_import
 
     def decode(self, value: Any, room: int = _MAX_UNPACK) -> Any:
-        """Raises DeserializationError, whatever a tag holds."""
+        """Turn tags into values. DeserializationError for every tag that can't be one, whatever it holds."""
         kind = type(value)
         if kind in _SCALARS:
             return value
@@ -184,6 +184,7 @@ class Decoder:
         return found
 
     def load_datetime(self, value: Any) -> Any:
+        """A datetime from its ISO text, the name of its zone (None: the offset in the text, or naive) and its fold."""
         from datetime import datetime
 
         text, zone, fold = value
@@ -195,44 +196,53 @@ class Decoder:
         return moment.replace(fold=fold) if fold else moment
 
     def load_date(self, value: Any) -> Any:
+        """A date from its ISO text."""
         from datetime import date
 
         return date.fromisoformat(value)
 
     def load_time(self, value: Any) -> Any:
+        """A time from its ISO text and its fold."""
         from datetime import time
 
         return time.fromisoformat(value[0]).replace(fold=value[1])
 
     def load_timedelta(self, value: Any) -> Any:
+        """A timedelta from days, seconds and microseconds."""
         from datetime import timedelta
 
         return timedelta(*value)
 
     def load_decimal(self, value: Any) -> Any:
+        """A Decimal from its text."""
         from decimal import Decimal
 
         return Decimal(value)
 
     def load_uuid(self, value: Any) -> Any:
+        """A UUID from its text."""
         from uuid import UUID
 
         return UUID(value)
 
     def load_bytes(self, value: Any) -> Any:
+        """Bytes from base64."""
         from binascii import a2b_base64
 
         return a2b_base64(value)
 
     def load_secret(self, value: Any) -> Any:
+        """A `Secret` from its text."""
         from fusion.kernel.redaction import Secret
 
         return Secret(value)
 
     def load_enum(self, value: Any) -> Any:
+        """A member of an Enum from its class and its name."""
         return self._enum_class(value[0])[value[1]]
 
     def load_flag(self, value: Any) -> Any:
+        """A combination of flags from its class and its number. It has no name."""
         return self._enum_class(value[0])(value[1])
 
     def _enum_class(self, path: str) -> Any:
@@ -244,6 +254,7 @@ class Decoder:
         return found
 
     def load_dataclass(self, value: Any) -> Any:
+        """A dataclass from its class and its fields. DeserializationError for a field that it lacks here."""
         import dataclasses
 
         path, fields = value
@@ -262,6 +273,7 @@ class Decoder:
         return made
 
     def load_model(self, value: Any) -> Any:
+        """A Django model from its label, primary key and database, read anew. DeserializationError if it is gone."""
         label, pk, database = value
         if "django" not in sys.modules:
             raise DeserializationError(f"a {label} needs Django; call django.setup() in the module the task lives in")

@@ -1,4 +1,4 @@
-"""What the standard library lacks for keeping hold of child processes. Off Linux (development) every call does nothing."""
+"""Linux calls that keep hold of child processes and that the standard library lacks. Off Linux (development) each does nothing."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ class Children:
             self.fd = -1
 
     def pids(self) -> list[int]:
+        """Pids of all children now, in no order. Off Linux, or where the kernel does not list them, from all of /proc."""
         if self.fd < 0:
             return [pid for pid, parent, _ in processes() if parent == int(self._me)]
         found = b""

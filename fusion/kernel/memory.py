@@ -1,4 +1,4 @@
-"""How full memory is, and whether to take more work while it is so. Knows nothing of workers: readings in, a decision out."""
+"""Readings of memory, and the decision to take no more work while it is full. This module knows nothing of workers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class MemoryThrottle:
         return cls(bounds, settings.memory_check_interval)
 
     def check(self, now: float) -> str:
-        """Look, and decide. Returns the line to log if that changed something, else an empty text."""
+        """Read memory and decide, if the interval is over. Returns the line to log if the decision changed, else an empty text."""
         self.next_at = now + self._interval
         was, before, told = bool(self._over), self._over, []
         self._over = set()
@@ -83,7 +83,7 @@ class MemoryThrottle:
 
 
 def machine_readers() -> dict[str, Reader]:
-    """What can be read on this machine. Empty off Linux without psutil, where there is no GPU either."""
+    """Readers of RAM, swap and GPU, as far as this machine has them. Empty off Linux without psutil and without a GPU."""
     readers: dict[str, Reader] = {}
     if os.path.exists("/proc/meminfo"):
         readers = {"RAM": ram, "swap": swap}
@@ -109,7 +109,7 @@ def ram(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> f
 
 
 def swap(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """None without swap."""
+    """Percent of swap in use, of the host or of the tightest cgroup. None without swap."""
     found = _meminfo(proc)
     total, free = found.get("SwapTotal"), found.get("SwapFree")
     shares = [100 * (1 - free / total)] if total and free is not None else []

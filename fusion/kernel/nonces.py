@@ -1,4 +1,4 @@
-"""Nonces: what makes a call to Redis recognizable when the client sends it again (redis-py resends after a lost answer)."""
+"""Nonces: random names of calls. Redis recognizes by them a call that redis-py sends again after a lost answer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What may be shown of a job's data: events, logs and pages get these texts, never the data itself. docs/secrets.md has the rules.
+"""Masking: events, logs and pages show these texts of a job's data, never the data itself. docs/secrets.md has the rules.
 
-No function here raises. What is masked for nothing is a nuisance, what is not masked is a leak: in doubt a value is masked.
+No function here raises. In doubt a value is masked: to mask too much is a nuisance, to mask too little is a leak.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Secret:
         self._text = str.__str__(text)
 
     def reveal(self) -> str:
+        """The text itself."""
         return self._text
 
     def __eq__(self, other: object) -> bool:
@@ -123,7 +124,7 @@ def masked_result(raw: bytes, serializer: str = "json", limit: int = _LIMIT) -> 
 
 
 def masked_value(value: Any, limit: int = _LIMIT, *, strict: bool = True) -> str:
-    """Any value as JSON of at most `limit` characters. Not `strict`: what somebody chose to say, masked as messages are."""
+    """Any value as JSON of at most `limit` characters. Not `strict`: texts are masked as messages are, since somebody chose to say them."""
     try:
         return _render(value, _DEPTH, limit, strict)
     except Exception:
@@ -139,7 +140,7 @@ def masked_text(text: object, limit: int = _MESSAGE) -> str:
 
 
 def is_secret(key: str) -> bool:
-    """Whether a key's name says that its value is nobody's business."""
+    """True if a key's name (`password`, `apiKey`, `pin` ...) makes its value a secret."""
     key = key[:256]
     known = _known.get(key)
     if known is None:
@@ -161,13 +162,14 @@ def _says_secret(key: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """On one line, without terminal escapes and text-direction overrides."""
+    """The text on one line, without terminal escapes and text-direction overrides."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c in "\n\r\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def cut(text: str, limit: int) -> str:
+    """At most `limit` characters; three dots stand for the rest."""
     return text if len(text) <= limit else text[: max(0, limit - 3)] + "..."
 
 
@@ -268,7 +270,7 @@ def _render(value: Any, depth: int, room: int, strict: bool) -> str:
 
 
 def _render_tagged(kind: str, value: Any, depth: int, room: int, strict: bool) -> str:
-    """What `fusion.kernel.json_types` stored for a type that JSON lacks."""
+    """A value that `fusion.kernel.json_types` tagged, in the form of its type."""
     if kind in ("tuple", "set", "frozenset") and isinstance(value, list):
         return _render_list(value, depth, room, strict)
     if kind == "dict" and isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):

@@ -35,9 +35,11 @@ class Serializer:
     name = ""
 
     def dumps(self, value: Any) -> bytes:
+        """The value as bytes. SerializationError or PayloadTooLarge if it can't be stored."""
         raise NotImplementedError
 
     def loads(self, raw: bytes) -> Any:
+        """The value again. DeserializationError, whatever is wrong with `raw`."""
         raise NotImplementedError
 
 
@@ -154,7 +156,7 @@ class JSONSerializer(Serializer):
             raise DeserializationError(f"not JSON: {error}") from None
 
     def untag(self, parsed: Any, raw: bytes) -> Any:
-        """The second half of `loads`."""
+        """Turn tags into values, if `raw` has any: the second half of `loads`. DeserializationError for a tag that can't be a value."""
         if _RAW_TAG not in raw:
             return parsed
         from fusion.kernel.json_types import Decoder
@@ -174,6 +176,7 @@ class PickleSerializer(Serializer):
     max_size = 16 * 1024 * 1024
 
     def dumps(self, value: Any) -> bytes:
+        """The value as a pickle. SerializationError, whatever the value's own code raises."""
         import pickle
 
         try:
@@ -284,7 +287,7 @@ def _named(
 
 
 def loads_call(serializer: Serializer, raw: bytes) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """What `dumps_call` stored: name, args, kwargs. Raises DeserializationError."""
+    """Read what `dumps_call` stored: name, args, kwargs. DeserializationError if it is no call."""
     name, load = split_call(serializer, raw)
     return name, *load()
 
@@ -297,6 +300,7 @@ def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tu
         name, parsed_args, parsed_kwargs = _checked_call(serializer.parse(raw))
 
         def load() -> tuple[tuple[Any, ...], dict[str, Any]]:
+            """Decode args and kwargs; DeserializationError if they are none."""
             args, kwargs = json_serializer.untag([parsed_args, parsed_kwargs], raw)
             return tuple(args), _checked_kwargs(kwargs)
 

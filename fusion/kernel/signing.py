@@ -52,7 +52,7 @@ _MALFORMED = (
 
 
 class Keyring:
-    """Keys by id. The first signs, all are good for checking: so one can follow another (rotation)."""
+    """Keys by id. The first one signs; all of them check, so that one key can follow another (rotation)."""
 
     __slots__ = ("_first", "_keys")
 
@@ -67,6 +67,7 @@ class Keyring:
 
     @property
     def ids(self) -> tuple[str, ...]:
+        """Ids of the keys, the one that signs first."""
         return tuple(name.decode() for name in self._keys)
 
     # -- producers
@@ -86,7 +87,7 @@ class Keyring:
     # -- workers
 
     def flaw(self, job_id: str, queue: str, fields: Mapping[bytes, bytes]) -> str:
-        """What is wrong with a claimed job, for people and with the fix; empty if nothing is. `queue` is the one it was claimed from."""
+        """Check a claimed job. Returns why it must not run, with the fix, or an empty text. `queue` is the one it was claimed from."""
         given = fields.get(_SIGNATURE)
         if not given:
             return MISSING
@@ -114,13 +115,13 @@ class Keyring:
 
 
 def envelope(kind: bytes, name: str, queue: str, priority: bytes | None, values: Iterable[bytes | None]) -> bytes:
-    """What is signed. Each part has its length in front, so no two jobs have the same envelope; an absent field is no empty one."""
+    """The bytes that are signed: each part behind its length, so that no two jobs share them; an absent field differs from an empty one."""
     parts = (b"fusion-job-1", kind, name.encode(), queue.encode(), priority, *values)
     return b"".join([b"-," if part is None else b"%d:%b," % (len(part), part) for part in parts])
 
 
 def as_claimed(fields: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """What `Keyring.flaw` looks at, of fields as a producer has them."""
+    """A producer's fields in the form in which a worker claims them, for `Keyring.flaw`."""
     stored = {name.encode(): _stored(fields.get(name)) for name in (*COVERED, SIGNATURE, "priority")}
     return {name: value for name, value in stored.items() if value is not None}
 

@@ -30,7 +30,7 @@ PATIENCE = 2.0
 
 
 class _Hold:
-    """Of the thread that runs the task, the only one in which handlers run."""
+    """State of the thread that runs the task, the only one in which signal handlers run."""
 
     thread = 0
     #: How many sections it is in, and how many of these may not be struck however long they take.
@@ -67,7 +67,7 @@ class deferred:
 
 
 class held(deferred):
-    """The same, however long it takes: a frame half written would garble the stream."""
+    """As `deferred`, but without a limit: a frame that is half written would garble the stream."""
 
     __slots__ = ()
     _firm = 1
@@ -86,7 +86,7 @@ def strike(error: BaseException) -> None:
 
 
 def was_struck() -> bool:
-    """Whether something was raised in what ran since the last call of this: it may have left anything half done."""
+    """True if `strike` raised something since the last call of this function: what ran then may have left anything half done."""
     struck, _Hold.struck = _Hold.struck, False
     return struck
 
@@ -112,6 +112,7 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
         return func(*args, **kwargs)
 
     def on_alarm(signum: int, frame: FrameType | None) -> None:
+        """Raise the timeout if `func` is on the stack; else leave the caller alone."""
         if _is_guarded(frame):
             strike(JobTimeoutException(f"{what} exceeded maximum timeout value ({seconds:g} seconds)"))
 

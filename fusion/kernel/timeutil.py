@@ -1,4 +1,4 @@
-"""Times as Redis holds them: ISO-8601, UTC, microseconds and a `Z`. And what people say when something is to happen later."""
+"""Times as Redis holds them (ISO-8601, UTC, microseconds, `Z`), and durations and instants as people write them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ _AWARE = "datetime.now(timezone.utc) + timedelta(minutes=5), or datetime(2030, 1
 
 
 def now() -> datetime:
+    """The current time in UTC, aware."""
     return datetime.now(timezone.utc)
 
 

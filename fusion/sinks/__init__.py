@@ -1,1 +1,1 @@
-"""Where events go: sinks (`fusion/events/sink.py`), each a thread of the relay. Import the module of the one that is wanted."""
+"""Sinks (`fusion/events/sink.py`): Elasticsearch, a file, the log. The relay runs each in a thread. Import the module that you want."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def sinks_of(settings: Settings) -> list[Sink]:
-    """One of each, made but not yet used. ConfigurationError if there is none, or one can't be made from what is set."""
+    """A sink of each kind that is set, none of them used yet. ConfigurationError if none is set, or one can't be made."""
     made = [_MAKERS[name](settings) for name in settings.sinks]
     if not made:
         raise ConfigurationError(
@@ -26,7 +26,7 @@ def sinks_of(settings: Settings) -> list[Sink]:
 
 
 def elasticsearch_options(settings: Settings) -> ElasticsearchOptions:
-    """ConfigurationError if no Elasticsearch is set, the library is missing, or a value does not fit."""
+    """The options of Elasticsearch. ConfigurationError if none is set, the library is missing, or a value does not fit."""
     from fusion.sinks.es_options import ElasticsearchOptions
 
     if find_spec("elasticsearch") is None:

@@ -1,5 +1,7 @@
-"""Events to Elasticsearch: `active-fusion-logs` as it always was, or a data stream with ECS fields. Sent again as often as it takes,
-stored once: the document's id is the event's, and only `create` is used."""
+"""Events to Elasticsearch: the index `active-fusion-logs` in its classic form, or a data stream with ECS fields.
+
+Events may be sent again and are stored once: the document's id is the event's, and only `create` is used.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason"
 
 
 class ElasticsearchSink:
-    """See `Sink`. ConfigurationError if the client library is missing or the options do not fit it; the server is not asked yet."""
+    """The sink of Elasticsearch. ConfigurationError if the client library is missing or refuses the options; asks no server yet."""
 
     name = "elasticsearch"
 
@@ -40,7 +42,7 @@ class ElasticsearchSink:
         self._typeless = options.data_stream
 
     def write(self, events: Sequence[JobEvent]) -> Sequence[Rejected]:
-        """Deliver them. SinkUnavailable may leave some delivered: all of them come again, and those are known by their ids."""
+        """Deliver a batch. SinkUnavailable may leave a part of it delivered: all comes again, and ids tell what is there."""
         wanted = [event for event in events if self._wanted is None or event.event in self._wanted]
         refused: list[Rejected] = []
         try:
@@ -52,6 +54,7 @@ class ElasticsearchSink:
         return refused
 
     def close(self) -> None:
+        """Close the connections."""
         self._link.close()
 
     def _batches(self, events: Sequence[JobEvent]) -> Iterator[list[_Document]]:
@@ -127,7 +130,7 @@ def _action(event: JobEvent, typed: bool) -> bytes:
 
 
 def _results(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """What became of each event. SinkUnavailable if the answer is of another form."""
+    """The result of each event, in order. SinkUnavailable if the answer has another form."""
     try:
         return [dict(result) for item in answer["items"] for result in item.values()]
     except (KeyError, TypeError, ValueError, AttributeError):

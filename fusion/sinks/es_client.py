@@ -1,4 +1,4 @@
-"""The official Elasticsearch client, and what its errors mean to the one who waits. Nothing is retried here: the relay does that."""
+"""The official Elasticsearch client, and the meaning of its errors. Nothing is retried here: the relay does that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_WAIT = 3600.0
 
 
 class Refused(FusionError):
-    """An answer of 4xx that means something else for each request."""
+    """An answer of 4xx whose meaning depends on the request: the caller decides."""
 
     def __init__(self, status: int, kind: str, reason: str) -> None:
         super().__init__(f"{kind or 'refused'} ({status}){f': {reason}' if reason else ''}")
@@ -34,12 +34,13 @@ class Refused(FusionError):
 
 
 class Server(NamedTuple):
-    """`version` is (0, 0) where the credentials may not ask for it: taken for one of today."""
+    """A server. `version` is (0, 0) where the credentials may not ask for it: it counts as a current one."""
 
     version: tuple[int, int] = (0, 0)
     serverless: bool = False
 
     def before(self, major: int, minor: int) -> bool:
+        """True if the server is older than this version."""
         return (0, 0) < self.version < (major, minor)
 
 
@@ -52,7 +53,7 @@ class Link:
         self._server: Server | None = None
 
     def server(self) -> Server:
-        """Looked at once, and again after `forget`. Also the first sign of life: cheaper to lose than a batch."""
+        """The server, asked once and again after `forget`. It is also the first sign of life: cheaper to lose than a batch."""
         if self._server is None:
             try:
                 about = self._ask("GET", "/", {"accept": "*/*"})
@@ -65,19 +66,20 @@ class Link:
         return self._server
 
     def forget(self) -> None:
-        """After a failure: what comes back may be another version."""
+        """Ask again next time: after a failure another version may answer."""
         self._server = None
 
     def ask(
         self, method: str, path: str, body: Any = None, *, media: str = "json", params: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The answer's JSON object. SinkUnavailable for what may pass, or what only a person can correct; else Refused."""
+        """Send one request and return its JSON object. SinkUnavailable if waiting or a person may help, else Refused."""
         headers = {"accept": self._media("json")}
         if body is not None:
             headers["content-type"] = self._media(media)
         return self._ask(method, path, headers, body, params)
 
     def close(self) -> None:
+        """Close the connections."""
         self._client.close()
 
     def _media(self, form: str) -> str:

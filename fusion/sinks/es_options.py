@@ -1,4 +1,4 @@
-"""What a user says about Elasticsearch, checked before anything is sent."""
+"""The options of Elasticsearch, checked before anything is sent."""
 
 from __future__ import annotations
 

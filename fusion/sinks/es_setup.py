@@ -1,4 +1,4 @@
-"""What Elasticsearch is told before the first event: the mapping of our fields, when an index is followed by the next, how long it is kept.
+"""`events setup`: give Elasticsearch the mapping of our fields, and when an index rolls over and is deleted, before the first event.
 
 The sink works without it; then the server guesses the mapping from the first document, and a later one may be refused.
 """

@@ -16,7 +16,7 @@ _BLOCK = 64 * 1024
 
 
 class JsonLinesSink:
-    """Appends to `path`; above `max_bytes` it becomes `path.1`, that `path.2`, and so on, `backups` of them.
+    """Appends to `path`. Above `max_bytes` the file becomes `path.1`, that one `path.2`, and so on, up to `backups` of them.
 
     - any number of relays may write one file: each batch is written, and a file changed for a new one, under a lock on `path.lock`;
     - a batch is on the disk before it counts as delivered;
@@ -33,7 +33,7 @@ class JsonLinesSink:
         self._lock_fd = -1
 
     def write(self, events: Sequence[JobEvent]) -> Sequence[Rejected]:
-        """SinkUnavailable if it can't be written; of a batch that could not be written whole nothing stays."""
+        """Append a batch. SinkUnavailable if it can't be written whole: then nothing of it stays."""
         data = "".join(map(to_line, events)).encode()
         try:
             with self._locked():
@@ -45,6 +45,7 @@ class JsonLinesSink:
         return ()
 
     def close(self) -> None:
+        """Close the file."""
         for fd in (self._fd, self._lock_fd):
             if fd >= 0:
                 os.close(fd)

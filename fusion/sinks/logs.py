@@ -17,10 +17,10 @@ _LEVELS = {"failed": logging.ERROR, "abandoned": logging.WARNING, "retry": loggi
 
 
 class LoggingSink:
-    """What happened to which job. Arguments and results are not for logs; the other sinks have them.
+    """Logs each event on one line, without arguments and results.
 
-    The record also carries `job_id`, `queue`, `worker` and `event` (the whole event). Never fails: what a handler can't write is that
-    handler's affair.
+    The record also carries `job_id`, `queue`, `worker` and `event` (the whole event). It never fails: a handler that can't write deals
+    with that itself.
     """
 
     name = "log"
@@ -31,6 +31,7 @@ class LoggingSink:
             log.setLevel(logging.INFO)  # asked for by its own setting: --quiet is about what the relay says of itself
 
     def write(self, events: Sequence[JobEvent]) -> Sequence[Rejected]:
+        """Log each event; none is refused."""
         for event in events:
             level = _LEVELS.get(event.event, logging.INFO)
             known = {"job_id": event.job_id, "queue": event.queue, "worker": event.worker or None, "event": event}
@@ -42,7 +43,7 @@ class LoggingSink:
 
 
 def line_of(event: JobEvent) -> str:
-    """One line whatever is in it: line ends and terminal escapes are written out."""
+    """The event on one line, whatever it holds: line ends and terminal escapes are written out."""
     what = event.func_name or event.log_tag
     text = printable(f"{event.job_id}{f' {what}' if what else ''}: {event.message or event.event}")
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -1,4 +1,4 @@
-"""Who carries a message: one `Provider` per channel, chosen by the environment, a local sandbox by default.
+"""The carriers of messages: one `Provider` per channel, chosen by the environment, a local sandbox by default.
 
 A provider is an object with `send(message, timeout) -> Receipt` (`tasks.providers.base`). Every variable is read when a job runs,
 except that a provider's libraries and certificates are loaded when the task's module is (`tasks.providers.settings.warm`).

@@ -28,6 +28,7 @@ class SnsSms:
         self._client = client
 
     def send(self, message: Message, timeout: float) -> Receipt:
+        """Hand the message over; see `Provider.send`."""
         bulk = message.trace.get("X-Fusion-Priority") == "0"
         attributes = {"AWS.SNS.SMS.SMSType": _text(self._type or ("Promotional" if bulk else "Transactional"))}
         sender = message.content.get("from") or self._sender
@@ -50,6 +51,7 @@ class SesEmail:
         self._client = client
 
     def send(self, message: Message, timeout: float) -> Receipt:
+        """Hand the message over; see `Provider.send`."""
         content = message.content
         body = {"Text": _utf8(message.text)} if message.text else {}
         if content.get("html"):

@@ -1,4 +1,4 @@
-"""What a channel's task and a provider say to each other, and what can go wrong between them."""
+"""The messages, receipts and errors between a channel's task and a provider."""
 
 from __future__ import annotations
 
@@ -53,12 +53,13 @@ class Message:
 
     @property
     def job_id(self) -> str:
+        """Id of the running job, out of the headers; empty outside a job."""
         return self.trace.get("X-Fusion-Job", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the provider said when it took the message. `message_id` is None when it gave none."""
+    """The provider's answer when it took the message. `message_id` is None if it gave none."""
 
     provider: str
     message_id: str | None
@@ -66,6 +67,7 @@ class Receipt:
     status: str
 
     def as_dict(self) -> dict[str, Any]:
+        """The receipt as a task returns it."""
         return {"provider": self.provider, "message_id": self.message_id, "recipient": self.recipient, "status": self.status}
 
 

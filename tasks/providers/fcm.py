@@ -38,6 +38,7 @@ class Fcm:
         self._token = token
 
     def send(self, message: Message, timeout: float) -> Receipt:
+        """Hand the message over; see `Provider.send`."""
         to = message.to[0]
         body: dict[str, Any] = {"topic": to.removeprefix("/topics/")} if to.startswith("/topics/") else {"token": to}
         notification = {"title": message.content.get("title"), "body": message.text}

@@ -42,6 +42,7 @@ class ServiceAccount:
             raise ProviderNotConfigured(f"FUSION_FCM_CREDENTIALS={path}: {reason}") from None
 
     def project(self) -> str:
+        """The project that the account's file names."""
         if not self._credentials.project_id:
             raise ProviderNotConfigured("set FUSION_FCM_PROJECT: the service account's file has no project_id")
         return str(self._credentials.project_id)

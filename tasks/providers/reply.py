@@ -1,4 +1,4 @@
-"""What a provider's answer means."""
+"""A provider's HTTP answer, and its meaning: taken, refused, or not now."""
 
 from __future__ import annotations
 

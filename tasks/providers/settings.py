@@ -38,6 +38,7 @@ def one_of(name: str, choices: tuple[str, ...], default: str) -> str:
 
 
 def sandbox_url(path: str) -> str:
+    """The sandbox's address with this path."""
     return get("SANDBOX_URL", SANDBOX_URL).rstrip("/") + path
 
 

@@ -62,6 +62,7 @@ class HttpSms:
         self._fields = _parse_fields(_FIELDS) if fields is None else fields
 
     def send(self, message: Message, timeout: float) -> Receipt:
+        """Hand the message over; see `Provider.send`."""
         values = {
             "to": message.to[0],
             "text": message.text,

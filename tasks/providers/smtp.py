@@ -82,6 +82,7 @@ class Smtp:
         self._helo = helo or (socket.gethostname() if "." in socket.gethostname() else "[127.0.0.1]")
 
     def send(self, message: Message, timeout: float) -> Receipt:
+        """Hand the message over; see `Provider.send`."""
         mail = compose(message, self._sender)
         where = f"{self._host}:{self._port}"
         try:

@@ -78,13 +78,15 @@ class _Adapter(HTTPAdapter):
     """Trusts what `tls_context` does. requests by itself would load certifi's file, in every job."""
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        """Make connections with our certificates."""
         super().init_poolmanager(*args, **options, ssl_context=tls_context())
 
     def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
+        """The same through a proxy."""
         return super().proxy_manager_for(*args, **options, ssl_context=tls_context())
 
     def cert_verify(self, *_: Any) -> None:
-        """Would load that file."""
+        """Nothing: the base class would load that file here."""
 
 
 def _read(response: requests.Response, deadline: float) -> bytes:
@@ -102,7 +104,7 @@ def _read(response: requests.Response, deadline: float) -> bytes:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """What the operating system or OpenSSL said beneath an error of requests."""
+    """The innermost error beneath one of requests: the operating system's or OpenSSL's."""
     below: BaseException | None = error
     while below and (isinstance(below, requests.RequestException) or not isinstance(below, OSError)):
         below = below.__context__

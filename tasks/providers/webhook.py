@@ -25,6 +25,7 @@ class HttpWebhook:
         self._through = through
 
     def send(self, message: Message, timeout: float) -> Receipt:
+        """Hand the message over; see `Provider.send`."""
         url = message.to[0]
         if "json" in message.content:
             body, kind = json_body(message.content["json"]), "application/json"

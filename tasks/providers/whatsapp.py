@@ -35,6 +35,7 @@ class CloudApi:
         self._token = token
 
     def send(self, message: Message, timeout: float) -> Receipt:
+        """Hand the message over; see `Provider.send`."""
         body: dict[str, Any] = {"messaging_product": "whatsapp", "recipient_type": "individual", "to": message.to[0].lstrip("+")}
         if "template" in message.content:
             body |= {"type": "template", "template": message.content["template"]}

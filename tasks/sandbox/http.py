@@ -33,10 +33,12 @@ class HttpProtocol(asyncio.Protocol):
         self._ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Collect bytes; answer the next request unless one is being answered."""
         self._buffer += data
         if not self._busy:
             self._next()

@@ -1,4 +1,4 @@
-"""What the sandbox received, and what it was told to break. Used from the server's one thread only, so without locks."""
+"""The deliveries that the sandbox received, and the faults that it plays. Used from the server's one thread only, so without locks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class Fault:
-    """What comes instead of an answer (`status`, `drop`) or before it (`delay`, seconds), `count` times; None = for ever."""
+    """A fault: it replaces an answer (`status`, `drop`) or delays it (`delay`, seconds), `count` times; None = for ever."""
 
     channel: str
     status: int | None = None
@@ -41,11 +41,14 @@ class Fault:
 
 
 class Ledger:
+    """The book of the sandbox: deliveries (the last KEPT with their text), counts, and faults to play."""
+
     def __init__(self) -> None:
         self.faults: list[Fault] = []
         self.clear()
 
     def clear(self) -> None:
+        """Forget all deliveries and counts; faults stay."""
         self._deliveries: deque[Delivery] = deque(maxlen=KEPT)
         self._counts: Counter[tuple[str, int | None]] = Counter()
         self._refused: Counter[tuple[str, int]] = Counter()
@@ -69,6 +72,7 @@ class Ledger:
         return self.total
 
     def refuse(self, channel: str, status: int) -> None:
+        """Count a refusal."""
         self._refused[channel, status] += 1
 
     def deliveries(self, since: int) -> dict[str, Any]:
@@ -79,6 +83,7 @@ class Ledger:
         return {"next": page[-1]["n"] if page else max(since, 0), "deliveries": page}
 
     def stats(self) -> dict[str, Any]:
+        """The totals, as `GET /_stats` answers them."""
         channels: dict[str, int] = dict.fromkeys(CHANNELS, 0)
         priorities: dict[str, int] = {}
         both: dict[str, dict[str, int]] = {}

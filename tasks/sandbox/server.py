@@ -40,10 +40,12 @@ class Sandbox:
 
     @property
     def url(self) -> str:
+        """Base address of the HTTP side."""
         return f"http://{_HOST}:{self.port}"
 
     @property
     def smtp(self) -> str:
+        """`host:port` of the SMTP side."""
         return f"{_HOST}:{self.smtp_port}"
 
     def env(self) -> dict[str, str]:

@@ -24,6 +24,8 @@ _MAX_WHATSAPP = 4096
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    """A request to a provider."""
+
     method: str
     path: str
     #: Names in lower case.
@@ -33,6 +35,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """The answer of a provider: status, JSON body, and the delivery to record, if the message was taken."""
+
     status: int
     body: Mapping[str, Any]
     #: Set when the message was taken: what to record.
@@ -45,7 +49,7 @@ class _Refused(Exception):
 
 
 def channel_of(path: str) -> str:
-    """Which provider listens at this path; nothing if none does."""
+    """The channel whose provider listens at this path; empty if none does."""
     if path == "/sms/messages":
         return "sms"
     if path.startswith("/webhook/"):
