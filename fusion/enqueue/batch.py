@@ -15,7 +15,7 @@ from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.settings import Settings, get_settings
 from fusion.store.layout.records import NewJob, Replicas
-from fusion.store.write.enqueue_codec import waits
+from fusion.store.write.broker import Broker
 
 _DURABILITIES = ("primary", "replicated")
 #: Options of a call that sends jobs, not of the jobs.
@@ -44,7 +44,7 @@ class Batch:
         found = []
         for new in self.jobs:
             fields = {**new.fields, **common, "priority": new.priority}
-            if (new.due is not None or new.delay is not None) and waits(new, at):
+            if (new.due is not None or new.delay is not None) and Broker.waits(new, at):
                 fields["status"] = "scheduled"
             found.append(Job.of(new.id, fields, connection))
         return found
