@@ -108,8 +108,28 @@ class Executor(Protocol):
         """Prefetched runs that have not begun."""
 
     @property
+    def busy(self) -> bool:
+        """Whether anything runs."""
+
+    @property
     def next_at(self) -> float:
-        """Monotonic time of the next `tick` that has something to do though nothing happened."""
+        """Monotonic time of the next `tick` that has something to do though nothing happened; inf for never."""
+
+    @property
+    def server_pid(self) -> int | None:
+        """The process that has loaded the task modules and takes jobs; None while there is none, or it still loads."""
+
+    @property
+    def generation(self) -> int:
+        """A number that grows when the task modules are loaded anew."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether jobs still run in code from before a reload."""
+
+    @property
+    def hopeless(self) -> str:
+        """Why no job may ever run here; empty if one may."""
 
     def listen(self, listener: ExecutorListener) -> None:
         """Report to this listener from now on. Comes once, before anything is started."""
@@ -137,7 +157,7 @@ class Executor(Protocol):
         """The process that runs this and nothing else now; None if there is none such, or it is not known yet. For measuring only."""
 
     def tick(self, now: float) -> None:
-        """Do what is due: insist on overdue ends, replace what died, make room."""
+        """Do what is due: insist on overdue ends, replace what died, make room. Comes with every round of the loop."""
 
     def flush(self) -> None:
         """Send on what could not be sent at once."""

@@ -1,4 +1,4 @@
-"""The worker's executors: the one that takes jobs, those that drain after a reload, and the next one after a failure."""
+"""The worker's executor: the generation that takes jobs, those that drain after a reload, and the next one after a failure."""
 
 from __future__ import annotations
 
@@ -6,181 +6,216 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
+from math import inf
+from typing import Protocol
 
-from fusion.executors.fork import ForkExecutor, Run
+from fusion.executors.base import ExecutorListener, KillCause, Run
+from fusion.executors.fork import ForkExecutor
+from fusion.executors.prefetch import Prefetch
+from fusion.executors.session import ServerSession
 from fusion.executors.warm import WarmExecutor
-from fusion.executors.warm_pool import Terms
 from fusion.forkserver.environment import for_tasks
-from fusion.forkserver.messages import ForkServerConfig, HorseExited
+from fusion.forkserver.messages import ForkServerConfig
 from fusion.kernel.importing import task_modules
 from fusion.kernel.linux import core_limit_before
 from fusion.runtime.loop import Loop
 from fusion.settings import Settings, mask_url
 from fusion.store.layout.records import Claimed
 
-_CHECK_INTERVAL = 0.25
 _FIRST_RESTART, _LONGEST_RESTART = 0.2, 30.0
 #: Fork servers in a row that died before they were ready, after which a worker that need not go on gives up.
 _STILLBORN = 3
 
 
+class Generation(Protocol):
+    """One fork server with its horses. `prefetching`: None if nothing can wait in a horse. The rest: see `Executor`."""
+
+    session: ServerSession
+
+    @property
+    def prefetching(self) -> Prefetch | None: ...
+    @property
+    def runs(self) -> Mapping[int, Run]: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def next_at(self) -> float: ...
+    def start(self, claimed: Claimed, limit: float) -> Run | None: ...
+    def kill(self, run: Run, cause: KillCause) -> None: ...
+    def pid(self, run: Run) -> int | None: ...
+    def fill(self, now: float) -> None: ...
+    def tick(self, now: float) -> None: ...
+    def drain(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class ExecutorGenerations:
-    """Keeps a fork server going.
+    """An `Executor` that keeps a fork server going.
 
     - one that dies, hangs on an import or can't import a task module is replaced, with growing pauses; nothing is claimed meanwhile;
     - one that finds a module that can't be forked is replaced at once, with that module left to the horses;
     - on `reload` a new one takes the next jobs while the old one's finish.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        loop: Loop,
-        log: logging.Logger,
-        on_frame: Callable[[Run, dict[bytes, bytes]], None],
-        on_death: Callable[[Run, HorseExited | None], None],
-        terms: Terms,
-    ) -> None:
+    def __init__(self, settings: Settings, loop: Loop, log: logging.Logger) -> None:
+        """ConfigurationError if the task modules are named wrongly."""
         self._settings, self._loop, self._log = settings, loop, log
-        self._modules = task_modules(settings.tasks)  # wrong ones are told before the worker enters any list
-        self._on_frame, self._on_death, self._terms = on_frame, on_death, terms
-        self._current: ForkExecutor | None = None
-        self._draining: list[ForkExecutor] = []
+        self._modules = task_modules(settings.tasks)
+        self._listener: ExecutorListener | None = None
+        self._current: Generation | None = None
+        self._draining: list[Generation] = []
         self._late: tuple[str, ...] = ()
         self._restart_at, self._pause = 0.0, _FIRST_RESTART
         self._import_timeout = settings.import_timeout
-        self._check_at = 0.0
-        self._retired = False
+        self._drained = False
         #: Counts the fork servers.
         self.generation = 0
         #: Why there may never be one: its imports failed, or it died before it was ready again and again.
         self.hopeless = ""
         self._stillborn = 0
 
+    def listen(self, listener: ExecutorListener) -> None:
+        """Report to this listener from now on."""
+        self._listener = listener
+
     @property
-    def _all(self) -> list[ForkExecutor]:
+    def _all(self) -> list[Generation]:
         return [*self._draining, self._current] if self._current else self._draining
 
     @property
-    def runs(self) -> list[Run]:
-        return [run for stable in self._all for run in stable.runs.values()]
+    def running(self) -> list[Run]:
+        """The runs that have begun, or are first in their process."""
+        return [run for generation in self._all for run in generation.runs.values()]
 
     @property
-    def waiting(self) -> list[Run]:
-        """Jobs that are with a horse and have not begun."""
-        return [run for stable in self._all for run in stable.waiting]
+    def queued(self) -> list[Run]:
+        """Prefetched runs that have not begun."""
+        return [run for generation in self._all if generation.prefetching for run in generation.prefetching.queued]
 
     @property
     def busy(self) -> bool:
-        return any(stable.runs for stable in self._all)
+        """Whether anything runs."""
+        return any(generation.runs for generation in self._all)
 
     @property
-    def free(self) -> int:
-        """Jobs that could be handed out now."""
-        if self._retired or self._current is None or not self._current.free:
+    def capacity(self) -> int:
+        """Jobs that can be started now."""
+        if self._drained or self._current is None or not self._current.capacity:
             return 0
-        under_way = sum(len(stable.runs) for stable in self._all)
-        return max(0, min(self._settings.slots - under_way, self._current.free))
+        under_way = sum(len(generation.runs) for generation in self._all)
+        return max(0, min(self._settings.slots - under_way, self._current.capacity))
 
     @property
     def next_at(self) -> float:
-        """When `tend` has something to do though nothing happened."""
-        soonest = min(self._check_at, self._restart_at) if self._current is None else self._check_at
-        return min([soonest, *(stable.look_at for stable in self._all)])
+        """Monotonic time of the next `tick` that has something to do though nothing happened."""
+        restart_at = self._restart_at if self._current is None and not self._drained else inf
+        return min([restart_at, *(generation.next_at for generation in self._all)])
 
     @property
     def server_pid(self) -> int | None:
         """The fork server that takes jobs; None while there is none, or it still loads."""
-        return self._current.server.pid if self._current is not None and self._current.announced else None
+        session = self._current.session if self._current is not None else None
+        return session.server.pid if session is not None and session.announced else None
 
     @property
     def draining(self) -> bool:
         """Whether an older fork server still has jobs under way."""
         return bool(self._draining)
 
-    def hand_out(self, claimed: Claimed, limit: float) -> Run | None:
-        """Run a job; only while `free`. None if there is no process for it after all."""
+    def start(self, claimed: Claimed, limit: float) -> Run | None:
+        """Run a job; only while there is `capacity`. None if there is no process for it after all."""
         assert self._current is not None
-        return self._current.hand_out(claimed, limit)
+        return self._current.start(claimed, limit)
 
-    def room(self, horses: int, free: int) -> int:
-        """Jobs that may be claimed to wait behind others, see `ForkExecutor.room`; none while jobs of an older fork server have slots too."""
-        return self._current.room(horses, free) if self._current is not None and not self._retired and not self._draining else 0
+    @property
+    def _prefetching(self) -> Prefetch | None:
+        return self._current.prefetching if self._current is not None and not self._drained else None
 
-    def turned(self, seconds: float, jobs: int) -> None:
-        """See `ForkExecutor.turned`."""
-        if self._current is not None:
-            self._current.turned(seconds, jobs)
+    def prefetch_room(self, lanes: int, free: int) -> int:
+        """How many jobs may be prefetched, see `Prefetch.room`; none while jobs of an older fork server have slots too."""
+        prefetching = self._prefetching
+        return prefetching.room(lanes, free) if prefetching and not self._draining else 0
 
-    def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
+    def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
         """Let a job wait behind another; None if it can't."""
-        return self._current.put_behind(claimed, limit, horses) if self._current is not None and not self._retired else None
+        prefetching = self._prefetching
+        return prefetching.add(claimed, limit, lanes) if prefetching else None
 
-    def kill(self, run: Run, why: str) -> None:
-        """Kill a job's process group. `why` stands in `run.killed` when its death is told."""
-        for stable in self._all:
-            if run in stable.runs.values() or run in stable.waiting:
-                stable.kill(run, why)
+    def exchanged(self, seconds: float, jobs: int) -> None:
+        """Record one exchange with Redis, see `PrefetchEstimator.exchanged`."""
+        if prefetching := self._prefetching:
+            prefetching.estimator.exchanged(seconds, jobs)
 
-    def take_back(self, why: str) -> None:
-        """Give back the jobs that have not begun."""
-        for stable in self._all:
-            stable.take_back(why)
+    def recall(self, why: str) -> None:
+        """Return the jobs that have not begun."""
+        for generation in self._all:
+            if generation.prefetching:
+                generation.prefetching.recall(why)
 
-    def tend(self, now: float) -> bool:
-        """Replace, refill, insist on what is overdue. True if there is room for a job that was not there before."""
-        if now >= self._check_at:
-            self._check_at = now + _CHECK_INTERVAL
-            for stable in self._all:
-                stable.check(now)
-        for stable in self._all:
-            if now >= stable.look_at:
-                stable.look(now)
-        for stable in [s for s in self._draining if s.closed or s.idle]:
-            stable.close()
-            self._draining.remove(stable)
-        if self._current is not None and self._current.closed:
-            self._bury(self._current)
-        if self._retired:
-            return False
+    def kill(self, run: Run, cause: KillCause) -> None:
+        """Kill a job's process group. `cause` stands in `run.killed` when its end is reported."""
+        for generation in self._all:
+            generation.kill(run, cause)
+
+    def pid(self, run: Run) -> int | None:
+        """The process of a run; None if it is not known yet: it is asked for."""
+        return next((pid for generation in self._all if (pid := generation.pid(run)) is not None), None)
+
+    def tick(self, now: float) -> None:
+        """Replace, refill, insist on what is overdue."""
+        for generation in self._all:
+            generation.tick(now)
+        for generation in [g for g in self._draining if g.session.closed or not (g.runs or g.session.leaving)]:
+            generation.close()
+            self._draining.remove(generation)
+        if self._current is not None and self._current.session.closed:
+            self._replace(self._current.session)
+        if self._drained:
+            return
         if self._current is None and now >= self._restart_at:
             self._start()
-        if self._current is None:
-            return False
-        before = self._current.free
-        self._current.fill(now)
-        if before or not self._current.free:
-            return False
-        if not self._current.announced:
-            self._current.announced = True
-            self._log.info("fork server %d is ready for jobs", self._current.server.pid)
+        if self._current is not None:
+            self._fill(self._current, now)
+
+    def _fill(self, generation: Generation, now: float) -> None:
+        before = generation.capacity
+        generation.fill(now)
+        if before or not generation.capacity:
+            return
+        session = generation.session
+        if not session.announced:
+            session.announced = True
+            self._log.info("fork server %d is ready for jobs", session.server.pid)
         self._pause = _FIRST_RESTART
         self._stillborn, self.hopeless = 0, ""
-        return True
+        assert self._listener is not None
+        self._listener.capacity_changed()
 
     def flush(self) -> None:
-        for stable in self._all:
-            stable.flush()
+        """Have the loop finish what the fork servers' sockets would not take at once."""
+        for generation in self._all:
+            generation.session.flush()
 
     def reload(self) -> None:
+        """Start a new fork server; it takes the next jobs, running ones finish in the old."""
         if self._current is not None:
-            self._current.retire()
+            self._current.drain()
             self._draining.append(self._current)
             self._current = None
         self._late = ()
         self._restart_at, self._pause = 0.0, _FIRST_RESTART
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """Take no more jobs."""
-        self._retired = True
+        self._drained = True
         if self._current is not None:
-            self._current.retire()
+            self._current.drain()
 
     def close(self) -> None:
-        for stable in self._all:
-            stable.close()
+        """End every fork server and with it what runs."""
+        for generation in self._all:
+            generation.close()
 
     def _start(self) -> None:
         settings = self._settings
@@ -199,40 +234,34 @@ class ExecutorGenerations:
             environment=for_tasks(settings, os.environ),
             core=core_limit_before(),
         )
-        make = partial(WarmExecutor, terms=self._terms) if config.warm else ForkExecutor
         self.generation += 1
+        assert self._listener is not None
+        make = WarmExecutor if config.warm else ForkExecutor
         try:
-            self._current = make(
-                config,
-                self._loop,
-                self._log,
-                spares=settings.slots + 1,
-                import_timeout=self._import_timeout,
-                on_frame=self._on_frame,
-                on_death=self._on_death,
-            )
+            self._current = make(config, settings, self._loop, self._log, self._listener, self._import_timeout)
         except OSError as error:
             self._postpone(f"the fork server can't be started: {error.strerror}")
 
-    def _bury(self, stable: ForkExecutor) -> None:
+    def _replace(self, session: ServerSession) -> None:
+        """Say why the fork server ended, and when there will be another."""
         self._current = None
-        if stable.tainted is not None:
-            self._log.warning("%s %s: each job's process imports it itself", stable.tainted.module, stable.tainted.reason)
-            self._late += (stable.tainted.module,)
+        if session.tainted is not None:
+            self._log.warning("%s %s: each job's process imports it itself", session.tainted.module, session.tainted.reason)
+            self._late += (session.tainted.module,)
             return
-        if self._retired:
+        if self._drained:
             return
-        if stable.import_failed is not None:
-            failed = stable.import_failed
+        if session.import_failed is not None:
+            failed = session.import_failed
             error, trace = mask_url(failed.error), mask_url(failed.traceback.rstrip())
             self._log.error("task module %s can't be imported: %s\n%s", failed.module, error, trace)
             self.hopeless = f"task module {failed.module} can't be imported"
         else:
-            importing = stable.server.importing
+            importing = session.server.importing
             self._log.error("the fork server ended%s", f" while it imported {importing}" if importing else "")
-            if importing and not stable.ready:
+            if importing and not session.ready:
                 self._import_timeout *= 2  # a slow import must not be cut off for ever
-            self._stillborn += not stable.announced
+            self._stillborn += not session.announced
             if self._stillborn >= _STILLBORN:
                 self.hopeless = "the fork server does not start"
         self._postpone("no job is claimed meanwhile")

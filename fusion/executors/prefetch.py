@@ -1,8 +1,19 @@
-"""How many jobs a warm horse is given ahead, so that it need not wait for the worker and Redis between two short ones."""
+"""Jobs that wait in warm horses behind the ones those run, so that a horse need not wait for the worker and Redis between two short ones."""
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
+from fusion.executors.base import Run
+from fusion.executors.session import HorseRun
 from fusion.kernel import defaults
+from fusion.kernel.failpoints import failpoint
+from fusion.store.layout.records import Claimed
+
+if TYPE_CHECKING:
+    from fusion.executors.warm import WarmExecutor
+    from fusion.executors.warm_horse import WarmHorse
 
 #: Most jobs that wait in one horse.
 MOST = 16
@@ -18,12 +29,14 @@ _LEAST = 1e-5
 _NEW, _FEW = 0.1, 4
 #: A run is let go on for so many turns before it counts as long: on a busy machine it did not have all that time for itself.
 _TURNS = 3
+#: What a job that does not fit into a horse's socket counts for, in seconds: nothing is claimed ahead for a while.
+_TOO_LARGE = 1.0
 
 
 class PrefetchEstimator:
     """Expects of the next jobs what the last ones took: longer ones are believed fast, shorter ones slowly.
 
-    `budget`: seconds of work that may wait in a horse; and that a turn with Redis should take at most, as a job that comes meanwhile, of
+    `budget`: seconds of work that may wait in a horse. A turn with Redis should take no longer either, as a job that comes meanwhile, of
     whatever class, waits for its end.
     """
 
@@ -34,13 +47,13 @@ class PrefetchEstimator:
         self._turn = self._moved = 0.0
 
     def saw(self, seconds: float) -> None:
-        """A job took so long."""
+        """Record that a job took so many seconds."""
         self._seen += 1
         off = seconds - self._expected
         self._expected += off * (_UP if off > 0 else _DOWN)
 
-    def turned(self, seconds: float, jobs: int) -> None:
-        """A turn that told or took so many jobs took so long, their way to the horses included."""
+    def exchanged(self, seconds: float, jobs: int) -> None:
+        """Record one exchange with Redis: how long it took, delivery to processes included, and how many jobs it committed or claimed."""
         self._turn += (seconds - self._turn) * _NEW
         self._moved += (jobs - self._moved) * _NEW
 
@@ -58,3 +71,76 @@ class PrefetchEstimator:
     def patience(self) -> float:
         """Seconds after which a run is a long one."""
         return min(max(LOOK, _TURNS * self._turn), _LONGEST_LOOK)
+
+
+class Prefetch:
+    """Lets short jobs wait in the busy horses of a warm executor, so that a horse has the next one at hand.
+
+    - as many as `PrefetchEstimator` allows, none beyond the jobs a horse may still run, none in a horse with a large or a long job;
+    - a job of a higher class goes before those that wait;
+    - jobs of lower classes than HIGH wait in so many lanes (horses) only as may run them: the caller says how many.
+    """
+
+    def __init__(self, executor: WarmExecutor, budget: float, jobs: int) -> None:
+        """`budget`: seconds of work that may wait in a horse; `jobs`: how many a horse may run in all, 0 for any number."""
+        self._executor, self._jobs = executor, jobs
+        self.estimator = PrefetchEstimator(budget)
+
+    @property
+    def queued(self) -> list[Run]:
+        """Jobs that are in a horse and have not begun."""
+        return [run for horse in self._executor.horses.values() for run in horse.waiting]
+
+    def room(self, lanes: int, free: int) -> int:
+        """How many jobs may be prefetched. `lanes`: processes that may queue jobs; `free`: how many of them are idle and get a first job
+        anyway."""
+        depth, executor = self.estimator.depth, self._executor
+        if not depth or not executor.session.open:
+            return 0
+        short = time.monotonic() - self.estimator.patience
+        horses = [horse for horse in self._lanes(lanes) if executor.runs[horse.serial].began > short]
+        horses += executor.idle[max(0, len(executor.idle) - free) :]  # each is about to get a job
+        room = sum(max(0, self._depth_of(horse, depth) - len(horse.waiting)) for horse in horses[:lanes])
+        return max(0, min(room, self.estimator.most - free))
+
+    def _lanes(self, lanes: int) -> list[WarmHorse]:
+        """Up to so many busy horses that jobs may wait in, those first that have some."""
+        executor = self._executor
+        busy = [horse for serial in executor.runs if (horse := executor.horses[serial]).ahead]
+        if len(busy) > lanes:
+            busy.sort(key=lambda horse: -len(horse.waiting))
+        return busy[:lanes]
+
+    def _depth_of(self, horse: WarmHorse, depth: int) -> int:
+        """How many jobs may wait in it: no more than it may run after the one it has."""
+        return min(depth, self._jobs - horse.done - 1) if self._jobs else depth
+
+    def add(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
+        """Let a job wait behind another, where there is `room`; None if it can't."""
+        executor = self._executor
+        horse = min(self._lanes(lanes), key=lambda one: len(one.waiting), default=None)
+        if horse is None and any(executor.horses[serial].bulky for serial in executor.runs):
+            self.estimator.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next ones may well be as large
+        if horse is None or claimed.fields.get(b"isolate") or len(horse.waiting) >= self._depth_of(horse, MOST):
+            return None
+        run = HorseRun(claimed, limit, time.monotonic(), horse=horse)
+        line = [run]
+        if horse.waiting and run.priority > horse.waiting[-1].priority:
+            line = sorted([*executor.recall_behind(horse), run], key=lambda one: -one.priority)
+        placed = 0
+        while placed < len(line) and executor.append(horse, line[placed]):
+            placed += 1
+        left = line[placed:]
+        executor.give_back((other for other in left if other is not run), "no room ahead")
+        if run in left:
+            self.estimator.saw(_TOO_LARGE)  # so will those behind it be
+            return None
+        failpoint("ahead.given")
+        return run
+
+    def recall(self, why: str) -> None:
+        """Return every job that has not begun."""
+        executor = self._executor
+        for horse in list(executor.horses.values()):
+            if horse.waiting:
+                executor.give_back(executor.recall_behind(horse), why)

@@ -1,74 +1,141 @@
-"""Jobs that wait in warm horses behind the ones those run: how many, where, and in which order."""
+"""Warm horses: processes that run one job after another."""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Iterable
+from math import inf
+from signal import SIGKILL
 
-from fusion.executors.fork import Run
-from fusion.executors.prefetch import MOST
-from fusion.executors.warm_horse import WarmHorse
-from fusion.executors.warm_pool import SLACK, Pool
+from fusion.executors import readings
+from fusion.executors.base import Death, ExecutorListener, KillCause, Run
+from fusion.executors.prefetch import Prefetch
+from fusion.executors.session import EXIT_LIMIT, HorseRun, ServerSession
+from fusion.executors.warm_horse import WarmForkServerClient, WarmHorse
+from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited
 from fusion.kernel.failpoints import failpoint
+from fusion.runtime.loop import Loop
+from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 
-#: What a job that does not fit into a horse's socket counts for, in seconds: nothing is claimed ahead for a while.
-_TOO_LARGE = 1.0
+#: Seconds by which the fork server's deadline may be too late for a run that is no longer short, and by which it is told too late, so
+#: that short ones need not tell it each time.
+_LATE, SLACK = 2.0, 1.0
+#: An idle horse's deadline is taken from it so many seconds before it strikes.
+_NEAR = 2.0
+_OF_A_RUN = (b"meta", b"log", b"callback")
 
 
-class WarmExecutor(Pool):
-    """A pool whose horses are given short jobs ahead.
+class WarmExecutor:
+    """Gives each job to an idle horse, or lets it wait in a busy one (see `Prefetch`).
 
-    - as many as `PrefetchEstimator` allows, none beyond the jobs a horse may still run, none in a horse with a large or a long job;
-    - a job of a higher class goes before those that wait;
-    - jobs of lower classes than HIGH wait in so many horses only as may run them: the caller says how many.
+    - the first job in a horse is in `runs`; those behind it are recalled when the one before them takes long, dies or is killed;
+    - hard deadlines are kept here, exactly, each from the run's own begin; the fork server has a later one, for a worker that is stuck;
+    - a horse in which a job left something, or whose time is over, gets no more jobs, and another one takes its place.
     """
 
-    def room(self, horses: int, free: int) -> int:
-        depth = self.estimator.depth
-        if not depth or not self._open:
-            return 0
-        short = time.monotonic() - self.estimator.patience
-        lanes = [horse for horse in self._lanes(horses) if self.runs[horse.serial].began > short]
-        lanes += self._idle[max(0, len(self._idle) - free) :]  # each is about to get a job
-        room = sum(max(0, self._depth_of(horse, depth) - len(horse.waiting)) for horse in lanes[:horses])
-        return max(0, min(room, self.estimator.most - free))
+    def __init__(
+        self,
+        config: ForkServerConfig,
+        settings: Settings,
+        loop: Loop,
+        log: logging.Logger,
+        listener: ExecutorListener,
+        import_timeout: float,
+    ) -> None:
+        """Start a fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
+        self._settings, self._loop, self._log, self._listener = settings, loop, log, listener
+        self._wanted = settings.slots + 1
+        #: The first run of each busy horse, by the horse's serial number.
+        self.runs: dict[int, HorseRun] = {}
+        self.horses: dict[int, WarmHorse] = {}
+        #: The horse that ran last at the end: its memory is warm, and fresh ones stay fresh.
+        self.idle: list[WarmHorse] = []
+        self.prefetching = Prefetch(self, settings.claim_ahead / 1000, settings.max_jobs_per_horse)
+        self._told_of: set[str] = set()
+        self._runs_at = inf
+        self._server = WarmForkServerClient(config)
+        self.session = ServerSession(self._server, loop, log, self, self._wanted, import_timeout)
 
-    def turned(self, seconds: float, jobs: int) -> None:
-        self.estimator.turned(seconds, jobs)
+    # -- jobs
 
-    def _lanes(self, horses: int) -> list[WarmHorse]:
-        """Up to so many horses at work that jobs may wait in, those first that have some."""
-        busy = [horse for serial in self.runs if (horse := self._horses[serial]).ahead]
-        if len(busy) > horses:
-            busy.sort(key=lambda horse: -len(horse.waiting))
-        return busy[:horses]
+    @property
+    def capacity(self) -> int:
+        """Jobs that can be started now."""
+        return len(self.idle) if self.session.open else 0
 
-    def _depth_of(self, horse: WarmHorse, depth: int) -> int:
-        """How many jobs may wait in it: no more than it may run after the one it has."""
-        return min(depth, self._terms.jobs - horse.done - 1) if self._terms.jobs else depth
+    @property
+    def next_at(self) -> float:
+        """Monotonic time of the next check, or look at a run; inf at rest."""
+        soonest = self.session.next_at(at_rest=not self.runs, short=len(self.horses) < self._wanted)
+        if self.runs:
+            return min(soonest, self._runs_at)
+        return min(soonest, max(self.session.check_at, min((horse.told for horse in self.idle), default=inf) - _NEAR))
 
-    def put_behind(self, claimed: Claimed, limit: float, horses: int) -> Run | None:
-        horse = min(self._lanes(horses), key=lambda one: len(one.waiting), default=None)
-        if horse is None and any(self._horses[serial].bulky for serial in self.runs):
-            self.estimator.saw(_TOO_LARGE)  # a large job has its horse to itself, and the next ones may well be as large
-        if horse is None or claimed.fields.get(b"isolate") or len(horse.waiting) >= self._depth_of(horse, MOST):
+    def fill(self, now: float) -> None:
+        """Fork horses ahead."""
+        if not self.session.may_fork(now):
+            return
+        while len(self.horses) < self._wanted and (horse := self._fork()):
+            self.idle.insert(0, horse)
+
+    def _fork(self) -> WarmHorse | None:
+        horse = self.session.fork(self._server.fork)
+        if horse is not None:
+            self.horses[horse.serial] = horse
+            self._loop.watch(horse.fileno(), lambda: self._on_readable(horse))
+        return horse
+
+    def start(self, claimed: Claimed, limit: float) -> HorseRun | None:
+        """Give a job to an idle horse, one with `isolate` to a fresh one. None if there is none."""
+        horse = self._fresh() if claimed.fields.get(b"isolate") else self.idle.pop() if self.idle else None
+        if horse is None:
             return None
-        run = Run(claimed, horse, time.monotonic(), limit)
-        line = [run]
-        if horse.waiting and run.priority > horse.waiting[-1].priority:
-            line = sorted([*self._behind(horse), run], key=lambda one: -one.priority)
-        placed = 0
-        while placed < len(line) and self._append(horse, line[placed]):
-            placed += 1
-        left = line[placed:]
-        self._send_back((other for other in left if other is not run), "no room ahead")
-        if run in left:
-            self.estimator.saw(_TOO_LARGE)  # so will those behind it be
-            return None
-        failpoint("ahead.given")
+        run = HorseRun(claimed, limit, time.monotonic(), horse=horse)
+        self._give(horse, run)
         return run
 
-    def _append(self, horse: WarmHorse, run: Run) -> bool:
+    def _fresh(self) -> WarmHorse | None:
+        """A horse that has run nothing."""
+        for horse in self.idle:
+            if not horse.done:
+                self.idle.remove(horse)
+                return horse
+        return self._fork()
+
+    def _give(self, horse: WarmHorse, run: HorseRun) -> None:
+        """Send a job to a horse that has nothing to do."""
+        horse.doomed = bool(run.claimed.fields.get(b"isolate"))
+        horse.owe(run, 1)
+        # As in `ForkServerClient.run`: the fork server hears of the deadline before the job comes.
+        self._begin(horse, run, time.monotonic())
+        horse.push(run)
+        failpoint("handout.frame")
+        self.session.finish_sending(horse)
+
+    def _begin(self, horse: WarmHorse, run: HorseRun, now: float) -> None:
+        run.horse, run.began = horse, now
+        horse.deadline = now + run.limit
+        horse.expect_callbacks(run.claimed.fields)
+        self.runs[horse.serial] = run
+        estimator = self.prefetching.estimator
+        self._runs_at = min(self._runs_at, now + estimator.patience)
+        by = horse.done_by(now)
+        # Too late by much is put right at once, or, where runs are short as a rule, with the first look at one that is not.
+        if horse.told < by or (horse.told > by + _LATE and (horse.told == inf or not estimator.depth)):
+            self._server.tell_deadline(horse, by + SLACK)
+
+    def _next(self, horse: WarmHorse, now: float) -> None:
+        """Its first run is over or recalled: the one that waits behind begins, if there is one."""
+        if horse.waiting:
+            self._begin(horse, horse.waiting.popleft(), now)
+        else:
+            self.runs.pop(horse.serial, None)
+            horse.deadline = inf
+
+    def append(self, horse: WarmHorse, run: HorseRun) -> bool:
+        """Queue a run in a busy horse; False if it is busy no more, or its socket is full."""
         if horse.serial not in self.runs or not horse.push(run, ahead=True):
             return False
         run.horse = horse
@@ -76,7 +143,249 @@ class WarmExecutor(Pool):
         horse.owe(run, 1)
         now = time.monotonic()
         # The one before it may have become a long one while Redis was asked.
-        self.look_at = min(self.look_at, now + self.estimator.patience)
+        self._runs_at = min(self._runs_at, now + self.prefetching.estimator.patience)
         if horse.told < (by := horse.done_by(now)):
-            self._tell(horse, by + SLACK)
+            self._server.tell_deadline(horse, by + SLACK)
         return True
+
+    # -- back from a horse
+
+    def _recall(self, horse: WarmHorse) -> list[HorseRun]:
+        """Take back the jobs that this horse has not read, in their order. What it has read stays, the first one in `runs`."""
+        head = self.runs.get(horse.serial)
+        back = horse.recall(head) if head else []
+        if back:
+            failpoint("ahead.taken_back")
+            if back[0] is head:
+                self._next(horse, time.monotonic())
+        return back
+
+    def recall_behind(self, horse: WarmHorse) -> list[HorseRun]:
+        """Take back what waits behind the horse's first job; that one it keeps, even if it has not read it yet."""
+        back = self._recall(horse)
+        if back and horse.serial not in self.runs:
+            self._give(horse, back.pop(0))
+        return back
+
+    def give_back(self, runs: Iterable[Run], why: str) -> None:
+        """Report runs that no horse has any more."""
+        for run in runs:
+            self._listener.returned(run, why)
+
+    def kill(self, run: Run, cause: KillCause) -> None:
+        """SIGKILL the horse of a run, if it is one of these and has not ended by now; what waits behind it is returned."""
+        horse = self._horse_of(run)
+        if horse is None:
+            return
+        back = self._recall(horse)
+        self._listen_to(horse)  # it may be over; what is told of it now counts
+        run.killed = cause
+        first = self.runs.get(horse.serial)
+        if first is run:
+            self._strike(horse, first)
+        elif any(run is other for other in back):
+            if cause in (KillCause.LOST, KillCause.COLD):
+                back = [other for other in back if other is not run]
+                self._listener.ended(run, Death())
+            elif cause is KillCause.TIMEOUT:  # all that time it did not even read it
+                horse.doomed, run.killed = True, None
+                self._server.kill(horse, SIGKILL)
+        self._rest(horse)
+        self.give_back(back, "the process it waited for was killed")
+
+    def pid(self, run: Run) -> int | None:
+        """The process of a run that is first in its horse; asked for by the first call, known some time later."""
+        horse = self._horse_of(run)
+        return horse.known_pid() if horse else None
+
+    def _horse_of(self, run: Run) -> WarmHorse | None:
+        for horse in self.horses.values():
+            if self.runs.get(horse.serial) is run or run in horse.waiting:
+                return horse
+        return None
+
+    def _strike(self, horse: WarmHorse, run: HorseRun) -> None:
+        horse.doomed = True
+        run.gone_by = time.monotonic() + EXIT_LIMIT
+        self._server.kill(horse, SIGKILL)
+
+    def _rest(self, horse: WarmHorse) -> None:
+        """See to a horse that may have nothing to do any more."""
+        if horse.serial in self.runs or horse.serial not in self.horses or horse in self.idle:
+            return
+        if horse.doomed or self.session.draining:
+            self._dismiss(horse)
+        else:
+            self.idle.append(horse)
+
+    def _dismiss(self, horse: WarmHorse) -> None:
+        self._forget(horse)
+        horse.finish()
+        self.session.leave(horse)
+
+    def _forget(self, horse: WarmHorse) -> None:
+        self._loop.unwatch(horse.fileno())
+        self.horses.pop(horse.serial, None)
+        if horse in self.idle:
+            self.idle.remove(horse)
+
+    # -- what horses say
+
+    def _on_readable(self, horse: WarmHorse) -> None:
+        self._listen_to(horse)
+        if horse.at_eof and horse.serial in self.horses:
+            self._loop.unwatch(horse.fileno())
+
+    def _listen_to(self, horse: WarmHorse) -> None:
+        self._take_in(horse, horse.receive())
+        if horse.broken and not horse.doomed and horse.serial in self.horses:
+            self._break_off(horse)
+
+    def _take_in(self, horse: WarmHorse, frames: list[dict[bytes, bytes]]) -> None:
+        newest = max((at for at, frame in enumerate(frames) if frame.get(b"kind") not in (b"log", b"idle")), default=-1)
+        for at, frame in enumerate(frames):
+            run, kind = self.runs.get(horse.serial), frame.get(b"kind")
+            if horse.serial not in self.horses or (run is None and kind in _OF_A_RUN):
+                return  # nothing counts after an outcome
+            its_own = run is not None and frame.get(b"execution_id") == run.claimed.execution_id.encode()
+            if kind == b"idle" and not its_own:
+                continue  # it has been heard of since
+            if run is None or kind == b"idle" or not (kind in _OF_A_RUN or its_own):
+                horse.broken, horse.at_eof = "an outcome of no job that it has", True
+                if run is not None and horse.done:
+                    run.killed = KillCause.STOLEN
+                return
+            if kind == b"callback":
+                horse.grant_callback(time.monotonic(), self._server.config.grace)
+                if horse.told < horse.deadline:
+                    self._server.tell_deadline(horse, horse.deadline + SLACK)
+            elif kind == b"log" or (kind == b"meta" and at == newest):
+                self._listener.frame(run, frame)
+            elif kind != b"meta":
+                self._finish(horse, run, frame)
+
+    def _break_off(self, horse: WarmHorse) -> None:
+        """The process sent an impossible frame (this or an earlier task wrote to our socket): kill it."""
+        back, run = self._recall(horse), self.runs.get(horse.serial)
+        horse.doomed = True
+        if run is not None:
+            self._strike(horse, run)
+        else:
+            self._dismiss(horse)
+            self._server.kill(horse, SIGKILL)
+        self.give_back(back, "the process it waited for is broken")
+
+    def _finish(self, horse: WarmHorse, run: HorseRun, frame: dict[bytes, bytes]) -> None:
+        """The run has its outcome: the next one in the horse begins, unless the horse is to be replaced."""
+        now = time.monotonic()
+        horse.done += 1
+        horse.owe(run, -1)
+        horse.bulky = False
+        self.prefetching.estimator.saw(readings.elapsed(frame))
+        self._next(horse, now)
+        back: list[HorseRun] = []
+        if why := horse.why_replace(frame, self._settings.max_jobs_per_horse, self._settings.max_horse_rss):
+            horse.doomed = True
+            back = self._recall(horse)
+            self._note(run, why)
+        self._listener.frame(run, frame)
+        self._rest(horse)
+        self.give_back(back, "the process it waited for is replaced")
+
+    def _note(self, run: Run, left: str) -> None:
+        """Warn once of each kind of leftover: a task that leaves something each time makes a warm process as slow as a fresh one."""
+        if left not in ("isolated", "memory", "jobs") and left not in self._told_of and len(self._told_of) < 100:
+            self._told_of.add(left)
+            about = run.claimed.fields.get(b"description", b"?").decode("utf-8", "replace")
+            text = "job %s (%s) left in its process: %s; a fresh one takes its place, as for every job that does so"
+            self._log.warning(text, run.claimed.id, "".join(c if c.isprintable() else "?" for c in about[:200]), left)
+
+    # -- deaths
+
+    def exited(self, exited: HorseExited) -> None:
+        """A horse is dead that was not dismissed."""
+        horse = self.horses.get(exited.serial)
+        if horse and not self._die(horse, exited, "the process it waited for died") and exited.why == "-":
+            self.session.back_off("a warm process died without a job")
+
+    def fork_failed(self, failed: ForkFailed) -> None:
+        """A horse has no process; a job it may have been given is returned."""
+        if horse := self.horses.get(failed.serial):
+            self._die(horse, None, "no process could be forked")
+
+    def _die(self, horse: WarmHorse, exited: HorseExited | None, why: str) -> bool:
+        """See to the jobs of a horse that is no more. True if it had begun one, or was to go anyway."""
+        back = self._recall(horse)
+        self._take_in(horse, horse.drain())  # its last words
+        self.session.leaving.pop(horse.serial, None)
+        self._forget(horse)
+        run = self.runs.pop(horse.serial, None)
+        if run is not None:
+            self._listener.ended(run, run.death(exited))
+        horse.deadline = inf
+        for behind in horse.waiting:  # it read them and did not run them: no task that behaves has a part in this
+            self._listener.ended(behind, behind.death(None))
+        horse.waiting.clear()
+        horse.close()
+        self.give_back(back, why)
+        return run is not None or horse.doomed
+
+    # -- time and the end
+
+    def tick(self, now: float) -> None:
+        """See to runs that are no longer short, and insist on what is overdue."""
+        if now >= self.session.check_at:
+            self.session.check(now, self.runs.values())
+            for horse in self.idle:
+                if horse.told < now + _NEAR:
+                    self._server.tell_deadline(horse, inf)
+        if now >= self._runs_at:
+            self._check_runs(now)
+
+    def _check_runs(self, now: float) -> None:
+        self._runs_at, estimator = inf, self.prefetching.estimator
+        patience = estimator.patience
+        for run in list(self.runs.values()):
+            horse = self.horses.get(run.horse.serial)
+            if horse is None or self.runs.get(horse.serial) is not run:
+                continue
+            if now < run.began + patience:
+                self._runs_at = min(self._runs_at, run.began + patience)
+                continue
+            if horse.waiting:
+                estimator.saw(now - run.began)  # for what this horse can do, whatever the task says it takes
+                self.give_back(self.recall_behind(horse), "the job before it takes long")
+            if run.claimed.ahead and not run.told:
+                run.told = True
+                failpoint("ahead.begun")
+                self._listener.begun(run)
+                horse.ask(run)
+            if horse.told > horse.deadline + _LATE:
+                self._server.tell_deadline(horse, horse.deadline + SLACK)
+            if now < horse.deadline:
+                self._runs_at = min(self._runs_at, horse.deadline)
+            elif not run.killed:
+                self.kill(run, KillCause.TIMEOUT)
+
+    def drain(self) -> None:
+        """Take no more jobs: what waits is returned, what runs goes on, idle horses end."""
+        self.session.draining = True
+        for horse in list(self.horses.values()):
+            if horse.serial in self.runs:
+                self.give_back(self.recall_behind(horse), "its worker takes no more jobs")
+            elif horse.done:
+                self._dismiss(horse)
+            else:
+                self._forget(horse)
+                horse.close()
+
+    def close(self) -> None:
+        """End the fork server and with it every horse. Each run without an outcome ends, or is returned."""
+        if self.session.closed:
+            return
+        horses = list(self.horses.values())
+        for horse in horses:  # as long as they can't read any more
+            self._loop.unwatch(horse.fileno())
+        self.session.end()
+        for horse in horses:
+            self._die(horse, None, "the fork server ended")

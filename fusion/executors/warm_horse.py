@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from math import inf, isinf
 
 from fusion.execution.frames import FrameError, pack, unpack
-from fusion.executors.fork import Run
+from fusion.executors import readings
+from fusion.executors.session import HorseRun
 from fusion.forkserver.client import ForkServerClient, Horse
 
 #: Largest packet in bytes, as the horse reads it; a frame above it goes in pieces.
@@ -26,7 +27,7 @@ class WarmHorse(Horse):
 
     def __init__(self, server: ForkServerClient, serial: int, end: socket.socket, limit: int, kept: socket.socket | None) -> None:
         super().__init__(server, serial, end, limit)
-        self.waiting: deque[Run] = deque()
+        self.waiting: deque[HorseRun] = deque()
         #: Jobs it has run.
         self.done = 0
         #: It gets no more jobs.
@@ -44,7 +45,7 @@ class WarmHorse(Horse):
         """Whether it can be given a job while it runs another."""
         return self._kept is not None and not self.bulky and not self.doomed
 
-    def owe(self, run: Run, sign: int) -> None:
+    def owe(self, run: HorseRun, sign: int) -> None:
         """Count the time a job of this horse may take, or with `sign` -1 forget it again."""
         if isinf(run.limit):
             self._endless += sign
@@ -55,7 +56,7 @@ class WarmHorse(Horse):
         """When all jobs in it must have ended, should each take its whole time."""
         return inf if self._endless else now + self._owed
 
-    def push(self, run: Run, *, ahead: bool = False) -> bool:
+    def push(self, run: HorseRun, *, ahead: bool = False) -> bool:
         """Send a job, or begin to: see `wants_write`. One that goes `ahead` is sent at once or, False, not at all."""
         claimed = run.claimed
         frame = pack({b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields})
@@ -78,7 +79,7 @@ class WarmHorse(Horse):
         except OSError:
             self._out = memoryview(b"")
 
-    def ask(self, run: Run) -> None:
+    def ask(self, run: HorseRun) -> None:
         """Ask whether it runs this job: one that does reads that only afterwards."""
         try:
             self._socket.send(pack({b"running": run.claimed.execution_id.encode()}))
@@ -100,6 +101,16 @@ class WarmHorse(Horse):
                 return taken
             if (execution := unpack(packet[4:]).get(b"execution_id")) is not None:
                 taken.add(execution)
+
+    def recall(self, head: HorseRun) -> list[HorseRun]:
+        """Take back the jobs that the horse has not read, in their order; `head` is the first one in it, before those that wait."""
+        if not (taken := self.take_back()):
+            return []
+        back = [run for run in (head, *self.waiting) if run.claimed.execution_id.encode() in taken]
+        self.waiting = deque(run for run in self.waiting if run not in back)
+        for run in back:
+            self.owe(run, -1)
+        return back
 
     def receive(self, limit: int = 256 * 1024) -> list[dict[bytes, bytes]]:
         """Like its base, but with `callback` frames in their place: which job one is about depends on what stands before it."""
@@ -137,6 +148,15 @@ class WarmHorse(Horse):
             super().expect_callbacks(fields)
         else:
             self._callbacks = []
+
+    def why_replace(self, frame: Mapping[bytes, bytes], jobs: int, rss: int | None) -> str:
+        """Why it gets no more jobs after the one with this outcome; empty if it does. `jobs`: how many it may run, 0 for any number; `rss`:
+        bytes that it may have held."""
+        if left := frame.get(b"recycle"):
+            return left.decode("utf-8", "replace")
+        if rss is not None and readings.peak(frame) > rss:
+            return "memory"
+        return "jobs" if jobs and self.done >= jobs else ""
 
     def finish(self) -> None:
         """Let it find the end of the stream: it winds up and exits."""

@@ -54,7 +54,7 @@ class Horse:
         self.broken: str | None = None
         #: Monotonic seconds at which the fork server kills its group.
         self.deadline = inf
-        #: Known some time after `ask_pid`. Only for looking: it may name another process once this one has ended.
+        #: For looking only: it may name another process once this one has ended.
         self.pid: int | None = None
         self._server = server
         self._socket = end
@@ -125,8 +125,11 @@ class Horse:
     def close(self) -> None:
         self._socket.close()
 
-    def ask_pid(self) -> None:
-        self._server.ask_pid(self)
+    def known_pid(self) -> int | None:
+        """`pid`, which the first call only asks for."""
+        if self.pid is None:
+            self._server.ask_pid(self)
+        return self.pid
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
         """Note which callbacks the job has: each may move the deadline once, by its own timeout."""

@@ -1,10 +1,10 @@
-"""When a worker in a burst has done what it can do, and what it leaves."""
+"""The end of a burst: the worker has done what it can do."""
 
 from __future__ import annotations
 
 import logging
 
-from fusion.executors.generations import ExecutorGenerations
+from fusion.executors.base import Executor
 from fusion.runtime.redis_link import RedisLink
 from fusion.runtime.served_queues import ServedQueues
 from fusion.store.layout.records import Turn
@@ -18,7 +18,7 @@ LEFT = 3
 
 
 class Burst:
-    """`code`: what the worker exits with, beyond its own reasons."""
+    """Finds out when a worker in a burst is to end. `code`: its exit code, unless it ends for another reason."""
 
     def __init__(
         self,
@@ -26,15 +26,15 @@ class Burst:
         broker: Broker,
         link: RedisLink,
         served_queues: ServedQueues,
-        executors: ExecutorGenerations,
+        executor: Executor,
         log: logging.Logger,
     ) -> None:
         self.on = on
         self.code = 0
-        self._broker, self._link, self._served_queues, self._executors, self._log = broker, link, served_queues, executors, log
+        self._broker, self._link, self._served_queues, self._executor, self._log = broker, link, served_queues, executor, log
 
     def is_over(self, turn: Turn, probation: Probation) -> bool:
-        """After a turn that brought nothing, while nothing runs. What is due now is still work."""
+        """True if nothing is left to do, after a turn that brought nothing, while nothing runs. What is due now is still work."""
         if probation.pending or turn.waits is not None:
             return False
         if turn.status == "ok" and turn.next_in is not None and turn.next_in <= 0:
@@ -52,9 +52,9 @@ class Burst:
         return True
 
     def is_hopeless(self) -> bool:
-        """Whether no job will ever run here: nobody mends the cause while a burst waits."""
-        if not (self.on and self._executors.hopeless):
+        """True if no job will ever run here: nobody mends the cause while a burst waits."""
+        if not (self.on and self._executor.hopeless):
             return False
         self.code = 1
-        self._log.error("%s: the burst ends; see --tasks", self._executors.hopeless)
+        self._log.error("%s: the burst ends; see --tasks", self._executor.hopeless)
         return True

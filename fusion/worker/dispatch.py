@@ -1,155 +1,77 @@
-"""Jobs on their way to the horses, and what comes back from there on its way to the outbox."""
+"""Jobs on their way to processes, and what comes back from there."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable
-from fnmatch import fnmatchcase
-
 from fusion.execution.completion import Decision
-from fusion.executors import readings
-from fusion.executors.fork import Run
-from fusion.executors.generations import ExecutorGenerations
-from fusion.executors.warm_pool import Terms
-from fusion.forkserver.messages import HorseExited
+from fusion.executors.base import Death, Executor, KillCause, Run
 from fusion.kernel.failpoints import failpoint
 from fusion.runtime.job_log import JobLog
-from fusion.runtime.loop import Loop
 from fusion.runtime.membership import Membership
-from fusion.runtime.outbox import Outbox
-from fusion.runtime.redis_link import RedisAway, RedisLink
-from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
-from fusion.store.write.broker import Broker
-from fusion.worker import outcomes
-from fusion.worker.admission import ANY
 from fusion.worker.envelope import EnvelopeCheck
+from fusion.worker.outcomes import Outcomes
+from fusion.worker.slots import Slots
 from fusion.worker.task_logs import TaskLogs
-
-#: The lowest priority for each slot that may take a job now.
-Floors = Callable[[], list[int]]
 
 
 class Dispatcher:
-    """Gives each claimed job to a horse, or back; whatever becomes of it is an outcome in the outbox, exactly one."""
+    """Gives each claimed job to the executor, or back; as the executor's listener passes on what becomes of it: exactly one outcome."""
 
     def __init__(
-        self,
-        settings: Settings,
-        loop: Loop,
-        log: logging.Logger,
-        broker: Broker,
-        link: RedisLink,
-        outbox: Outbox,
-        job_log: JobLog,
-        task_logs: TaskLogs,
-        floors: Floors,
-        stopping: Callable[[], bool],
-        took: Callable[[int], None],
-        lacks: Callable[[str, str, float], None],
+        self, executor: Executor, slots: Slots, envelopes: EnvelopeCheck, outcomes: Outcomes, task_logs: TaskLogs, job_log: JobLog
     ) -> None:
-        """`took`: told of jobs that went to a horse, and by -1 of one that came back. `lacks`: of a task that is not there, and why."""
-        self._settings, self._broker, self._link = settings, broker, link
-        self._outbox, self._job_log, self._task_logs = outbox, job_log, task_logs
-        self._floors, self._stopping, self._took, self._lacks = floors, stopping, took, lacks
-        #: Horses that jobs of any class may wait in.
-        self._lanes = settings.slots - settings.reserve_high
-        self.envelopes = EnvelopeCheck(settings, log)
-        terms = Terms(settings.max_jobs_per_horse, settings.max_horse_rss, settings.claim_ahead, self._on_back, outbox.begun)
-        self.executors = ExecutorGenerations(settings, loop, log, self._on_frame, self._on_death, terms)
+        self._executor, self._slots, self._envelopes = executor, slots, envelopes
+        self._outcomes, self._task_logs, self._job_log = outcomes, task_logs, job_log
+        executor.listen(self)
 
-    def room(self, floors: list[int]) -> int:
-        """Jobs that may be claimed ahead, to wait behind others, besides one for each free slot."""
-        return 0 if self._stopping() else self.executors.room(self._lanes, floors.count(ANY))
-
-    def hand_out(self, claimed: Claimed) -> None:
-        """Give a job to a horse, or let it wait in one; else it goes back."""
+    def start(self, claimed: Claimed) -> None:
+        """Start a claimed job, or let it wait behind another; else it goes back."""
         failpoint("claim.after_reply")
-        idle = self._fits(claimed) if claimed.ahead else bool(self._floors())
+        slots, executor = self._slots, self._executor
+        idle = slots.fits(claimed) if claimed.ahead else bool(slots.floors())
         if not (idle or claimed.ahead):
-            self._give_back(claimed, "no free process")
+            self._outcomes.give_back(claimed, "no free process")
             return
-        limit = self._admit(claimed)
-        if limit is None:
+        limit = self._envelopes.open(claimed)
+        if isinstance(limit, Decision):
+            self._outcomes.refuse(claimed, limit)
             return
         self._job_log.started(claimed)
-        if (self.executors.hand_out(claimed, limit) if idle else self.executors.put_behind(claimed, limit, self._lanes)) is None:
-            self._give_back(claimed, "no process for it")
+        if (executor.start(claimed, limit) if idle else executor.prefetch(claimed, limit, slots.lanes)) is None:
+            self._outcomes.give_back(claimed, "no process for it")
             return
-        self._took(1)
+        slots.took(1)
         failpoint("dispatch.after")
 
-    def tell(self, membership: Membership, now: float) -> None:
+    def renew_leases(self, membership: Membership, now: float) -> None:
         """Renew the leases of everything this worker holds, outcomes that wait for Redis included; kill what it holds no more."""
-        runs = [run for run in (*self.executors.runs, *self.executors.waiting) if not run.killed]
-        held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self._outbox.held())]
+        runs = [run for run in (*self._executor.running, *self._executor.queued) if not run.killed]
+        held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self._outcomes.waiting())]
         for run, answer in zip(runs, membership.beat(now, held), strict=False):
             if answer == "lost":
                 self._job_log.lost(run.claimed)
-                self.executors.kill(run, "lost")
+                self._executor.kill(run, KillCause.LOST)
 
-    def _fits(self, claimed: Claimed) -> bool:
-        """Whether a slot is free for a job of its class."""
-        floors = self._floors() if self.executors.free else []
-        return bool(floors) and readings.priority(claimed.fields) >= floors[0]
+    def frame(self, run: Run, frame: dict[bytes, bytes]) -> None:
+        """A run sent a log line, its meta, or its outcome."""
+        if not self._task_logs.take(run, frame):
+            failpoint("outcome.received")
+            self._outcomes.received(run, frame)
 
-    def _admit(self, claimed: Claimed) -> float | None:
-        """The seconds it may run; None if it may not, which is an outcome."""
-        if self.envelopes.keyring and (refused := self.envelopes.refuse(claimed)):
-            self._outbox.add(claimed, refused, 0.0)
-            return None
-        if self._isolated(claimed.queue):
-            claimed.fields[b"isolate"] = b"1"
-        if not claimed.fields.get(b"timeout"):  # RQ leaves it out for its default
-            claimed.fields[b"timeout"] = str(self._settings.job_timeout).encode()
-        try:
-            return readings.time_limit(claimed.fields, self._settings.timeout_grace)
-        except ValueError as error:
-            self._outbox.add(claimed, outcomes.no_time_limit(error), 0.0)
-            return None
+    def ended(self, run: Run, death: Death) -> None:
+        """A run is over without an outcome of its own."""
+        self._outcomes.died(run, death)
 
-    def _isolated(self, queue: str) -> bool:
-        names = self._settings.isolate_queues
-        return names is not None and any(fnmatchcase(queue, name) for name in names)
+    def returned(self, run: Run, why: str) -> None:
+        """A run has not begun: another process takes the job, or Redis has it back."""
+        if not (self._slots.fits(run.claimed) and self._executor.start(run.claimed, run.limit)):
+            self._slots.took(-1)
+            self._outcomes.give_back(run.claimed, why)
 
-    def _give_back(self, claimed: Claimed, why: str) -> None:
-        self._outbox.add(claimed, Decision("release", why), 0.0)
+    def begun(self, run: Run) -> None:
+        """A prefetched job runs for longer than a moment."""
+        self._outcomes.begun(run)
 
-    def _on_back(self, run: Run, why: str) -> None:
-        """A job that no horse has begun: another takes it, or Redis has it back."""
-        if self._fits(run.claimed) and self.executors.hand_out(run.claimed, run.limit) is not None:
-            return
-        self._took(-1)
-        self._give_back(run.claimed, why)
-
-    def _on_frame(self, run: Run, frame: dict[bytes, bytes]) -> None:
-        if frame.get(b"kind") == b"meta":
-            self._save_meta(run.claimed, frame.get(b"meta", b"{}"))
-            return
-        if self._task_logs.take(run, frame):
-            return
-        failpoint("outcome.received")
-        fields, elapsed = run.claimed.fields, readings.elapsed(frame)
-        decision, ago = outcomes.of_frame(fields, frame), readings.signaled(frame)
-        if decision.kind == "held":
-            self._lacks(str(decision.fields["task"]), decision.reason, time.monotonic())
-        if ago is None or decision.kind not in ("failed", "retry") or fields.get(b"on_lost") == b"fail":
-            self._outbox.add(run.claimed, decision, elapsed)
-        else:
-            self._outbox.add_struck(run.claimed, decision, elapsed, outcomes.struck(decision), time.monotonic() - ago)
-
-    def _on_death(self, run: Run, exited: HorseExited | None) -> None:
-        if run.killed in ("cold", "lost"):
-            return  # what becomes of the job is decided elsewhere: `deregister` gives it back, or another worker has it
-        stopping, grace = self._stopping(), self._settings.timeout_grace
-        decision = outcomes.guarded(lambda: outcomes.of_death(run, exited, stopping=stopping, grace=grace))
-        self._outbox.add(run.claimed, decision, time.monotonic() - run.began)
-
-    def _save_meta(self, claimed: Claimed, meta: bytes) -> None:
-        if not self._link.open(time.monotonic()):
-            return
-        try:
-            self._link.attempt(lambda: self._broker.save_meta(claimed.id, meta, claimed.execution_id))
-        except RedisAway:
-            pass  # the outcome carries the last meta again
+    def capacity_changed(self) -> None:
+        """There is room for a job where there was none."""
+        self._slots.turn_wanted = True

@@ -1,21 +1,27 @@
-"""The worker's check of what it claimed: no job without a good signature gets as far as a process that could import or unpickle it."""
+"""The worker checks what it claimed: no job without a good signature gets as far as a process that could import or unpickle it."""
 
 from __future__ import annotations
 
 import logging
+from fnmatch import fnmatchcase
 
 from fusion.exceptions import BadSignature, ConfigurationError
 from fusion.execution.completion import Decision
+from fusion.executors import readings
 from fusion.kernel.signing import MISSING, Keyring
 from fusion.settings import Settings
 from fusion.settings.key_files import read_keys
 from fusion.store.layout.records import Claimed
+from fusion.worker.outcomes import no_time_limit
 
 _NAME = f"{BadSignature.__module__}.{BadSignature.__qualname__}"
 
 
 class EnvelopeCheck:
-    """Holds the keys; `keyring` is None without any, and then nothing is checked."""
+    """Opens claimed jobs: checks the signature, fills in what the worker's settings say of isolation and timeout.
+
+    `keyring`: None without any keys, and then no signature is checked.
+    """
 
     def __init__(self, settings: Settings, log: logging.Logger) -> None:
         """ConfigurationError if the keys can't be read."""
@@ -24,6 +30,7 @@ class EnvelopeCheck:
         self._required = settings.require_signatures
 
     def announce(self) -> None:
+        """Log which keys are in use."""
         if self.keyring is None:
             return
         self._log.info("jobs are checked against the keys %s", ", ".join(self.keyring.ids))
@@ -41,8 +48,22 @@ class EnvelopeCheck:
             return
         self.announce()
 
+    def open(self, claimed: Claimed) -> float | Decision:
+        """The seconds after which the job's processes are killed, inf for never; or what becomes of the job, which must not run."""
+        if self.keyring and (refused := self.refuse(claimed)):
+            return refused
+        settings, fields = self._settings, claimed.fields
+        if settings.isolate_queues is not None and any(fnmatchcase(claimed.queue, name) for name in settings.isolate_queues):
+            fields[b"isolate"] = b"1"
+        if not fields.get(b"timeout"):  # RQ leaves it out for its default
+            fields[b"timeout"] = str(settings.job_timeout).encode()
+        try:
+            return readings.time_limit(fields, settings.timeout_grace)
+        except ValueError as error:
+            return no_time_limit(error)
+
     def refuse(self, claimed: Claimed) -> Decision | None:
-        """What becomes of the job if it must not run: it fails, and no policy of its own retries it. None if it may."""
+        """The failure of a job with a bad signature, which no policy of its own retries; None if it may run."""
         if self.keyring is None:
             return None
         flaw = self.keyring.flaw(claimed.id, claimed.queue, claimed.fields)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 
-from fusion.executors.generations import ExecutorGenerations
+from fusion.executors.base import Executor
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.membership import Membership
 from fusion.runtime.probes import HealthReport
 from fusion.runtime.redis_link import RedisLink
 from fusion.settings import Settings
 from fusion.worker.admission import Admission
+from fusion.worker.slots import Slots
 
 
 class Health:
@@ -23,13 +23,13 @@ class Health:
         settings: Settings,
         membership: Membership,
         link: RedisLink,
-        executors: ExecutorGenerations,
+        executor: Executor,
         admission: Admission,
         job_log: JobLog,
-        stopping: Callable[[], bool],
+        slots: Slots,
     ) -> None:
         self._settings, self._membership, self._link = settings, membership, link
-        self._executors, self._admission, self._job_log, self._stopping = executors, admission, job_log, stopping
+        self._executor, self._admission, self._job_log, self._slots = executor, admission, job_log, slots
         # Nothing in a round waits longer than for these: the sleep until the next timer, an attempt at Redis.
         self._patience = 2 * max(settings.idle_wait, settings.socket_timeout)
         self._ticked = time.monotonic()
@@ -46,14 +46,14 @@ class Health:
 
     def ready(self) -> HealthReport:
         reasons = []
-        if self._stopping():
+        if self._slots.stopping:
             reasons.append("stopping")
         reasons += self._link.trouble
-        if self._executors.server_pid is None:
+        if self._executor.server_pid is None:
             reasons.append("no fork server is ready")
         if self._admission.throttled:
             reasons.append(f"memory throttle: {self._admission.throttled}")
         if self._admission.quiet:
             reasons.append("quiet")
-        facts = {"running": len(self._executors.runs), "slots": self._settings.slots, "suspended": self._job_log.is_suspended}
+        facts = {"running": len(self._executor.running), "slots": self._settings.slots, "suspended": self._job_log.is_suspended}
         return HealthReport(reasons, {**self.live().facts, **facts})

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from fusion.exceptions import ConfigurationError
-from fusion.executors.fork import Run
-from fusion.executors.generations import ExecutorGenerations
+from fusion.executors.base import Executor, KillCause
 
-#: Seconds between two looks: what a job can take within that time is what it can take too much.
+#: Seconds between two measurements: a job may exceed its limit for so long.
 _INTERVAL = 0.5
 _MIB = 1024 * 1024
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -23,9 +22,9 @@ class JobMemory:
     """Kills the processes of a job that together hold more than `limit` MiB; does nothing without a limit. ConfigurationError if
     memory can't be measured here."""
 
-    def __init__(self, limit: int | None, executors: ExecutorGenerations) -> None:
-        self._limit, self._executors = limit, executors
-        self._look_at = 0.0
+    def __init__(self, limit: int | None, executor: Executor) -> None:
+        self._limit, self._executor = limit, executor
+        self._measure_at = 0.0
         if limit and not sys.platform.startswith("linux") and _psutil() is None:
             raise ConfigurationError(
                 "--max-job-memory needs psutil on this system; pip install 'fusion-queue[worker]', or leave the limit out"
@@ -33,25 +32,23 @@ class JobMemory:
 
     @property
     def next_at(self) -> float:
-        return self._look_at if self._limit and self._executors.busy else _NO_LIMIT
+        """Monotonic time of the next measurement; inf while nothing runs, or without a limit."""
+        return self._measure_at if self._limit and self._executor.busy else _NO_LIMIT
 
-    def look(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Measure every running job, if that is due."""
-        if not self._limit or now < self._look_at:
+        if not self._limit or now < self._measure_at:
             return
-        self._look_at = now + _INTERVAL
-        for run in self._executors.runs:
-            if run.killed:
-                continue
-            if run.horse.pid is None:
-                run.horse.ask_pid()  # the answer is there at the next look; most jobs are over before
-            elif (held := self._held(run)) > self._limit * _MIB:
+        self._measure_at = now + _INTERVAL
+        for run in self._executor.running:
+            pid = None if run.killed else self._executor.pid(run)  # most jobs are over before it is known
+            if pid is not None and (held := self._held(pid)) > self._limit * _MIB:
                 run.detail = f"held {held / _MIB:.0f} MiB, more than --max-job-memory {self._limit},"
-                self._executors.kill(run, "memory")
+                self._executor.kill(run, KillCause.MEMORY)
 
-    def _held(self, run: Run) -> int:
-        assert run.horse.pid is not None and self._limit is not None
-        processes = tree(run.horse.pid)
+    def _held(self, pid: int) -> int:
+        assert self._limit is not None
+        processes = tree(pid)
         held = sum(map(resident, processes))
         if held > self._limit * _MIB and len(processes) > 1:
             held = sum(map(proportional, processes))  # pages that they share were counted for each of them

@@ -8,13 +8,65 @@ from collections.abc import Callable, Mapping
 from time import monotonic
 
 from fusion.execution.completion import Decision, decide, died
-from fusion.executors.fork import Run
+from fusion.executors import readings
+from fusion.executors.base import Death, KillCause, Run
 from fusion.forkserver.client import describe_death
-from fusion.forkserver.messages import HorseExited
+from fusion.runtime.outbox import Outbox
+from fusion.store.layout.records import Claimed
+from fusion.worker.blocked import BlockedWork
+from fusion.worker.slots import Slots
 
 _KINDS = (b"finished", b"failed", b"held")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError, RecursionError)
 _POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Outcomes:
+    """Decides what became of each run, and puts it into the outbox."""
+
+    def __init__(self, outbox: Outbox, blocked_work: BlockedWork, slots: Slots, grace: float) -> None:
+        """`grace`: seconds that a run has beyond its timeout."""
+        self._outbox, self._blocked_work, self._slots, self._grace = outbox, blocked_work, slots, grace
+
+    def waiting(self) -> list[Claimed]:
+        """Jobs whose outcome Redis does not have yet: they are still this worker's."""
+        return self._outbox.held()
+
+    def refuse(self, claimed: Claimed, decision: Decision) -> None:
+        """The job must not run."""
+        self._outbox.add(claimed, decision, 0.0)
+
+    def give_back(self, claimed: Claimed, why: str) -> None:
+        """Release a job that has not begun: it goes back to its place, nothing is counted."""
+        self._outbox.add(claimed, Decision("release", why), 0.0)
+
+    def begun(self, run: Run) -> None:
+        """A prefetched job runs: it is lost if this worker dies now."""
+        self._outbox.begun(run.claimed)
+
+    def received(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """The run's process sent its outcome.
+
+        A failure within a moment of a signal to the process waits for the same signal to this worker: then the whole tree was signaled, and
+        the job is lost instead, unless it says `on_lost="fail"`.
+        """
+        fields, elapsed = run.claimed.fields, readings.elapsed(frame)
+        decision, ago = of_frame(fields, frame), readings.signaled(frame)
+        if decision.kind == "held":
+            self._blocked_work.lacks(str(decision.fields["task"]), decision.reason, monotonic())
+        if ago is None or decision.kind not in ("failed", "retry") or fields.get(b"on_lost") == b"fail":
+            self._outbox.add(run.claimed, decision, elapsed)
+        else:
+            self._outbox.add_struck(run.claimed, decision, elapsed, struck(decision), monotonic() - ago)
+
+    def died(self, run: Run, death: Death) -> None:
+        """The run's process died without an outcome.
+
+        Of a run killed as LOST or COLD nothing is decided here: another worker has the job, or `deregister` gives it back.
+        """
+        if run.killed not in (KillCause.COLD, KillCause.LOST):
+            decision = guarded(lambda: of_death(run, death, stopping=self._slots.stopping, grace=self._grace))
+            self._outbox.add(run.claimed, decision, monotonic() - run.began)
 
 
 def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decision:
@@ -24,42 +76,46 @@ def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decisi
     return guarded(lambda: decide(job, frame), frame.get(b"exc_info", b""))
 
 
-def of_death(run: Run, exited: HorseExited | None, *, stopping: bool, grace: float) -> Decision:
+def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decision:
     """What the death of a process without an outcome means for its job, told apart by who killed it.
 
-    - the fork server or the worker at the deadline, or the fork server's end after it: the task's own doing, it failed by timeout;
-    - the worker, for the memory it held: it failed;
+    - nobody, as there was no process: the job goes back;
     - the worker, since an earlier job of the process read this one, which never ran, or another one's answer came: it is lost and runs again;
-    - nobody of us, by SIGKILL: the host's doing (OOM killer, operator), the job is lost and runs again;
-    - with the whole fork server: the same, but which of its jobs had a part in that nobody knows;
+    - its executor at the deadline, or the executor's end after it: the task's own doing, it failed by timeout;
+    - together with the whole executor: lost, but which of its jobs had a part in that nobody knows;
+    - the worker, for the memory it held, or as an operator said so: it failed;
     - a polite signal while the worker stops: systemd and Heroku signal the whole tree, the job goes back unharmed;
+    - nobody of us, by SIGKILL: the host's doing (OOM killer, operator), the job is lost and runs again;
     - anything else (SIGSEGV, os._exit, exit code 0 too): the task's own doing, it failed.
     """
-    if run.killed == "fork failed":
+    fields, cause = run.claimed.fields, run.killed
+    if cause is KillCause.NO_PROCESS:
         return Decision("release", "no process could be forked")
-    if run.killed == "stolen":
+    if cause is KillCause.STOLEN:
         return Decision("struck", "an earlier job of its process had read it there")
-    if exited.why == "timeout" or run.killed == "timeout" if exited else monotonic() >= run.horse.deadline:
+    if death.timed_out or cause is KillCause.TIMEOUT:
         why = f"did not end within its timeout of {run.limit - grace:g} s plus {grace:g} s grace and was killed"
-        return died(run.claimed.fields, why, "fusion.exceptions.JobTimeoutException", _attempt(exited))
-    if exited is None:
+        return died(fields, why, "fusion.exceptions.JobTimeoutException", _attempt(death))
+    if death.status is None:
         return Decision("struck", "the fork server died with the job's process")
-    if exited.why == "killed" and run.killed == "memory":
-        why = f"its processes {run.detail} and were killed"
-        return died(run.claimed.fields, why, "fusion.exceptions.JobMemoryExceeded", _attempt(exited))
-    what = describe_death(exited.status)
-    if exited.why == "killed":
-        why = "its process broke off its answer and was killed" if run.horse.broken else f"killed by {run.killed or 'the worker'}"
-        return died(run.claimed.fields, why, attempt=_attempt(exited))
-    peak = f" (peak memory {exited.maxrss / 1024:.0f} MiB)"
-    if os.WIFSIGNALED(exited.status):
-        number = os.WTERMSIG(exited.status)
+    if death.killed and cause is KillCause.MEMORY:
+        return died(fields, f"its processes {run.detail} and were killed", "fusion.exceptions.JobMemoryExceeded", _attempt(death))
+    if death.killed:
+        broken = cause is KillCause.BROKEN
+        why = (
+            "its process broke off its answer and was killed" if broken else f"killed by {cause.value if cause else 'the worker'}"
+        )
+        return died(fields, why, attempt=_attempt(death))
+    what = describe_death(death.status)
+    peak = f" (peak memory {death.maxrss / 1024:.0f} MiB)"
+    if os.WIFSIGNALED(death.status):
+        number = os.WTERMSIG(death.status)
         if number in _POLITE and stopping:
-            return Decision("release", f"its process was {what} while the worker stopped", attempt=_attempt(exited))
+            return Decision("release", f"its process was {what} while the worker stopped", attempt=_attempt(death))
         if number == signal.SIGKILL or number in _POLITE:
             hint = "; the OOM killer, or a person" if number == signal.SIGKILL else ""
-            return Decision("lost", f"work-horse {what}, not by Fusion{hint}{peak}", attempt=_attempt(exited))
-    return died(run.claimed.fields, f"work-horse {what}{peak}", attempt=_attempt(exited))
+            return Decision("lost", f"work-horse {what}, not by Fusion{hint}{peak}", attempt=_attempt(death))
+    return died(fields, f"work-horse {what}{peak}", attempt=_attempt(death))
 
 
 def guarded(judge: Callable[[], Decision], exc_info: bytes = b"") -> Decision:
@@ -79,19 +135,20 @@ def struck(decision: Decision) -> Decision:
 
 
 def no_time_limit(error: ValueError) -> Decision:
-    """What becomes of a job whose timeout is none."""
+    """The failure of a job whose timeout is no number of seconds."""
     why = f"corrupt: {error}"
     return Decision("failed", why, fields={"exc_info": why, "reason": why}, shown="corrupt: its timeout is no number of seconds")
 
 
-def _attempt(exited: HorseExited | None) -> dict[str, int | bool]:
-    """For the job's history. SIGKILL by nobody here: the kernel sends it when memory is short, so `oom` says likely, not certain."""
-    if exited is None:
+def _attempt(death: Death) -> dict[str, int | bool]:
+    """What is known of the death, for the job's history. `oom`: SIGKILL by nobody here, which the kernel sends when memory is short, so it
+    says likely, not certain."""
+    if death.status is None:
         return {}
-    if not os.WIFSIGNALED(exited.status):
-        return {"exit_code": os.waitstatus_to_exitcode(exited.status), "maxrss": exited.maxrss}
-    number = os.WTERMSIG(exited.status)
-    known: dict[str, int | bool] = {"signal": number, "maxrss": exited.maxrss}
-    if number == signal.SIGKILL and exited.why == "-":
+    if not os.WIFSIGNALED(death.status):
+        return {"exit_code": os.waitstatus_to_exitcode(death.status), "maxrss": death.maxrss}
+    number = os.WTERMSIG(death.status)
+    known: dict[str, int | bool] = {"signal": number, "maxrss": death.maxrss}
+    if number == signal.SIGKILL and not (death.killed or death.timed_out):
         known["oom"] = True
     return known

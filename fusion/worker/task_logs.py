@@ -1,19 +1,20 @@
-"""What tasks say by `Log`, on its way from their processes to the event stream."""
+"""Log lines and meta of running tasks, on their way from their processes to Redis."""
 
 from __future__ import annotations
 
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from redis.exceptions import ResponseError
 
 from fusion.events.event import STATUSES
-from fusion.executors.fork import Run
+from fusion.executors.base import Run
 from fusion.kernel.redaction import cut, printable
-from fusion.runtime.redis_link import RedisLink
+from fusion.runtime.membership import Membership
+from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.store.client.connections import one_line
 from fusion.store.layout.records import LogLine
 from fusion.store.write.broker import Broker
@@ -43,8 +44,8 @@ class TaskLogs:
     next line of the job. A call that got no answer is repeated under its nonce, so that no line comes twice.
     """
 
-    def __init__(self, broker: Broker, link: RedisLink, name: Callable[[], str], log: logging.Logger) -> None:
-        self._broker, self._link, self._name, self._log = broker, link, name, log
+    def __init__(self, broker: Broker, link: RedisLink, membership: Membership, log: logging.Logger) -> None:
+        self._broker, self._link, self._membership, self._log = broker, link, membership, log
         self._waiting: list[_Line] = []
         self._sent: tuple[str, list[_Line]] | None = None
         self._complain_at = 0.0
@@ -52,8 +53,12 @@ class TaskLogs:
         self.next_at = float("inf")
 
     def take(self, run: Run, frame: Mapping[bytes, bytes]) -> bool:
-        """Whether the frame is a line. Of an outcome it notes the lines that its process had to drop."""
-        if frame.get(b"kind") == b"log":
+        """Take a line or the job's meta; False for anything else, an outcome: of that, count the lines that its process had to drop."""
+        kind = frame.get(b"kind")
+        if kind == b"meta":
+            self._save_meta(run, frame.get(b"meta", b"{}"))
+            return True
+        if kind == b"log":
             event = frame.get(b"event", b"").decode("utf-8", "replace")
             self._add(run, event if event in STATUSES else "log", frame.get(b"message", b""), _count(frame.get(b"dropped")))
             return True
@@ -61,6 +66,14 @@ class TaskLogs:
         if run.unsaid:
             self._add(run, "log", b"lines of this job were dropped", 0)
         return False
+
+    def _save_meta(self, run: Run, meta: bytes) -> None:
+        claimed = run.claimed
+        if self._link.open(time.monotonic()):
+            try:
+                self._link.attempt(lambda: self._broker.save_meta(claimed.id, meta, claimed.execution_id))
+            except RedisAway:
+                pass  # the outcome carries the last meta again
 
     def _add(self, run: Run, event: str, message: bytes, dropped: int) -> None:
         if run.said >= _OF_ONE or len(self._waiting) >= _OF_ALL:
@@ -110,7 +123,14 @@ class TaskLogs:
         claimed = line.run.claimed
         log_tag = claimed.fields.get(b"log_tag", b"").decode("utf-8", "replace")
         return LogLine(
-            line.event, line.message, claimed.id, claimed.queue, log_tag, self._name(), max(0.0, now - line.at), line.dropped
+            line.event,
+            line.message,
+            claimed.id,
+            claimed.queue,
+            log_tag,
+            self._membership.name,
+            max(0.0, now - line.at),
+            line.dropped,
         )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from redis import Redis
 
+from fusion.executors.base import KillCause
+from fusion.executors.generations import ExecutorGenerations
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.memory import MemoryThrottle
 from fusion.runtime.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, UNQUIET, Commands
@@ -30,11 +32,14 @@ from fusion.worker.blocked import BlockedWork
 from fusion.worker.burst import Burst
 from fusion.worker.dispatch import Dispatcher
 from fusion.worker.doorbells import Doorbells
+from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.health import Health
 from fusion.worker.job_memory import JobMemory
+from fusion.worker.outcomes import Outcomes
 from fusion.worker.probation import Probation
 from fusion.worker.recycling import Recycling
 from fusion.worker.relay_child import RelayChild
+from fusion.worker.slots import Slots
 from fusion.worker.task_logs import TaskLogs
 
 log = logging.getLogger("fusion.worker")
@@ -43,6 +48,8 @@ log = logging.getLogger("fusion.worker")
 _TURNS = 10
 #: Seconds a killed horse's last words are waited for at a cold shutdown.
 _COLD_LIMIT = 2.0
+#: Seconds between two rounds of the loop in which nothing happens: parts without a timer are checked then.
+_ROUND = 0.25
 
 
 class Worker:
@@ -80,41 +87,28 @@ class Worker:
         self.relay_child = RelayChild(settings, self.connection, self.loop, self.link, log, relay)
         self.blocked_work = BlockedWork(self.served_queues)
         self.probation = Probation(settings, self.broker, self.loop, self.link, log, probation, only_probation)
-        self.task_logs = TaskLogs(self.broker, self.link, lambda: self.name, log)
-        self.dispatcher = Dispatcher(
-            settings,
-            self.loop,
-            log,
-            self.broker,
-            self.link,
-            self.outbox,
-            self.job_log,
-            self.task_logs,
-            self._floors,
-            lambda: self._stopping,
-            lambda jobs: self.recycling.took(jobs),
-            self.blocked_work.lacks,
-        )
-        self.executors = self.dispatcher.executors
-        self.burst = Burst(burst, self.broker, self.link, self.served_queues, self.executors, log)
-        self.recycling = Recycling(settings, self.executors, self.signals, self.reporter)
-        self.job_memory = JobMemory(settings.max_job_memory, self.executors)
+        self.executors = ExecutorGenerations(settings, self.loop, log)
+        self.recycling = Recycling(settings, self.executors, self.reporter)
         if throttle is None and settings.memory_throttle:
             throttle = MemoryThrottle.of(settings)
         self.admission = Admission(settings.slots, settings.reserve_high, throttle, log)
-        self.health = Health(
-            settings, self.membership, self.link, self.executors, self.admission, self.job_log, lambda: self._stopping
-        )
+        self.slots = Slots(settings, self.executors, self.admission, self.recycling)
+        self.envelopes = EnvelopeCheck(settings, log)
+        outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, settings.timeout_grace)
+        self.task_logs = TaskLogs(self.broker, self.link, self.membership, log)
+        self.dispatcher = Dispatcher(self.executors, self.slots, self.envelopes, outcomes, self.task_logs, self.job_log)
+        self.burst = Burst(burst, self.broker, self.link, self.served_queues, self.executors, log)
+        self.job_memory = JobMemory(settings.max_job_memory, self.executors)
+        self.health = Health(settings, self.membership, self.link, self.executors, self.admission, self.job_log, self.slots)
         self.probes = Probes(self.loop, {"/livez": self.health.live, "/readyz": self.health.ready})
         self.doorbells = Doorbells(
-            self._connect_blocking, self.broker, self.link, self.loop, settings.idle_wait, self._floors, self._want_turn
+            self._connect_blocking, self.broker, self.link, self.loop, settings.idle_wait, self.slots.floors, self._want_turn
         )
         keys = self.broker.keys
         self.commands = Commands(self._connect_blocking, lambda: keys.pubsub(self.name), keys.pubsub("_fleet"))
-        self._turn_wanted = False
         self._look_at = 0.0
         self._give_up_at = float("inf")
-        self._stopping = self._cold = False
+        self._cold = False
         self._parent = os.getppid()
 
     @property
@@ -143,7 +137,7 @@ class Worker:
             self.membership.enter(patient=not self.burst.on)
             log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), self.served_queues)
             log.info("Redis: %s", describe(self.connection))
-            self.dispatcher.envelopes.announce()
+            self.envelopes.announce()
             while self._step():
                 pass
             return self._end()
@@ -180,23 +174,24 @@ class Worker:
         if self.signals.noted:
             self._on_signal()  # before another job is taken
         now = time.monotonic()
-        if self.executors.tend(now):
-            self._turn_wanted = True
+        self.executors.tick(now)
         settled = self.outbox.settled and self.link.away_since is None
-        if why := self.recycling.heed(now, settled=settled, stopping=self._stopping, outdated=self.link.outdated):
-            self._stop(why)
+        if end := self.recycling.tick(now, settled=settled, stopping=self.slots.stopping, outdated=self.link.outdated):
+            self._stop(end.why)
+            if end.cold:
+                self._go_cold()
             # a suspect's worker that its own worker took along: what it runs is given back before somebody kills it, too
             self._cold = self._cold or (self.probation.only and os.getppid() != self._parent)
-        if not self._stopping and self.burst.is_hopeless():
+        if not self.slots.stopping and self.burst.is_hopeless():
             self._stop("no job can run")
         if self.admission.look(now, self.membership):
-            self._turn_wanted = True
-        self.job_memory.look(now)
+            self.slots.turn_wanted = True
+        self.job_memory.tick(now)
         self.relay_child.tend(now)
-        taking = self.admission.open and not self._stopping
+        taking = self.admission.open and not self.slots.stopping
         incarnation, sets = self.membership.incarnation, self.blocked_work.on_probation
         if self.probation.tend(now, incarnation, sets, busy=self.executors.busy, taking=taking):
-            self._turn_wanted = True
+            self.slots.turn_wanted = True
         self.health.tick(now)
         self.probes.tick(now)
         self.doorbells.check(now)
@@ -215,18 +210,18 @@ class Worker:
     def _talk(self, now: float) -> None:
         """Everything that is due with Redis; leases first, since a turn with large results may not get through for long."""
         if now >= self.membership.next_at:
-            self.dispatcher.tell(self.membership, now)
-        if now >= self._look_at and self._floors():
+            self.dispatcher.renew_leases(self.membership, now)
+        if now >= self._look_at and self.slots.floors():
             self._look_at = now + self.settings.idle_wait
             if self.served_queues.patterns:  # else it asks nobody, and would prove nothing
                 interval = self.settings.idle_wait / 2
                 if self.link.attempt(lambda: self.served_queues.refresh(self.broker.survey, interval), look=True):
                     self._look_at = now
-            self._turn_wanted = True
+            self.slots.turn_wanted = True
         self.outbox.struck(self.signals.struck_at)
         self.outbox.offer_late(now)
         for _ in range(_TURNS):
-            if not self._turn_wanted and self.outbox.settled:
+            if not self.slots.turn_wanted and self.outbox.settled:
                 break
             self._turn()
         if now >= self.maintenance.next_at:
@@ -235,38 +230,27 @@ class Worker:
 
     def _timeout(self) -> float:
         now = time.monotonic()
-        if self._turn_wanted or not self.outbox.settled:
+        if self.slots.turn_wanted or not self.outbox.settled:
             redis_at = now
         else:
-            look_at = self._look_at if self._floors() else float("inf")
+            look_at = self._look_at if self.slots.floors() else float("inf")
             redis_at = min(
                 self.membership.next_at, self.maintenance.next_at, self.task_logs.next_at, self.outbox.next_at, look_at
             )
-        own_at = min(self.executors.next_at, self.admission.next_at, self.job_memory.next_at, self._give_up_at)
+        own_at = min(now + _ROUND, self.executors.next_at, self.admission.next_at, self.job_memory.next_at, self._give_up_at)
         return max(0.0, min(own_at, max(redis_at, self.link.retry_at)) - now)
 
-    def _floors(self) -> list[int]:
-        """The lowest priority for each slot that may take a job now."""
-        if self._stopping:
-            return []
-        return self.admission.floors(self.recycling.room(self.executors.free), len(self.executors.runs))
-
-    def _ahead(self, floors: list[int]) -> int:
-        """Jobs to claim beyond those for free slots."""
-        room = self.dispatcher.room(floors) if self.admission.open else 0
-        return max(0, self.recycling.room(len(floors) + room) - len(floors)) if room else 0
-
     def _want_turn(self) -> None:
-        self._turn_wanted = True
+        self.slots.turn_wanted = True
 
     # -- the turn
 
     def _turn(self) -> None:
         """Tell Redis the outcomes and take jobs for the free slots: one round trip."""
-        floors = self._floors()
-        ahead = self._ahead(floors)
+        floors = self.slots.floors()
+        ahead = self.slots.ahead(floors)
         slots = floors + [ANY] * ahead
-        self._turn_wanted = False
+        self.slots.turn_wanted = False
         began = time.monotonic()
         self.blocked_work.renew(self.executors.generation)
         wishes = self.blocked_work.wishes(began, self.probation)
@@ -285,33 +269,33 @@ class Worker:
             self.job_log.bad_queue(queue, error)
         for claimed in turn.jobs:
             self.served_queues.served(claimed.queue)
-            self.dispatcher.hand_out(claimed)
+            self.dispatcher.start(claimed)
         if moved := max(len(results), len(turn.jobs)):
-            self.executors.turned(time.monotonic() - began, moved)
+            self.executors.exchanged(time.monotonic() - began, moved)
         self.job_log.suspended(turn.status == "suspended")
         if turn.status == "suspended":
-            self.executors.take_back("suspended")
+            self.executors.recall("suspended")
         if turn.next_in is not None:
             self.maintenance.due(time.monotonic() + turn.next_in)
-        self._turn_wanted = turn.again
+        self.slots.turn_wanted = turn.again
         if turn.waits is not None:
             self.blocked_work.heard(turn.waits)
             self.doorbells.renew()
             self.probation.due()
-            self._turn_wanted = True
+            self.slots.turn_wanted = True
         if self.burst.on and slots and not turn.jobs and not turn.again and self.outbox.settled and not self.executors.busy:
             if self.burst.is_over(turn, self.probation):
                 self.reporter.say("DONE")
-                self._stopping = True
+                self.slots.stopping = True
             else:
-                self._turn_wanted = turn.waits is not None or not self.probation.pending
+                self.slots.turn_wanted = turn.waits is not None or not self.probation.pending
 
     # -- waiting
 
     def _listen(self) -> None:
         """Wait at the doorbells while a slot is free, and keep the loop's descriptors in step with the connections."""
         if self.link.away_since is None:
-            if not self._turn_wanted:
+            if not self.slots.turn_wanted:
                 self.doorbells.arm(self.blocked_work.bells(time.monotonic(), self.probation))
             self.commands.tick(time.monotonic())
         self.doorbells.follow()
@@ -320,7 +304,7 @@ class Worker:
     def _on_command(self) -> None:
         for command in self.commands.receive():
             if command == LOOK:
-                self._turn_wanted = True
+                self.slots.turn_wanted = True
                 continue
             log.info("command: %s", one_line(command, 100))
             if command in (QUIET, UNQUIET):
@@ -328,8 +312,8 @@ class Worker:
             elif command == SHUTDOWN:
                 self._stop("command")
             elif command == KILL_HORSE:
-                for run in self.executors.runs:
-                    self.executors.kill(run, "command")
+                for run in self.executors.running:
+                    self.executors.kill(run, KillCause.COMMAND)
 
     # -- the end
 
@@ -341,33 +325,36 @@ class Worker:
         if self.signals.reload:
             self.signals.reload = False
             log.info("reload: a new fork server takes the next jobs, running ones finish in the old")
-            self.dispatcher.envelopes.reload()
+            self.envelopes.reload()
             self.executors.reload()
         if self.signals.quit or self.signals.stops > 1:
-            if not self._cold:
-                log.warning("cold shutdown: running jobs are killed and go back to their place")
-            self._cold = self._stopping = True
+            self._go_cold()
         elif self.signals.stops:
             self._stop("signal")
+
+    def _go_cold(self) -> None:
+        if not self._cold:
+            log.warning("cold shutdown: running jobs are killed and go back to their place")
+        self._cold = self.slots.stopping = True
 
     def _set_quiet(self, quiet: bool) -> None:
         if self.admission.set_quiet(quiet, self.membership):
             if quiet:
-                self.executors.take_back("quiet")
+                self.executors.recall("quiet")
             else:
-                self._turn_wanted = True
+                self.slots.turn_wanted = True
 
     def _stop(self, why: str) -> None:
-        if not self._stopping:
-            log.info("warm shutdown (%s): %d running job(s) will be finished, none taken", why, len(self.executors.runs))
-            self.executors.retire()
+        if not self.slots.stopping:
+            log.info("warm shutdown (%s): %d running job(s) will be finished, none taken", why, len(self.executors.running))
+            self.executors.drain()
             self.probation.release()
-        self._stopping = True
+        self.slots.stopping = True
 
     def _is_done(self, now: float) -> bool:
         if self._cold:
             return True
-        if not self._stopping or self.executors.busy or self.probation.child:
+        if not self.slots.stopping or self.executors.busy or self.probation.child:
             return False
         if self.outbox.settled:
             return True
@@ -378,8 +365,8 @@ class Worker:
     def _end(self) -> int:
         failpoint("shutdown.drain")
         if self._cold:
-            for run in self.executors.runs:
-                self.executors.kill(run, "cold")
+            for run in self.executors.running:
+                self.executors.kill(run, KillCause.COLD)
             until = time.monotonic() + _COLD_LIMIT
             while self.executors.busy and time.monotonic() < until:
                 self.executors.flush()

@@ -12,7 +12,7 @@ from math import inf
 import pytest
 
 from fusion.execution.frames import FrameReader, unpack
-from fusion.executors.fork import Run
+from fusion.executors.session import HorseRun
 from fusion.executors.warm_horse import PACKET, WarmHorse
 from fusion.forkserver.client import ForkServerClient
 from fusion.forkserver.horse import Channel
@@ -34,8 +34,8 @@ def ends() -> Iterator[tuple[WarmHorse, socket.socket]]:
     theirs.close()
 
 
-def run(horse: WarmHorse, name: str, size: int = 10, limit: float = 1.0) -> Run:
-    return Run(Claimed("q", "job", name, {b"data": b"x" * size}), horse, 0.0, limit)
+def run(horse: WarmHorse, name: str, size: int = 10, limit: float = 1.0) -> HorseRun:
+    return HorseRun(Claimed("q", "job", name, {b"data": b"x" * size}), limit, 0.0, horse=horse)
 
 
 def test_what_is_read_is_the_horses_and_the_rest_comes_back(ends: tuple[WarmHorse, socket.socket]) -> None:

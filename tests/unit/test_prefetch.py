@@ -36,10 +36,10 @@ def test_a_turn_takes_no_longer_than_what_may_wait_for_it() -> None:
     estimator = PrefetchEstimator(0.004)
     assert estimator.most == MOST, "nothing is known yet"
     for _ in range(100):
-        estimator.turned(0.001, 8)
+        estimator.exchanged(0.001, 8)
     assert 31 <= estimator.most <= 32
     for _ in range(100):
-        estimator.turned(0.01, 5)
+        estimator.exchanged(0.01, 5)
     assert estimator.most == 4, "with fewer each would pay for too much of the turn"
 
 
@@ -48,7 +48,7 @@ def test_a_run_counts_as_long_later_on_a_busy_machine_but_not_much_later() -> No
     patience = [estimator.patience]
     for seconds in (0.001, 0.01, 10):
         for _ in range(100):
-            estimator.turned(seconds, 1)
+            estimator.exchanged(seconds, 1)
         patience.append(estimator.patience)
     assert patience[0] == patience[1] == LOOK < patience[2] < patience[3]
     assert 2.9 < patience[2] / 0.01 < 3.1

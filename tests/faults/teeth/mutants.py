@@ -68,7 +68,7 @@ _FOLLOW = """text = _text(response)
 """
 _WRITE = "            refused, pause = self._write(some)\n"
 _ACK = "            self._ask(lambda some=some: self._reader.ack(some, {}))\n"
-_EXIT = "    what = describe_death(exited.status)\n"
+_EXIT = "    what = describe_death(death.status)\n"
 
 _CUT = "store/test_interrupted.py::test_whatever_cuts_a_call_short_the_next_one_gets_its_own_answer"
 _UNDECODED = "return {NEVER_DECODE: True} if client.get_encoder().decode_responses else {}"
@@ -155,7 +155,7 @@ MUTANTS = (
         Edit(
             "fusion/worker/outcomes.py",
             _EXIT,
-            '    if os.WIFEXITED(exited.status) and exited.status == 0:\n        return Decision("finished")\n' + _EXIT,
+            '    if os.WIFEXITED(death.status) and death.status == 0:\n        return Decision("finished")\n' + _EXIT,
         ),
     ),
     _mutant(

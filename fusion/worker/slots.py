@@ -1,0 +1,45 @@
+"""The slots of a worker: which jobs it may take now, and whether it wants a turn for them."""
+
+from __future__ import annotations
+
+from fusion.executors import readings
+from fusion.executors.base import Executor
+from fusion.settings import Settings
+from fusion.store.layout.records import Claimed
+from fusion.worker.admission import ANY, Admission
+from fusion.worker.recycling import Recycling
+
+
+class Slots:
+    """The executor's room for jobs, less what admission and recycling keep back.
+
+    `stopping`: the worker ends, no slot takes a job. `turn_wanted`: something changed, Redis is to be asked for jobs.
+    """
+
+    def __init__(self, settings: Settings, executor: Executor, admission: Admission, recycling: Recycling) -> None:
+        self._executor, self._admission, self._recycling = executor, admission, recycling
+        #: Processes that jobs of any class may wait in.
+        self.lanes = settings.slots - settings.reserve_high
+        self.stopping = self.turn_wanted = False
+
+    def floors(self) -> list[int]:
+        """The lowest priority for each slot that may take a job now."""
+        if self.stopping:
+            return []
+        return self._admission.floors(self._recycling.room(self._executor.capacity), len(self._executor.running))
+
+    def ahead(self, floors: list[int]) -> int:
+        """How many jobs to claim beyond those for the free slots, whose `floors` these are."""
+        if self.stopping or not self._admission.open:
+            return 0
+        room = self._executor.prefetch_room(self.lanes, floors.count(ANY))
+        return max(0, self._recycling.room(len(floors) + room) - len(floors)) if room else 0
+
+    def fits(self, claimed: Claimed) -> bool:
+        """Whether a slot is free for a job of its class."""
+        floors = self.floors() if self._executor.capacity else []
+        return bool(floors) and readings.priority(claimed.fields) >= floors[0]
+
+    def took(self, jobs: int) -> None:
+        """Count jobs that went to a process, or by -1 one that came back."""
+        self._recycling.took(jobs)
