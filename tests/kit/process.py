@@ -25,6 +25,7 @@ class ProcessUnderTest:
     SETTINGS: ClassVar[dict[str, str]] = {"FUSION_TASKS": "tests.jobs.basic", "FUSION_TIMEOUT_GRACE": "0.5"}
     #: Asks it to go at the end of a test.
     FAREWELL: ClassVar[int] = signal.SIGQUIT
+    _dismissed = False
 
     def __init__(self, redis_url: str, log: Path, *program: str, env: dict[str, str] | None = None) -> None:
         self.log = log
@@ -86,15 +87,20 @@ class ProcessUnderTest:
         """All its descendants."""
         return psutil.Process(self.pid).children(recursive=True)
 
-    def stop(self) -> None:
-        """For the end of a test, whatever it did: ask it to go, then kill it."""
-        if self.process.poll() is None:
+    def dismiss(self) -> None:
+        """For the end of a test, whatever it did: ask it to go."""
+        if self.process.poll() is None and not self._dismissed:
+            self._dismissed = True
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(self.FAREWELL)
-            try:
-                self.process.wait(15)
-            except subprocess.TimeoutExpired:
-                self.kill()
+
+    def stop(self) -> None:
+        """Ask it to go; kill it if it has not within 15 s."""
+        self.dismiss()
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
 
 class Group:
@@ -114,5 +120,7 @@ class Group:
         return "\n".join(f"-- {one.log.name}\n{one.output}" for one in self._started)
 
     def stop(self) -> None:
+        for one in self._started:
+            one.dismiss()
         for one in self._started:
             one.stop()

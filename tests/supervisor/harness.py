@@ -83,10 +83,10 @@ class Service(ProcessUnderTest):
         assert name is not None
         return psutil.Process(int(conn.hget(b"rq:worker:" + name, "pid") or 0))
 
-    def stop(self) -> None:
+    def dismiss(self) -> None:
         for child in [*self.workers(), *self.schedulers()]:
             child.send_signal(signal.SIGCONT)
-        super().stop()
+        super().dismiss()
 
 
 class Services(Group):
