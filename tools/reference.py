@@ -5,14 +5,26 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from pathlib import Path
+from typing import Any
+
+import click
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import fusion  # noqa: E402
+from fusion.cli.main import cli  # noqa: E402
+from fusion.decorators import job as decorator  # noqa: E402
 from fusion.enqueue.options import CALL, ENTRY, JOB, OPTIONS, Option  # noqa: E402
+from fusion.settings import Settings  # noqa: E402
+from fusion.settings.groups import JobSettings, RedisSettings, WorkerSettings  # noqa: E402
+from fusion.settings.reporting import ReportingSettings  # noqa: E402
 
 _DEFAULT = "  [default: "
 _TYPED = '''"""The options of an enqueue as types, made of their declarations in `fusion.enqueue.options` by `make reference`: edit those.
@@ -89,6 +101,231 @@ def fields() -> str:
     return table(("field", "takes", "meaning"), rows)
 
 
+# -- settings
+
+#: Reader -> the unit of what it reads.
+_UNITS = {
+    "seconds": "seconds",
+    "size": "bytes",
+    "percent": "percent",
+    "flag": "true or false",
+    "names": "list",
+    "ports": "list",
+    "path": "path",
+}
+#: Flags whose setting has another name, and commands of which flags are not those of the settings.
+_RENAMED = {
+    "url": "redis_url",
+    "results_ttl": "result_ttl",
+    "tokens": "server_tokens_file",
+    "allowed_host": "server_allowed_hosts",
+}
+_RENAMED |= {f"{name}": f"server_{name}" for name in ("host", "port", "threads")}
+_SETTING_COMMANDS = ("worker", "start", "scheduler", "relay", "server", "redis")
+_SETTINGS_HEAD = """# Settings
+
+Made from the code by `make reference`.
+
+A setting is given by a flag, by its environment variable, or by its name in capitals in the `-c` module (`LEASE = 10`). The first of these
+that names it wins; if none does, the default holds.
+
+Durations are seconds, or `90s`, `5m`, `2h`, `1d`; sizes are bytes, or `512k`, `1m`; lists have commas between their items.
+"""
+
+
+def _comments(group: type) -> dict[str, str]:
+    """The `#:` comment above each field of a class."""
+    found, said = {}, []
+    for line in inspect.getsource(group).splitlines():
+        if match := re.match(r"    #: (.*)", line):
+            said.append(match[1])
+        elif match := re.match(r"    (\w+): .*=", line):
+            found[match[1]] = " ".join(said)
+            said = []
+    return found
+
+
+def _commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            yield from _commands(found, f"{path} {name}")
+
+
+def _flags() -> dict[str, str]:
+    """The flag of each setting that has one."""
+    found: dict[str, str] = {}
+    for path, command in _commands(cli, "fusion"):
+        if path.count(" ") and path.split()[1] in _SETTING_COMMANDS:
+            for param in command.params:
+                name = _RENAMED.get(str(param.name), str(param.name))
+                if isinstance(param, click.Option) and name in Settings.__dataclass_fields__:
+                    found.setdefault(name, max(param.opts, key=len))
+    return found
+
+
+def _default(name: str, value: object) -> str:
+    if name == "home":
+        return "`~/.local/state/fusion`"
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return f"`{','.join(map(str, value)) if isinstance(value, (tuple, list)) else value}`"
+
+
+def settings() -> str:
+    """docs/settings.md."""
+    flags, parts = _flags(), [_SETTINGS_HEAD]
+    for title, group in (
+        ("Redis", RedisSettings),
+        ("Workers", WorkerSettings),
+        ("Jobs", JobSettings),
+        ("Reports and access", ReportingSettings),
+    ):
+        rows = []
+        comments = _comments(group)
+        for name in group.__annotations__:
+            field = Settings.__dataclass_fields__[name]
+            if not comments[name].endswith((".", ")")):
+                raise SystemExit(f"setting {name} has no sentence: write one in a `#:` comment above it")
+            kind = field.metadata["read"].__qualname__.split(".")[0]
+            unit = field.metadata["unit"] or _UNITS.get(kind, "")
+            variables = "<br>".join(f"`{variable}`" for variable in (f"FUSION_{name.upper()}", *field.metadata["env"]))
+            flag = f"`{flags[name]}`" if name in flags else ""
+            rows.append((f"`{name}`", variables, flag, _default(name, field.default), unit, comments[name]))
+        parts.append(
+            f"\n## {title}\n\n{group.__doc__}\n\n" + table(("setting", "environment", "flag", "default", "unit", "meaning"), rows)
+        )
+    return "".join(parts)
+
+
+# -- commands
+
+_CLI_HEAD = """# Commands
+
+Made from the code by `make reference`. Commands are typed as `fusion COMMAND`, in a checkout as `run_worker.py COMMAND`. What has no flag may be
+a setting: [settings.md](settings.md).
+
+| exit code | means |
+|---|---|
+| 0 | it did what it was asked |
+| 1 | it could not, or not all of it |
+| 2 | it was typed wrongly |
+| 130 | Ctrl-C |
+
+Other codes are told with their command.
+"""
+_SHARED_FLAGS = ("url", "config", "prefix", "path", "verbose")
+
+
+def _plain(text: str) -> str:
+    """A help text as paragraphs."""
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).replace("\b\n", "").split("\n\n"))
+
+
+def _record(param: click.Parameter) -> tuple[str, str] | None:
+    """A flag and its help; None for an argument."""
+    found = param.get_help_record(click.Context(cli)) if isinstance(param, click.Option) else None
+    return (f"`{found[0]}`", " ".join(found[1].split())) if found else None
+
+
+def _rows(params: Iterable[click.Parameter], told: Iterable[click.Parameter] = ()) -> str:
+    known = {_record(param) for param in told}
+    rows = [found for param in params if (found := _record(param)) and found not in known]
+    return table(("flag", "meaning"), rows) if rows else ""
+
+
+def commands() -> str:
+    """docs/cli.md."""
+    found = {path.removeprefix("fusion "): command for path, command in _commands(cli, "fusion")}
+    shared = [param for param in found["info"].params if param.name in _SHARED_FLAGS]
+    parts = [_CLI_HEAD, "\nAll commands but `demo` have these flags:\n\n", _rows(shared)]
+    for name, command in found.items():
+        if name == "fusion":
+            continue
+        usage = " ".join(command.collect_usage_pieces(click.Context(command)))
+        parts.append(f"\n{'###' if ' ' in name else '##'} {name}\n\n`fusion {name} {usage}`\n\n{_plain(command.help or '')}\n")
+        if flags := _rows(command.params, (*shared, *(found["worker"].params if name == "start" else ()))):
+            parts.append(f"\n{flags}")
+        if examples := re.findall(r"^  (run_worker\.py.*)$", command.epilog or "", re.MULTILINE):
+            parts.append("\n```sh\n" + "\n".join(examples) + "\n```\n")
+    return "".join(parts)
+
+
+# -- names
+
+_API_HEAD = """# Names of the package
+
+Made from the code by `make reference`: what `fusion` exports, with signatures and first sentences. Options of jobs: [producers.md](producers.md).
+"""
+
+
+def _sentence(thing: object) -> str:
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.split(r"(?<=\.)\s(?=[A-Z`])", text)[0]
+
+
+class _Bare:
+    """An annotation or a default that a signature shows as it is written."""
+
+    def __init__(self, text: object) -> None:
+        self._text = str(text)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _bare(parameter: inspect.Parameter) -> inspect.Parameter:
+    default = parameter.default
+    if default is not parameter.empty and not isinstance(default, (str, int, float, tuple, type(None))):
+        default = _Bare("...")
+    kind = parameter.annotation if parameter.annotation is parameter.empty else _Bare(parameter.annotation)
+    return parameter.replace(annotation=kind, default=default)
+
+
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    signature = inspect.signature(function)
+    shown = [_bare(one) for one in signature.parameters.values() if one.name not in ("self", "cls")]
+    if isinstance(function, type) or signature.return_annotation is signature.empty:
+        return name + str(signature.replace(parameters=shown, return_annotation=signature.empty))
+    return name + str(signature.replace(parameters=shown, return_annotation=_Bare(signature.return_annotation)))
+
+
+def _members(kind: type) -> Iterator[tuple[str, str]]:
+    for name, member in inspect.getmembers_static(kind):
+        if name.startswith("_") or isinstance(member, (type, int, str)):
+            continue
+        if isinstance(member, property):
+            yield f"`{name}`", _sentence(member)
+        elif inspect.isfunction(found := getattr(member, "__func__", member)):
+            yield f"`{_signature(name, found)}`", _sentence(found)
+
+
+def names() -> str:
+    """docs/api.md."""
+    parts = [_API_HEAD]
+    for name in fusion.__all__:
+        thing = decorator if name == "job" else getattr(fusion, name)  # the module of that name may be loaded
+        if name.startswith("__") or name == "PriorityQueue":
+            continue
+        parts.append(f"\n## {name}\n\n")
+        if isinstance(thing, type) and issubclass(thing, BaseException):
+            parts.append(f"{_sentence(thing)}\n")
+        elif isinstance(thing, type) and issubclass(thing, Enum):
+            parts.append(f"{_sentence(thing)} {', '.join(f'`{item.value}`' for item in thing)}.\n")
+            continue
+        elif isinstance(thing, type):
+            title = "PriorityQueue, also named Queue: " if name == "Queue" else ""
+            parts.append(f"`{_signature(name, thing)}`\n\n{title}{_sentence(thing)}\n")
+        else:
+            called = thing if inspect.isfunction(thing) else type(thing).__call__
+            parts.append(f"`{_signature(name, called)}`\n\n{_sentence(called)}\n")
+        if isinstance(thing, type) and (rows := list(_members(thing))):
+            parts.append("\n" + table(("member", "meaning"), rows))
+    return "".join(parts)
+
+
 def marked(path: str, name: str, content: str) -> tuple[Path, str]:
     """The document with new content between its markers of that name."""
     file = ROOT / path
@@ -105,6 +342,9 @@ def documents() -> Iterator[tuple[Path, str]]:
     yield ROOT / "fusion/enqueue/typed.py", typed()
     yield marked("docs/producers.md", "options", options())
     yield marked("docs/http.md", "fields", fields())
+    yield ROOT / "docs/settings.md", settings()
+    yield ROOT / "docs/cli.md", commands()
+    yield ROOT / "docs/api.md", names()
 
 
 def main() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from fusion.settings.settings import Settings, default_home, get_settings, mask_url, use_settings
+from fusion.settings.groups import default_home
+from fusion.settings.masking import mask_url
+from fusion.settings.settings import Settings, get_settings, use_settings
 
 __all__ = ["Settings", "default_home", "get_settings", "mask_url", "use_settings"]

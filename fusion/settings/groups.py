@@ -1,80 +1,197 @@
-"""The settings of what surrounds the jobs: envelopes, callbacks, events, the HTTP service. Part of `fusion.settings.Settings`."""
+"""The settings of Redis, of workers and of jobs. Each has one `#:` comment, which docs/settings.md shows (`make reference`)."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fusion.kernel import defaults
 from fusion.settings import readers
 from fusion.settings.readers import setting as _setting
 
 
+def default_home(env: Mapping[str, str] | None = None) -> str:
+    """Directory of the built-in Redis when FUSION_HOME is not set: the user's state directory."""
+    env = os.environ if env is None else env
+    state = env.get("XDG_STATE_HOME") or ""
+    if not os.path.isabs(state):
+        state = os.path.join(env.get("HOME") or os.path.expanduser("~"), ".local", "state")
+    return os.path.join(state, "fusion")
+
+
 @dataclass(frozen=True, repr=False)
-class ReportingSettings:
-    # -- signed jobs (docs/security.md)
-    #: `id:secret` each; the first signs what this process enqueues, all are good for checking. None = nothing is signed or checked.
-    secret_keys: tuple[str, ...] | None = _setting(None, readers.secret_keys)
-    #: File that holds them, one per line (a mounted secret); read when a process starts, and by workers and schedulers at HUP.
-    secret_keys_file: str | None = _setting(None, readers.path)
-    #: Whether workers that have keys refuse jobs without a signature. Off only while keys are being introduced.
-    require_signatures: bool = _setting(True, readers.flag)
+class RedisSettings:
+    """Which Redis, and how it is spoken to. Host, port and the like are RQ's other way to say redis_url."""
 
-    #: What a task finds in its environment of the secrets that Fusion was given there: `enqueue`, those that it takes to enqueue (the login
-    #: at Redis, signing keys); `none`; or `all`, those of callbacks and sinks as well.
-    task_secrets: str = _setting("enqueue", readers.choice("enqueue", "none", "all"))
-    #: Let this user's other processes look into a worker, relay or scheduler (py-spy, gdb), and those dump core.
-    debuggable: bool = _setting(False, readers.flag)
+    #: The Redis to use, `redis://`, `rediss://` or `unix://`.
+    redis_url: str | None = _setting(None, readers.redis_url, env=("REDIS_URL", "RQ_REDIS_URL"))
+    #: A Sentinel, as RQ's dict: INSTANCES, MASTER_NAME, DB, USERNAME, PASSWORD, SOCKET_TIMEOUT, SSL, CONNECTION_KWARGS, SENTINEL_KWARGS.
+    sentinel: Mapping[str, Any] | None = _setting(None, readers.mapping)
+    #: Host of the Redis, where no URL is given.
+    redis_host: str | None = _setting(None, readers.text, env=("REDIS_HOST",))
+    #: Its port; 6379 if only the host is given.
+    redis_port: int | None = _setting(None, readers.whole(1, 65535), env=("REDIS_PORT",))
+    #: Number of its database; 0 if none is given.
+    redis_db: int | None = _setting(None, readers.whole(0), env=("REDIS_DB",))
+    #: User to log in as, where the URL names none.
+    redis_username: str | None = _setting(None, readers.text, env=("REDIS_USERNAME",))
+    #: Password to log in with, where the URL has none.
+    redis_password: str | None = _setting(None, readers.text, env=("REDIS_PASSWORD",))
+    #: File that holds the password (a mounted secret); read at each connect, so it may be rotated.
+    redis_password_file: str | None = _setting(None, readers.path)
+    #: Use TLS, where no URL is given.
+    redis_ssl: bool = _setting(False, readers.flag, env=("REDIS_SSL",))
+    #: File with the certificate authorities that the server's certificate is checked with.
+    redis_ssl_ca_certs: str | None = _setting(None, readers.path, env=("REDIS_SSL_CA_CERTS",))
+    #: The same as a PEM text.
+    redis_ssl_ca_data: str | None = _setting(None, readers.text, env=("REDIS_SSL_CA_DATA",))
+    #: File with this client's certificate.
+    redis_ssl_certfile: str | None = _setting(None, readers.path, env=("REDIS_SSL_CERTFILE",))
+    #: File with the key of that certificate.
+    redis_ssl_keyfile: str | None = _setting(None, readers.path, env=("REDIS_SSL_KEYFILE",))
+    #: Whether the server must have a valid certificate.
+    redis_ssl_cert_reqs: str = _setting("required", readers.choice("required", "optional", "none"), env=("REDIS_SSL_CERT_REQS",))
+    #: Check that the certificate is of the host that was named.
+    redis_ssl_check_hostname: bool = _setting(True, readers.flag, env=("REDIS_SSL_CHECK_HOSTNAME",))
+    #: Bound of one attempt at Redis in a worker; the lease must survive a few of them.
+    socket_timeout: float = _setting(defaults.SOCKET_TIMEOUT, readers.seconds(0.05, readers.ATTEMPT))
+    #: Accept a server that may evict keys, i.e. lose jobs.
+    allow_eviction: bool = _setting(False, readers.flag)
+    #: Prefix of all keys; RQ's own by default, so that its tools find what they know.
+    prefix: str = _setting(
+        defaults.KEY_PREFIX, readers.matching(r"[A-Za-z0-9_.:-]{1,64}", "use 1 to 64 of the characters A-Z a-z 0-9 _ . : -")
+    )
+    #: Directory in which the built-in Redis keeps its data and its socket.
+    home: str = _setting(default_home, readers.path, factory=True)
 
-    # -- callbacks (docs/callbacks.md)
-    #: Host -> its secrets (whsec_...), `*` for all others; several are all used, so that one can take over from another.
-    callback_secrets: Mapping[str, tuple[str, ...]] | None = _setting(None, readers.callback_secrets)
-    callback_secrets_file: str | None = _setting(None, readers.path)
-    #: Whether a callback for whose host there is no secret fails instead of going out unsigned.
-    callback_require_signatures: bool = _setting(False, readers.flag)
-    callback_allowed_hosts: tuple[str, ...] | None = _setting(None, readers.names)
-    callback_allow_http: bool = _setting(False, readers.flag)
-    callback_ports: tuple[int, ...] = _setting(defaults.CALLBACK_PORTS, readers.ports)
 
-    # -- events (docs/events.md)
-    #: Events kept while there is no sink, and while there is one that is behind.
-    events_cap: int = _setting(defaults.EVENTS_CAP, readers.whole(1))
-    events_backlog: int = _setting(defaults.EVENTS_BACKLOG, readers.whole(1))
-    #: What events tell of arguments and results: `masked`; `full`, which may be an OTP; or `off`.
-    events_payload: str = _setting("masked", readers.choice("masked", "full", "off"))
-    #: Sinks, each on when its first setting is there. A file of JSON lines; of the old ones so many are kept:
-    events_file: str | None = _setting(None, readers.path)
-    events_file_max_bytes: int = _setting(defaults.EVENTS_FILE_BYTES, readers.size)
-    events_file_backups: int = _setting(defaults.EVENTS_FILE_BACKUPS, readers.whole(0, 1000))
-    #: The log, logger `fusion.events`.
-    events_log: bool = _setting(False, readers.flag)
-    #: Elasticsearch; what these mean is told at `fusion.sinks.es_options`, which also has the rules and defaults.
-    elasticsearch_url: tuple[str, ...] | None = _setting(None, readers.names, env=("FUSION_ELASTICSEARCH_URLS",))
-    elasticsearch_index: str | None = _setting(None, readers.text)
-    elasticsearch_more_statuses: bool | None = _setting(None, readers.flag)
-    elasticsearch_data_stream: bool | None = _setting(None, readers.flag)
-    elasticsearch_namespace: str | None = _setting(None, readers.text)
-    elasticsearch_service: str | None = _setting(None, readers.text)
-    elasticsearch_username: str | None = _setting(None, readers.text)
-    elasticsearch_password: str | None = _setting(None, readers.text)
-    elasticsearch_password_file: str | None = _setting(None, readers.path)
-    elasticsearch_api_key: str | None = _setting(None, readers.text)
-    elasticsearch_api_key_file: str | None = _setting(None, readers.path)
-    elasticsearch_ca_certs: str | None = _setting(None, readers.path)
-    elasticsearch_verify_certs: bool | None = _setting(None, readers.flag)
-    elasticsearch_timeout: float | None = _setting(None, readers.seconds(0.05, readers.ATTEMPT))
-    elasticsearch_max_batch_bytes: int | None = _setting(None, readers.size)
-    elasticsearch_max_document_bytes: int | None = _setting(None, readers.size)
-    elasticsearch_shards: int | None = _setting(None, readers.whole(1))
-    elasticsearch_replicas: int | None = _setting(None, readers.whole(0))
-    elasticsearch_delete_after: int | None = _setting(None, readers.whole(1))
+@dataclass(frozen=True, repr=False)
+class WorkerSettings:
+    """What workers, schedulers and their supervisor do."""
 
-    # -- the HTTP service (docs/http.md)
-    server_host: str = _setting(defaults.SERVER_HOST, readers.host)
-    server_port: int = _setting(defaults.SERVER_PORT, readers.whole(0, 65535))
-    #: Who may ask what; None = nobody.
-    server_tokens_file: str | None = _setting(None, readers.path)
-    #: Host names it answers to besides this machine's own.
-    server_allowed_hosts: tuple[str, ...] | None = _setting(None, readers.names)
-    #: Requests it works on at a time.
-    server_threads: int = _setting(defaults.SERVER_THREADS, readers.whole(1, 256))
+    #: Queues of a worker that is told none; `all` stands for these and for every other that is known.
+    queues: tuple[str, ...] = _setting(defaults.QUEUES, readers.names)
+    #: Name of the worker, scheduler or relay; `.1`, `.2` ... is appended if another that is alive has it.
+    name: str | None = _setting(
+        None, readers.matching(r"[A-Za-z0-9_.-]{1,128}", "use 1 to 128 of the characters A-Z a-z 0-9 _ . -")
+    )
+    #: Jobs that one worker runs at a time.
+    slots: int = _setting(1, readers.whole(1, 1024))
+    #: Warm processes that run one job after another, and so the slots; `auto`: one per CPU; none: a process for each job.
+    horses: int | None = _setting(None, readers.horses)
+    #: Jobs after which a warm process is replaced; 0 = any number.
+    max_jobs_per_horse: int = _setting(defaults.MAX_JOBS_PER_HORSE, readers.whole(0))
+    #: Memory at its peak after which a warm process is replaced.
+    max_horse_rss: int | None = _setting(None, readers.size)
+    #: Work that may wait in a warm process behind the job it runs, and that telling and asking Redis may take with it; 0 = none.
+    claim_ahead: int = _setting(defaults.CLAIM_AHEAD, readers.whole(0, 1000), unit="milliseconds")
+    #: Queues, wildcards too, whose jobs get a process of their own with warm processes as well.
+    isolate_queues: tuple[str, ...] | None = _setting(None, readers.names)
+    #: Queues whose key is a LIST of stock RQ's, on a Redis shared with it, and whose jobs this worker takes out of it all the same.
+    adopt_rq: tuple[str, ...] | None = _setting(None, readers.names)
+    #: Among queues whose best jobs are of one class: `listed` serves the first named, `round-robin` lets them take turns.
+    order: str = _setting("round-robin", readers.choice("listed", "round-robin"))
+    #: Slots kept free for jobs of priority high and above.
+    reserve_high: int = _setting(0, readers.whole(0, 1024))
+    #: Time for which a claimed job stays its worker's without a renewal; renewed every third of it.
+    lease: float = _setting(defaults.LEASE, readers.seconds(0.1))
+    #: Time between two looks for jobs whose lease ran out; one worker of the fleet looks.
+    reap_interval: float = _setting(defaults.REAP_INTERVAL, readers.seconds(0.01))
+    #: Time that an idle worker waits for a doorbell before it looks by itself.
+    idle_wait: float = _setting(defaults.IDLE_WAIT, readers.seconds(0.01, readers.ATTEMPT))
+    #: Time between two rounds of cleaning; one worker of the fleet cleans.
+    maintenance_interval: float = _setting(defaults.MAINTENANCE_INTERVAL, readers.seconds(0.01))
+    #: Time that the import of all task modules may take; doubled after each time it was cut off.
+    import_timeout: float = _setting(defaults.IMPORT_TIMEOUT, readers.seconds(0.1))
+    #: Jobs after which a worker ends warm and its supervisor starts another.
+    max_jobs: int | None = _setting(None, readers.whole(1))
+    #: Time without a job after which a worker ends warm.
+    max_idle_time: float | None = _setting(None, readers.seconds(0.1))
+    #: Age at which a worker ends warm.
+    max_age: float | None = _setting(None, readers.seconds(0.1))
+    #: Memory of a worker and its fork server with which the worker ends warm.
+    max_memory: int | None = _setting(None, readers.whole(1), unit="MiB")
+    #: Memory by which a fork server may grow before a new one takes over.
+    forkserver_growth: int = _setting(defaults.FORKSERVER_GROWTH, readers.whole(1), unit="MiB")
+    #: Time that the supervisor grants its processes for a warm end.
+    shutdown_timeout: float = _setting(defaults.SHUTDOWN_TIMEOUT, readers.seconds(0))
+    #: Silence after which the supervisor kills a process and starts another.
+    hang_timeout: float = _setting(defaults.HANG_TIMEOUT, readers.seconds(2))
+    #: Time after which the registration of a silent worker expires.
+    worker_ttl: int = _setting(defaults.WORKER_TTL, readers.seconds(1, whole=True))
+    #: Lost leases after which a job is a poison pill and fails.
+    max_lost: int = _setting(defaults.MAX_LOST, readers.whole(1))
+    #: Time for which a job of an unknown or not allowed task waits for a worker that has it before it fails.
+    hold_timeout: float = _setting(defaults.HOLD_TIMEOUT, readers.seconds(0))
+    #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything; `tasks` itself need not exist.
+    tasks: tuple[str, ...] = _setting(("tasks",), readers.names)
+    #: Modules that declare cron entries, by `@recurring` or a function `register(scheduler)`; `tasks` may, too.
+    schedule: tuple[str, ...] | None = _setting(None, readers.names)
+    #: Whose declared cron entries these are; each app removes its own alone.
+    app: str = _setting("default", readers.matching(r"[A-Za-z0-9_.-]{1,64}", "use 1 to 64 of the characters A-Z a-z 0-9 _ . -"))
+    #: Version of that app; a higher one removes what it no longer declares.
+    app_version: str = _setting(
+        "0", readers.matching(r"\d{1,15}(\.\d{1,15})*", "use whole numbers joined by dots, like 12 or 1.10.2")
+    )
+    #: Load task modules before forking: `auto`, those that can be; `strict`, all or the worker does not start; `off`, in each job.
+    preload: str = _setting("auto", readers.choice("auto", "strict", "off"))
+    #: Function, by dotted path, that the fork server calls before each fork (docs/tasks.md).
+    before_fork: str | None = _setting(None, readers.dotted)
+    #: Function, by dotted path, that each process calls once it is forked.
+    after_fork: str | None = _setting(None, readers.dotted)
+    #: Port of the health probes, 0 for any free one.
+    probe_port: int | None = _setting(None, readers.whole(0, 65535))
+    #: Address at which the probes listen.
+    probe_host: str = _setting(defaults.PROBE_HOST, readers.host)
+    #: Memory that one job's processes may hold together before they are killed.
+    max_job_memory: int | None = _setting(None, readers.whole(1), unit="MiB")
+    #: Take no jobs while memory is scarce.
+    memory_throttle: bool = _setting(False, readers.flag)
+    #: Memory in use with which a throttled worker takes no more jobs.
+    memory_throttle_threshold: float = _setting(defaults.MEMORY_THROTTLE, readers.percent, env=("MEMORY_THROTTLE_THRESHOLD",))
+    #: Memory in use with which it goes on.
+    memory_resume_threshold: float = _setting(defaults.MEMORY_RESUME, readers.percent, env=("MEMORY_RESUME_THRESHOLD",))
+    #: GPU memory in use with which a throttled worker takes no more jobs.
+    gpu_throttle_threshold: float = _setting(defaults.GPU_THROTTLE, readers.percent, env=("GPU_THROTTLE_THRESHOLD",))
+    #: GPU memory in use with which it goes on.
+    gpu_resume_threshold: float = _setting(defaults.GPU_RESUME, readers.percent, env=("GPU_RESUME_THRESHOLD",))
+    #: Swap in use with which a throttled worker takes no more jobs.
+    swap_threshold: float = _setting(defaults.SWAP_THROTTLE, readers.percent, env=("SWAP_THRESHOLD",))
+    #: Time between two looks at memory.
+    memory_check_interval: float = _setting(defaults.MEMORY_CHECK_INTERVAL, readers.seconds(0.01), env=("MEMORY_CHECK_INTERVAL",))
+
+
+@dataclass(frozen=True, repr=False)
+class JobSettings:
+    """What jobs get that say nothing themselves, and how long they are kept."""
+
+    #: Time that a job may run; -1 = no limit.
+    job_timeout: float = _setting(defaults.JOB_TIMEOUT, readers.seconds(0.001, endless=True))
+    #: Time between the exception of the timeout and the kill of the job's processes.
+    timeout_grace: float = _setting(defaults.TIMEOUT_GRACE, readers.seconds(0))
+    #: Time for which a result is kept; -1 = for ever.
+    result_ttl: int = _setting(defaults.RESULT_TTL, readers.seconds(0, whole=True, endless=True))
+    #: Time for which a failed job is kept; -1 = for ever.
+    failure_ttl: int = _setting(defaults.FAILURE_TTL, readers.seconds(0, whole=True, endless=True))
+    #: Failed jobs that are kept; those that would expire first make room.
+    failed_max: int = _setting(defaults.FAILED_MAX, readers.whole(1))
+    #: Finished jobs that are kept per queue.
+    finished_max: int = _setting(defaults.FINISHED_MAX, readers.whole(1))
+    #: Canceled jobs that are kept per queue.
+    canceled_max: int = _setting(defaults.CANCELED_MAX, readers.whole(1))
+    #: What an enqueue waits for: `primary`, nothing more; `replicated`, that replicas have it too (docs/producers.md).
+    durability: str = _setting("primary", readers.choice("primary", "replicated"))
+    #: How many replicas must have it then.
+    replicas: int = _setting(defaults.REPLICAS, readers.whole(1))
+    #: Time within which they must.
+    replicas_timeout: float = _setting(defaults.REPLICAS_TIMEOUT, readers.seconds(0.001))
+    #: Size of a job's arguments, and of its options, at most.
+    max_payload: int = _setting(defaults.MAX_PAYLOAD, readers.size)
+    #: Size of a job's result, and of its meta, at most.
+    max_result: int = _setting(defaults.MAX_RESULT, readers.size)
+    #: How arguments are stored.
+    serializer: str = _setting("json", readers.choice("json", "pickle"))
+    #: Let workers read pickled jobs; whoever can write to Redis can then run any code here.
+    allow_pickle: bool = _setting(False, readers.flag)

@@ -18,9 +18,10 @@ ATTEMPT = 24 * 3600.0
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?\Z")
 
 
-def setting(default: Any, read: Callable[[Any], Any], *, env: tuple[str, ...] = (), factory: bool = False) -> Any:
-    """A field of the settings; `env` are other programs' names for it, in order of rank, read after FUSION_<FIELD>."""
-    metadata = {"read": read, "env": env}
+def setting(default: Any, read: Callable[[Any], Any], *, env: tuple[str, ...] = (), factory: bool = False, unit: str = "") -> Any:
+    """A field of the settings. `env` are other programs' names for it, in order of rank, read after FUSION_<FIELD>; `unit` is for
+    docs/settings.md where the reader does not say it. The comment above the field is what that says of it."""
+    metadata = {"read": read, "env": env, "unit": unit}
     return field(default_factory=default, metadata=metadata) if factory else field(default=default, metadata=metadata)
 
 

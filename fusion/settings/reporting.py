@@ -1,0 +1,111 @@
+"""The settings of what surrounds the jobs: signatures, callbacks, events, the HTTP service, logs. Each has one `#:` comment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fusion.kernel import defaults
+from fusion.settings import readers
+from fusion.settings.readers import setting as _setting
+
+
+@dataclass(frozen=True, repr=False)
+class ReportingSettings:
+    """Who may say what of jobs, and who is told of them."""
+
+    #: Keys that jobs are signed with, `id:secret` each: the first signs, all are good for checking; none: nothing is signed or checked.
+    secret_keys: tuple[str, ...] | None = _setting(None, readers.secret_keys)
+    #: File that holds them, one per line (a mounted secret); read when a process starts, and by workers and schedulers at HUP.
+    secret_keys_file: str | None = _setting(None, readers.path)
+    #: Workers that have keys refuse jobs without a signature; off only while keys are being introduced.
+    require_signatures: bool = _setting(True, readers.flag)
+    #: Secrets that a task finds in its environment: `enqueue`, those that it takes to enqueue (the login at Redis, signing keys); `none`; `all`.
+    task_secrets: str = _setting("enqueue", readers.choice("enqueue", "none", "all"))
+    #: Let this user's other processes look into a worker, relay or scheduler (py-spy, gdb), and those dump core.
+    debuggable: bool = _setting(False, readers.flag)
+
+    #: Secrets of callbacks by host (whsec_...), `*` for all others; several are all used, so that one can take over from another.
+    callback_secrets: Mapping[str, tuple[str, ...]] | None = _setting(None, readers.callback_secrets)
+    #: File that holds them.
+    callback_secrets_file: str | None = _setting(None, readers.path)
+    #: A callback for whose host there is no secret fails instead of going out unsigned.
+    callback_require_signatures: bool = _setting(False, readers.flag)
+    #: Hosts that callbacks may go to: names, `*.example.com`, addresses, `*`; none: every public host.
+    callback_allowed_hosts: tuple[str, ...] | None = _setting(None, readers.names)
+    #: Let callbacks go over plain http.
+    callback_allow_http: bool = _setting(False, readers.flag)
+    #: Ports that callbacks may go to.
+    callback_ports: tuple[int, ...] = _setting(defaults.CALLBACK_PORTS, readers.ports)
+
+    #: Events kept while there is no sink.
+    events_cap: int = _setting(defaults.EVENTS_CAP, readers.whole(1))
+    #: Events kept while there is a sink that is behind.
+    events_backlog: int = _setting(defaults.EVENTS_BACKLOG, readers.whole(1))
+    #: How events tell of arguments and results: `masked`; `full`, which may be an OTP; or `off`.
+    events_payload: str = _setting("masked", readers.choice("masked", "full", "off"))
+    #: File of JSON lines that events are written to; on when it is set.
+    events_file: str | None = _setting(None, readers.path)
+    #: Size of that file at which a new one is begun.
+    events_file_max_bytes: int = _setting(defaults.EVENTS_FILE_BYTES, readers.size)
+    #: Old files that are kept.
+    events_file_backups: int = _setting(defaults.EVENTS_FILE_BACKUPS, readers.whole(0, 1000))
+    #: Write events to the log, logger `fusion.events`.
+    events_log: bool = _setting(False, readers.flag)
+    #: Elasticsearch that events are written to, one URL or several; on when it is set.
+    elasticsearch_url: tuple[str, ...] | None = _setting(None, readers.names, env=("FUSION_ELASTICSEARCH_URLS",))
+    #: The classic index, or the alias before its indices (`active-fusion-logs`); not used with the data stream.
+    elasticsearch_index: str | None = _setting(None, readers.text)
+    #: In the classic index expired and canceled jobs get these statuses, and not `failed`, the nearest of the five of old.
+    elasticsearch_more_statuses: bool | None = _setting(None, readers.flag)
+    #: Write all events, in ECS form, to the data stream `logs-fusion.job-NAMESPACE` instead.
+    elasticsearch_data_stream: bool | None = _setting(None, readers.flag)
+    #: Namespace of that data stream (`default`).
+    elasticsearch_namespace: str | None = _setting(None, readers.text)
+    #: `service.name` of the events in the data stream (`fusion`).
+    elasticsearch_service: str | None = _setting(None, readers.text)
+    #: User to log in as.
+    elasticsearch_username: str | None = _setting(None, readers.text)
+    #: Password to log in with.
+    elasticsearch_password: str | None = _setting(None, readers.text)
+    #: File that holds the password.
+    elasticsearch_password_file: str | None = _setting(None, readers.path)
+    #: API key, as Kibana shows it (base64) or as `id:key`.
+    elasticsearch_api_key: str | None = _setting(None, readers.text)
+    #: File that holds the API key.
+    elasticsearch_api_key_file: str | None = _setting(None, readers.path)
+    #: File with the certificate authority of the server.
+    elasticsearch_ca_certs: str | None = _setting(None, readers.path)
+    #: Check the server's certificate (true).
+    elasticsearch_verify_certs: bool | None = _setting(None, readers.flag)
+    #: Longest silence of the server before a request is given up (10).
+    elasticsearch_timeout: float | None = _setting(None, readers.seconds(0.05, readers.ATTEMPT))
+    #: Size of one request at most (5,000,000).
+    elasticsearch_max_batch_bytes: int | None = _setting(None, readers.size)
+    #: Size of a document at most (500,000); longer payloads, results and messages are cut.
+    elasticsearch_max_document_bytes: int | None = _setting(None, readers.size)
+    #: Shards of an index, for its template (1).
+    elasticsearch_shards: int | None = _setting(None, readers.whole(1))
+    #: Replicas of an index, for its template; none: the server's own default.
+    elasticsearch_replicas: int | None = _setting(None, readers.whole(0))
+    #: Age after its rollover at which an index is deleted; none: never.
+    elasticsearch_delete_after: int | None = _setting(None, readers.whole(1), unit="days")
+
+    #: Address at which the HTTP service listens.
+    server_host: str = _setting(defaults.SERVER_HOST, readers.host)
+    #: Its port; 0 for any free one.
+    server_port: int = _setting(defaults.SERVER_PORT, readers.whole(0, 65535))
+    #: File that says who may ask what (docs/http.md); none: nobody may.
+    server_tokens_file: str | None = _setting(None, readers.path)
+    #: Host names it answers to besides this machine's own.
+    server_allowed_hosts: tuple[str, ...] | None = _setting(None, readers.names)
+    #: Requests it works on at a time.
+    server_threads: int = _setting(defaults.SERVER_THREADS, readers.whole(1, 256))
+
+    #: Log one JSON object per line instead of text.
+    log_json: bool = _setting(False, readers.flag)
+    #: How log lines tell of an error: `class`, and where it was raised; `full`, with its text, which may hold anything a task was given.
+    log_errors: str = _setting("class", readers.choice("class", "full"))
+    #: Argument of `logging.config.dictConfig`, from the `-c` module.
+    dict_config: Mapping[str, Any] | None = _setting(None, readers.mapping)
