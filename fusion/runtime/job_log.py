@@ -34,7 +34,7 @@ class JobLog:
         """`again`: an outcome that was refused will be offered once more."""
         if answer == "ok" and (raised := decision.fields.get("callback_error")):
             self._callback_raised(claimed, raised)
-        if answer == "ok" and decision.kind == "finished" and not self._job_lines:
+        if answer == "ok" and (decision.kind == "later" or (decision.kind == "finished" and not self._job_lines)):
             return
         about = self._about(claimed)
         reason = one_line(decision.reason if self._messages or not decision.shown else decision.shown)

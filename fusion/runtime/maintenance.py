@@ -6,12 +6,13 @@ No leader is needed for any of it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from redis.exceptions import ResponseError
 
 from fusion.runtime.redis_link import RedisLink
+from fusion.runtime.served_queues import ServedQueues
 from fusion.settings import Settings
 from fusion.store.client.connections import classify, one_line
 from fusion.store.write.broker import Broker
@@ -27,7 +28,7 @@ _ROUNDS = 5
 class Maintenance:
     """Four pieces of work and their times. Each `tick` makes at most a handful of bounded calls.
 
-    `queues` names those whose jobs are recovered first; `promote_batch`: due jobs moved by one call.
+    Jobs of `served_queues` are recovered first. `promote_batch`: due jobs moved by one call.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Maintenance:
         settings: Settings,
         broker: Broker,
         link: RedisLink,
-        queues: Callable[[], Sequence[str]],
+        served_queues: ServedQueues,
         log: logging.Logger,
         *,
         promote_batch: int = 100,
@@ -45,7 +46,7 @@ class Maintenance:
         self._reap_every = min(settings.reap_interval, settings.lease / 4)
         self._clean_every = settings.maintenance_interval
         self._promote_batch = promote_batch
-        self._broker, self._link, self._queues, self._log = broker, link, queues, log
+        self._broker, self._link, self._served_queues, self._log = broker, link, served_queues, log
         self._failing: dict[str, str] = {}
         self._reap_at = self._clean_at = self._promote_at = 0.0
         self._expire_at = float("inf")
@@ -118,7 +119,7 @@ class Maintenance:
 
     def _recover(self) -> None:
         for _ in range(_ROUNDS):
-            recovered, again = self._broker.reap(self._lease, self._reap_every, self._queues())
+            recovered, again = self._broker.reap(self._lease, self._reap_every, self._served_queues.queues)
             if recovered:
                 self._log.warning("recovered %d job(s) whose lease had run out", recovered)
             if not again:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 
 from fusion.execution.completion import Decision
 from fusion.kernel.defaults import SIGNAL_WINDOW
 from fusion.kernel.failpoints import failpoint
+from fusion.runtime.free_slots import ANY, FreeSlots
 from fusion.runtime.redis_link import RedisLink
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed, Commit, Turn, Wishes
@@ -20,7 +23,7 @@ _OFFERS, _PAUSE = 5, 1.0
 
 @dataclass(slots=True)
 class Result:
-    """An outcome. `at`: monotonic time at which it was known."""
+    """An outcome on its way. `at`: monotonic time at which it was known; `elapsed`: seconds the job ran."""
 
     claimed: Claimed
     decision: Decision
@@ -33,6 +36,7 @@ class Result:
     signaled: float = 0.0
 
     def commit(self, now: float) -> Commit:
+        """The outcome as a turn at this time carries it."""
         d = self.decision
         age = max(0.0, now - self.at)
         return Commit(
@@ -45,8 +49,7 @@ class _OpenTurn:
     token: int
     results: list[Result]
     queues: list[str]
-    slots: list[int]
-    ahead: int
+    slots: FreeSlots
     begun: list[Claimed]
     wishes: Wishes
 
@@ -54,8 +57,11 @@ class _OpenTurn:
 class Outbox:
     """Keeps outcomes until Redis has answered for them.
 
-    A turn that got no answer is repeated word for word under its token, since it may have been carried out; what came in meanwhile waits
-    for the next. An outcome that a broken key refused is offered again for a while: somebody may mend the key. Nothing here decides anything.
+    - a turn that got no answer is repeated word for word under its token, since it may have been carried out; what came in meanwhile waits
+      for the next;
+    - an outcome that a broken key refused is offered again for a while: somebody may mend the key.
+
+    Nothing here decides anything.
     """
 
     def __init__(self, broker: Broker, link: RedisLink, settings: Settings) -> None:
@@ -69,21 +75,26 @@ class Outbox:
 
     @property
     def settled(self) -> bool:
-        """Whether Redis knows everything that it takes now."""
+        """Redis knows everything that it takes now."""
         return not self._results and not self._begun and self._open is None
 
     @property
     def next_at(self) -> float:
-        """When an outcome that was refused is offered again."""
-        return min((at for at, _ in self._late), default=float("inf"))
+        """When an outcome that was put off is offered."""
+        return min(at for at, _ in self._late) if self._late else inf
+
+    @property
+    def is_sending(self) -> bool:
+        """A turn is under way."""
+        return self._open is not None
 
     def held(self) -> list[Claimed]:
-        """Jobs that are still this worker's though they have run."""
+        """Jobs that have run and are still this worker's, as Redis has not answered for them."""
         late = [result for _, result in self._late]
         return [r.claimed for r in (*self._results, *late, *(self._open.results if self._open else ()))]
 
     def refused(self, result: Result) -> bool:
-        """A broken key refused this outcome; whether it will be offered again. If not, its job runs again when the lease is over."""
+        """Put off an outcome that a broken key refused. False if that was often enough: the job runs again when its lease is over."""
         result.refused += 1
         if result.refused > _OFFERS:
             return False
@@ -91,53 +102,56 @@ class Outbox:
         return True
 
     def offer_late(self, now: float) -> None:
-        """Offer again what is due by `now`."""
+        """Offer what was put off and is due by `now`."""
+        if not self._late:
+            return
         self._results += [result for at, result in self._late if at <= now]
         self._late = [(at, result) for at, result in self._late if at > now]
 
     def renumber(self) -> None:
-        """Redis knows this worker no more, nor the token of a turn under way: under that one other jobs would get the executions of those
-        that were given to it before."""
+        """Give a turn under way a new token: Redis knows this worker no more, and under the old one other jobs would get the executions of
+        those that it was given before."""
         if self._open is not None:
             self._token += 1
             self._open.token = self._token
 
     def add(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
+        """Have the next turn tell what became of a job."""
         self._results.append(Result(claimed, decision, time.monotonic(), elapsed))
         if self._begun:
             self._begun = [other for other in self._begun if other is not claimed]
 
     def add_struck(self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float) -> None:
-        """An outcome of a process that got a signal at that time. Whether the worker got it too shows within a moment."""
+        """Add an outcome of a process that got a signal at the monotonic time `signaled`. It waits a moment: if the worker turns out to have
+        got the signal too, the outcome is `instead`."""
         result = Result(claimed, decision, time.monotonic(), elapsed, instead=instead, signaled=signaled)
         self._late.append((signaled + SIGNAL_WINDOW, result))
 
     def struck(self, at: float) -> None:
-        """The worker got a signal at that time."""
+        """Note that the worker got a signal at that monotonic time."""
         for _, result in self._late:
             if result.instead is not None and abs(result.signaled - at) <= SIGNAL_WINDOW:
                 result.decision, result.instead = result.instead, None
 
     def begun(self, claimed: Claimed) -> None:
-        """A job claimed ahead runs: should this worker die now, it is lost."""
+        """Have the next turn tell that a prefetched job runs: should this worker die now, it is lost."""
         self._begun.append(claimed)
 
-    def turn(
-        self, name: str, incarnation: str, queues: Sequence[str], slots: list[int], ahead: int = 0, wishes: Wishes | None = None
-    ) -> tuple[Turn, list[Result]] | None:
-        """One round trip: tell the outcomes, ask for jobs. Returns the answer and the results it answers; None if there was nothing to say.
-        The last `ahead` slots are for jobs that wait behind others.
-
-        RedisAway, with the turn kept; the answer `unregistered` keeps it too: register, then call again.
-        """
-        if self._open is None:
-            if not self._results and not slots and not self._begun:
-                return None
+    def send(self, queues: Sequence[str], slots: FreeSlots, wishes: Wishes | None = None) -> None:
+        """Begin a turn: tell the outcomes, ask for jobs. Nothing if one is under way, or if there is nothing to say."""
+        if self._open is None and (self._results or slots.floors or slots.ahead or self._begun):
             self._token += 1
-            self._open = _OpenTurn(self._token, self._results, list(queues), slots, ahead, self._begun, wishes or Wishes())
+            self._open = _OpenTurn(self._token, self._results, list(queues), slots, self._begun, wishes or Wishes())
             self._results, self._begun = [], []
+
+    def receive(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
+        """Exchange the turn under way with Redis: its answer, and the results that it answers.
+
+        RedisAway, with the turn kept. The answer `unregistered` keeps it too: register, then call again.
+        """
+        assert self._open is not None
         sent = self._open
-        turn = self._link.attempt(lambda: self._send(sent, name, incarnation))
+        turn = self._link.attempt(partial(self._exchange, sent, name, incarnation))
         if turn.status == "unregistered":
             self.renumber()
         else:
@@ -146,10 +160,11 @@ class Outbox:
                 failpoint("ahead.told")
         return turn, sent.results
 
-    def _send(self, sent: _OpenTurn, name: str, incarnation: str) -> Turn:
+    def _exchange(self, sent: _OpenTurn, name: str, incarnation: str) -> Turn:
         now = time.monotonic()
         commits = [result.commit(now) for result in sent.results]
         begun = [(claimed.id, claimed.execution_id) for claimed in sent.begun]
         lease, ttl = self._lease, self._worker_ttl
-        rest = (commits, sent.queues, sent.slots, lease, ttl, sent.ahead, begun, sent.wishes)
+        slots = sent.slots.floors + [ANY] * sent.slots.ahead
+        rest = (commits, sent.queues, slots, lease, ttl, sent.slots.ahead, begun, sent.wishes)
         return self._broker.turn(name, incarnation, sent.token, *rest, listed=self._listed)

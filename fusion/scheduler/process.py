@@ -11,6 +11,7 @@ from fusion.runtime.membership import Membership
 from fusion.runtime.probes import HealthReport
 from fusion.runtime.process import Phase, Process
 from fusion.runtime.redis_link import CallRefused, RedisAway
+from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.timers import Tick
 from fusion.scheduler.declaring import Declaring
 from fusion.scheduler.listing import SchedulerListing
@@ -66,7 +67,7 @@ class SchedulerProcess(Process):
         super().__init__(settings, log, "what is due waits")
         broker, cron = Broker.of(self.connection, settings), CronBroker.of(self.connection, settings)
         self._membership = Membership(self.link, SchedulerListing(settings, cron), settings.name, settings.lease / 3)
-        self._maintenance = Maintenance(settings, broker, self.link, list, log, promote_batch=_BATCH)
+        self._maintenance = Maintenance(settings, broker, self.link, ServedQueues(()), log, promote_batch=_BATCH)
         self._ticker = Ticker(cron, self.link, settings.lease, log)
         self._declaring = Declaring(settings, sources, cron, self.link, self.loop, log)
         self._bell = Doorbell(self.connect_blocking, broker.keys, _WAIT)

@@ -14,6 +14,7 @@ from fusion.executors.generations import ExecutorGenerations
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.memory import MemoryThrottle
 from fusion.runtime.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, UNQUIET, Commands
+from fusion.runtime.free_slots import FreeSlots
 from fusion.runtime.job_log import JobLog, one_line
 from fusion.runtime.loop import Loop
 from fusion.runtime.maintenance import Maintenance
@@ -27,7 +28,7 @@ from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
 from fusion.store.client.connections import check_server, connect, describe
 from fusion.store.write.broker import Broker
-from fusion.worker.admission import ANY, Admission
+from fusion.worker.admission import Admission
 from fusion.worker.blocked import BlockedWork
 from fusion.worker.burst import Burst
 from fusion.worker.dispatch import Dispatcher
@@ -83,7 +84,7 @@ class Worker:
         self.outbox = Outbox(self.broker, self.link, settings)
         listing = WorkerListing(settings, self.broker, self.served_queues, self.reporter)
         self.membership = Membership(self.link, listing, settings.name, settings.lease / 3, self.outbox.renumber)
-        self.maintenance = Maintenance(settings, self.broker, self.link, lambda: self.served_queues.queues, log)
+        self.maintenance = Maintenance(settings, self.broker, self.link, self.served_queues, log)
         self.relay_child = RelayChild(settings, self.connection, self.loop, self.link, log, relay)
         self.blocked_work = BlockedWork(self.served_queues)
         self.probation = Probation(settings, self.broker, self.loop, self.link, log, probation, only_probation)
@@ -249,15 +250,15 @@ class Worker:
         """Tell Redis the outcomes and take jobs for the free slots: one round trip."""
         floors = self.slots.floors()
         ahead = self.slots.ahead(floors)
-        slots = floors + [ANY] * ahead
+        slots = FreeSlots(floors, ahead)
         self.slots.turn_wanted = False
         began = time.monotonic()
         self.blocked_work.renew(self.executors.generation)
         wishes = self.blocked_work.wishes(began, self.probation)
-        answered = self.outbox.turn(self.name, self.membership.incarnation, self.served_queues.turn, slots, ahead, wishes)
-        if answered is None:
+        self.outbox.send(self.served_queues.turn, slots, wishes)
+        if not self.outbox.is_sending:
             return
-        turn, results = answered
+        turn, results = self.outbox.receive(self.name, self.membership.incarnation)
         if turn.status == "unregistered":
             log.warning("this worker's registration is gone from Redis; registering again")
             self.membership.renew()
@@ -283,7 +284,14 @@ class Worker:
             self.doorbells.renew()
             self.probation.due()
             self.slots.turn_wanted = True
-        if self.burst.on and slots and not turn.jobs and not turn.again and self.outbox.settled and not self.executors.busy:
+        if (
+            self.burst.on
+            and (floors or ahead)
+            and not turn.jobs
+            and not turn.again
+            and self.outbox.settled
+            and not self.executors.busy
+        ):
             if self.burst.is_over(turn, self.probation):
                 self.reporter.say("DONE")
                 self.slots.stopping = True

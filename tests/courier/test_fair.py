@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from fusion.courier.courier import Courier
+from fusion.runtime.consumer import Consumer
+from fusion.store.layout.records import Claimed
 from tests.courier.harness import Endpoint, World, allowing
 from tests.kit.receivers import Receiver
 from tests.kit.waiting import eventually
@@ -19,13 +20,13 @@ Start = Callable[..., Receiver]
 def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """When the courier asked Redis for more."""
     found: list[float] = []
-    turn = Courier._turn
+    turn = Consumer.receive
 
-    def counted(courier: Courier) -> None:
+    def counted(consumer: Consumer) -> list[Claimed]:
         found.append(time.monotonic())
-        turn(courier)
+        return turn(consumer)
 
-    monkeypatch.setattr(Courier, "_turn", counted)
+    monkeypatch.setattr(Consumer, "receive", counted)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fusion.courier.hosts import Hosts
+from fusion.courier.host_limits import HostLimits
 from tests.courier.harness import Endpoint, World, allowing, answers
 from tests.kit.hands import status_of
 from tests.kit.receivers import Receiver
@@ -92,11 +92,11 @@ def test_endpoints_that_fail_leave_room_for_others(world: World, receiver: Start
 
 
 @pytest.fixture
-def hosts() -> Hosts:
-    return Hosts(2)
+def hosts() -> HostLimits:
+    return HostLimits(2)
 
 
-def test_a_free_host_takes_two_and_keeps_two_more_in_line(hosts: Hosts) -> None:
+def test_a_free_host_takes_two_and_keeps_two_more_in_line(hosts: HostLimits) -> None:
     assert [hosts.wait("a", 0.0) for _ in range(4)] == [0.0] * 4
     assert [hosts.begin("a", 0.0) for _ in range(3)] == [True, True, False]
     assert hosts.wait("a", 0.0) > 0
@@ -105,7 +105,7 @@ def test_a_free_host_takes_two_and_keeps_two_more_in_line(hosts: Hosts) -> None:
     assert hosts.begin("a", 0.01)
 
 
-def test_a_slow_host_has_no_line(hosts: Hosts) -> None:
+def test_a_slow_host_has_no_line(hosts: HostLimits) -> None:
     for i in range(6):
         hosts.wait("a", 15.0 * i)
         hosts.begin("a", 15.0 * i)
@@ -113,7 +113,7 @@ def test_a_slow_host_has_no_line(hosts: Hosts) -> None:
     assert [hosts.wait("a", 90.0) > 0 for _ in range(3)] == [False, False, True]
 
 
-def test_the_delay_grows_with_those_put_off_but_not_without_end(hosts: Hosts) -> None:
+def test_the_delay_grows_with_those_put_off_but_not_without_end(hosts: HostLimits) -> None:
     for _ in range(4):
         hosts.wait("a", 0.0)
     delays = [hosts.wait("a", 0.0) for _ in range(100_000)]
@@ -122,7 +122,7 @@ def test_the_delay_grows_with_those_put_off_but_not_without_end(hosts: Hosts) ->
     assert delays[-1] == 300.0
 
 
-def test_the_delay_grows_with_the_time_that_nothing_was_heard(hosts: Hosts) -> None:
+def test_the_delay_grows_with_the_time_that_nothing_was_heard(hosts: HostLimits) -> None:
     for _ in range(4):
         hosts.wait("a", 0.0)
     hosts.begin("a", 0.0)
@@ -131,15 +131,15 @@ def test_the_delay_grows_with_the_time_that_nothing_was_heard(hosts: Hosts) -> N
     assert hosts.wait("a", 100.0) > 1.0
 
 
-def test_what_is_given_back_makes_room(hosts: Hosts) -> None:
+def test_what_is_given_back_makes_room(hosts: HostLimits) -> None:
     assert [hosts.wait("a", 0.0) for _ in range(4)] == [0.0] * 4
     hosts.leave("a")
     assert hosts.wait("a", 0.0) == 0
 
 
 def test_hosts_that_nobody_needs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fusion.courier.hosts._KNOWN", 10)
-    hosts = Hosts(2)
+    monkeypatch.setattr("fusion.courier.host_limits._KNOWN", 10)
+    hosts = HostLimits(2)
     hosts.wait("busy", 0.0)
     hosts.begin("busy", 0.0)
     for i in range(50):

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Pool(Generic[T]):
+class Threads(Generic[T]):
     """Runs calls in up to `size` threads; `ring` is called in one of them when a result is there to be taken by `results`."""
 
     def __init__(self, name: str, size: int, ring: Callable[[], None]) -> None:

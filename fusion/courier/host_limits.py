@@ -28,7 +28,7 @@ class _Host:
     booked: float = 0.0
 
 
-class Hosts:
+class HostLimits:
     """Of each host how much is under way. Those put off are called one after the other, as fast as the host takes them: the longer that
     takes and the more they are, the later. So one that is slow holds a few places here, however much there is for it."""
 

@@ -1,0 +1,157 @@
+"""The one turn loop: whoever claims jobs and commits outcomes, worker or courier, does it by this."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from math import inf
+
+from fusion.execution.completion import Decision
+from fusion.runtime.doorbells import Doorbells
+from fusion.runtime.free_slots import FreeSlots
+from fusion.runtime.job_log import JobLog
+from fusion.runtime.maintenance import Maintenance
+from fusion.runtime.membership import Membership, WorkerListing
+from fusion.runtime.outbox import Outbox
+from fusion.runtime.served_queues import ServedQueues
+from fusion.runtime.shared import Shared
+from fusion.runtime.supervised import SupervisorLine
+from fusion.runtime.timers import Tick, Timers
+from fusion.store.layout.records import Claimed, Turn, Wishes
+
+#: Turns in a row before anything else is looked at.
+MAX_TURNS = 10
+
+
+class Consumer:
+    """A member of the fleet that takes jobs. Its owner says how many, runs them, and settles each with one decision.
+
+    A turn is one exchange with Redis: `send` puts down the outcomes and the free slots, `receive` has Redis answer. A turn that got no answer
+    is repeated word for word. The owner takes turns while one is `wanted`:
+
+    - an outcome waits, the answer before said that there is more, a doorbell rang, or nobody asked for `idle_wait` seconds.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        served_queues: ServedQueues,
+        job_log: JobLog,
+        line: SupervisorLine,
+        *,
+        kind: str = "worker",
+        promote_batch: int = 100,
+    ) -> None:
+        """`kind`: the word for it in the log. `promote_batch`: due jobs moved by one call of its maintenance."""
+        settings, broker, link = shared.settings, shared.broker, shared.link
+        self._shared, self._served_queues, self._kind = shared, served_queues, kind
+        self.job_log = job_log
+        self.outbox = Outbox(broker, link, settings)
+        listing = WorkerListing(settings, broker, served_queues, line)
+        self.membership = Membership(link, listing, settings.name, settings.lease / 3, self.outbox.renumber)
+        self.doorbells = Doorbells(shared)
+        self.maintenance = Maintenance(settings, broker, link, served_queues, shared.log, promote_batch=promote_batch)
+        #: The last answer to a turn, None if that was none; and how many jobs the turn committed or claimed, whichever is more.
+        self.turn: Turn | None = None
+        self.moved = 0
+        self._wanted = self._has_room = False
+        self._look_at = 0.0
+
+    @property
+    def name(self) -> str:
+        """The registered name; `.1`, `.2` ... is appended if another live worker has the configured one."""
+        return self.membership.name
+
+    def schedule(self, timers: Timers, renew: Tick, work: Tick) -> None:
+        """Add what a consumer waits for. `renew` gives its sign of life, with what it holds; `work` takes turns.
+
+        Leases come first: a turn with large results may not get through for long.
+        """
+        timers.when(self.doorbells, self.doorbells.tick)
+        timers.when(self.membership, renew, redis=True)
+        timers.when(self.outbox, self.outbox.offer_late)
+        timers.when(self, work, redis=True)
+        timers.when(self.maintenance, self.maintenance.tick, redis=True)
+
+    def enter(self, *, patient: bool = True) -> None:
+        """Register, see `Membership.enter`; the first turn is wanted from then on."""
+        self.membership.enter(patient=patient)
+        self._wanted = True
+
+    # -- turns
+
+    @property
+    def wanted(self) -> bool:
+        """There is something to tell Redis, or to ask."""
+        return self._wanted or not self.outbox.settled
+
+    @property
+    def next_at(self) -> float:
+        """When the owner is to take a turn: at once if one is wanted, else when it is time to look though no doorbell rang."""
+        if self._wanted or self.doorbells.rung or not self.outbox.settled:
+            return 0.0
+        return self._look_at if self._has_room else inf
+
+    def want(self) -> None:
+        """Ask for a turn."""
+        self._wanted = True
+
+    def look(self, now: float, slots: FreeSlots) -> None:
+        """Want a turn if a doorbell rang for a free slot, or none did for long; name wildcards to Redis. RedisAway if it does not answer."""
+        if self.doorbells.rung and self.doorbells.answer(slots.floors):
+            self._wanted = True
+        self._has_room = bool(slots.floors)
+        if self._has_room and now >= self._look_at:
+            wait = self._shared.settings.idle_wait
+            self._look_at = now + wait
+            if self._served_queues.patterns:  # else it asks nobody, and would prove nothing
+                survey = partial(self._served_queues.refresh, self._shared.broker.survey, wait / 2)
+                if self._shared.link.attempt(survey, look=True):
+                    self._look_at = now
+            self._wanted = True
+
+    def send(self, slots: FreeSlots, wishes: Wishes | None = None) -> None:
+        """Begin a turn: all outcomes that wait, and a request for jobs for `slots`. One that is under way still goes first."""
+        self._wanted = False
+        self.outbox.send(self._served_queues.turn, slots, wishes)
+
+    def receive(self) -> list[Claimed]:
+        """End the turn that `send` began: one round trip. Return the jobs it brought; `turn` is the whole answer.
+
+        RedisAway: the turn is kept. An entry that is gone is made anew, and the turn is kept, too.
+        """
+        self.turn, self.moved = None, 0
+        if not self.outbox.is_sending:
+            return []
+        turn, results = self.outbox.receive(self.name, self.membership.incarnation)
+        if turn.status == "unregistered":
+            self._shared.log.warning("this %s's registration is gone from Redis; registering again", self._kind)
+            self.membership.renew()
+            return []
+        for result, answer in zip(results, turn.answers, strict=False):
+            again = answer.startswith("error:") and self.outbox.refused(result)
+            self.job_log.committed(result.claimed, result.decision, answer, again=again)
+        for queue, error in turn.bad:
+            self.job_log.bad_queue(queue, error)
+        for claimed in turn.jobs:
+            self._served_queues.served(claimed.queue)
+        self.job_log.suspended(turn.status == "suspended")
+        if turn.next_in is not None:
+            self.maintenance.due(time.monotonic() + turn.next_in)
+        self._wanted = turn.again
+        self.turn, self.moved = turn, max(len(results), len(turn.jobs))
+        return turn.jobs
+
+    def settle(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
+        """Say what became of a job; the next turn tells Redis. `elapsed`: seconds it ran."""
+        self.outbox.add(claimed, decision, elapsed)
+
+    # -- waiting
+
+    def listen(self, queues: Sequence[str], slots: FreeSlots) -> None:
+        """Wait at the doorbells of these queues while a slot is free, no turn is wanted and Redis answers."""
+        self._has_room = bool(slots.floors)
+        if self._has_room and not self._wanted and self._shared.link.away_since is None:
+            self.doorbells.arm(queues, slots.floors)
+        self.doorbells.follow()

@@ -1,0 +1,91 @@
+"""The doorbells one process waits at, and what becomes of a token it has no use for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from fusion.runtime.doorbell import Doorbell
+from fusion.runtime.free_slots import ANY
+from fusion.runtime.redis_link import RedisAway
+from fusion.runtime.shared import Shared
+
+
+class Doorbells:
+    """Two waits: for any job while a slot takes any, for HIGH jobs while a slot is reserved for them.
+
+    - a process whose free slots are all reserved must not wait with the others: it would swallow tokens for jobs that it does not take, or
+      throw one to and fro with its like;
+    - a token that comes too late, when no slot fits any more, is passed on;
+    - `floors` below are the lowest priorities of the free slots.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        wait, keys = shared.settings.idle_wait, shared.broker.keys
+        self._any = Doorbell(shared.connect_blocking, keys, wait)
+        self._high = Doorbell(shared.connect_blocking, keys, wait, high=True)
+        #: Answers that nobody has acted on: whether it was the bell for any job, and the queue that rang.
+        self._rung: list[tuple[bool, str | bool | None]] = []
+
+    @property
+    def rung(self) -> bool:
+        """Something came that `answer` has to act on."""
+        return bool(self._rung)
+
+    @property
+    def next_at(self) -> float:
+        """When a wait under way must have been answered."""
+        return min(self._any.next_at, self._high.next_at)
+
+    def tick(self, now: float) -> None:
+        """Give up connections that should have answered."""
+        self._any.tick(now)
+        self._high.tick(now)
+
+    def arm(self, queues: Sequence[str], floors: Sequence[int]) -> None:
+        """Wait wherever a free slot may find a job."""
+        if ANY in floors:
+            self._any.arm(queues)
+        if any(floors):
+            self._high.arm(queues)
+
+    def renew(self) -> None:
+        """Drop the waits under way: there are other queues to wait for."""
+        self._any.renew()
+        self._high.renew()
+
+    def follow(self) -> None:
+        """Keep the loop in step with the connections."""
+        self._shared.loop.follow("doorbell", self._any.fileno(), self._on_any)
+        self._shared.loop.follow("high doorbell", self._high.fileno(), self._on_high)
+
+    def answer(self, floors: Sequence[int]) -> bool:
+        """Act on what came: pass on tokens that fit no slot; True if there may be a job for a free one."""
+        rung, self._rung = self._rung, []
+        for for_any, rang in rung:
+            fits = ANY in floors if for_any else bool(floors)
+            if not fits and isinstance(rang, str):
+                self._pass_on(rang)
+        return bool(rung and floors)
+
+    def close(self) -> None:
+        """End both waits."""
+        self._any.drop()
+        self._high.drop()
+
+    def _on_any(self) -> None:
+        if (rang := self._any.receive()) is not False:
+            self._rung.append((True, rang))
+
+    def _on_high(self) -> None:
+        if (rang := self._high.receive()) is not False:
+            self._rung.append((False, rang))
+
+    def _pass_on(self, queue: str) -> None:
+        if self._shared.link.open(time.monotonic()):
+            try:
+                self._shared.link.attempt(partial(self._shared.broker.ring, queue), look=True)  # for one that has a free slot
+            except RedisAway:
+                pass

@@ -1,0 +1,22 @@
+"""Which jobs the free slots of a process may take."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: Lowest priority that a reserved slot takes: HIGH.
+HIGH = 2
+#: Any priority.
+ANY = 0
+
+
+class FreeSlots(NamedTuple):
+    """Jobs that may be claimed now. `floors`: the lowest priority for each free slot, those for any job first; `ahead`: how many more may
+    be prefetched, to wait behind others."""
+
+    floors: list[int]
+    ahead: int = 0
+
+
+#: No job may be claimed.
+NO_SLOTS = FreeSlots([])

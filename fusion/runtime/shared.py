@@ -1,0 +1,29 @@
+"""The means that all parts of one process use together."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from redis import Redis
+
+from fusion.runtime.loop import Loop
+from fusion.runtime.redis_link import RedisLink
+from fusion.settings import Settings
+from fusion.store.client.connections import connect
+from fusion.store.write.broker import Broker
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One process's settings, its way to Redis, its loop and its log. A part that takes this asks for nothing else to do its work."""
+
+    settings: Settings
+    broker: Broker
+    link: RedisLink
+    loop: Loop
+    log: logging.Logger
+
+    def connect_blocking(self) -> Redis:
+        """A connection of its own for a call that waits inside Redis."""
+        return connect(self.settings, role="blocking")
