@@ -278,5 +278,6 @@ def test_embedded_uses_the_home_of_the_settings(tmp_path_factory: pytest.TempPat
 
 
 def test_usage_errors_are_clicks(instance: str) -> None:
-    with pytest.raises(click.UsageError, match="reserved"):
-        plan("failed")
+    for name in ("failed", "_x"):
+        with pytest.raises(click.UsageError, match=f"queue name '{name}' is reserved"):
+            plan(name)

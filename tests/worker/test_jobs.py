@@ -67,28 +67,27 @@ def test_every_type_comes_back_as_it_was(workers: Workers, conn: redis.Redis) ->
     check_conservation(conn, [job.id for job in jobs])
 
 
-def test_arguments_by_keyword_and_apart(workers: Workers, conn: redis.Redis) -> None:
+def test_what_a_task_is_given(workers: Workers, conn: redis.Redis) -> None:
+    """Arguments by keyword and apart, its job, its timeout; as a coroutine and as a marked function too."""
     sums = [
-        Queue().enqueue(basic.add, 1, 2),
-        Queue().enqueue(f"{BASIC}.add", a=1, b=2),
-        Queue().enqueue(basic.add, args=(1,), kwargs={"b": 2}),
-        Queue().enqueue_call(basic.add, (1,), {"b": 2}),
-        *Queue().enqueue_many([Queue.prepare_data(basic.add, (1, 2))]),
+        Queue("sms").enqueue(basic.add, 1, 2),
+        Queue("sms").enqueue(f"{BASIC}.add", a=1, b=2),
+        Queue("sms").enqueue(basic.add, args=(1,), kwargs={"b": 2}),
+        Queue("sms").enqueue_call(basic.add, (1,), {"b": 2}),
+        *Queue("sms").enqueue_many([Queue.prepare_data(basic.add, (1, 2))]),
     ]
-    workers.burst()
-    assert [job.result for job in sums] == [3] * 5
-
-
-def test_async_current_job_and_marked_task(workers: Workers, conn: redis.Redis) -> None:
     later = Queue("sms").enqueue(basic.later, 0.01)
     who = Queue("sms").enqueue(basic.who, priority=2)
     marked = basic.marked.delay(21)
+    limits = [Queue("sms").enqueue(basic.limit, job_timeout=t) for t in (7.5, "2m", -1, None)]
     assert (marked.origin, marked.priority) == ("sms", 2)
     workers.burst("sms")
+    assert [job.result for job in sums] == [3] * 5
     assert later.result == "async"
     assert who.result == {"id": who.id, "origin": "sms", "priority": 2, "args": []}
     assert marked.result == 42
     assert basic.marked(4) == 8
+    assert [job.result for job in limits] == [7.5, 120, None, 180]
 
 
 def test_meta_is_seen_while_the_job_runs_and_after(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
@@ -144,30 +143,32 @@ def test_a_callback_that_raises_changes_no_outcome_and_is_logged(workers: Worker
 # -- retries
 
 
+def _delay(conn: redis.Redis, job: Job, attempt: int) -> float:
+    """Seconds from the end of this run to the next, once it waits for that; then it is due at once."""
+    eventually(lambda: job.refresh() is None and (job.get_status(), job.attempts) == ("scheduled", attempt))
+    assert job.ended_at is not None
+    delay = float(conn.zscore("rq:scheduler:scheduled_jobs", job.id)) - job.ended_at.timestamp()
+    check_conservation(conn, [job.id])
+    job.reschedule(0)
+    return delay
+
+
 def test_the_default_policy_retries_what_networks_do_three_times(workers: Workers, conn: redis.Redis) -> None:
+    workers.start("sms")
     job = Queue("sms").enqueue(basic.refused)
     for retry in (1, 2, 3):
-        workers.burst("sms")
-        job.refresh()
-        assert (job.get_status(), job.retry_count, job.attempts) == ("scheduled", 7 + retry, retry)
-        assert job.ended_at is not None
-        delay = float(conn.zscore("rq:scheduler:scheduled_jobs", job.id)) - job.ended_at.timestamp()
         base = 120 * 2 ** (retry - 1)
-        assert base - 0.1 <= delay <= base * 1.25 + 2, (retry, delay)
-        check_conservation(conn, [job.id])
-        conn.zadd("rq:scheduler:scheduled_jobs", {job.id: 0})  # two minutes later
-    workers.burst("sms")
-    assert (job.wait(0), job.retry_count, job.attempts) == ("failed", 10, 4)
+        assert base - 0.1 <= _delay(conn, job, retry) <= base * 1.25 + 2, retry
+        assert job.retry_count == 7 + retry
+    assert (job.wait(10), job.retry_count, job.attempts) == ("failed", 10, 4)
     assert "ConnectionError: connection refused" in (job.exc_info or "")
 
 
-def test_what_is_no_network_fault_fails_at_once(workers: Workers, conn: redis.Redis) -> None:
-    job = Queue("sms").enqueue(basic.boom)
-    workers.burst("sms")
-    assert (job.wait(0), job.attempts, job.retry_count) == ("failed", 1, 7)
-    assert job.reason == "ValueError: boom"
-    assert (job.exc_info or "").startswith("Traceback (most recent call last):")
-    assert "fusion/execution" not in (job.exc_info or "")
+def test_backoff_doubles_from_the_figure_given(workers: Workers, conn: redis.Redis) -> None:
+    workers.start("sms")
+    job = Queue("sms").enqueue(basic.boom, retry=Retry(5, backoff=1000))
+    for retry, base in enumerate((1000, 2000, 3600), 1):
+        assert base - 0.1 <= _delay(conn, job, retry) <= base * 1.25 + 2, retry
 
 
 def test_retry_intervals_until_it_succeeds(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
@@ -179,52 +180,40 @@ def test_retry_intervals_until_it_succeeds(workers: Workers, conn: redis.Redis, 
     assert job.reason == ""
 
 
-def test_retry_gives_up_after_max(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+def test_which_failures_are_retried_and_how_often(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
+    at_once = Queue("sms").enqueue(basic.boom)
     job = Queue("sms").enqueue(basic.flaky, str(seen), 9, retry=Retry(2))
     never = Queue("sms").enqueue(basic.refused, retry=Retry(0))
-    workers.burst("sms")
-    assert (job.wait(0), job.attempts, len(list(lines(seen)))) == ("failed", 3, 3)
-    assert (never.wait(0), never.attempts) == ("failed", 1)
-    check_conservation(conn, [job.id, never.id])
-
-
-def test_retry_on_named_exceptions_only(workers: Workers, conn: redis.Redis) -> None:
     covered = Queue("sms").enqueue(basic.boom, retry=Retry(1, on=(ValueError,)))
     by_base = Queue("sms").enqueue(basic.refused, retry=Retry(1, on=("builtins.OSError",)))
     other = Queue("sms").enqueue(basic.boom, retry=Retry(1, on=(KeyError,)))
     workers.burst("sms")
+    assert (at_once.wait(0), at_once.attempts, at_once.retry_count) == ("failed", 1, 7), "no network's fault"
+    assert at_once.reason == "ValueError: boom"
+    assert (at_once.exc_info or "").startswith("Traceback (most recent call last):")
+    assert "fusion/execution" not in (at_once.exc_info or "")
+    assert (job.wait(0), job.attempts, len(list(lines(seen)))) == ("failed", 3, 3)
+    assert (never.wait(0), never.attempts) == ("failed", 1)
     assert [job.wait(0) for job in (covered, by_base, other)] == ["failed"] * 3
     assert [job.attempts for job in (covered, by_base, other)] == [2, 2, 1]
-
-
-def test_backoff_doubles_from_the_figure_given(workers: Workers, conn: redis.Redis) -> None:
-    job = Queue("sms").enqueue(basic.boom, retry=Retry(5, backoff=1000))
-    for base in (1000, 2000, 3600):
-        workers.burst("sms")
-        job.refresh()
-        assert job.ended_at is not None
-        delay = float(conn.zscore("rq:scheduler:scheduled_jobs", job.id)) - job.ended_at.timestamp()
-        assert base - 0.1 <= delay <= base * 1.25 + 2, (base, delay)
-        conn.zadd("rq:scheduler:scheduled_jobs", {job.id: 0})
+    check_conservation(conn, [one.id for one in (at_once, job, never, covered, by_base, other)])
 
 
 def test_a_retried_job_keeps_its_place_unless_told_otherwise(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
-    """`first` is retried before those behind it have run: it waits for a gate that opens when it is due again."""
-    orders = {}
-    for place in ("keep", "back"):
-        seen = tmp_path / place
-        queue = Queue(place)
-        queue.enqueue(basic.flaky, str(seen), 1, "first", retry=Retry(1, interval=1000, place=place))
-        first = workers.start(place, "--burst", ready=False)
-        assert first.wait() == 0
+    """`first` is due again before those behind it have run."""
+    places = {place: tmp_path / place for place in ("keep", "back")}
+    for place, seen in places.items():
+        Queue(place).enqueue(basic.flaky, str(seen), 1, "first", retry=Retry(1, interval=1000, place=place))
+    workers.burst(*places)
+    for place, seen in places.items():
         for word in ("second", "third"):
-            queue.enqueue(basic.witness, str(seen), word)
-        (job_id,) = conn.zrange("rq:scheduler:scheduled_jobs", 0, -1)
+            Queue(place).enqueue(basic.witness, str(seen), word)
+    for job_id in conn.zrange("rq:scheduler:scheduled_jobs", 0, -1):
         conn.zadd("rq:scheduler:scheduled_jobs", {job_id: 0})
-        # the maintenance promote before a worker's first claim, and it can't claim before its horses are ready
-        workers.burst(place)
-        orders[place] = [line.split()[0] for line in lines(seen)]
+    # maintenance promotes before a worker's first claim, and it can't claim before its horses are ready
+    workers.burst(*places)
+    orders = {place: [line.split()[0] for line in lines(seen)] for place, seen in places.items()}
     assert orders == {"keep": ["first", "first", "second", "third"], "back": ["first", "second", "third", "first"]}
 
 
@@ -272,12 +261,6 @@ def test_spellings_of_a_timeout(conn: redis.Redis, given: object) -> None:
     job = Queue("sms", default_timeout="3m").enqueue(basic.limit, job_timeout=given)
     wanted = {"7": 7, "2m": 120, "None": 180, "1:30": 90, "0:01:30": 90}.get(str(given), given)
     assert Job.fetch(job.id).timeout == wanted
-
-
-def test_the_task_sees_its_timeout(workers: Workers, conn: redis.Redis) -> None:
-    jobs = [Queue("sms").enqueue(basic.limit, job_timeout=t) for t in (7.5, "2m", -1, None)]
-    workers.burst("sms")
-    assert [job.result for job in jobs] == [7.5, 120, None, 180]
 
 
 def test_at_front_comes_before_its_own_class_only(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

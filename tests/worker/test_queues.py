@@ -152,13 +152,6 @@ def test_reserved_queues_are_never_served(workers: Workers, conn: redis.Redis) -
     assert conn.zcard("rq:queue:_x") == 1
 
 
-@pytest.mark.parametrize("name", ["failed", "_x"])
-def test_a_reserved_name_is_a_usage_error(workers: Workers, conn: redis.Redis, name: str) -> None:
-    worker = workers.start(name, ready=False)
-    assert worker.wait() == 2
-    assert f"queue name '{name}' is reserved" in worker.output
-
-
 # -- the LIST queue
 
 
@@ -182,15 +175,6 @@ def test_the_list_queue_runs_outsiders_jobs_in_order(workers: Workers, conn: red
     assert Job.fetch("two").result == "two"
 
 
-def test_an_unknown_id_in_the_list_queue_fails_and_holds_nobody_up(workers: Workers, conn: redis.Redis) -> None:
-    conn.rpush("rq:queue:scheduler", "nobody")
-    after = Queue("scheduler").enqueue(basic.noop)
-    workers.burst("scheduler")
-    assert after.wait(0) == "finished"
-    assert status_of(conn, "nobody") == "failed"
-    assert Job.fetch("nobody").reason.startswith("corrupt")
-
-
 def test_nonsense_in_an_outsiders_hash_harms_that_job_at_most(workers: Workers, conn: redis.Redis) -> None:
     data = json.dumps(["tests.jobs.basic.boom", None, [], {}])
     fields = (
@@ -208,10 +192,13 @@ def test_nonsense_in_an_outsiders_hash_harms_that_job_at_most(workers: Workers, 
     for field in fields:
         conn.hset(f"rq:job:{field}", mapping={"data": data, field: "\u00e9 nonsense"})
         conn.rpush("rq:queue:scheduler", field)
+    conn.rpush("rq:queue:scheduler", "nobody")
     after = Queue("scheduler").enqueue(basic.noop)
     worker = workers.burst("scheduler")
     assert after.wait(0) == "finished"
     assert {field: status_of(conn, field) for field in fields} == dict.fromkeys(fields, "failed"), worker.output
+    assert status_of(conn, "nobody") == "failed", "an unknown id holds nobody up"
+    assert Job.fetch("nobody").reason.startswith("corrupt")
     check_conservation(conn, [*fields, after.id])
 
 

@@ -10,7 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 import redis
 
 from fusion import Job, Queue, ScheduledJobRegistry
@@ -33,20 +32,20 @@ def due_of(job: Job) -> dt.datetime:
     return due
 
 
-@pytest.mark.parametrize("queue", ["s", "scheduler"])
-def test_a_job_runs_when_it_is_due_and_not_before(workers: Workers, conn: redis.Redis, queue: str) -> None:
-    workers.start(queue)
-    jobs = [Queue(queue).enqueue_at(soon(1), basic.moment), Queue(queue).enqueue_in(1, basic.moment)]
-    dues = [due_of(job) for job in jobs]
-    now = Queue(queue).enqueue(basic.moment)
-    assert now.wait(20) == JobStatus.FINISHED
-    assert [job.wait(20) for job in jobs] == ["finished", "finished"]
-    for job, due in zip(jobs, dues, strict=True):
-        assert job.result >= due.timestamp()
-        assert job.enqueued_at is not None
-        assert job.enqueued_at >= due, "it arrives in its queue then"
-        assert (field(conn, job.id, "deliveries"), job.scheduled_at()) == ("1", None)
-    check_conservation(conn, [job.id for job in (*jobs, now)])
+def test_a_job_runs_when_it_is_due_and_not_before(workers: Workers, conn: redis.Redis) -> None:
+    workers.start("s", "scheduler")
+    for queue in (Queue("s"), Queue("scheduler")):
+        jobs = [queue.enqueue_at(soon(1), basic.moment), queue.enqueue_in(1, basic.moment)]
+        dues = [due_of(job) for job in jobs]
+        now = queue.enqueue(basic.moment)
+        assert now.wait(20) == JobStatus.FINISHED
+        assert [job.wait(20) for job in jobs] == ["finished", "finished"]
+        for job, due in zip(jobs, dues, strict=True):
+            assert job.result >= due.timestamp()
+            assert job.enqueued_at is not None
+            assert job.enqueued_at >= due, "it arrives in its queue then"
+            assert (field(conn, job.id, "deliveries"), job.scheduled_at()) == ("1", None)
+        check_conservation(conn, [job.id for job in (*jobs, now)])
 
 
 def test_many_that_are_due_together_run_once_each_on_several_workers(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
@@ -110,18 +109,10 @@ def test_a_worker_killed_in_the_run_of_one_that_was_scheduled(workers: Workers, 
     check_conservation(conn, [job.id])
 
 
-def test_what_was_canceled_in_time_does_not_run(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+def test_what_was_canceled_or_rescheduled_in_time(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     canceled, kept = (Queue("s").enqueue_in(1, basic.witness, str(seen), "run") for _ in range(2))
     assert canceled.cancel() == "canceled"
-    workers.start("s")
-    assert kept.wait(20) == JobStatus.FINISHED
-    assert canceled.get_status() == JobStatus.CANCELED
-    assert (runs_of(seen, "run", canceled.id), len(runs_of(seen, "run", kept.id))) == ([], 1)
-    check_conservation(conn, [canceled.id, kept.id])
-
-
-def test_rescheduled_it_runs_at_its_new_time(workers: Workers, conn: redis.Redis) -> None:
     later = Queue("s").enqueue_in(1, basic.moment)
     first = due_of(later)
     later.reschedule("1h")
@@ -133,6 +124,10 @@ def test_rescheduled_it_runs_at_its_new_time(workers: Workers, conn: redis.Redis
     assert sooner.result >= due.timestamp()
     assert later.get_status() == JobStatus.SCHEDULED, "its first time is over"
     assert ScheduledJobRegistry().get_job_ids() == [later.id]
+    assert kept.wait(20) == JobStatus.FINISHED
+    assert canceled.get_status() == JobStatus.CANCELED
+    assert (runs_of(seen, "run", canceled.id), len(runs_of(seen, "run", kept.id))) == ([], 1)
+    check_conservation(conn, [canceled.id, kept.id, later.id, sooner.id])
 
 
 def test_one_that_waited_longer_than_its_ttl_after_it_was_due_expires(
