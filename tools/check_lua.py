@@ -60,7 +60,10 @@ def problems(name: str, texts: Mapping[str, str]) -> list[str]:
     used = {(of(line), of(local.line), local) for local, line in scope.uses if local in top}
     edges = {(user, definer) for user, definer, _ in used if user != definer}
     heads = {piece: scripts.header_of(texts[piece]) for piece in pieces}
+    functions = {local.name for local in top if local.function}
     for user, head in heads.items():
+        rare = {*head.get("RARE", ()), *head.get("RARER", ())}
+        found += [f"{user}: {word} is rare, and no function" for word in sorted(rare - functions)]
         direct = {f"include/{piece}" for piece in head.get("INCLUDE", ())}
         needed = {definer for one, definer in edges if one == user}
         acting = {piece for piece in direct if "Acts" in scripts.header_of(texts[piece])}
@@ -85,17 +88,20 @@ def _names(used: set[tuple[str, str, Local]], user: str, definer: str) -> str:
 
 @dataclass(frozen=True)
 class Room:
-    """What a script leaves of Lua's limits for one function, as a server gets it. `size`: of its text, in bytes."""
+    """What a script leaves of Lua's limits for one function, as a server gets it. `size`: of its text, in bytes; `undefined`: names
+    that are defined in the files and no longer in the text: the loader's mistake."""
 
     free_locals: int
     free_upvalues: int
     size: int
+    undefined: frozenset[str]
 
     @classmethod
     def of(cls, name: str) -> Room:
         text = scripts.load(name).text(CONSTANTS, (7,))
         scope = Scope(re.sub(r"^#!.*\n", "", text))
-        return cls(MOST_LOCALS - scope.most_locals, MOST_UPVALUES - scope.most_upvalues, len(text))
+        undefined = frozenset(name for name, _ in scope.free) - GLOBALS
+        return cls(MOST_LOCALS - scope.most_locals, MOST_UPVALUES - scope.most_upvalues, len(text), undefined)
 
 
 def long_lines(texts: Mapping[str, str]) -> list[str]:
@@ -105,16 +111,16 @@ def long_lines(texts: Mapping[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Print each script's room and whatever is wrong; 1 if something is."""
+    """Print whatever is wrong, and with -v each script's room; 1 if something is."""
     texts = sources()
-    names = sorted(name for name in texts if not name.startswith("include/"))
-    found = sorted({problem for name in names for problem in problems(name, texts)})
+    rooms = {name: Room.of(name) for name in sorted(texts) if not name.startswith("include/")}
+    found = sorted({problem for name in rooms for problem in problems(name, texts)})
+    found += [f"{name}: {word} is not defined in its text" for name, room in rooms.items() for word in sorted(room.undefined)]
     if "-v" in sys.argv[1:]:
         print(f"{'script':20}{'free locals':>12}{'free upvalues':>15}{'bytes':>8}")
-        for name in names:
-            room = Room.of(name)
+        for name, room in rooms.items():
             print(f"{name:20}{room.free_locals:12}{room.free_upvalues:15}{room.size:8}")
-    print("\n".join(found) or f"lua: every name of {len(names)} scripts is defined")
+    print("\n".join(found) or f"lua: every name of {len(rooms)} scripts is defined")
     return bool(found)
 
 

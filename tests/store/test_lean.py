@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from fusion.store.scripting.lean import folded, inlined, without_unused
+import pytest
+
+from fusion.store.scripting.lean import folded, inlined, made_when_called, without_unused
 
 
 def test_functions_that_nothing_names_are_taken_out_with_what_only_they_use() -> None:
@@ -38,9 +40,15 @@ def test_functions_that_use_more_than_their_argument_stay() -> None:
         "local function twice(x) return x .. x end\n"
         "local function of_another(x) return x == y end\n"
         "local function next_one() return redis.call('INCR', P) end\n"
-        "return twice(f()), of_another(1), next_one()\n"
+        "local function exists(key) return redis.call('EXISTS', key) == 1 end\n"
+        "return twice(f()), of_another(1), next_one(), exists('a')\n"
     )
     assert inlined(text) == text
+
+
+def test_what_is_luas_own_may_be_used() -> None:
+    text = "local function class_of(p) return math.max(0, tonumber(p) or 1) end\nreturn class_of(found[2])\n"
+    assert inlined(text) == "return (math.max(0, tonumber((found[2])) or 1))\n"
 
 
 def test_a_small_function_that_is_handed_on_stays() -> None:
@@ -51,3 +59,39 @@ def test_a_small_function_that_is_handed_on_stays() -> None:
 def test_constants_stand_in_the_places_of_their_names() -> None:
     text = 'local A_KEY, UNIT, count = "rq:a", 2 ^ -44, 0 -- why\nlocal NONE = {}\nreturn A_KEY, UNIT * count, NONE\n'
     assert re.sub(r" +", " ", folded(text)) == 'local count = 0\nlocal NONE = {}\nreturn "rq:a", (2 ^ -44) * count, NONE\n'
+
+
+def test_rare_functions_are_made_by_the_first_call_of_one() -> None:
+    text = (
+        "local function a(x) return x end\n"
+        "local function b(x)\n  return a(x) .. 'a(b)' -- a(b)\nend\n"
+        "local function c() return b(x.a(1)) end\n"
+        "local function d() return 1 end\n"
+        "return pcall(b, 1), a(), c(), d()\n"
+    )
+    assert made_when_called(text, {"a", "b", "d"}, "rare") == (
+        "local rare, rare_made\n"
+        "local function c() return rare(2, x.a(1)) end\n"
+        "rare = function(nth, ...)\nif not rare_made then\n"
+        "local function a(x) return x end\n"
+        "local function b(x)\n  return a(x) .. 'a(b)' -- a(b)\nend\n"
+        "local function d() return 1 end\n"
+        "rare_made = { a, b, d }\nend\nreturn rare_made[nth](...)\nend\n"
+        "return pcall(rare, 2, 1), rare(1), c(), rare(3)\n"
+    )
+
+
+def test_one_rare_function_stays() -> None:
+    text = "local function a() return 1 end\nreturn a()\n"
+    assert made_when_called(text, {"a", "b"}, "rare") == text
+
+
+def test_a_rare_function_that_is_handed_on_is_refused() -> None:
+    text = "local function a() return 1 end\nlocal function b() return 2 end\nreturn each(a, b())\n"
+    with pytest.raises(ValueError, match="a is made when it is called"):
+        made_when_called(text, {"a", "b"}, "rare")
+
+
+def test_a_word_in_a_string_or_a_comment_is_no_use_of_a_function() -> None:
+    text = "local function a() return 1 end\nlocal function b() return 'a' end -- a isn't used\nreturn b()\n"
+    assert without_unused(text) == text[text.index("local function b") :]

@@ -2,6 +2,8 @@
 -- KEYS: worker suspended
 -- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets n_lacking listed
 -- FLAGS: allow-oom
+-- RARE: enter_line line_up_again score_of next_seq
+-- RARER: error_text
 -- INCLUDE: keys time emit ring schedule next_due park commit claim wildcards
 -- Uses: bound count crowded expected fifos held lacking left listed names origin parked soonest tail unexpected
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after a space the last queue that
@@ -266,13 +268,14 @@ end
 local next_ms = soonest and math.max(0, soonest - now_ms) or -1 -- of a turn that gave jobs: of what it put into the schedule itself
 
 note[2] = table.concat(lines, '\n')
-local function add(field, value) note[#note + 1], note[#note + 2] = field, value end
-if state ~= was then add('state', state) end
-if #jobs > 0 or state ~= 'busy' then add('current_job', jobs[1] and jobs[1][2] or '') end
+local n = #note
+if state ~= was then note[n + 1], note[n + 2], n = 'state', state, n + 2 end
+if #jobs > 0 or state ~= 'busy' then
+  note[n + 1], note[n + 2], n = 'current_job', jobs[1] and jobs[1][2] or '', n + 2
+end
 beat = tonumber(beat)
 if not beat or now_ms < beat or now_ms - beat >= BEAT_MS then
-  add('beat_ms', now_ms)
-  add('last_heartbeat', now_iso)
+  note[n + 1], note[n + 2], note[n + 3], note[n + 4] = 'beat_ms', now_ms, 'last_heartbeat', now_iso
   redis.call('EXPIRE', K_worker, A_worker_ttl)
 end
 redis.call('HSET', K_worker, unpack(note))

@@ -25,9 +25,9 @@ from fusion.kernel.failpoints import failpoint
 from fusion.store.client.wire import sender
 from fusion.store.layout import schema
 from fusion.store.scripting.constants import FleetConstants, literal
-from fusion.store.scripting.lean import folded, inlined, without_unused
+from fusion.store.scripting.lean import folded, inlined, made_when_called, without_unused
 
-_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|Uses|Exports|Acts): (.*)$", re.MULTILINE)
+_HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|RARER?|Uses|Exports|Acts): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
 _JOINED = re.compile(r'"([^"\n]*)" \.\. \'([^\'"\n]*)\'')
 _NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
@@ -64,8 +64,11 @@ def load(name: str) -> Source:
     own = (_LUA / f"{name}.lua").read_text()
     header = header_of(own)
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())
-    pieces = map(include, included(header.get("INCLUDE", ()), include))
-    body = without_unused("".join(map(_uncommented, (*pieces, own))))
+    texts = [*map(include, included(header.get("INCLUDE", ()), include)), own]
+    body = without_unused("".join(map(_uncommented, texts)))
+    for kind in ("RARE", "RARER"):
+        names = {word for text in texts for word in header_of(text).get(kind, ())}
+        body = made_when_called(body, names, kind.lower())
     body = "\n".join(line.strip() for line in body.splitlines())
     return Source(name, keys, args, "allow-oom" in header.get("FLAGS", ()), body)
 
@@ -88,8 +91,11 @@ def included(names: Sequence[str], read: Callable[[str], str]) -> list[str]:
 
 
 def header_of(text: str) -> dict[str, tuple[str, ...]]:
-    """The words of a file's header lines, by kind."""
-    return {kind: tuple(words.split()) for kind, words in _HEADER.findall(text)}
+    """The words of a file's header lines, by kind; of a kind that has several lines, those of all."""
+    found = dict[str, tuple[str, ...]]()
+    for kind, words in _HEADER.findall(text):
+        found[kind] = found.get(kind, ()) + tuple(words.split())
+    return found
 
 
 @cache

@@ -138,8 +138,8 @@ _WAITS = {"processing", "canceled", "expired", "deleted"}
 _FOLLOWS = {
     "": {"queued", "scheduled", "failed"},
     "queued": _WAITS | {"blocked"},
-    "released": _WAITS | {"blocked"},
-    "abandoned": _WAITS | {"queued", "scheduled", "blocked"},
+    "released": _WAITS | {"blocked", "failed"},  # failed: it had been held before, and is held again without a word
+    "abandoned": _WAITS | {"queued", "scheduled", "blocked", "failed"},
     "blocked": _WAITS | {"failed", "queued"},
     "scheduled": {"queued", "canceled", "expired", "deleted", "scheduled"},
     "retry": {"queued", "canceled", "expired", "deleted", "scheduled"},

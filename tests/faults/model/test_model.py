@@ -50,3 +50,16 @@ def test_a_job_that_ran_after_it_was_held_back_has_the_whole_time_when_it_is_hel
         state.promote()
         state.turn("A", wish=Wish(("held",)))
         assert list(state._hands["A"].held) == ["j0"]
+
+
+def test_a_job_that_was_held_and_given_back_is_held_again_without_an_event(admin: redis.Redis) -> None:
+    state = machine_on(admin)
+    state.enqueue("a", Order("j0"))
+    state.turn("A")
+    state.turn("A", "held", wish=Wish(("held",)))
+    state.leave("A")
+    state.pass_time(3_456_000_000)
+    state.watch(1, 5000, alive="")
+    state.turn("A", wish=Wish((), lacks=True))
+    state.beat("A")
+    state.watch(1, 5000, alive="")

@@ -1,6 +1,7 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller rotates the
 -- queues' order, so equal classes are served round-robin.
 -- INCLUDE: keys time callbacks emit end_job inbox park score
+-- RARER: note_pickle take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked
 -- Exports: held lacking unexpected
 local TAKE_OVER = 20 -- ids taken over from an inbox at a time
@@ -60,11 +61,6 @@ local function gather(queue)
   return false
 end
 
-local function entry(id, score)
-  score = tonumber(score)
-  return { id = id, class = class_of(score), score = score, aside = score < 0 }
-end
-
 -- The best entries of a queue, or of a set of its blocked jobs, in their order, up to `count`; `at`: the one whose turn it is, `whole`: there are no others. Second:
 -- whether the inbox held nothing but corrupt ids and there are more.
 local function look(queue, count, set)
@@ -85,7 +81,10 @@ local function look(queue, count, set)
     found = redis.call('ZREVRANGE', ready_key(queue), '0', count - 1, 'WITHSCORES')
   end
   local line = { at = 1, whole = #found < 2 * count and (set or not is_list(queue) or not found[1]) }
-  for i = 1, #found, 2 do line[#line + 1] = entry(found[i], found[i + 1]) end
+  for i = 1, #found, 2 do
+    local score = tonumber(found[i + 1])
+    line[#line + 1] = { id = found[i], class = class_of(score), score = score, aside = score < 0 }
+  end
   return line, more
 end
 

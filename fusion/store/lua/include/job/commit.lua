@@ -1,6 +1,10 @@
--- What events tell of an error: its class and place. Its text may hold whatever the task was given.
+-- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
 -- INCLUDE: keys time emit end_job expiry history park ring schedule score settle
+-- RARE: error_of gives_up_place set_result_aside put_off fail_or_retry
 -- Exports: left
+-- Events: completed failed retry held canceled queued
+
+-- What events tell of an error: its class and place. Its text may hold whatever the task was given.
 local function error_of(reason, more)
   local class, frame
   for i = 1, #more, 2 do
@@ -39,25 +43,76 @@ local function set_result_aside(more)
   end
 end
 
+-- A job that can't run now goes into the set of those that wait for its task if it was `held`, else into the schedule.
+local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
+  local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
+  local task = cut(more, 'task') or ''
+  if kind ~= 'later' and not (since and now_ms - since < HOLD_MS) then return false end
+  local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
+  if set and has_room(set) then
+    park(id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
+      'reason', reason, 'held_since', since, unpack(more))
+  else
+    schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
+    redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
+    if since then redis.call('HSET', key, 'held_since', since) else redis.call('HDEL', key, 'held_since') end
+  end
+  expect_expiry(id, job.expires_at)
+  redis.call('ZREM', wip, id)
+  emit('held', id, queue, job.log_tag, 'worker', job.worker_name, 'reason', error_of(reason, more))
+  return true
+end
+
+-- A job that raised waits for its next attempt, or has failed.
+local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
+  local worker, attempts = job.worker_name, (tonumber(job.attempts) or 0) + 1
+  note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
+  -- of an earlier run; this one may have no such thing
+  redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since')
+  if kind ~= 'retry' then
+    local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed,
+      unpack(raised) }
+    return fail_job(id, key, queue, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts, 'lost', 0,
+      'started_at', started, 'ended_at', ended, unpack(more))
+  end
+  local back = gives_up_place(more)
+  local at_once = delay <= 0 and pcall(line_up_again, queue, id, key, job.priority, not back and job.seq) -- else its queue is broken
+  if not at_once then schedule(id, now_ms + delay) end
+  if back and at_once then
+    redis.call('HSET', key, 'enqueued_at', now_iso)
+  elseif back then
+    redis.call('HSET', key, 'seq', '', 'arrival', job.seq or '')
+  end
+  redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'attempts', attempts, 'lost', 0,
+    'started_at', started, 'ended_at', ended, 'reason', reason, unpack(more))
+  expect_expiry(id, job.expires_at)
+  redis.call('ZREM', wip, id)
+  emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts,
+    'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
+  if at_once then
+    emit('queued', id, queue, job.log_tag, 'reason', 'due')
+    ring(queue)
+  end
+end
+
 local left = {} -- by set: finished jobs that are to leave it, all together
 
--- The commit half of `turn`: one outcome of one execution, told by the worker that held it. Compare-and-set on
--- (status, execution_id). Answers: ok | stale (another execution holds or held the job since) | gone (no such job); and whether it
--- changed anything: an outcome that stands already is ok too. `more`: hash fields as the worker encoded them (result, exc_info, meta ...).
--- `raised`: of `callback_error`.
+-- Compare-and-set on (status, execution_id). Answers: ok | stale (another execution holds or held the job since) | gone
+-- (no such job); and whether it changed anything: an outcome that stands already is ok too. `more`: hash fields as the
+-- worker encoded them (result, exc_info, meta ...). `raised`: of `callback_error`.
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   local key = job_key(id)
   local job = read_job(key)
   if not job.status then return 'gone', false end
   if job.execution_id ~= exec then return 'stale', false end
   if job.status ~= 'started' then return 'ok', false end
-  local queue, wip, worker = job.origin, wip_key(job.origin), job.worker_name
+  local queue, wip, started, ended = job.origin, wip_key(job.origin), iso_before(age + elapsed), iso_before(age)
 
   if kind == 'finished' then
     local dropped = tonumber(job.result_ttl) == 0
     if dropped then set_result_aside(more) end
-    end_job(id, key, queue, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at', iso_before(age + elapsed),
-      'ended_at', iso_before(age), unpack(more))
+    end_job(id, key, queue, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at', started,
+      'ended_at', ended, unpack(more))
     if dropped then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel', 'held_since',
@@ -65,63 +120,15 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     end
     left[wip] = left[wip] or {}
     left[wip][#left[wip] + 1] = id
-    emit('completed', id, queue, job.log_tag, 'worker', worker, 'elapsed_us', elapsed, unpack(raised))
-    return 'ok', true
+    emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
   elseif kind == 'release' or kind == 'lost' or kind == 'struck' then
     job.shared = kind == 'struck' and string.sub(exec, -1) ~= 's'
-    settle(kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, worker, more)
-    return 'ok', true
+    settle(kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
   elseif job.cancel and kind ~= 'failed' then
-    note_attempt(key, worker, 'canceled', reason, more, iso_before(age + elapsed), iso_before(age))
+    note_attempt(key, job.worker_name, 'canceled', reason, more, started, ended)
     cancel_job(id, key, queue, wip, job.log_tag, 'canceled while running', unpack(more))
-    return 'ok', true
-  end
-
-  local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
-  local task = cut(more, 'task') or ''
-  if kind == 'later' or since and now_ms - since < HOLD_MS then
-    local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
-    if set and has_room(set) then
-      park(id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
-        'reason', reason, 'held_since', since, unpack(more))
-    else
-      schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
-      redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
-      if since then redis.call('HSET', key, 'held_since', since) else redis.call('HDEL', key, 'held_since') end
-    end
-    expect_expiry(id, job.expires_at)
-    redis.call('ZREM', wip, id)
-    emit('held', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more))
-    return 'ok', true
-  end
-
-  local attempts = (tonumber(job.attempts) or 0) + 1
-  local started, ended = iso_before(age + elapsed), iso_before(age)
-  note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
-  redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since') -- of an earlier run; this one may have no such thing
-  if kind == 'retry' then
-    local back = gives_up_place(more)
-    local at_once = delay <= 0 and pcall(line_up_again, queue, id, key, job.priority, not back and job.seq) -- else its queue is broken
-    if not at_once then schedule(id, now_ms + delay) end
-    if back and at_once then
-      redis.call('HSET', key, 'enqueued_at', now_iso)
-    elseif back then
-      redis.call('HSET', key, 'seq', '', 'arrival', job.seq or '')
-    end
-    redis.call('HSET', key, 'status', at_once and 'queued' or 'scheduled', 'attempts', attempts, 'lost', 0, 'started_at', started,
-      'ended_at', ended, 'reason', reason, unpack(more))
-    expect_expiry(id, job.expires_at)
-    redis.call('ZREM', wip, id)
-    emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed,
-      'delay_ms', delay, unpack(raised))
-    if at_once then
-      emit('queued', id, queue, job.log_tag, 'reason', 'due')
-      ring(queue)
-    end
-  else
-    local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed, unpack(raised) }
-    fail_job(id, key, queue, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts, 'lost', 0, 'started_at', started,
-      'ended_at', ended, unpack(more))
+  elseif not put_off(kind, id, key, queue, job, wip, delay, reason, more) then
+    fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
   end
   return 'ok', true
 end

@@ -1,6 +1,8 @@
 -- A job's end, whatever ended it: into the terminal set first, out of the old one last (Lua has no rollback).
 -- Terminal sets are scored by expiry in seconds; the hash's own EXPIRE is later and only a net for a lost index.
 -- INCLUDE: keys time callbacks emit
+-- RARE: cancel_job fail_job
+-- RARER: fail_corrupt
 -- Uses: hooked
 local NET_SECONDS, LONGEST_TTL, ended_before = 3600, 1e9, 0
 

@@ -1,3 +1,4 @@
+-- RARE: cut note_attempt
 -- Take a field that is none of the hash's out of a list of them; its value, nil if it is not there.
 local function cut(fields, name)
   for i = #fields - 1, 1, -2 do

@@ -3,6 +3,7 @@
 -- the time when the first was struck; the member '' tells how many ids have left the inbox since. Once all that were struck have left, the
 -- key is gone.
 -- INCLUDE: keys
+-- RARER: strike passed is_struck move_back
 local function strike(queue, id)
   local key, waiting = inbox_key(queue), redis.call('LLEN', queue_key(queue))
   if waiting == 0 then return end

@@ -3,6 +3,7 @@
 -- has the task takes it from there, `probation:<queue>` until a worker can give it a place alone. `rq:waits` lists these sets; whoever has
 -- another `version` of the list than it reads it again.
 -- INCLUDE: keys time ring score
+-- RARER: has_room park unpark ring_set news_of_waits
 -- Exports: parked
 local WAITS, MOST_WAITS = P .. 'waits', 1000
 local function waits_key(set) return P .. 'waits:' .. set end

@@ -1,5 +1,6 @@
 -- Wake a scheduler that sleeps until the next due instant: something is due before that now.
 -- INCLUDE: keys time
+-- RARE: ring_scheduler score_at schedule
 -- Exports: soonest
 local function ring_scheduler()
   local bell = wake_key('_scheduler')

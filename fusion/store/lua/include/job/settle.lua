@@ -1,5 +1,7 @@
 -- Where an execution leads when it did not finish: shared by what a worker reports and by what others find out for it.
 -- INCLUDE: time callbacks emit end_job expiry history ring schedule score
+-- RARE: settle recover
+-- RARE: settle recover
 -- Uses: hooked
 
 -- The fields a transition needs; absent ones are false.
