@@ -113,7 +113,7 @@ class Executor(Protocol):
 
     @property
     def next_at(self) -> float:
-        """Monotonic time of the next `tick` that has something to do though nothing happened; inf for never."""
+        """Monotonic time of the next `tick` that has something to do; inf for never. What runs and what is heard may change it."""
 
     @property
     def server_pid(self) -> int | None:
@@ -157,7 +157,7 @@ class Executor(Protocol):
         """The process that runs this and nothing else now; None if there is none such, or it is not known yet. For measuring only."""
 
     def tick(self, now: float) -> None:
-        """Do what is due: insist on overdue ends, replace what died, make room. Comes with every round of the loop."""
+        """Do what is due: insist on overdue ends, replace what died, make room. Comes whenever `next_at` has come; oftener does no harm."""
 
     def flush(self) -> None:
         """Send on what could not be sent at once."""

@@ -8,9 +8,9 @@ from collections import deque
 from signal import SIGKILL
 
 from fusion.executors.base import ExecutorListener, KillCause, Run
-from fusion.executors.session import EXIT_LIMIT, FORK_PAUSE, HorseRun, ServerSession
+from fusion.executors.session import EXIT_LIMIT, HorseRun, ServerSession
 from fusion.forkserver.client import ForkServerClient, Horse
-from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited
+from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.runtime.loop import Loop
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
@@ -29,21 +29,21 @@ class ForkExecutor:
 
     def __init__(
         self,
-        config: ForkServerConfig,
+        server: ForkServerClient,
         settings: Settings,
         loop: Loop,
         log: logging.Logger,
         listener: ExecutorListener,
         import_timeout: float,
     ) -> None:
-        """Start a fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
+        """Start the fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
         self._loop, self._listener = loop, listener
         self._wanted = settings.slots + 1
         #: What runs, by the horse's serial number.
         self.runs: dict[int, HorseRun] = {}
         self._spares: deque[Horse] = deque()
-        self._server = ForkServerClient(config)
-        self.session = ServerSession(self._server, loop, log, self, self._wanted, import_timeout)
+        self._server = server
+        self.session = ServerSession(server, loop, log, self, self._wanted, import_timeout)
 
     @property
     def capacity(self) -> int:
@@ -132,7 +132,7 @@ class ForkExecutor:
 
     def exited(self, exited: HorseExited) -> None:
         """A horse is dead that was not told to go."""
-        self.session.fork_pause = FORK_PAUSE
+        self.session.backoff.reset()
         if run := self.runs.get(exited.serial):
             self._die(run, exited)
         elif self._drop_spare(exited.serial):

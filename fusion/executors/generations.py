@@ -15,10 +15,13 @@ from fusion.executors.fork import ForkExecutor
 from fusion.executors.prefetch import Prefetch
 from fusion.executors.session import ServerSession
 from fusion.executors.warm import WarmExecutor
+from fusion.executors.warm_horse import WarmForkServerClient
+from fusion.forkserver.client import ForkServerClient
 from fusion.forkserver.environment import for_tasks
 from fusion.forkserver.messages import ForkServerConfig
 from fusion.kernel.importing import task_modules
 from fusion.kernel.linux import core_limit_before
+from fusion.runtime.backoff import Backoff
 from fusion.runtime.loop import Loop
 from fusion.settings import Settings, mask_url
 from fusion.store.layout.records import Claimed
@@ -66,7 +69,7 @@ class ExecutorGenerations:
         self._current: Generation | None = None
         self._draining: list[Generation] = []
         self._late: tuple[str, ...] = ()
-        self._restart_at, self._pause = 0.0, _FIRST_RESTART
+        self._restart_at, self._backoff = 0.0, Backoff(_FIRST_RESTART, _LONGEST_RESTART)
         self._import_timeout = settings.import_timeout
         self._drained = False
         #: Counts the fork servers.
@@ -109,6 +112,8 @@ class ExecutorGenerations:
     @property
     def next_at(self) -> float:
         """Monotonic time of the next `tick` that has something to do though nothing happened."""
+        if (self._current and self._current.session.closed) or any(map(_is_over, self._draining)):
+            return 0.0
         restart_at = self._restart_at if self._current is None and not self._drained else inf
         return min([restart_at, *(generation.next_at for generation in self._all)])
 
@@ -166,7 +171,7 @@ class ExecutorGenerations:
         """Replace, refill, insist on what is overdue."""
         for generation in self._all:
             generation.tick(now)
-        for generation in [g for g in self._draining if g.session.closed or not (g.runs or g.session.leaving)]:
+        for generation in list(filter(_is_over, self._draining)):
             generation.close()
             self._draining.remove(generation)
         if self._current is not None and self._current.session.closed:
@@ -187,7 +192,7 @@ class ExecutorGenerations:
         if not session.announced:
             session.announced = True
             self._log.info("fork server %d is ready for jobs", session.server.pid)
-        self._pause = _FIRST_RESTART
+        self._backoff.reset()
         self._stillborn, self.hopeless = 0, ""
         assert self._listener is not None
         self._listener.capacity_changed()
@@ -204,7 +209,8 @@ class ExecutorGenerations:
             self._draining.append(self._current)
             self._current = None
         self._late = ()
-        self._restart_at, self._pause = 0.0, _FIRST_RESTART
+        self._restart_at = 0.0
+        self._backoff.reset()
 
     def drain(self) -> None:
         """Take no more jobs."""
@@ -236,9 +242,12 @@ class ExecutorGenerations:
         )
         self.generation += 1
         assert self._listener is not None
-        make = WarmExecutor if config.warm else ForkExecutor
+        rest = (settings, self._loop, self._log, self._listener, self._import_timeout)
         try:
-            self._current = make(config, settings, self._loop, self._log, self._listener, self._import_timeout)
+            if config.warm:
+                self._current = WarmExecutor(WarmForkServerClient(config), *rest)
+            else:
+                self._current = ForkExecutor(ForkServerClient(config), *rest)
         except OSError as error:
             self._postpone(f"the fork server can't be started: {error.strerror}")
 
@@ -267,6 +276,10 @@ class ExecutorGenerations:
         self._postpone("no job is claimed meanwhile")
 
     def _postpone(self, why: str) -> None:
-        self._log.error("%s; next try in %.1f s", why, self._pause)
-        self._restart_at = time.monotonic() + self._pause
-        self._pause = min(_LONGEST_RESTART, self._pause * 2)
+        pause = self._backoff.next()
+        self._log.error("%s; next try in %.1f s", why, pause)
+        self._restart_at = time.monotonic() + pause
+
+
+def _is_over(generation: Generation) -> bool:
+    return generation.session.closed or not (generation.runs or generation.session.leaving)

@@ -16,6 +16,7 @@ from fusion.forkserver.client import ForkServerClient, Horse
 from fusion.forkserver.messages import Alike, ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import processes
+from fusion.runtime.backoff import Backoff
 from fusion.runtime.loop import Loop
 
 #: Seconds after an outcome within which the horse must be gone by itself (its atexit handlers have 2 s).
@@ -24,8 +25,8 @@ FAREWELL = 3.0
 EXIT_LIMIT = 2.0
 #: Seconds between two checks for what is overdue.
 CHECK_INTERVAL = 0.25
-#: Pauses in seconds after a failed fork, each twice the one before.
-FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
+#: First and longest pause in seconds after a failed fork.
+_FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
 
 AnyHorse = TypeVar("AnyHorse", bound=Horse)
 
@@ -79,7 +80,7 @@ class ServerSession:
         self.import_failed: ImportFailed | None = None
         self.leaving: dict[int, tuple[Horse, float]] = {}
         self.check_at = self.fork_at = 0.0
-        self.fork_pause = FORK_PAUSE
+        self.backoff = Backoff(_FORK_PAUSE, _LONGEST_FORK_PAUSE)
         self._ready_by = time.monotonic() + import_timeout
         server.start()
         self._control_fd = server.fileno()
@@ -110,9 +111,9 @@ class ServerSession:
 
     def back_off(self, why: str) -> None:
         """Fork nothing ahead for a while, twice as long as the last time."""
-        self._log.error("%s; next try in %.1f s", why, self.fork_pause)
-        self.fork_at = time.monotonic() + self.fork_pause
-        self.fork_pause = min(_LONGEST_FORK_PAUSE, self.fork_pause * 2)
+        pause = self.backoff.next()
+        self._log.error("%s; next try in %.1f s", why, pause)
+        self.fork_at = time.monotonic() + pause
 
     def leave(self, horse: Horse) -> None:
         """The horse has nothing to do any more: it is killed if it does not exit."""
@@ -165,7 +166,7 @@ class ServerSession:
         if leaving is None:
             self._owner.exited(exited)
         else:
-            self.fork_pause = FORK_PAUSE
+            self.backoff.reset()
             leaving[0].close()
 
     def check(self, now: float, runs: Iterable[HorseRun]) -> None:

@@ -13,7 +13,7 @@ from fusion.executors.base import Death, ExecutorListener, KillCause, Run
 from fusion.executors.prefetch import Prefetch
 from fusion.executors.session import EXIT_LIMIT, HorseRun, ServerSession
 from fusion.executors.warm_horse import WarmForkServerClient, WarmHorse
-from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited
+from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.kernel.failpoints import failpoint
 from fusion.runtime.loop import Loop
 from fusion.settings import Settings
@@ -37,14 +37,14 @@ class WarmExecutor:
 
     def __init__(
         self,
-        config: ForkServerConfig,
+        server: WarmForkServerClient,
         settings: Settings,
         loop: Loop,
         log: logging.Logger,
         listener: ExecutorListener,
         import_timeout: float,
     ) -> None:
-        """Start a fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
+        """Start the fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
         self._settings, self._loop, self._log, self._listener = settings, loop, log, listener
         self._wanted = settings.slots + 1
         #: The first run of each busy horse, by the horse's serial number.
@@ -55,8 +55,8 @@ class WarmExecutor:
         self.prefetching = Prefetch(self, settings.claim_ahead / 1000, settings.max_jobs_per_horse)
         self._told_of: set[str] = set()
         self._runs_at = inf
-        self._server = WarmForkServerClient(config)
-        self.session = ServerSession(self._server, loop, log, self, self._wanted, import_timeout)
+        self._server = server
+        self.session = ServerSession(server, loop, log, self, self._wanted, import_timeout)
 
     # -- jobs
 

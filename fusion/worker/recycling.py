@@ -7,6 +7,7 @@ import os
 import random
 import time
 from dataclasses import dataclass
+from math import inf
 
 from fusion.executors.base import Executor
 from fusion.kernel.linux import rss
@@ -39,8 +40,9 @@ class Recycling:
         self._jobs = 0
         self._idle_since: float | None = None
         age = settings.max_age
-        self._old_at = time.monotonic() + age * random.uniform(1 - _AGE_SPREAD, 1) if age else float("inf")
+        self._old_at = time.monotonic() + age * random.uniform(1 - _AGE_SPREAD, 1) if age else inf
         self._measure_at = 0.0
+        self._ending = False
         self._server: tuple[int | None, int] = (None, 0)
 
     def took(self, jobs: int) -> None:
@@ -51,6 +53,16 @@ class Recycling:
         """The number of jobs that may be taken for `free` slots: never more than the limit of jobs leaves."""
         limit = self._settings.max_jobs
         return free if limit is None else max(0, min(free, limit - self._jobs))
+
+    @property
+    def next_at(self) -> float:
+        """Monotonic time of the next `tick` that has something to do; inf for never."""
+        if self._ending:
+            return self._reporter.next_at
+        idle = self._settings.max_idle_time
+        idle_at = self._idle_since + idle if idle and self._idle_since is not None else inf
+        measure_at = self._measure_at if self._executor.server_pid is not None else inf
+        return min(self._reporter.next_at, measure_at, idle_at, self._old_at)
 
     def tick(self, now: float, *, settled: bool, stopping: bool, outdated: bool = False) -> End | None:
         """Report to the supervisor, measure what is due, and find a reason to end, if there is one.
@@ -63,6 +75,7 @@ class Recycling:
         if self._reporter.released:
             return End("the supervisor", cold=self._reporter.impatient(now))
         why = "" if stopping else self._due(now, idle=settled and not busy) or self._measure(now)
+        self._ending = stopping or bool(why)
         return End(why) if why else None
 
     def _due(self, now: float, *, idle: bool) -> str:

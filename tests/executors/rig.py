@@ -1,0 +1,108 @@
+"""A worker's parts around an executor in memory: jobs are claimed by hand, outcomes are read from the outbox."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import Any
+
+from fusion.executors.base import Run
+from fusion.runtime.job_log import JobLog
+from fusion.runtime.outbox import Outbox
+from fusion.runtime.redis_link import RedisLink
+from fusion.runtime.served_queues import ServedQueues
+from fusion.runtime.supervised import SupervisorLine
+from fusion.settings import Settings
+from fusion.store.layout.records import Claimed, Commit, Turn
+from fusion.worker.admission import Admission
+from fusion.worker.blocked import BlockedWork
+from fusion.worker.dispatch import Dispatcher
+from fusion.worker.envelope import EnvelopeCheck
+from fusion.worker.outcomes import Outcomes
+from fusion.worker.recycling import Recycling
+from fusion.worker.slots import Slots
+from fusion.worker.task_logs import TaskLogs
+from tests.kit.fake_executor import FakeExecutor
+
+LOG = logging.getLogger("fusion.worker")
+_numbers = itertools.count()
+
+
+def claimed(*, ahead: bool = False, priority: int = 1, queue: str = "q", **fields: bytes) -> Claimed:
+    """A job as a turn brings it."""
+    number = next(_numbers)
+    found = {b"timeout": b"10", b"priority": str(priority).encode(), **{name.encode(): value for name, value in fields.items()}}
+    return Claimed(queue, f"job-{number}", f"e{number}{'a' if ahead else ''}", found)
+
+
+class _Broker:
+    """Takes what it is told."""
+
+    def __init__(self) -> None:
+        self.commits: list[Commit] = []
+        self.begun: list[tuple[str, str]] = []
+        self.metas: list[tuple[str, bytes]] = []
+
+    def turn(self, name: str, incarnation: str, token: int, commits: list[Commit], *rest: Any, listed: bool) -> Turn:
+        self.commits += commits
+        self.begun += rest[5]
+        return Turn("ok", ["ok"] * len(commits), [], [], False, None, None)
+
+    def save_meta(self, job: str, meta: bytes, execution: str) -> None:
+        self.metas.append((job, meta))
+
+
+class _Membership:
+    """Answers a heartbeat: `lost` names the executions that are no longer this worker's."""
+
+    name = "w"
+
+    def __init__(self) -> None:
+        self.lost: set[str] = set()
+        self.held: list[tuple[str, str]] = []
+
+    def beat(self, now: float, held: list[tuple[str, str]]) -> list[str]:
+        self.held = held
+        return ["lost" if execution in self.lost else "ok" for _, execution in held]
+
+
+class Rig:
+    """`settings`: as of `Settings`; `executor`: one of `slots` without a queue by default."""
+
+    def __init__(self, executor: FakeExecutor | None = None, **settings: Any) -> None:
+        self.executor = executor or FakeExecutor(settings.get("slots", 2))
+        self.settings = Settings(**{"slots": self.executor.slots, **settings})
+        self.broker: Any = _Broker()
+        self.membership: Any = _Membership()
+        link = RedisLink(LOG)
+        self.reporter = SupervisorLine(None, 0.0)
+        self.recycling = Recycling(self.settings, self.executor, self.reporter)
+        self.admission = Admission(self.settings.slots, self.settings.reserve_high, None, LOG)
+        self.slots = Slots(self.settings, self.executor, self.admission, self.recycling)
+        self.outbox = Outbox(self.broker, link, self.settings)
+        self.blocked_work = BlockedWork(ServedQueues(["q"], listed=False))
+        self.outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, self.settings.timeout_grace)
+        self.task_logs = TaskLogs(self.broker, link, self.membership, LOG)
+        envelopes = EnvelopeCheck(self.settings, LOG)
+        self.dispatcher = Dispatcher(
+            self.executor, self.slots, envelopes, self.outcomes, self.task_logs, JobLog(LOG, True, messages=True)
+        )
+
+    def start(self, **fields: Any) -> Claimed:
+        """Claim a job and start it."""
+        job = claimed(**fields)
+        self.dispatcher.start(job)
+        return job
+
+    def run_of(self, job: Claimed) -> Run:
+        """The run of a job that is in the executor."""
+        return next(run for run in (*self.executor.running, *self.executor.queued) if run.claimed is job)
+
+    def told(self) -> list[Commit]:
+        """The outcomes that Redis has by now."""
+        self.outbox.turn("w", "i", ["q"], [])
+        return self.broker.commits
+
+    def kinds(self) -> list[str]:
+        """Their kinds."""
+        return [commit.kind for commit in self.told()]
