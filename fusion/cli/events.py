@@ -53,7 +53,7 @@ def stats(cli: Cli, as_json: bool) -> None:
     from fusion.store.access import event_inspector_of
 
     inspector = event_inspector_of(cli.looking)
-    snapshot = render.Snapshot(
+    snapshot = render.EventsSnapshot(
         inspector.stream(), tuple(inspector.sinks()), tuple(inspector.relays()), cli.settings.sinks, cli.settings.events_cap
     )
     echo(json.dumps(render.document(snapshot)) if as_json else render.text(snapshot, prog()))

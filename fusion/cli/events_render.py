@@ -25,7 +25,7 @@ _COLOURS = {"completed": "green", "failed": "red", "retry": "yellow", "abandoned
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class EventsSnapshot:
     """`configured`: the sinks in this command's own settings; `cap`: how many events they keep while there is no sink."""
 
     stream: StreamInfo
@@ -35,7 +35,7 @@ class Snapshot:
     cap: int
 
 
-def text(snapshot: Snapshot, program: str) -> str:
+def text(snapshot: EventsSnapshot, program: str) -> str:
     stream = snapshot.stream
     cap = f"{stream.cap:,} at most" if stream.cap else f"{snapshot.cap:,} at most, no sink has asked for more"
     since = f", the oldest {seconds((now() - stream.first).total_seconds())} old" if stream.first else ""
@@ -103,7 +103,7 @@ def _trouble(sink: SinkInfo) -> str:
     return f"last error {when}{times}{past}: {printable(sink.error)}"
 
 
-def document(snapshot: Snapshot) -> dict[str, Any]:
+def document(snapshot: EventsSnapshot) -> dict[str, Any]:
     stream = snapshot.stream
     return {
         "schema": 1,

@@ -60,7 +60,7 @@ _IDLE_PROBATION = 5.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class WorkerPlan:
     """What the flags ask for."""
 
     settings: Settings
@@ -211,7 +211,7 @@ def _probation() -> list[str]:
     return [*program(), "worker", "--probation", "--no-relay", *as_typed(context, context.command, _NOT_FOR_PROBATION)]
 
 
-def prepare(cli: Cli, embedded: bool, **given: Any) -> Plan:
+def prepare(cli: Cli, embedded: bool, **given: Any) -> WorkerPlan:
     """Everything before a worker, or the supervisor of some, is made: flags checked, built-in Redis started, logging set up."""
     level = level_of(cli, given)
     if embedded:
@@ -235,7 +235,7 @@ def plan_worker(
     no_relay: bool,
     probation: bool,
     **given: Any,
-) -> Plan:
+) -> WorkerPlan:
     """Settings and queues, checked. Usage errors name the flag, configuration errors the module or variable."""
     flags = {name: given[name] for name in _SETTINGS}
     flags |= {"result_ttl": results_ttl, "serializer": serializer, "shutdown_timeout": given.get("shutdown_timeout")}
@@ -260,7 +260,7 @@ def plan_worker(
     if probation:
         settings = replace(settings, name=None, slots=1, horses=None, reserve_high=0, probe_port=None)
         settings = replace(settings, max_jobs=None, max_age=None, max_idle_time=_IDLE_PROBATION)
-    return Plan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation)
+    return WorkerPlan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation)
 
 
 def level_of(cli: Cli, given: dict[str, Any]) -> str | None:

@@ -16,7 +16,7 @@ import redis
 
 from fusion import Queue
 from fusion.cli.context import Cli
-from fusion.cli.worker import DATE_FORMAT, LOG_FORMAT, Plan, pid_file, plan_worker, set_up_logging, worker
+from fusion.cli.worker import DATE_FORMAT, LOG_FORMAT, WorkerPlan, pid_file, plan_worker, set_up_logging, worker
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import defaults
 from fusion.settings import Settings, get_settings
@@ -25,7 +25,7 @@ from tests.cli.conftest import Invoke, run_worker
 ALL = ("sms", "email", "pn", "webhook", "whatsapp", "scheduler", "*")
 
 
-def plan(*args: str) -> Plan:
+def plan(*args: str) -> WorkerPlan:
     """From a command line, parsed by the real command, to what the worker is made of."""
     context = worker.make_context("worker", list(args))
     given: dict[str, Any] = dict(context.params)
