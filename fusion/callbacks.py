@@ -34,6 +34,7 @@ class Callback:
             raise ValueError(f"Callback(timeout={timeout!r}): use a duration over 0, up to {FURTHEST:.0f} s (31 years)")
 
     def to_json(self) -> str:
+        """The stored form."""
         return json.dumps({"func": self.name, "timeout": self.timeout})
 
 

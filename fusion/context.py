@@ -27,7 +27,7 @@ def set_current_job(job: CurrentJob | None) -> None:
 
 
 class CurrentJob:
-    """What a task may know about its own job. Reads nothing from Redis: these are the fields the job was claimed with."""
+    """The job that this process runs, for its task. Reads nothing from Redis: these are the fields the job was claimed with."""
 
     def __init__(
         self,
@@ -61,9 +61,11 @@ class CurrentJob:
 
     @property
     def id(self) -> str:
+        """The job's id."""
         return self._text(b"id") or ""
 
     def get_id(self) -> str:
+        """RQ's name of `id`."""
         return self.id
 
     @property
@@ -73,14 +75,17 @@ class CurrentJob:
 
     @property
     def description(self) -> str:
+        """What lists show; the function's name if none was given."""
         return self._text(b"description") or self.func_name
 
     @property
     def log_tag(self) -> str | None:
+        """Task and type in the event log; None without one."""
         return self._text(b"log_tag")
 
     @property
     def worker_name(self) -> str | None:
+        """Name of the worker that runs it."""
         return self._text(b"worker_name")
 
     @property
@@ -90,6 +95,7 @@ class CurrentJob:
 
     @property
     def priority(self) -> int:
+        """0 to 255, higher first."""
         return self._number(b"priority", 1)
 
     @property
@@ -104,10 +110,12 @@ class CurrentJob:
 
     @property
     def created_at(self) -> datetime | None:
+        """When it was accepted, UTC."""
         return self._moment(b"created_at")
 
     @property
     def enqueued_at(self) -> datetime | None:
+        """When it last came to its queue, UTC."""
         return self._moment(b"enqueued_at")
 
     @property

@@ -1,4 +1,4 @@
-"""What Fusion raises. Every message says what to do about it."""
+"""The errors that Fusion raises. Every message says what to do about it."""
 
 from __future__ import annotations
 

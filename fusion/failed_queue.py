@@ -18,19 +18,22 @@ _LOOK = 1000
 
 
 class Moved(NamedTuple):
-    """How many jobs were moved, and why others were not, by id: `missing`, `corrupt` (there is nothing to run), `quarantined`,
-    `error: ...` (a broken key), or the status they have meanwhile."""
+    """The number of jobs that were moved, and for each other, by id, the reason that it was not: `missing`, `corrupt` (there is nothing to
+    run), `quarantined`, `error: ...` (a broken key), or the status it has meanwhile."""
 
     moved: int
     refused: dict[str, str]
 
 
 class FailedQueue:
+    """The jobs that have failed, of all queues: to look at, to put back, to set aside."""
+
     def __init__(self, connection: Redis | None = None) -> None:
         self._connection = connection
 
     @property
     def connection(self) -> Redis:
+        """The client that was given, else this process's own."""
         return self._connection if self._connection is not None else get_current_connection()
 
     def __len__(self) -> int:
@@ -38,6 +41,7 @@ class FailedQueue:
 
     @property
     def count(self) -> int:
+        """Failed jobs that are kept; O(1)."""
         return inspector_of(self.connection).failed_count()
 
     def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
@@ -45,6 +49,7 @@ class FailedQueue:
         return inspector_of(self.connection).members("failed", "", offset, length)
 
     def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
+        """A page of failed jobs, the first to expire first."""
         return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
 
     # -- one job

@@ -43,7 +43,7 @@ class Job:
 
     @classmethod
     def of(cls, id: str, fields: dict[str, Any], connection: Redis) -> Job:
-        """What `Job(...)` is, for many: `fields` are kept as they are."""
+        """Make a Job of fields that nobody else keeps: cheaper than `Job(...)`, which copies them."""
         job = cls.__new__(cls)
         job.id, job.connection, job._fields, job._meta, job._outdated = id, connection, fields, None, False
         return job
@@ -76,6 +76,7 @@ class Job:
 
     @classmethod
     def exists(cls, id: str, connection: Redis | None = None) -> bool:
+        """A record of this id is there."""
         connection = connection if connection is not None else get_current_connection()
         return inspector_of(connection).fields(id, "status")[0] is not None
 
@@ -219,7 +220,7 @@ class Job:
 
     @property
     def callback_error(self) -> str:
-        """What its `on_success` or `on_failure` last raised, `on_success: RuntimeError: ...`; its outcome stands. Empty if neither did."""
+        """The error that its `on_success` or `on_failure` last raised, `on_success: RuntimeError: ...`; its outcome stands. Empty without."""
         return self._text("callback_error")
 
     @property
@@ -270,7 +271,7 @@ class Job:
 
     @property
     def result(self) -> Any:
-        """What the task returned; None while it has not finished, or if it returned None or the result was dropped. A pickle is loaded
+        """The return value of the task; None while it has not finished, or if it returned None or the result was dropped. A pickle is loaded
         only if that is allowed and there are no keys: BadSignature, since results are not signed."""
         if self._outdated or self._fields.get("status") not in (b"finished", "finished"):
             self.refresh()
@@ -290,7 +291,7 @@ class Job:
         return self.result
 
     def get_position(self) -> int | None:
-        """How many jobs of its queue will be claimed before it; None if it does not wait."""
+        """The number of jobs of its queue that are claimed before it; None if it does not wait."""
         return inspector_of(self.connection).position(self.origin, self.id)
 
     def scheduled_at(self) -> datetime | None:

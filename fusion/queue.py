@@ -58,6 +58,7 @@ class PriorityQueue:
 
     @property
     def connection(self) -> Redis:
+        """The client that was given, else this process's own."""
         return self._connection if self._connection is not None else get_current_connection()
 
     def __repr__(self) -> str:
@@ -212,6 +213,7 @@ class PriorityQueue:
         return inspector_of(self.connection).count(self.name)
 
     def is_empty(self) -> bool:
+        """No job waits."""
         return self.count == 0
 
     def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
@@ -219,6 +221,7 @@ class PriorityQueue:
         return inspector_of(self.connection).waiting(self.name, offset, length)
 
     def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
+        """A page of waiting jobs, the next to run first."""
         return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
 
     def fetch_job(self, job_id: str) -> Job | None:

@@ -24,6 +24,7 @@ class ScheduledJobRegistry:
 
     @property
     def connection(self) -> Redis:
+        """The client that was given, else this process's own."""
         return self._connection if self._connection is not None else get_current_connection()
 
     def __len__(self) -> int:
@@ -43,6 +44,7 @@ class ScheduledJobRegistry:
         return [job_id for job_id, _ in self.entries(offset, length)]
 
     def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
+        """A page of scheduled jobs, the soonest first."""
         return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
 
     def get_scheduled_time(self, job_or_id: Job | str) -> datetime:

@@ -33,7 +33,7 @@ RETRY_LATER = "fusion.retry.RetryLater"
 
 
 def retries_done(raw: bytes | None) -> int:
-    """How often a job was retried, from its `retryCount`."""
+    """Retries that a job has had, from its `retryCount`."""
     return int(raw or defaults.RETRY_COUNT_START) - defaults.RETRY_COUNT_START
 
 
@@ -47,6 +47,7 @@ def bounded(raw: bytes | None, cap: float) -> float | None:
 
 
 def dotted(kind: type[BaseException] | str) -> str:
+    """The dotted name of an exception class."""
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -55,7 +56,7 @@ def _is_number(value: object, kinds: type | tuple[type, ...]) -> bool:
 
 
 class Retry:
-    """How often a job is tried again, when, and on what.
+    """A policy of retries: how many, after how long, of which errors.
 
     `max` retries after the first attempt; 0 forbids even those of the default policy. `interval`: seconds before each, one figure or
     a list whose last one repeats (as in RQ); or `backoff`: seconds that double with each retry, up to an hour, plus up to a quarter
@@ -100,7 +101,7 @@ class Retry:
         return f"Retry(max={self.max}, {when}, on={self.on}, place={self.place!r})"
 
     def to_json(self) -> str:
-        """What the job hash keeps: only what differs from the defaults."""
+        """The stored form: only what differs from the defaults."""
         fields: dict[str, Any] = {"max": self.max}
         if self.intervals != [0]:
             fields["interval"] = self.intervals
@@ -128,6 +129,7 @@ class Retry:
         return _backoff(self.backoff, retries_done, uniform)
 
     def covers(self, class_names: Iterable[str]) -> bool:
+        """True if an error with these class names, bases included, is to be retried."""
         return self.on is None or any(name in self.on for name in class_names)
 
 

@@ -33,6 +33,7 @@ class JobStatus(str, Enum):
 
     @property
     def is_terminal(self) -> bool:
+        """The job has ended and does not run again by itself."""
         return self in TERMINAL
 
 

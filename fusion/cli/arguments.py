@@ -17,6 +17,7 @@ class FiniteRange(click.FloatRange):
     """`click.FloatRange` without nan, which is in every range, and inf."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; a usage error for nan and inf."""
         found = float(super().convert(value, param, ctx))
         return found if math.isfinite(found) else self.fail(f"{value!r} is no number of seconds", param, ctx)
 

@@ -219,7 +219,7 @@ def _named(inspector: CallbackInspector, ids: Iterable[str], refused: dict[str, 
 
 
 def _again(cli: Cli, chosen: list[DeliveryInfo], refused: dict[str, str]) -> int:
-    """How many are tried again; why others are not goes to `refused`."""
+    """Try these again and return how many; the reason of each other goes to `refused`."""
     from fusion.kernel.nonces import new_nonce
 
     count, now = 0, cli.inspector.now().timestamp()

@@ -1,4 +1,4 @@
-"""What a process that starts others of the same command line gives them of its own."""
+"""The flags that a process hands to those it starts with the same command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def hand_on_url(url: str | None) -> None:
 
 
 def program() -> list[str]:
-    """What to start, so that `ps` shows the children as their parent was started."""
+    """The program to start, so that `ps` shows the children as their parent was started."""
     script = sys.argv[0]
     if os.path.basename(script) == "__main__.py" or not os.path.isfile(script):
         return [sys.executable, "-m", "fusion"]

@@ -1,4 +1,4 @@
-"""What every command shares: its settings, its connection, and how its errors are told. Redis is imported on use."""
+"""Shared by all commands: settings, its connection, and how errors are told. Redis is imported on use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Cli:
 
     @property
     def settings(self) -> Settings:
-        """What `load` last made, loaded without more flags if it did not."""
+        """The settings that `load` last made, loaded without more flags if it has not been called."""
         return self._settings or self.load()
 
     def load(self, **flags: Any) -> Settings:
@@ -70,6 +70,7 @@ class Cli:
 
     @cached_property
     def connection(self) -> Redis:
+        """A client of the Redis that was chosen; made on first use, closed when the command ends."""
         from fusion.store.client.connections import connect, push_connection
 
         connection = connect(self.settings)
@@ -114,12 +115,14 @@ class Cli:
 
     @property
     def broker(self) -> Broker:
+        """The Broker of `connection`."""
         from fusion.store.access import broker_of
 
         return broker_of(self.connection)
 
     @property
     def inspector(self) -> Inspector:
+        """The Inspector of `connection`."""
         from fusion.store.access import inspector_of
 
         return inspector_of(self.connection)
@@ -169,7 +172,7 @@ def current() -> Cli | None:
 
 
 def prog() -> str:
-    """How the user called us: `run_worker.py` or `fusion`."""
+    """The name under which the user called us: `run_worker.py` or `fusion`."""
     context = click.get_current_context(silent=True)
     return (context and context.find_root().info_name) or "run_worker.py"
 
@@ -205,7 +208,7 @@ def shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def confirmed(question: str, yes: bool) -> bool:
-    """Whether to do what can't be undone: `--yes`, or a person who says so. Without a terminal nobody can: then only the flag will do."""
+    """True if what can't be undone is to be done: `--yes` was given, or a person says so at a terminal. Without a terminal only the flag will do."""
     if yes:
         return True
     if not sys.stdin.isatty():

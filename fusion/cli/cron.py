@@ -360,7 +360,7 @@ def _plan_of(info: EntryInfo) -> Plan:
 
 
 def _jobs(cli: Cli, ids: Iterable[str]) -> dict[str, LastJob]:
-    """What became of these jobs, in one round trip."""
+    """The states of these jobs, in one round trip."""
     from fusion.cli.cron_render import GONE, LastJob
     from fusion.store.layout.codec import text
 

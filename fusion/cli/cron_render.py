@@ -1,4 +1,4 @@
-"""What the `cron` commands say, as text or JSON: pure functions of what was read."""
+"""The answers of the `cron` commands as text or JSON: pure functions of what was read."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class View:
 
     @classmethod
     def of(cls, info: EntryInfo, now: float) -> View:
+        """Judge an entry at `now`, Unix seconds by the server's clock."""
         entry, problems = None, []
         if info.rev:
             try:
@@ -80,6 +81,7 @@ class View:
 
     @property
     def declared_by(self) -> str:
+        """The app that declares it and its version, or `run time`."""
         return f"{self.info.app} {self.info.version}" if self.info.app else "run time"
 
 
@@ -87,6 +89,7 @@ class View:
 
 
 def listing(views: Sequence[View], jobs: Mapping[str, LastJob], program: str) -> list[str]:
+    """`cron list` as lines."""
     header = ("ID", "WHEN", "NEXT", "LAST", "JOB", "QUEUE", "DECLARED BY", "STATE", "ENQUEUED", "MISSED", "OVERLAPPED")
     rows = []
     for view in views:
@@ -109,7 +112,7 @@ def listing(views: Sequence[View], jobs: Mapping[str, LastJob], program: str) ->
 
 
 def _remarks(views: Iterable[View], program: str) -> list[str]:
-    """What a word in the table can't say, in full, with what to do."""
+    """In full, with what to do, the remarks for which a word in the table is too short."""
     lines = []
     for view in views:
         info = view.info
@@ -134,6 +137,7 @@ def newest(info: EntryInfo, jobs: Mapping[str, LastJob]) -> LastJob | None:
 
 
 def entry_document(view: View, jobs: Mapping[str, LastJob]) -> dict[str, Any]:
+    """An entry as JSON shows it."""
     info, entry = view.info, view.entry
     policy = ("queue", "misfire", "misfire_grace", "overlap", "jitter")
     return {
@@ -179,11 +183,13 @@ def ticks(plan: Plan, now: float, count: int) -> list[int]:
 
 
 def coming(plan: Plan, found: Sequence[int], now: float) -> list[str]:
+    """`cron next` as lines."""
     rows = [(local(plan, tick), _utc(tick), distance(tick - now), plan.note(tick)) for tick in found]
     return table(("LOCAL", "UTC", "IN", "NOTE" if any(row[3] for row in rows) else ""), rows)
 
 
 def tick_document(plan: Plan, tick: int) -> dict[str, Any]:
+    """A tick as JSON shows it."""
     return {"local": plan.local(tick).isoformat(), "utc": iso(tick), "note": plan.note(tick) or None}
 
 
@@ -191,6 +197,7 @@ def tick_document(plan: Plan, tick: int) -> dict[str, Any]:
 
 
 def decisions(plan: Plan | None, found: Sequence[TickDecision], jobs: Mapping[str, LastJob]) -> list[str]:
+    """`cron history` as lines."""
     rows = []
     for one in found:
         tick = int(one.tick.timestamp())
@@ -203,6 +210,7 @@ def decisions(plan: Plan | None, found: Sequence[TickDecision], jobs: Mapping[st
 
 
 def decision_document(one: TickDecision, jobs: Mapping[str, LastJob]) -> dict[str, Any]:
+    """A decision on a tick as JSON shows it."""
     job = jobs.get(one.what)
     return {
         "tick": to_iso(one.tick),
@@ -219,6 +227,7 @@ def decision_document(one: TickDecision, jobs: Mapping[str, LastJob]) -> dict[st
 
 
 def declared(entries: Iterable[Entry], now: float) -> list[str]:
+    """`cron validate` as lines."""
     rows, remarks = [], list[str]()
     for entry in entries:
         tick = entry.plan.after(int(now))
@@ -241,6 +250,7 @@ def _utc(tick: int) -> str:
 
 
 def iso(tick: int | None) -> str | None:
+    """Unix seconds as ISO 8601 in UTC; None stays None."""
     return None if tick is None else to_iso(_instant(tick))
 
 

@@ -1,4 +1,4 @@
-"""What the demo ends with: every job accounted for, from Redis's side and from the sandbox's."""
+"""The account at the end of the demo: every job accounted for, from Redis's side and from the sandbox's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Report:
 
     @property
     def logged(self) -> bool:
-        """Whether the event log says the same as the jobs themselves."""
+        """True if the event log says the same as the jobs themselves."""
         runs = self.statuses["finished"] + self.attempts
         retries = self.attempts - self.statuses["failed"]
         told = {"completed": self.statuses["finished"], "failed": self.statuses["failed"], "retry": retries, "processing": runs}
@@ -47,6 +47,7 @@ class Report:
 
     @property
     def lost(self) -> int:
+        """Jobs that were accepted and have not ended."""
         return self.accepted - self.statuses["finished"] - self.statuses["failed"]
 
     @property
@@ -57,6 +58,7 @@ class Report:
 
     @classmethod
     def collect(cls, connection: Redis, ids: Sequence[str], sandbox: str, events: Path) -> Report:
+        """Count what became of these jobs: in Redis, in the sandbox's statistics, in the file of events."""
         from fusion.job import Job
 
         statuses: Counter[str] = Counter()
@@ -90,6 +92,7 @@ def _count(job: Job, statuses: Counter[str], reasons: Counter[str], waits: dict[
 
 
 def render(report: Report) -> str:
+    """The account as text."""
     lines = ["", f"{'delivered':<12}{'HIGH':>8}{'MODERATE':>10}{'LOW':>8}{'all':>8}"]
     channels = sorted({channel for channel, _ in report.delivered})
     for channel in [*channels, "all"]:

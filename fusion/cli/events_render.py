@@ -1,4 +1,4 @@
-"""What the `events` commands say, as text or JSON: pure functions of what was read."""
+"""The answers of the `events` commands as text or JSON: pure functions of what was read."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class EventsSnapshot:
 
 
 def text(snapshot: EventsSnapshot, program: str) -> str:
+    """`events stats` as text."""
     stream = snapshot.stream
     cap = f"{stream.cap:,} at most" if stream.cap else f"{snapshot.cap:,} at most, no sink has asked for more"
     since = f", the oldest {seconds((now() - stream.first).total_seconds())} old" if stream.first else ""
@@ -104,6 +105,7 @@ def _trouble(sink: SinkInfo) -> str:
 
 
 def document(snapshot: EventsSnapshot) -> dict[str, Any]:
+    """`events stats` as JSON shows it."""
     stream = snapshot.stream
     return {
         "schema": 1,
@@ -166,4 +168,5 @@ def line(entry: StreamEntry) -> str:
 
 
 def raw_line(entry: StreamEntry) -> str:
+    """One event as a line of JSON."""
     return json.dumps({"entry": entry.id, **entry.fields}).replace("\x7f", "\\u007f")

@@ -57,7 +57,7 @@ def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def chosen(include_quarantined: bool = False, **given: Any) -> FailedFilter:
-    """What the options of `filter_options` say."""
+    """The filter that the options of `filter_options` describe."""
     from fusion.jobs.failures import FailedFilter
 
     if given["queue"] is not None:

@@ -76,7 +76,7 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
 
 
 def _advice(cli: Cli) -> list[str]:
-    """What works, and should not stay so."""
+    """Sentences on what works but should not stay as it is."""
     from redis.exceptions import ResponseError
 
     from fusion.store.read.callback_inspector import CallbackInspector

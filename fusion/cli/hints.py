@@ -46,6 +46,7 @@ class Command(click.Command):
     """Also tells what became of RQ's flags."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse RQ's flags that have no function here with what to do instead."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -15,7 +15,7 @@ from fusion.settings import Settings
 LOG_FORMAT = "%(asctime)s %(message)s"
 DATE_FORMAT = "%H:%M:%S"
 
-#: What a record may know beyond the standard attributes; `extra` of the calls in `fusion.process`.
+#: Attributes of a record beyond the standard ones: `extra` of the calls in `fusion.worker`.
 _MORE = ("worker", "job_id", "queue", "description", "attempt")
 
 
@@ -26,6 +26,7 @@ class JSONFormatter(logging.Formatter):
         super().__init__()
 
     def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of JSON."""
         document: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, timezone.utc)
             .isoformat(timespec="microseconds")

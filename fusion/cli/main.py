@@ -54,9 +54,11 @@ class LazyGroup(click.Group):
     """Imports a command when it is called, suggests the nearest name, and turns errors into one line and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
@@ -65,10 +67,12 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say where options go if one stands before the command."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -77,6 +81,7 @@ class LazyGroup(click.Group):
             ) from None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest name for a command that there is not."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             from difflib import get_close_matches
@@ -87,6 +92,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; tell what a person could have caused in one line, with exit code 1, 2 or 130."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
@@ -130,7 +136,7 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """What `fusion` and `run_worker.py` call; ends the process with the exit code."""
+    """The entry point of `fusion` and `run_worker.py`; ends the process with the exit code."""
     cli()
 
 

@@ -1,4 +1,4 @@
-"""What `info` says, as text or JSON: pure functions of what was read."""
+"""The answer of `info` as text or JSON: pure functions of what was read."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ class Snapshot:
 
 
 def state_of(worker: WorkerInfo) -> str:
+    """The state that a person is shown: dead, quiet and throttled come before idle and busy."""
     if not worker.alive:
         return "dead"
     if worker.quiet:
@@ -74,7 +75,7 @@ def state_of(worker: WorkerInfo) -> str:
 
 
 def serves(worker: WorkerInfo, queue: str) -> bool:
-    """Whether one of the worker's names or wildcards covers `queue`."""
+    """True if one of the worker's names or wildcards covers `queue`."""
     return any(fnmatchcase(queue, name) for name in worker.queues)
 
 
@@ -215,6 +216,7 @@ def raised(errors: CallbackErrors, at: datetime) -> str:
 
 
 def callback_errors(errors: CallbackErrors | None) -> dict[str, Any] | None:
+    """Errors of callbacks as JSON shows them."""
     return None if errors is None else {"count": errors.count, "job_id": errors.job_id, "at": _iso(errors.at)}
 
 

@@ -25,6 +25,7 @@ DECLARING = (
 
 
 def declaring_flags(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --schedule --app --app-version."""
     for option in reversed(DECLARING):
         function = option(function)
     return function

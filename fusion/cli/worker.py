@@ -61,7 +61,7 @@ _IDLE_PROBATION = 5.0
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """What the flags ask for."""
+    """A worker as the flags ask for it. `job_lines`: log the description of each job. `probation`: run only jobs that are to run alone."""
 
     settings: Settings
     queues: tuple[str, ...]
@@ -264,6 +264,7 @@ def plan_worker(
 
 
 def level_of(cli: Cli, given: dict[str, Any]) -> str | None:
+    """The log level that --logging-level, --verbose and --quiet ask for. A usage error if two of them contradict."""
     level, quiet = given.pop("logging_level"), given.pop("quiet")
     if cli.verbose and quiet:
         raise click.UsageError("--verbose and --quiet exclude each other")
@@ -284,6 +285,7 @@ def start_embedded(cli: Cli) -> str:
 
 @contextmanager
 def pid_file(path: str | None) -> Iterator[None]:
+    """Keep this process's id in the file while the block runs. ConfigurationError if it can't be written."""
     if path is None:
         yield
         return

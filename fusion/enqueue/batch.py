@@ -1,4 +1,4 @@
-"""What the queue for threads and the one for asyncio share: from a call to what is sent, and from the answer to the jobs that are returned."""
+"""Shared by the queues for threads and for asyncio: from a call to what is sent, and from the answer to the jobs that are returned."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ class Batch:
 
     @classmethod
     def of(cls, queue: str, datas: Iterable[JobData], replicas: Replicas | None) -> Batch:
+        """Sign the jobs for this queue. ValueError if one id stands twice."""
         jobs = sealed(queue, [data.new for data in datas], get_settings())
         if len(jobs) > 1 and len({job.id for job in jobs}) < len(jobs):
             raise ValueError("the same job_id twice in one enqueue_many; ids are unique")
@@ -57,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class QueueDefaults:
-    """What a queue says of jobs that say nothing themselves: `Queue(default_timeout=, serializer=)`."""
+    """The options of a queue for jobs that say nothing themselves: `Queue(default_timeout=, serializer=)`."""
 
     timeout: float | str | None = None
     serializer: str | None = None
@@ -134,7 +135,7 @@ def timed(name: str, time: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chunks(queue: str, job_datas: Iterable[JobData], replicas: Replicas | None) -> Iterator[Batch]:
-    """What `enqueue_many` sends in one call each: so many jobs or bytes at most, a larger job alone."""
+    """The calls that `enqueue_many` makes: 500 jobs or 1 MiB each at most, a larger job alone."""
     chunk: list[JobData] = []
     size = 0
     for data in job_datas:

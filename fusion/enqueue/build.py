@@ -115,7 +115,7 @@ def sealed(queue: str, jobs: Iterable[NewJob], settings: Settings) -> list[NewJo
 
 
 def _check_options(name: str, stored: Mapping[str, Any], limit: int) -> int:
-    """What is stored besides the arguments counts too: `meta`, `description`, callbacks, a long list of retry intervals. Its size."""
+    """The size of what is stored besides the arguments: `meta`, `description`, callbacks ... PayloadTooLarge if it is over the limit."""
     texts = [value for value in stored.values() if isinstance(value, str)]
     size = sum(map(len, texts))
     if size * 4 > limit and (size := sum(len(text.encode()) for text in texts)) > limit:

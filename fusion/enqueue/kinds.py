@@ -23,7 +23,7 @@ _MOST = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How an option is read where no Python object can be given. Both functions raise a ValueError that says the rule."""
+    """Reads an option where no Python object can be given. Both functions raise a ValueError that says the rule."""
 
     #: For tables: the values that it takes.
     takes: str

@@ -149,7 +149,7 @@ NONE = EnqueueOptions()
 
 
 def spelling_of(name: str) -> Spelling | None:
-    """How an option, by the name that Python gives it, is spelled as text; None if it is not, or in parts."""
+    """The spelling of an option, by the name that Python gives it; None if it has none, or several parts."""
     found = [option.spellings for option in OPTIONS if option.name == name]
     return found[0][0] if found and len(found[0]) == 1 else None
 

@@ -1,4 +1,4 @@
-"""What became of a job's earlier executions."""
+"""The outcomes of a job's earlier executions."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Failure:
     reason: str = ""
 
     def is_a(self, names: Iterable[str]) -> bool:
-        """Whether its error is of one of these classes: dotted or last names, wildcards."""
+        """True if its error is of one of these classes: dotted or last names, wildcards."""
         own = (self.error_class, *self.error_bases)
         return any(fnmatchcase(kind, name) or fnmatchcase(kind.rpartition(".")[2], name) for name in names for kind in own)
 
@@ -160,7 +160,7 @@ def group(failures: Iterable[Failure]) -> list[FailureGroup]:
 
 
 def _message(error_class: str, reason: str) -> str:
-    """What the error said besides its class; it may quote what a job was about."""
+    """The text of the error without its class; it may quote what a job was about."""
     for name in (error_class, error_class.rpartition(".")[2]):
         reason = reason.removeprefix(f"{name}: ") if name else reason
     return masked_text(reason)

@@ -69,7 +69,7 @@ class RedisSettings:
 
 @dataclass(frozen=True, repr=False)
 class WorkerSettings:
-    """What workers, schedulers and their supervisor do."""
+    """The work of workers, schedulers and their supervisor."""
 
     #: Queues of a worker that is told none; `all` stands for these and for every other that is known.
     queues: tuple[str, ...] = _setting(defaults.QUEUES, readers.names)
@@ -165,7 +165,7 @@ class WorkerSettings:
 
 @dataclass(frozen=True, repr=False)
 class JobSettings:
-    """What jobs get that say nothing themselves, and how long they are kept."""
+    """Defaults of jobs that say nothing themselves, and limits of what is kept."""
 
     #: Time that a job may run; -1 = no limit.
     job_timeout: float = _setting(defaults.JOB_TIMEOUT, readers.seconds(0.001, endless=True))

@@ -1,4 +1,4 @@
-"""How the value of a setting is read, whether it is Python (a module's, a flag's) or text (the environment's)."""
+"""Readers of the values of settings, whether they are Python (a module's, a flag's) or text (the environment's)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def setting(default: Any, read: Callable[[Any], Any], *, env: tuple[str, ...] = 
 
 
 class Invalid(ValueError):
-    """What a value should have been."""
+    """A value is not as it should be; the message says the rule."""
 
 
 def seconds(low: float, high: float = FURTHEST, *, whole: bool = False, endless: bool = False) -> Callable[[Any], float]:
@@ -50,6 +50,7 @@ def seconds(low: float, high: float = FURTHEST, *, whole: bool = False, endless:
 
 
 def size(value: Any) -> int:
+    """Bytes from `1048576`, `512k`, `1m`, `2g`."""
     match = None if isinstance(value, bool) else _SIZE.match(str(value).strip())
     if match is None or int(match[1]) < 1:
         raise Invalid("use bytes, or 512k, 1m")
@@ -57,6 +58,8 @@ def size(value: Any) -> int:
 
 
 def whole(low: int, high: int | None = None) -> Callable[[Any], int]:
+    """A whole number from `low` to `high`."""
+
     def read(value: Any) -> int:
         try:
             number = -1 if isinstance(value, (bool, float)) else int(value)
@@ -91,6 +94,7 @@ def cpus(quota: str = "/sys/fs/cgroup/cpu.max") -> int:
 
 
 def flag(value: Any) -> bool:
+    """`1`, `true`, `yes`, `on` and their opposites, in any case."""
     text = str(value).strip().lower()
     if text in ("1", "true", "t", "yes", "y", "on"):
         return True
@@ -100,16 +104,19 @@ def flag(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
+    """A text that is not empty, without spaces around it."""
     if not isinstance(value, (str, os.PathLike)) or not str(value).strip():
         raise Invalid("use a text that is not empty")
     return str(value).strip()
 
 
 def path(value: Any) -> str:
+    """An absolute path; `~` is the home directory."""
     return os.path.abspath(os.path.expanduser(text(value)))
 
 
 def matching(pattern: str, rule: str) -> Callable[[Any], str]:
+    """A text of this pattern; `rule` says it in words."""
     compiled = re.compile(pattern)
 
     def read(value: Any) -> str:
@@ -121,12 +128,15 @@ def matching(pattern: str, rule: str) -> Callable[[Any], str]:
 
 
 def dotted(value: Any) -> str:
+    """The dotted path of a function."""
     if not isinstance(value, str) or not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", value):
         raise Invalid("use the dotted path of a function, like shop.hooks.after_fork")
     return value
 
 
 def choice(*names: str) -> Callable[[Any], str]:
+    """One of these words, in any case."""
+
     def read(value: Any) -> str:
         if str(value).lower() not in names:
             raise Invalid("use one of " + ", ".join(names))
@@ -136,6 +146,7 @@ def choice(*names: str) -> Callable[[Any], str]:
 
 
 def names(value: Any) -> tuple[str, ...]:
+    """A list of names, or a text with commas between them; each once."""
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in items):
         raise Invalid("use a list of names, or a text with commas between them")
@@ -146,6 +157,7 @@ def names(value: Any) -> tuple[str, ...]:
 
 
 def ports(value: Any) -> tuple[int, ...]:
+    """TCP ports, in a list or with commas between them."""
     items = value.split(",") if isinstance(value, str) else [value] if isinstance(value, int) else value
     try:
         found = tuple(dict.fromkeys(whole(1, 65535)(item) for item in items))
@@ -209,6 +221,7 @@ def secret_keys(value: Any) -> tuple[str, ...]:
 
 
 def mapping(value: Any) -> dict[str, Any]:
+    """A mapping; from the environment as JSON."""
     try:
         found = json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -219,6 +232,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 
 def redis_url(value: Any) -> str:
+    """The URL of a Redis."""
     url = text(value)
     if not re.match(r"(rediss?|unix|rediss?\+sentinel)://", url):
         raise Invalid(
@@ -237,6 +251,7 @@ def percent(value: Any) -> float:
 
 
 def host(value: Any) -> str:
+    """A host name or an address."""
     found = text(value)
     if not re.fullmatch(r"[A-Za-z0-9_.:%-]+", found):
         raise Invalid("use a host's name or address, like 127.0.0.1 or 0.0.0.0")

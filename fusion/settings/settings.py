@@ -118,7 +118,7 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
 
     @cached_property
     def keyring(self) -> Keyring | None:
-        """What signs and checks jobs, as of its first use; None without keys. ConfigurationError if their file is not as it should be."""
+        """The keys that sign and check jobs, as of the first use; None without keys. ConfigurationError if their file is not as it should be."""
         if not (self.secret_keys or self.secret_keys_file):
             return None
         from fusion.kernel.signing import Keyring

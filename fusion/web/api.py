@@ -28,12 +28,13 @@ _PAGE, _LARGEST_PAGE = 100, 1000
 
 
 class Api:
-    """`tasks`: modules whose functions callers may name. `stopping`: whether the process is about to end."""
+    """The calls of the API. `tasks`: modules whose functions callers may name. `stopping`: tells if the process is about to end."""
 
     def __init__(self, connection: Redis, tasks: Sequence[str], stopping: Callable[[], bool] = lambda: False) -> None:
         self._connection, self._tasks, self._stopping = connection, tuple(tasks), stopping
 
     def routes(self) -> list[Route]:
+        """The table of what is answered where."""
         return [
             Route("GET", "/healthz", self.health, None, "health"),
             Route("GET", "/readyz", self.ready, None, "ready"),
@@ -48,12 +49,12 @@ class Api:
     # -- probes
 
     def health(self, request: Request) -> Response:
-        """Whether this process and its Redis answer."""
+        """200 if this process and its Redis answer."""
         inspector_of(self._connection).now()
         return Response.json({"status": "ok"})
 
     def ready(self, request: Request) -> Response:
-        """Whether requests should be sent here: as `health`, neither about to end nor too old for the data."""
+        """200 if requests should be sent here: as `health`, and the process is neither about to end nor too old for the data; else 503."""
         if self._stopping():
             raise HttpError(503, "stopping", "this process is about to end; ask another")
         broker_of(self._connection).check_writer()
@@ -62,6 +63,7 @@ class Api:
     # -- jobs
 
     def enqueue(self, request: Request) -> Response:
+        """Enqueue a call of a task; once for each Idempotency-Key."""
         body = request.json()
         repeat = once(request, body)
         call = read_call(body, self._tasks, job_id=repeat.job_id)
@@ -122,6 +124,7 @@ class Api:
             )
 
     def job(self, request: Request) -> Response:
+        """Show one job; its result and reason only to who may operate."""
         include = {part for part in request.args().get("include", "").split(",") if part}
         if unknown := sorted(include - {"result"}):
             raise HttpError(
@@ -140,6 +143,7 @@ class Api:
     # -- queues
 
     def queues(self, request: Request) -> Response:
+        """Show a page of queues, by name."""
         looking, broken = forgiving(self._connection)
         inspector = inspector_of(looking)
         args = request.args()
@@ -151,6 +155,7 @@ class Api:
         return Response.json({"queues": shown, "total": len(names), "offset": offset, "broken": in_words(broken)})
 
     def stats(self, request: Request) -> Response:
+        """Show one queue."""
         name = request.params["name"]
         looking, broken = forgiving(self._connection)
         inspector = inspector_of(looking)
@@ -164,7 +169,7 @@ class Api:
 
 
 def _check_sound(broken: Mapping[str, str]) -> None:
-    """What a broken key hides is not said to be missing."""
+    """Raise 500 if a broken key hides something: that is not said to be missing."""
     for sentence in in_words(broken):
         raise HttpError(500, "broken_key", f"{sentence}; an operator has to look who else writes to this Redis")
 

@@ -100,7 +100,7 @@ class App:
         return self._finish(request, response, time.perf_counter() - began)
 
     def refuse(self, error: HttpError, request: Request) -> Response:
-        """What a server says to a request that it could not even read."""
+        """The answer to a request that a server could not even read."""
         return self._finish(request, Response.of(error), 0.0)
 
     def _route(self, request: Request) -> Response:

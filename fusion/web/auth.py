@@ -49,6 +49,8 @@ def new_token(name: str, scopes: Iterable[str]) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Token:
+    """A known token: whose it is, and the hash of its text."""
+
     actor: Actor
     digest: str
 
@@ -93,6 +95,7 @@ class TokenFile:
         return len(self._tokens)
 
     def names(self) -> list[str]:
+        """Whose tokens are known."""
         return [token.actor.name for token in self._current()]
 
     def find(self, token: str) -> Actor | None:

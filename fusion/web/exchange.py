@@ -1,4 +1,4 @@
-"""What comes in and what goes out: requests, responses, and errors that become one."""
+"""Requests, responses, and errors that become one."""
 
 from __future__ import annotations
 
@@ -78,6 +78,7 @@ class Request:
     target: str = ""
 
     def header(self, name: str) -> str:
+        """The value of a header, by its name in lower case; empty without it."""
         return self.headers.get(name, "")
 
     def args(self) -> dict[str, str]:
@@ -130,17 +131,21 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
+    """An answer: status, body and headers."""
+
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def json(cls, document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+        """An answer whose body is this document."""
         body = json.dumps(document, allow_nan=False).encode() + b"\n"
         return cls(status, body, {"Content-Type": "application/json", **(headers or {})})
 
     @classmethod
     def of(cls, error: HttpError) -> Response:
+        """The answer that tells an error."""
         told = {"code": error.code, "message": str(error)[:_LONGEST_MESSAGE]}
         if error.field:
             told["field"] = error.field
@@ -148,6 +153,7 @@ class Response:
 
     @property
     def status_line(self) -> str:
+        """Like `200 OK`."""
         return f"{self.status} {REASONS.get(self.status, 'Status')}"
 
     def header_list(self) -> list[tuple[str, str]]:
@@ -170,4 +176,5 @@ def plain(text: str, limit: int = 200) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
+    """Names for a sentence, sorted."""
     return ", ".join(sorted(names))

@@ -35,10 +35,13 @@ class Route:
 
     @property
     def changes(self) -> bool:
+        """A call of it may change something."""
         return self.method not in SAFE
 
 
 class Router:
+    """Finds routes by path and method. ValueError for two of the same."""
+
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
         self._paths: dict[str, tuple[re.Pattern[str], dict[str, Route]]] = {}

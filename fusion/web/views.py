@@ -1,4 +1,4 @@
-"""What the API shows of jobs and queues. Never arguments: nobody who may only look learns what was sent to whom."""
+"""Jobs and queues as the API shows them. Never arguments: nobody who may only look learns what was sent to whom."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _REFUSALS = {
 
 
 class _ErrorTask(ErrorTask):  # type: ignore[misc]
-    """What waitress refuses before the core sees it is answered, and logged, as the core would."""
+    """Answers, and logs, what waitress refuses before the core sees it, as the core would."""
 
     def execute(self) -> None:
         status = self.request.error.code
@@ -123,9 +123,11 @@ class WebServer:
         self._told = float("-inf")
 
     def stopping(self) -> bool:
+        """The process was told to end."""
         return self._stops > 0
 
     def install_signals(self) -> None:
+        """Let INT and TERM end the service, once all is answered, twice at once; ignore HUP."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         # Tokens are read again by themselves; a HUP meant for that must not end the process.

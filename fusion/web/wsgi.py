@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def serve(app: App, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Answer one request of a WSGI server."""
     request = _request(environ, app.max_body)
     response = app.handle(request)
     start_response(response.status_line, response.header_list())
