@@ -75,7 +75,7 @@ class CurrentJob:
 
     @property
     def description(self) -> str:
-        """What lists show; the function's name if none was given."""
+        """The text that lists show; the name of the function if none was given."""
         return self._text(b"description") or self.func_name
 
     @property
