@@ -40,7 +40,7 @@ def run_maintenance_on_failed_queue(max_age_hours: float = 24, max_times: int = 
 
 
 def _check_redis() -> None:
-    """In a job: the Redis that was found is the one the job came from. Otherwise another fleet's jobs would be moved."""
+    """In a job, check that the Redis found is the one that the job came from: else another fleet's jobs would be moved."""
     from fusion import Job, get_current_job
     from fusion.exceptions import ConfigurationError
 

@@ -176,7 +176,7 @@ def at(moment: int, name: str) -> datetime:
 
 
 class Change(NamedTuple):
-    """From `at` on, the offset from UTC is `after` and no longer `before`."""
+    """A clock change: from `at` on, the offset from UTC is `after` and no longer `before`."""
 
     at: int
     before: int

@@ -1,4 +1,4 @@
-"""From a task's dotted path to the function, and back.
+"""A task's function from its dotted path, and its path from the function.
 
 Whoever can write to Redis can enqueue any path, so a worker runs only what its allow-list names. A pattern is a module: `tasks`
 stands for `tasks` and everything below it; `*` allows everything, as RQ does.
@@ -72,7 +72,7 @@ def how_to_allow(module: str, start: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raises TaskNotAllowed for anything but ASCII identifiers joined by dots, and for dunder parts."""
+    """Check the form of a path. TaskNotAllowed for anything but ASCII identifiers joined by dots, and for dunder parts."""
     if _is_path(path) is None:
         raise TaskNotAllowed(f"{path[:200]!a} is not a dotted path like tasks.sms.sendSMS")
     if path.startswith("__") or ".__" in path:
@@ -175,7 +175,7 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
 
 
 def check_no_generator(func: Any, name: str) -> None:
-    """Raises TypeError for a function with `yield`: a call of it runs none of its lines, so its job would end at once, finished."""
+    """Refuse a function with `yield` by TypeError: a call of it runs none of its lines, so its job would finish at once."""
     for _ in range(_MAX_UNWRAP):
         if isinstance(func, partial):
             func = func.func
@@ -190,7 +190,7 @@ def check_no_generator(func: Any, name: str) -> None:
 
 
 def check_result(value: Any, name: str) -> None:
-    """Raises TypeError for a generator that a task returned, say one whose decorator hides what it is."""
+    """Refuse a generator that a task returned by TypeError. A decorator may have hidden it from `check_no_generator`."""
     if type(value) is GeneratorType or type(value) is AsyncGeneratorType:
         raise TypeError(_told(name, "returned a generator"))
 

@@ -49,7 +49,7 @@ class MemoryThrottle:
 
     @classmethod
     def of(cls, settings: Settings, readers: Mapping[str, Reader] | None = None) -> MemoryThrottle:
-        """By the settings; `readers` for `RAM`, `swap` and `GPU` stand in for those of this machine."""
+        """A throttle by the settings. `readers` for `RAM`, `swap` and `GPU` stand in for those of this machine."""
         readers = machine_readers() if readers is None else readers
         if not readers:
             raise ConfigurationError(
@@ -162,7 +162,7 @@ def _number(file: Path, name: str = "") -> int:
 
 
 def gpu_reader() -> Reader | None:
-    """By pynvml, else by nvidia-smi; None if neither works here."""
+    """A reader of the fullest GPU, by pynvml, else by nvidia-smi. None if neither works here."""
     pynvml = _optional("pynvml")
     if pynvml is not None:
         try:

@@ -188,7 +188,7 @@ def _mask_message(text: str) -> str:
 
 
 def _mask_strictly(text: str) -> str:
-    """Of an argument: digits go, and every word that is long enough to be a secret. Short words and the shape of figures stay."""
+    """Mask a text of an argument: digits, and every word that is long enough to be a secret. Short words and the shape of figures stay."""
     return _DIGIT.sub("*", _LONG.sub(_mask_long, text))
 
 
@@ -252,7 +252,7 @@ def _parsed(raw: bytes) -> Any:
 
 
 def _render(value: Any, depth: int, room: int, strict: bool) -> str:
-    """As JSON in at most `room` characters (at least 5), masked; entries left out are counted in their place."""
+    """The value masked, as JSON of at most `room` characters (at least 5). A count stands for the entries left out."""
     if value is None or value is True or value is False:
         return _fit({None: "null", True: "true", False: "false"}[value], room)
     if isinstance(value, str):

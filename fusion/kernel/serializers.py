@@ -124,7 +124,7 @@ class JSONSerializer(Serializer):
         self._max_depth = max_depth
 
     def dumps(self, value: Any) -> bytes:
-        """Raises SerializationError (with the type that does not fit) or PayloadTooLarge (nested too deeply)."""
+        """The value as JSON. SerializationError names the type that does not fit; PayloadTooLarge if it is nested too deeply."""
         if not _is_plain(value, self._max_depth):
             from fusion.kernel.json_types import encode
 
@@ -138,7 +138,7 @@ class JSONSerializer(Serializer):
             raise SerializationError(f"{reason}; send it as a string or None") from None
 
     def loads(self, raw: bytes) -> Any:
-        """Raises DeserializationError, whatever is wrong with `raw`."""
+        """The value of a JSON text. DeserializationError, whatever is wrong with `raw`."""
         return self.untag(self.parse(raw), raw)
 
     def parse(self, raw: bytes) -> Any:
@@ -168,7 +168,7 @@ class JSONSerializer(Serializer):
 
 
 class PickleSerializer(Serializer):
-    """As RQ stores jobs. A pickle runs code when it is loaded: only with trusted producers, hence off until `allow_pickle`."""
+    """Pickles, as RQ stores jobs. Loading one runs code, so producers must be trusted: off until `allow_pickle`."""
 
     name = "pickle"
 

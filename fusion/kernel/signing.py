@@ -127,7 +127,7 @@ def as_claimed(fields: Mapping[str, Any]) -> dict[bytes, bytes]:
 
 
 def _stored(value: Any) -> bytes | None:
-    """As Redis will hold it."""
+    """The bytes of a value as Redis will hold them; None for an absent one."""
     if value is None or isinstance(value, bytes):
         return value
     return value.encode() if isinstance(value, str) else repr(value).encode()

@@ -74,7 +74,7 @@ class held(deferred):
 
 
 def strike(error: BaseException) -> None:
-    """For signal handlers: raise `error` in what runs, now or as soon as it may be struck."""
+    """Raise `error` in the code that a signal interrupted, now or as soon as `deferred` and `held` allow. For signal handlers."""
     if _Hold.depth:
         now = monotonic()
         if _Hold.due is None:

@@ -17,7 +17,7 @@ _MAX_BODY = 1024 * 1024
 
 
 class _Bad(Exception):
-    """Not HTTP as we speak it; args: status, words."""
+    """A request that is not HTTP as the sandbox speaks it; args: status, words."""
 
 
 class HttpProtocol(asyncio.Protocol):

@@ -79,17 +79,17 @@ class Sandbox:
         self.stop()
 
     def stats(self) -> dict[str, Any]:
-        """As GET /_stats."""
+        """The totals of GET /_stats."""
         found: dict[str, Any] = self._ask(self._ledger.stats)
         return found
 
     def deliveries(self, since: int = 0) -> list[dict[str, Any]]:
-        """As GET /_deliveries, without the paging key."""
+        """The deliveries of GET /_deliveries, without the paging key."""
         found: list[dict[str, Any]] = self._ask(self._ledger.deliveries, since)["deliveries"]
         return found
 
     def fault(self, channel: str, **wish: Any) -> None:
-        """As POST /_faults. ValueError if the sandbox does not understand it."""
+        """Play a fault, given as to POST /_faults. ValueError if the sandbox does not understand it."""
         wrong = self._ask(self._ledger.add_fault, {"channel": channel, **wish})
         if wrong:
             raise ValueError(wrong)
