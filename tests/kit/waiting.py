@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -19,3 +20,8 @@ def eventually(check: Callable[[], T], timeout: float = 10.0, interval: float = 
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout} s: {why or getattr(check, '__name__', check)} (last answer: {answer!r})")
         time.sleep(interval)
+
+
+def unhurried(seconds: float) -> float:
+    """So many seconds on a quiet machine, more on a loaded one: for limits after which a test has something killed, never for a promise."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 2)

@@ -15,7 +15,7 @@ from fusion.store.write.broker import Broker
 from tests.kit import guarded
 from tests.kit.hands import put
 from tests.kit.relays import Relays
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import alive
 from tests.kit.workers import WorkerProcess, Workers
 from tests.relay.harness import ids_in, is_delivered
@@ -79,7 +79,7 @@ def test_one_that_dies_is_replaced(workers: Workers, inspector: EventInspector, 
 
 
 def test_one_that_hangs_is_replaced(workers: Workers, inspector: EventInspector, env: dict[str, str]) -> None:
-    worker = workers.start(env={**env, "FUSION_HANG_TIMEOUT": "2"})
+    worker = workers.start(env={**env, "FUSION_HANG_TIMEOUT": str(unhurried(2))})
     relay = _relay(inspector)
     psutil.Process(relay.pid).suspend()
     assert _relay(inspector, other_than=relay.pid).pid != relay.pid

@@ -14,7 +14,7 @@ import redis
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.private_redis import PrivateRedis
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import alive, field, runs_of, status_of
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import GATED, Services
@@ -25,7 +25,9 @@ def test_the_job_of_a_killed_worker_is_claimed_again_within_a_second(
     services: Services, conn: redis.Redis, gate: Gate, workers: int
 ) -> None:
     job = gate.enqueue()
+    begun = time.monotonic()
     service = services.start(workers, "s")
+    start = time.monotonic() - begun
     (first,) = gate.begun(job)
     service.note()
     killed = time.monotonic()
@@ -34,7 +36,7 @@ def test_the_job_of_a_killed_worker_is_claimed_again_within_a_second(
     took = time.monotonic() - killed
     print(f"claimed and running again {took * 1000:.0f} ms after SIGKILL of its worker ({workers} worker(s))")
     assert not alive(first), "never twice at a time"
-    assert took <= 1.5
+    assert took <= 1 + start, "a second, and the start of a process where no other is free"
     gate.open()
     eventually(lambda: status_of(conn, job.id) == "finished")
     assert field(conn, job.id, "attempts") in ("", "0")
@@ -102,12 +104,13 @@ def test_twenty_dead_workers_leave_a_clean_registry(services: Services, conn: re
 def test_a_worker_that_hangs_is_killed_and_replaced(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue(on_lost="fail")
     second = gate.enqueue()
-    service = services.start(2, "s", env={"FUSION_HANG_TIMEOUT": "2"})
+    limit = unhurried(2)
+    service = services.start(2, "s", env={"FUSION_HANG_TIMEOUT": str(limit)})
     gate.begun(job)
     gate.begun(second)
     hung = service.worker_of(conn, job.id)
     hung.send_signal(signal.SIGSTOP)
-    eventually(lambda: status_of(conn, job.id) == "failed", 8, why="the hanging worker is buried")
+    eventually(lambda: status_of(conn, job.id) == "failed", limit + 8, why="the hanging worker is buried")
     assert field(conn, job.id, "reason").startswith("ProcessPrunedError: worker ")
     assert "gave no sign of life" in field(conn, job.id, "reason")
     assert not alive(hung.pid)
@@ -119,13 +122,14 @@ def test_a_worker_that_hangs_is_killed_and_replaced(services: Services, conn: re
 
 def test_a_supervisor_that_was_frozen_itself_kills_nobody(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
-    service = services.start(1, "s", env={"FUSION_HANG_TIMEOUT": "2"})
+    limit = unhurried(2)
+    service = services.start(1, "s", env={"FUSION_HANG_TIMEOUT": str(limit)})
     gate.begun(job)
     service.signal(signal.SIGSTOP)
     worker = service.worker_of(conn, job.id)
     worker.send_signal(signal.SIGSTOP)
     frozen = time.monotonic()
-    eventually(lambda: time.monotonic() > frozen + 3, why="longer than the limit has passed")
+    eventually(lambda: time.monotonic() > frozen + limit + 1, limit + 10, why="longer than the limit has passed")
     service.signal(signal.SIGCONT)  # and the worker a moment later, as it comes when a container thaws
     eventually(lambda: conn.ping(), why="a moment")
     worker.send_signal(signal.SIGCONT)

@@ -15,7 +15,7 @@ from fusion.cron.scheduler import Scheduler
 from fusion.store.read.cron_inspector import CronInspector
 from tests.kit import guarded
 from tests.kit.servers import free_port
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import runs_of, status_of
 from tests.scheduler.harness import NOOP, each_once, set_mark, ticks_of, without_gap
 from tests.supervisor.harness import Service, Services
@@ -76,7 +76,7 @@ def test_the_supervisors_death_ends_it(services: Services, conn: redis.Redis) ->
 
 
 def test_one_that_hangs_is_killed_and_replaced(services: Services, conn: redis.Redis) -> None:
-    service = services.start(1, "s", scheduler=True, env={"FUSION_HANG_TIMEOUT": "2"})
+    service = services.start(1, "s", scheduler=True, env={"FUSION_HANG_TIMEOUT": str(unhurried(2))})
     ready_schedulers(service)
     service.schedulers()[0].send_signal(signal.SIGSTOP)
     ready_schedulers(service, 2)

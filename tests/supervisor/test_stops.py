@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 
@@ -78,9 +79,10 @@ def test_what_does_not_end_in_time_is_cut_off(services: Services, conn: redis.Re
     service = services.start(2, "s", "--shutdown-timeout", "0.5")
     gate.begun(job)
     service.note()
+    busy = service.worker_of(conn, job.id)
     service.signal(signal.SIGTERM)
     service.ended(1)
-    assert service.count("has not ended in time: SIGQUIT") == 1
+    assert service.count(re.compile(rf"pid {busy.pid}\b.*has not ended in time: SIGQUIT")) == 1
     assert unspent(conn, job)
     all_is_told(conn, job)
 
