@@ -6,9 +6,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
 from math import inf
-from typing import Protocol
 
 from fusion.executors.base import ExecutorListener, KillCause, Run
 from fusion.executors.fork import ForkExecutor
@@ -31,26 +29,8 @@ _FIRST_RESTART, _LONGEST_RESTART = 0.2, 30.0
 _STILLBORN = 3
 
 
-class Generation(Protocol):
-    """One fork server with its horses. `prefetching`: None if nothing can wait in a horse. The rest: see `Executor`."""
-
-    session: ServerSession
-
-    @property
-    def prefetching(self) -> Prefetch | None: ...
-    @property
-    def runs(self) -> Mapping[int, Run]: ...
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def next_at(self) -> float: ...
-    def start(self, claimed: Claimed, limit: float) -> Run | None: ...
-    def kill(self, run: Run, cause: KillCause) -> None: ...
-    def pid(self, run: Run) -> int | None: ...
-    def fill(self, now: float) -> None: ...
-    def tick(self, now: float) -> None: ...
-    def drain(self) -> None: ...
-    def close(self) -> None: ...
+#: One fork server with its horses.
+Generation = ForkExecutor | WarmExecutor
 
 
 class ExecutorGenerations:

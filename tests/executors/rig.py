@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from fusion.executors.base import Run
+from fusion.runtime.free_slots import NO_SLOTS
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.outbox import Outbox
 from fusion.runtime.redis_link import RedisLink
@@ -98,9 +99,19 @@ class Rig:
         """The run of a job that is in the executor."""
         return next(run for run in (*self.executor.running, *self.executor.queued) if run.claimed is job)
 
+    def stop(self) -> None:
+        """The worker ends when its jobs are done."""
+        self.slots.stopping = True
+
+    def be_quiet(self) -> None:
+        """An operator wants the worker to take nothing."""
+        self.admission.quiet = True
+
     def told(self) -> list[Commit]:
         """The outcomes that Redis has by now."""
-        self.outbox.turn("w", "i", ["q"], [])
+        self.outbox.send(["q"], NO_SLOTS)
+        if self.outbox.is_sending:
+            self.outbox.receive("w", "i")
         return self.broker.commits
 
     def kinds(self) -> list[str]:

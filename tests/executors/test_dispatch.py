@@ -27,8 +27,8 @@ def test_jobs_beyond_the_slots_go_back(slots: int) -> None:
 @pytest.mark.parametrize(
     "stop",
     [
-        lambda rig: setattr(rig.slots, "stopping", True),
-        lambda rig: setattr(rig.admission, "quiet", True),
+        Rig.stop,
+        Rig.be_quiet,
         lambda rig: rig.recycling.took(3),
         lambda rig: rig.executor.drain(),
     ],
