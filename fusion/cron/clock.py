@@ -41,7 +41,7 @@ _FIELDS = (
     ("day of the week", "0-7 or SUN-SAT, MON#2 for the second, L5 for the last Friday"),
 )
 _MONTH_LENGTHS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-#: Not the same everywhere: the machine's own zone, and clocks that count leap seconds.
+#: Zone names that differ between machines: the machine's own zone, and clocks that count leap seconds.
 _NOT_PORTABLE = ("localtime", "posixrules", "posix/", "right/")
 
 _Values = frozenset[int | str]

@@ -13,7 +13,7 @@ from fusion.delivery.targets import Target
 MAX_HEADERS = 8 * 1024
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")  # RFC 9110 5.6.2
 _VALUE = re.compile(r"[ -~]*")
-# They say where a message ends or what its bytes mean, or concern the connection alone: another value than ours splits or breaks the request.
+# Headers that say where a message ends or what its bytes mean, or concern the connection alone. Another value than ours would break the request.
 _OURS = frozenset(
     """accept-encoding connection content-encoding content-length content-type expect host http2-settings keep-alive
     proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade""".split()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-#: Events that are a status of the event log of old; the others are only told to sinks that want all.
+#: Events that the classic event log has as statuses. The others go to sinks with `all_events` alone.
 STATUSES = frozenset({"queued", "processing", "completed", "failed", "retry"})
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
 _MAX_UNWRAP = 32
-#: Of a code object: calling it makes a generator, of either kind. As in `inspect`, which costs every process 2 MB.
+#: Flags of a code object whose call makes a generator, of either kind. As in `inspect`, which costs every process 2 MB.
 _GENERATES = 0x20 | 0x200
 _is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
 MASK = "***"
-#: Instead of data that can't be shown: a pickle is not loaded for it, and what is neither JSON nor a call can't be masked.
+#: Shown in place of data that can't be masked: pickles, which are not loaded for it, and what is neither JSON nor a call.
 PICKLED, UNREADABLE = "[pickled]", "[unreadable]"
 
 _LIMIT = 2048
@@ -30,12 +30,12 @@ _MORE = 24
 
 _TAG = "__fusion__"
 
-#: What makes a key secret wherever it stands in it, separators left out.
+#: Parts of a key that make it secret wherever they stand in it, separators left out.
 _ANYWHERE = (
     "passw passphrase secret token apikey accesskey privatekey signingkey encryptionkey authorization authentication cookie session "
     "credential signature bearer"
 ).split()
-#: What does so as a word of its own, and as the end of one: `pin` also begins `pinned`, and `otp` is in `footprint`.
+#: Words that make a key secret on their own and at the end of one: `pin` also begins `pinned`, and `otp` is in `footprint`.
 _WORDS = frozenset("pass pwd auth oauth jwt otp totp pin puk tan code cvv cvc csc mfa salt sid sig hmac ssn".split())
 _ENDS = ("code", "pwd", "otp", "pin", "auth", "cvv", "cvc", "pass")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")

@@ -33,12 +33,12 @@ class _Hold:
     """State of the thread that runs the task, the only one in which signal handlers run."""
 
     thread = 0
-    #: How many sections it is in, and how many of these may not be struck however long they take.
+    #: Depth of sections of `deferred` and `held`, and of those of `held` alone.
     depth = firm = 0
-    #: What waits for the end of the section, and since when.
+    #: The error that waits for the end of the section, and since when.
     due: BaseException | None = None
     since = 0.0
-    #: Something was raised since `was_struck` was asked.
+    #: True if something was raised since the last call of `was_struck`.
     struck = False
 
 

@@ -23,7 +23,7 @@ _PLACE = frozenset(
 )
 #: Bytes of the line before a document, at most.
 _ACTION = 100
-#: Bytes: who does not take even these is set up wrongly.
+#: Bytes of the smallest batch: a server that refuses even this is set up wrongly.
 _TINY = 10_000
 _ANSWER = "errors,items.*.status,items.*.error.type,items.*.error.reason"
 
