@@ -1,6 +1,7 @@
-"""`python -m benchmarks`: Fusion beside its peers on one Redis, interleaved; table and plots into benchmarks/results/.
+"""`python -m benchmarks` measures Fusion beside other queues on one Redis, in turns, and writes table and plots to benchmarks/results/.
 
-Only ratios inside one run mean anything: machines differ, and a busy one differs from itself.
+Only ratios inside one run mean anything: machines differ, and a busy one differs from itself. `python -m benchmarks ab OLD NEW` compares
+two versions of Fusion.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
+    """Run `ab`, or measure the contenders."""
     if sys.argv[1:2] == ["ab"]:
         from benchmarks.ab.command import main as ab
 
@@ -26,7 +28,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="times as many jobs")
     parser.add_argument("--no-curves", action="store_true", help="the table alone")
     parser.add_argument(
-        "--smoke", action="store_true", help="a handful of jobs each: does every contender still run? Writes nothing"
+        "--smoke", action="store_true", help="a handful of jobs each, to see that every contender still runs; writes nothing"
     )
     parser.add_argument("--out", type=Path, default=RESULTS, help="where table, figures and plots go")
     options = parser.parse_args()

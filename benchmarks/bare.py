@@ -18,6 +18,7 @@ _JOB = json.dumps(["benchmarks.tasks.noop", None, [], {}]).encode()
 
 
 def one() -> None:
+    """Fork a child, have it run one job and wait for its end."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
@@ -35,6 +36,7 @@ def one() -> None:
 
 
 def main(jobs: int) -> None:
+    """Print jobs/s."""
     gc.collect()
     gc.freeze()
     started = time.perf_counter()

@@ -1,4 +1,6 @@
-"""`python -m benchmarks.figures`: what Fusion promises by itself, measured: HIGH beside long and many LOW jobs, a long backlog, rest."""
+"""`python -m benchmarks.figures` measures what Fusion promises by itself: starts of HIGH jobs beside long and beside many LOW ones, a worker at
+rest, and a long backlog.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psutil
 
@@ -89,17 +91,16 @@ def info_time(server: Server, jobs: int) -> float:
 
 
 def _starts(bench: Bench, queue: Queue, count: int) -> tuple[float, float]:
+    """p50 and p99 in ms of so many HIGH jobs, each enqueued once the one before has started."""
     bench.witness.write_bytes(b"")
     for n in range(1, count + 1):
         queue.enqueue(_STAMP, time.monotonic_ns(), priority=2)
         _until(lambda n=n: bench.witness.read_bytes().count(b"\n") >= n)  # type: ignore[misc]
         time.sleep(0.02)
-    times = sorted((int(b) - int(a)) / 1e6 for a, b in (line.split() for line in bench.witness.read_text().splitlines()))
-    return times[len(times) // 2], times[min(len(times) - 1, len(times) * 99 // 100)]
+    return bench.starts()
 
 
-def _until(condition: object, limit: float = 60.0) -> None:
-    assert callable(condition)
+def _until(condition: Callable[[], bool], limit: float = 60.0) -> None:
     until = time.monotonic() + limit
     while not condition():
         if time.monotonic() > until:
@@ -113,6 +114,7 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def main() -> None:
+    """Print all figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.figures", description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="HIGH jobs of each measurement")
     parser.add_argument("--million", type=int, default=1_000_000, help="jobs of the long backlog")

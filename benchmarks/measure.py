@@ -1,4 +1,6 @@
-"""The measurements, the same for every contender: what is counted is runs of the task, seen in a file, and what Redis itself counts."""
+"""The measurements, the same for every contender. They count runs of the task, by a file in which each run leaves a trace, and requests, as
+Redis counts them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ STUCK = 60.0
 
 @dataclass(frozen=True)
 class Drain:
-    """`requests`: sent to Redis by the workers, per job. `connections`: new ones per job. `memory`: MiB (PSS) of all worker processes."""
+    """The rate of workers, and its price.
+
+    `requests`: sent to Redis by the workers, per job. `connections`: new ones per job. `memory`: MiB (PSS) of all worker processes.
+    """
 
     jobs_per_second: float
     requests: float
@@ -52,9 +57,11 @@ class Bench:
         server.conn.script_flush()
 
     def close(self) -> None:
+        """Remove the file of traces."""
         self.witness.unlink(missing_ok=True)
 
     def produce(self, *arguments: str) -> str:
+        """Run `benchmarks.produce` and return what it prints. Raises RuntimeError if it fails."""
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.produce", self.key, *arguments],
             cwd=ROOT,
@@ -68,16 +75,15 @@ class Bench:
 
     def fill(self, jobs: int, size: int = 0, task: str = "noop") -> None:
         """Enqueue, as fast as the library can."""
-        if not self.produce("many", task, str(jobs), str(size)):
-            self.produce("one", task, str(jobs), str(size))
+        self.produce("fill", task, str(jobs), str(size))
 
     def rate(self, what: str, jobs: int, size: int = 0) -> float | None:
-        """Jobs/s of one producer; None if the library has no such call."""
+        """Jobs/s of one producer, by `one` or `many`; None if the library has no such call."""
         answer = self.produce(what, "noop", str(jobs), str(size))
         return jobs / float(answer) if answer else None
 
     def bytes_per_job(self, jobs: int, size: int) -> float:
-        """In Redis, for a job that waits."""
+        """Bytes of Redis' memory that a waiting job takes, with arguments of `size` bytes."""
         self.fill(1, size)  # what is made once: queues' names, counters, scripts
         before = self.server.used()
         self.fill(jobs, size)
@@ -85,6 +91,7 @@ class Bench:
 
     @contextmanager
     def workers(self, processes: int, commands: list[list[str]] | None = None) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Have the contender's workers run, or these commands, and end them and all that they started afterwards."""
         started = [
             subprocess.Popen(
                 [sys.executable, *command],
@@ -104,7 +111,10 @@ class Bench:
                 stop(process)
 
     def drain(self, jobs: int, processes: int, commands: list[list[str]] | None = None) -> Drain:
-        """Have workers run what was enqueued. The clock runs from a tenth of it to the end: their start is not what is measured."""
+        """Have workers run what was enqueued. The clock runs from the end of the first tenth, so that their start does not count.
+
+        Raises RuntimeError if a worker ends, or if none runs a job for STUCK seconds.
+        """
         with self.workers(processes, commands) as workers:
             first = self._until(jobs // 10, workers)
             began, (requests, connections) = time.perf_counter(), self.server.counters()
@@ -123,6 +133,10 @@ class Bench:
             self._until(3, workers)
             self.witness.write_bytes(b"")
             self.produce("latency", str(jobs), str(gap))
+        return self.starts()
+
+    def starts(self) -> tuple[float, float]:
+        """p50 and p99 in ms of the starts that `benchmarks.tasks.stamp` has noted."""
         times = sorted((int(b) - int(a)) / 1e6 for a, b in (line.split() for line in self.witness.read_text().splitlines()))
         return times[len(times) // 2], times[min(len(times) - 1, len(times) * 99 // 100)]
 
@@ -141,7 +155,7 @@ class Bench:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """A polite stop; then everything it started."""
+    """End a process by SIGTERM, after ten seconds by SIGKILL, and kill what is left of the processes that it started."""
     tree = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.send_signal(signal.SIGTERM)
     try:
@@ -157,6 +171,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _pss(pid: int) -> float:
+    """MiB of a process and all below it, shared pages by their share."""
     root = psutil.Process(pid)
     total = 0
     for process in [root, *root.children(recursive=True)]:

@@ -1,7 +1,9 @@
 """`python -m benchmarks.produce PEER WHAT ...`: a producer in a process of its own, so that no contender's imports weigh on another's.
 
-`one|many TASK JOBS BYTES`: enqueue so many calls with a payload of so many bytes; prints seconds, or nothing if the library has no bulk call.
-`latency JOBS GAP`: one call after the other, each after the one before has started and GAP seconds; the witness file holds the times.
+- `one TASK JOBS BYTES`: enqueue so many calls with a payload of so many bytes; print the seconds.
+- `many TASK JOBS BYTES`: the same with the library's bulk call; print nothing if it has none.
+- `fill TASK JOBS BYTES`: the same in whichever way is there.
+- `latency JOBS GAP`: enqueue a call once the one before has started and GAP seconds have passed; the witness file holds the times.
 """
 
 from __future__ import annotations
@@ -15,15 +17,15 @@ from benchmarks.peers.registry import peer
 
 
 def _fill(producer: Producer, what: str, task: str, jobs: int, size: int) -> float | None:
+    """Seconds that it took; None if there is no such call."""
     payload = "x" * size
     calls: list[tuple[object, ...]] = [(payload,)] * jobs if size else [()] * jobs
     started = time.perf_counter()
-    if what == "many":
-        if not producer.many(task, calls):
-            return None
-    else:
-        for call in calls:
-            producer.one(task, *call)
+    in_bulk = what != "one" and producer.many(task, calls)
+    if what == "many" and not in_bulk:
+        return None
+    for call in () if in_bulk else calls:
+        producer.one(task, *call)
     return time.perf_counter() - started
 
 
@@ -45,6 +47,7 @@ def _lines(path: str) -> int:
 
 
 def main() -> None:
+    """Do what the arguments say."""
     name, what, *rest = sys.argv[1:]
     producer = peer(name).producer(URL)
     try:

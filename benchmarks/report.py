@@ -1,4 +1,4 @@
-"""Results as a table to read, figures to compare and plots to look at."""
+"""The results as a page with a table, as JSON and as plots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def write(found: dict[str, Any], out: Path) -> None:
-    """results.json, README.md and an SVG for the table and for each curve."""
+    """Write results.json, README.md and an SVG for the table and for each curve; print the page."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "results.json").write_text(json.dumps(found, indent=1) + "\n")
     (out / "README.md").write_text(text(found))
@@ -31,7 +31,7 @@ def write(found: dict[str, Any], out: Path) -> None:
 
 
 def text(found: dict[str, Any]) -> str:
-    """The page. Where a peer is ahead of Fusion's way of the same kind, it says so."""
+    """The page. A section of its own names the columns in which another is ahead of Fusion."""
     contenders = found["contenders"]
     measured = (
         f"{found['when']}, {found['server']}, Python {found['python']}, {found['cpus']} cores, {found['rounds']} rounds interleaved, medians. "
@@ -51,7 +51,7 @@ def text(found: dict[str, Any]) -> str:
 
 
 def _lost(contenders: dict[str, Any]) -> list[str]:
-    """Columns in which another is better than the better of Fusion's two ways."""
+    """The columns in which another is better than the better of Fusion's two ways."""
     ours = [row for key, row in contenders.items() if key in ("fusion", "fusion-pool")]
     lines = []
     for key, heading, digits, more in _COLUMNS:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.schedule`: what a scheduler costs and how late it is. Real processes, a Redis of their own."""
+"""`python -m benchmarks.schedule` measures the cost and the lateness of a scheduler, with real processes and a Redis of their own."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ NOOP = "benchmarks.tasks.noop"
 
 
 def main() -> None:
+    """Take the measurements on a Redis of their own."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.schedule", description=__doc__)
     parser.add_argument("--due", type=int, default=100_000, help="jobs that become due at once")
     parser.add_argument("--seconds", type=int, default=20, help="of one-second ticks, 20 entries")
@@ -43,6 +44,7 @@ def main() -> None:
 
 
 def run(url: str, due: int = 100_000, seconds: int = 20) -> None:
+    """Take all three measurements."""
     conn = connect(url)
     promotion(url, conn, due)
     lateness(url, conn, seconds)
@@ -51,7 +53,7 @@ def run(url: str, due: int = 100_000, seconds: int = 20) -> None:
 
 
 def promotion(url: str, conn: redis.Redis, due: int) -> None:
-    """All due at one instant, one scheduler, and somebody else's enqueues meanwhile."""
+    """Print the rate at which one scheduler promotes jobs that are all due at once, and the time that another's enqueues take meanwhile."""
     conn.flushall()
     broker = Broker(conn)
     at = time.time() + 4 + due / 20_000
@@ -87,7 +89,7 @@ def _enqueue_until(url: str, over: threading.Event, waits: list[float]) -> None:
 
 
 def lateness(url: str, conn: redis.Redis, seconds: int) -> None:
-    """From the planned instant to the job's own time of enqueueing, by the server's clock."""
+    """Print how late jobs of one-second entries are enqueued, by the server's clock."""
     conn.flushall()
     planner, entries = Scheduler(conn), 20
     start = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(seconds=3)
@@ -105,7 +107,7 @@ def lateness(url: str, conn: redis.Redis, seconds: int) -> None:
 
 
 def idle(url: str, conn: redis.Redis) -> None:
-    """Nothing planned but a job for tomorrow."""
+    """Print CPU, commands and memory of a scheduler that has one job for tomorrow."""
     conn.flushall()
     Queue("default", conn).enqueue_in("1d", NOOP)
     with scheduler(url) as process:
@@ -129,7 +131,7 @@ def _ms(found: list[float]) -> str:
 
 @contextmanager
 def scheduler(url: str) -> Iterator[psutil.Process]:
-    """One, by its command line, once it is registered."""
+    """Have a scheduler run, by its command line; the block begins once it is registered."""
     env = {**os.environ, "FUSION_REDIS_URL": url, "FUSION_TASKS": "benchmarks.tasks"}
     process = subprocess.Popen([sys.executable, "run_worker.py", "scheduler", "-q"], env=env)
     try:

@@ -1,4 +1,4 @@
-"""A Redis for the measurements alone, on TCP like everybody's: not every contender speaks over a unix socket."""
+"""A Redis for the measurements alone. It listens on TCP, because not every contender speaks over a unix socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from fusion.store.embedded.binary import find_server
 
 
 class Server:
-    """The server that Fusion itself would start, without persistence. Its port is taken from the system, so that it is nobody else's."""
+    """The server program that Fusion itself would start, without persistence, on a port that was free.
+
+    `url` and `conn` lead to it; `name` tells program and version, `process` its pid.
+    """
 
     def __enter__(self) -> Server:
         self._home = tempfile.TemporaryDirectory(prefix="fusb", dir="/tmp")
@@ -49,11 +52,11 @@ class Server:
         self._home.cleanup()
 
     def counters(self) -> tuple[int, int]:
-        """Requests read from sockets, so that a pipeline or a script counts once, and connections accepted."""
+        """Requests and connections since its start. Requests are reads from sockets: a pipeline or a script counts once."""
         stats = self.conn.info("stats")
         return int(stats["total_reads_processed"]), int(stats["total_connections_received"])
 
     def used(self) -> int:
-        """Bytes the data takes, without Fusion's event log: that is not the queue's."""
+        """Bytes of memory in use, without Fusion's event log, which other queues do not have."""
         total = int(self.conn.info("memory")["used_memory"])
         return total - int(self.conn.memory_usage("rq:events", samples=0) or 0)

@@ -1,4 +1,4 @@
-"""All contenders, side by side: each measurement of each, round after round, and the medians."""
+"""The table: every measurement of every contender, round after round, and the medians."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,7 +37,7 @@ Row = dict[str, float | None]
 
 
 def installed(names: list[str]) -> dict[str, Peer]:
-    """Those asked for, or all; what is not installed is left out, and said."""
+    """The contenders of these names, or all. One that is not installed is left out, with a line on stderr."""
     found = {}
     for name in names or NAMES:
         try:
@@ -47,8 +47,8 @@ def installed(names: list[str]) -> dict[str, Peer]:
     return found
 
 
-def measure(server: Server, key: str, contender: Peer, scale: float) -> Row:
-    """One round of one contender; None where it has no such thing."""
+def measure(server: Server, key: str, contender: Peer, scale: float, processes: Sequence[int] = (1, 2)) -> Row:
+    """One round of one contender. A value is None where its library has no such call. `processes`: of the drains."""
     jobs = max(20, int(_JOBS.get(key, _USUAL) * scale))
     row: Row = {}
 
@@ -64,21 +64,21 @@ def measure(server: Server, key: str, contender: Peer, scale: float) -> Row:
         row["enqueue_many"] = alone(lambda b: b.rate("many", max(20, int(10 * _ENQUEUE * scale))))
         row["bytes"] = alone(lambda b: b.bytes_per_job(max(20, int(_SIZED * scale)), 100))
         row["p50"], row["p99"] = alone(lambda b: b.latency(max(5, int(_LATENCY * scale))))
-    for processes in (1, 2):
+    for count in processes:
 
-        def drain(bench: Bench, processes: int = processes) -> None:
+        def drain(bench: Bench, count: int = count) -> None:
             bench.fill(jobs)
-            result = bench.drain(jobs, processes)
-            row[f"drain{processes}"] = result.jobs_per_second
-            row[f"requests{processes}"], row[f"connections{processes}"] = result.requests, result.connections
-            row[f"memory{processes}"] = result.memory
+            result = bench.drain(jobs, count)
+            row[f"drain{count}"] = result.jobs_per_second
+            row[f"requests{count}"], row[f"connections{count}"] = result.requests, result.connections
+            row[f"memory{count}"] = result.memory
 
         alone(drain)
     return row
 
 
 def bare(jobs: int) -> float:
-    """Jobs/s of the loop that does nothing but fork."""
+    """Jobs/s of the loop that does nothing but fork (`benchmarks.bare`)."""
     out = subprocess.run(
         [sys.executable, "-m", "benchmarks.bare", str(jobs)],
         cwd=ROOT,
@@ -91,7 +91,7 @@ def bare(jobs: int) -> float:
 
 
 def run(server: Server, names: list[str], rounds: int, scale: float) -> dict[str, Any]:
-    """Everything, with what it was measured on."""
+    """All rounds of all contenders, with the machine they were measured on."""
     contenders = installed(names)
     rows: dict[str, list[Row]] = {key: [] for key in contenders}
     bares: list[float] = []
@@ -131,11 +131,11 @@ def _medians(rows: list[Row]) -> Row:
 
 
 def smoke(server: Server, names: list[str]) -> int:
-    """Does every contender still enqueue, run and answer? 0 if so; says nothing about speed."""
+    """Have every contender enqueue and run a few jobs. Returns 0 if all of them do, 1 otherwise; says nothing about speed."""
     failed = 0
     for key, contender in installed(names).items():
         try:
-            row = measure(server, key, contender, 0.001)
+            row = measure(server, key, contender, 0.001, (2,))
         except RuntimeError as error:
             failed += 1
             print(f"{contender.name}: {error}")

@@ -1,4 +1,4 @@
-"""What every contender runs. `BENCH_WITNESS` names the file in which a run leaves its trace, whoever ran it."""
+"""The tasks that every contender runs. Each run leaves its trace in the file that BENCH_WITNESS names."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ def _witness() -> int:
 
 
 def noop(payload: str = "") -> None:
-    """One byte a run."""
+    """Leave one byte."""
     os.write(_witness(), b".")
 
 
 def stamp(sent: int) -> None:
-    """One line a run: when it was sent and when it started, in ns of the monotonic clock, which all processes of a machine share."""
+    """Leave a line: when the job was sent and when it started, in ns of the monotonic clock, which all processes of a machine share."""
     os.write(_witness(), b"%d %d\n" % (sent, time.monotonic_ns()))
 
 
 def hold(seconds: float) -> None:
-    """Keeps a slot."""
+    """Keep a slot for so long."""
     time.sleep(seconds)
 
 
 def quiet() -> None:
-    """Leaves no trace."""
+    """Leave no trace."""

@@ -42,6 +42,7 @@ class Measured:
     modules: int = 0
 
     def take(self, found: Slice) -> None:
+        """Add a slice to those of the current start."""
         self.starts[-1].append(found)
         self.total.add(found.work)
 

@@ -56,6 +56,7 @@ class Reading:
         )
 
     def add(self, other: Reading) -> None:
+        """Sum up."""
         self.jobs += other.jobs
         self.cpu = {kind: self.cpu.get(kind, 0.0) + seconds for kind, seconds in other.cpu.items()}
         self.requests += other.requests
@@ -143,7 +144,7 @@ class Side:
         return took
 
     def read(self) -> Reading:
-        """What has been done so far. One request to Redis."""
+        """All that was done so far. Sends one request to Redis."""
         info = self.server.conn.info("all")
         stats = {name: figures for name, figures in info.items() if name.startswith("cmdstat_")}
         script = stats.pop("cmdstat_evalsha", {"calls": 0, "usec": 0})
@@ -199,7 +200,7 @@ class Side:
         return found
 
     def _environment(self) -> dict[str, str]:
-        """Ours without any setting of Fusion; compiled modules go to a place of their own, so that neither version finds more of them."""
+        """Our environment without any setting of Fusion. Compiled modules go to a place of their own, so that neither version finds more of them."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("FUSION_", "RQ_", "REDIS_"))}
         return {
             **ours,

@@ -1,4 +1,4 @@
-"""What the measurements need to know of a contender."""
+"""A contender as the measurements see it: its producer, its workers and its promises."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ class Producer(Protocol):
     def many(self, task: str, calls: Sequence[tuple[object, ...]]) -> bool:
         """Enqueue them with the library's own bulk call; False if it has none (then nothing was sent)."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Disconnect."""
 
 
 @dataclass(frozen=True)
 class Peer:
-    """`commands`: argument lists (after the interpreter) of the processes that give so many jobs at a time, each in a process of its own.
+    """A library in one of the ways to run it.
 
-    `isolates`: every job has a process to itself. `keeps`: a job whose worker is SIGKILLed runs again without further set-up.
+    - `commands`: argument lists, after the interpreter, of the workers that run so many jobs at a time, each in a process of its own.
+    - `isolates`: every job has a process to itself.
+    - `keeps`: a job whose worker is SIGKILLed runs again without further set-up.
+    - `env`: environment of its workers besides ours.
     """
 
     name: str
@@ -40,11 +44,11 @@ class Peer:
     keeps: bool
     producer: Callable[[str], Producer]
     commands: Callable[[int, str], list[list[str]]]
-    #: Environment of its workers besides ours.
     env: tuple[tuple[str, str], ...] = ()
 
     @property
     def version(self) -> str:
+        """As installed."""
         try:
             return version(self.package)
         except PackageNotFoundError:  # Fusion itself, run from a checkout

@@ -1,4 +1,4 @@
-"""Every contender by a short name. A module is only imported when its contender is asked for: not all need be installed."""
+"""Every contender by a short name. Its module is imported when it is asked for, so that not all need be installed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = tuple(_WHERE)
 
 
 def peer(name: str) -> Peer:
-    """KeyError for an unknown name, ImportError if its library is not installed."""
+    """The contender of this name. Raises KeyError if there is none, ImportError if its library is not installed."""
     module, _, attribute = _WHERE[name].partition(":")
     found = getattr(import_module(f"benchmarks.peers.{module}"), attribute)
     assert isinstance(found, Peer)

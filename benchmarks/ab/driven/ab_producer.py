@@ -30,11 +30,13 @@ queue = Queue("default")
 
 
 def one() -> int:
+    """Enqueue a no-op."""
     queue.enqueue("ab_tasks.noop")
     return 1
 
 
 def many(jobs: int = BULK) -> int:
+    """Enqueue no-ops in bulk."""
     queue.enqueue_many([Queue.prepare_data("ab_tasks.noop") for _ in range(jobs)])
     return jobs
 
@@ -53,6 +55,7 @@ def start() -> int:
 
 
 def repeat(call: Callable[[], int], seconds: float) -> dict[str, float]:
+    """Call again and again for so long."""
     jobs, cpu, began = 0, time.process_time(), time.perf_counter()
     while (took := time.perf_counter() - began) < seconds:
         jobs += call()
@@ -60,6 +63,7 @@ def repeat(call: Callable[[], int], seconds: float) -> dict[str, float]:
 
 
 def starts(seconds: float) -> dict[str, float]:
+    """`start` again and again, and the median of what the tasks have noted."""
     with open(os.environ["AB_WITNESS"]) as witness:
         witness.seek(0, os.SEEK_END)
         answer = repeat(start, seconds)
@@ -67,6 +71,7 @@ def starts(seconds: float) -> dict[str, float]:
 
 
 def obey(order: str, *rest: str) -> object:
+    """Carry out an order; returns the answer."""
     if order == "where":
         return fusion.__file__
     if order == "census":
