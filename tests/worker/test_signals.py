@@ -41,7 +41,7 @@ class Scene:
 
     def ended(self, code: int) -> None:
         assert self.worker.wait() == code, self.worker.output
-        eventually(lambda: not any(alive(process.pid) for process in self.tree), 3, why="no process is left")
+        eventually(lambda: not any(alive(process.pid) for process in self.tree), why="no process is left")
         assert self.conn.smembers("rq:workers") == set()
         assert not list(self.conn.scan_iter("rq:worker:*"))
         check_conservation(self.conn, [self.running.id, self.waiting.id])
@@ -142,7 +142,7 @@ def test_a_horse_that_dies_of_the_trees_signal_gives_its_job_back(workers: Worke
 def test_an_idle_worker_ends_at_once(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("s")
     worker.signal(signal.SIGTERM)
-    assert worker.wait(3) == 0
+    assert worker.wait(10) == 0
     assert conn.smembers("rq:workers") == set()
 
 
@@ -150,7 +150,7 @@ def test_a_worker_that_can_not_import_its_tasks_still_ends(workers: Workers, con
     worker = workers.start("s", ready=False, env={"FUSION_TASKS": "no.such.module"})
     eventually(lambda: "no.such.module" in worker.output, why="the failure is told")
     worker.signal(signal.SIGTERM)
-    assert worker.wait(3) == 0
+    assert worker.wait(10) == 0
     assert conn.smembers("rq:workers") == set()
 
 
