@@ -96,7 +96,7 @@ class Maintenance:
 
     def _promote(self, now: float) -> None:
         for _ in range(_ROUNDS):
-            _, next_in, over_in = self._broker.promote_and_look(self._promote_batch)
+            _, next_in, over_in = self._broker.promote(self._promote_batch)
             self._expire_at = float("inf") if over_in is None else now + over_in
             if next_in is None or next_in > 0:
                 break

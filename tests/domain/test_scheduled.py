@@ -285,7 +285,7 @@ def test_rescheduled_to_the_past_it_is_due(bench: Bench) -> None:
     job = bench.queue.enqueue_in(HOUR, basic.noop)
     job.reschedule(soon(hours=-1))
     assert job.get_status() == "scheduled"
-    assert broker_of(bench.conn).promote() == (1, None)
+    assert broker_of(bench.conn).promote()[:2] == (1, None)
     assert [claimed.id for claimed in bench.hand.claim()] == [job.id]
 
 
@@ -355,7 +355,7 @@ def test_deleted_it_is_gone(bench: Bench) -> None:
     job.delete()
     assert not Job.exists(job.id)
     assert len(ScheduledJobRegistry()) == 0
-    assert broker_of(bench.conn).promote() == (0, None)
+    assert broker_of(bench.conn).promote()[:2] == (0, None)
 
 
 def test_emptying_a_queue_leaves_what_is_scheduled(bench: Bench) -> None:

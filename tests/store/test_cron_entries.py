@@ -287,7 +287,7 @@ def test_a_broken_entry_stops_no_other(cron: Cron, conn: redis.Redis) -> None:
     conn.set("rq:cron:entry:e", "junk")
     assert cron.broker.cron_retire("app", "2", []) == ("ok", ["a"], [])
     broker = Broker(conn)
-    assert broker.promote() == (0, None)
+    assert broker.promote()[:2] == (0, None)
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         cron.put()
     conn.set("rq:scheduler:process:s", "junk")

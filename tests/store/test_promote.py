@@ -23,7 +23,7 @@ def test_what_is_due_moves_and_the_rest_waits(broker: Broker, conn: redis.Redis)
     _schedule(broker, conn, hand, "due")
     _schedule(broker, conn, hand, "later", due=now_ms(conn) / 1000 + 20)
     conn.delete("rq:wake:q")
-    moved, next_in = broker.promote()
+    moved, next_in, _ = broker.promote()
     assert moved == 1
     assert next_in is not None
     assert 17 < next_in <= 20
@@ -32,7 +32,7 @@ def test_what_is_due_moves_and_the_rest_waits(broker: Broker, conn: redis.Redis)
     assert events_of(conn, "due")[-1]["reason"] == "due"
     conn.expire("rq:job:later", 50)
     conn.zadd(SCHEDULED, {"later": 1})
-    assert broker.promote() == (1, None)
+    assert broker.promote()[:2] == (1, None)
     assert conn.ttl("rq:job:later") == -1
 
 
@@ -40,7 +40,7 @@ def test_bounded_work_and_nothing_twice(broker: Broker, conn: redis.Redis) -> No
     hand = Hand(broker, "q")
     names = [f"j{i:02d}" for i in range(25)]
     _schedule(broker, conn, hand, *names)
-    answers = [broker.promote(10) for _ in range(4)]
+    answers = [broker.promote(10)[:2] for _ in range(4)]
     assert answers == [(10, 0.0), (10, 0.0), (5, None), (0, None)]
     assert drain(hand) == names, "each at its old place"
     assert set(check_conservation(conn, names).values()) == {"started"}
@@ -53,7 +53,7 @@ def test_a_stale_entry_is_dropped_and_one_without_a_job_is_left_to_whoever_wrote
     hand.tell(hand.take())
     before = {job_id: everything(conn)[f"rq:job:{job_id}"] for job_id in ("queued", "finished")}
     conn.zadd(SCHEDULED, {"queued": 1, "finished": 1, "missing": 1})
-    assert broker.promote() == (0, None)
+    assert broker.promote()[:2] == (0, None)
     assert {job_id: everything(conn)[f"rq:job:{job_id}"] for job_id in before} == before
     assert conn.zrange(SCHEDULED, 0, -1) == [b"missing"]
     assert not conn.exists("rq:job:missing")
@@ -64,13 +64,13 @@ def test_a_broken_queue_keeps_nobody_else_waiting(broker: Broker, conn: redis.Re
     _schedule(broker, conn, hand, "b1", "b2", due=1, queue="bad")
     _schedule(broker, conn, hand, "g1", due=2, queue="good")
     conn.set("rq:queue:bad", "junk")
-    moved, next_in = broker.promote(2)
+    moved, next_in, _ = broker.promote(2)
     assert (moved, next_in) == (0, 0.0)
-    moved, next_in = broker.promote(2)
+    moved, next_in, _ = broker.promote(2)
     assert moved == 1
     assert next_in is not None
     assert 20 < next_in <= 30, "the broken ones are tried again later"
     assert [status_of(conn, job_id) for job_id in ("b1", "b2", "g1")] == ["scheduled", "scheduled", "queued"]
     conn.delete("rq:queue:bad")
     conn.zadd(SCHEDULED, {"b1": 1, "b2": 1})
-    assert broker.promote() == (2, None)
+    assert broker.promote()[:2] == (2, None)

@@ -51,7 +51,7 @@ def test_it_waits_in_the_schedule_from_the_first_moment(broker: Broker, conn: re
     assert (last["event"], last["reason"]) == ("scheduled", "requeued")
     assert last["due"].endswith("Z")
     assert check_conservation(conn, ["a"]) == {"a": "scheduled"}
-    assert broker.promote() == (0, pytest.approx(120, abs=5))
+    assert broker.promote()[:2] == (0, pytest.approx(120, abs=5))
     assert Hand(broker, "sms").claim() == []
 
 

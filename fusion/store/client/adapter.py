@@ -15,29 +15,29 @@ from fusion.store.client.sockets import CleanPool
 
 
 def asking(client: Redis) -> Redis:
-    """A client that asks through this one, by its pool, its retries and its tracer."""
+    """Make a client that asks through this one, by its pool, its retries and its tracer."""
     return cast(Redis, _Asking(client))
 
 
 def client_of(connection: Redis) -> Redis:
-    """The client itself."""
+    """Return the client itself, where `asking` stands around it."""
     return cast(Redis, connection.client) if isinstance(connection, _Asking) else connection
 
 
 def words(command: tuple[Any, ...]) -> list[Any]:
-    """A command that any client sends alike. Its texts are encoded here, as another may have another encoding; so are ints, amid which
+    """Make of a command what any client sends alike. Its texts are encoded here, as another may have another encoding; so are ints, amid which
     hiredis 3.5.0 can't be interrupted. The name stays what it is: redis-py goes by it."""
     name, *rest = command
     return [name, *(word.encode() if type(word) is str else b"%d" % word if type(word) is int else word for word in rest)]
 
 
 def undecoded(client: Any) -> dict[str, Any]:
-    """The option with which each of its commands is answered in bytes."""
+    """Return the option with which each command of the client is answered in bytes."""
     return {NEVER_DECODE: True} if client.get_encoder().decode_responses else {}
 
 
 def plain(pipe: Any, options: dict[str, Any]) -> Any:
-    """A pipeline of which each command is sent by `words` and with the options. Without MULTI: EXEC's answer redis-py reads without options."""
+    """Have a pipeline send each command by `words` and with the options. Without MULTI: EXEC's answer redis-py reads without options."""
     add = pipe.execute_command
     pipe.execute_command = lambda *command, **given: add(*words(command), **given, **options)
     return pipe
@@ -55,18 +55,23 @@ _Commands: Any = CoreCommands
 
 
 class _Asking(_Commands):  # type: ignore[misc]
+    """Sends each command of redis-py through another client."""
+
     def __init__(self, client: Redis) -> None:
         self.client: Any = client
         self._options = undecoded(client)
 
     @property
     def connection_pool(self) -> Any:
+        """The pool of the client."""
         return self.client.connection_pool
 
     def execute_command(self, *command: Any, **options: Any) -> Any:
+        """Send one command; every method for a command ends up here."""
         return self._whole(lambda: self.client.execute_command(*words(command), **options, **self._options))
 
     def pipeline(self, transaction: bool = False) -> Any:
+        """Make a pipeline without MULTI, which sends and answers alike."""
         assert not transaction
         pipe = plain(self.client.pipeline(transaction=False), self._options)
         execute = pipe.execute
@@ -84,7 +89,7 @@ class _Asking(_Commands):  # type: ignore[misc]
                 raise
 
     def _disown(self) -> None:
-        """Which connection was left amid an exchange nobody tells: close all that nobody uses now."""
+        """Close all connections that nobody uses now: redis-py does not tell which one was left amid an exchange."""
         pool = self.client.connection_pool
         if self.client.connection is not None:  # its pipelines take theirs from the pool all the same
             self.client.connection.disconnect()

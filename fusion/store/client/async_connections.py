@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class AsyncBoundedRetry(Retry):
-    """What BoundedRetry is, awaited."""
+    """redis-py's retry loop with the differences of `BoundedRetry`, awaited."""
 
     _inside = False
 
@@ -37,6 +37,7 @@ class AsyncBoundedRetry(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,
     ) -> T:
+        """Await `do` until it succeeds, and `fail` after each failure. Raises the last error; `maybe_executed` is noted on it."""
         if self._inside:
             return await do()
         self._inside = True
@@ -63,14 +64,16 @@ class AsyncBoundedRetry(Retry):
 
 
 class AsyncCleanPool(aredis.ConnectionPool):
-    """What CleanPool is."""
+    """Closes a connection that comes back while an exception is on its way, as `CleanPool` does."""
 
     async def get_connection(self, *args: Any, **options: Any) -> Any:
+        """Hand out a connection, with a note of the exception that the caller handles just now."""
         connection: Any = await super().get_connection(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
         connection.amid = id(sys.exception())
         return connection
 
     async def release(self, connection: Any) -> None:
+        """Take a connection back; one that was left amid an exchange is closed first."""
         error = sys.exception()
         if error is not None and not isinstance(error, errors.ResponseError) and id(error) != getattr(connection, "amid", 0):
             await connection.disconnect(nowait=True)
@@ -78,7 +81,7 @@ class AsyncCleanPool(aredis.ConnectionPool):
 
 
 class AsyncCleanSentinelPool(sentinel.SentinelConnectionPool, AsyncCleanPool):
-    pass
+    """An `AsyncCleanPool` that asks Sentinel for the master."""
 
 
 async def _greet(connection: Any) -> None:
@@ -89,7 +92,7 @@ async def _greet(connection: Any) -> None:
 
 
 def twin(client: redis.Redis) -> aredis.Redis:
-    """Nothing is sent yet."""
+    """Make the twin of a synchronous client; nothing is sent yet."""
     pool = client.connection_pool
     options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("connection_pool", "retry")}
     retry = pool.connection_kwargs.get("retry")
@@ -116,7 +119,8 @@ _clients: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Settings, aredis.Re
 
 
 def loops_client() -> aredis.Redis:
-    """The running loop's own client, made once from the current settings: its connections are good for no other loop. NoRedisError."""
+    """Return the running loop's own client, made once from the current settings: its connections are good for no other loop. NoRedisError
+    if there is no Redis."""
     loop, settings = asyncio.get_running_loop(), get_settings()
     held = _clients.get(loop)
     if held is None or held[0] is not settings:
@@ -125,7 +129,7 @@ def loops_client() -> aredis.Redis:
 
 
 async def close_loops_client() -> None:
-    """End its connections. Whoever needs it next gets a new one."""
+    """End the connections of the running loop's client. Whoever needs it next gets a new one."""
     held = _clients.pop(asyncio.get_running_loop(), None)
     if held is not None:
         await held[1].aclose()

@@ -1,4 +1,4 @@
-"""What an error from Redis means: wait and try again, go and fix something, or a bug of ours."""
+"""Sorts Redis's errors: wait and try again, go and fix something, or a bug of ours; and words them for people."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TRANSIENT_TYPES = (
 
 
 def classify(error: BaseException) -> Kind:
-    """`transient`: the same call may work later. `configuration`: nobody but a person can help. `bug`: neither."""
+    """Sort an error: `transient`, the same call may work later; `configuration`, nobody but a person can help; `bug`, neither."""
     for cause in _chain(error):
         # A refused certificate or a forbidden socket file reaches us inside a ConnectionError that says "try again".
         if isinstance(cause, ssl.SSLCertVerificationError) or getattr(cause, "reason", "") in (
@@ -73,7 +73,7 @@ def classify(error: BaseException) -> Kind:
 
 
 def reply_code(error: BaseException) -> str:
-    """First word of an error reply (`BUSY`, `WRONGTYPE`), also where redis-py cut it off; empty if there is none."""
+    """Return the first word of an error reply (`BUSY`, `WRONGTYPE`), also where redis-py cut it off; empty if there is none."""
     code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
     return code if code.isupper() else ""
 
@@ -83,7 +83,7 @@ _NO_ROOM = {"OOM": _FULL, "MISCONF": "can't save its data and refuses to write: 
 
 
 def one_line(error: BaseException, where: str | None = None) -> str:
-    """One line for a person: what happened to which Redis (`where`: its url) and what to do. No passwords, no line breaks."""
+    """Word an error in one line for a person: what happened to which Redis (`where`: its url) and what to do. No passwords, no line breaks."""
     text = " ".join(mask_url(str(error)).split()).rstrip(".") or type(error).__name__
     text = re.sub(r",? with args beginning with:.*", "", text)  # what was sent: the server quotes it
     text = re.sub(r"\.? script: [0-9a-f]{40}, on @\S+$", "", text)

@@ -76,6 +76,7 @@ class BoundedRetry(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,
     ) -> T:
+        """Call `do` until it succeeds, and `fail` after each failure. Raises the last error; `maybe_executed` is noted on it."""
         if self._inside:
             return do()
         self._inside = True
@@ -99,13 +100,14 @@ class BoundedRetry(Retry):
 
 
 class _PasswordFile(CredentialProvider):
-    """Reads the password at each connect, so that it can be rotated."""
+    """Reads the password from its file at each connect, so that it can be rotated."""
 
     def __init__(self, settings: Settings, username: str | None) -> None:
         self._settings = settings
         self._username = username
 
     def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        """Read the login, for redis-py. AuthenticationError if the file can't be read."""
         try:
             password = self._settings.password() or ""
         except ConfigurationError as error:
@@ -114,11 +116,12 @@ class _PasswordFile(CredentialProvider):
         return (self._username, password) if self._username else (password,)
 
     async def get_credentials_async(self) -> tuple[str] | tuple[str, str]:
+        """Read the login, for redis.asyncio."""
         return self.get_credentials()
 
 
 def connect(target: str | Settings | None = None, role: Role = "producer", settings: Settings | None = None) -> redis.Redis:
-    """A client for one Redis; nothing is sent yet. `target` is a url, or settings that name a Redis (None: the current ones).
+    """Make a client for one Redis; nothing is sent yet. `target` is a url, or settings that name a Redis (None: the current ones).
 
     ConfigurationError if the url or its options are wrong; NoRedisError if none was named and none found.
     """
@@ -144,7 +147,7 @@ def connect(target: str | Settings | None = None, role: Role = "producer", setti
 
 
 def resolve_redis(settings: Settings) -> tuple[str, str]:
-    """The url to use and who said so. Never starts a server: two hosts that both forgot the url would each talk to themselves."""
+    """Find the url to use and who said so. Never starts a server: two hosts that both forgot the url would each talk to themselves."""
     if settings.redis_url:
         return settings.redis_url, settings.origin_of("redis_url")
     if settings.sentinel:
@@ -162,7 +165,7 @@ def resolve_redis(settings: Settings) -> tuple[str, str]:
 
 
 def url_of(conn: redis.Redis) -> str:
-    """The server of a client as a url without password, for people."""
+    """Write the server of a client as a url without password, for people."""
     pool = conn.connection_pool
     service = getattr(pool, "service_name", None)
     options = pool.connection_kwargs
@@ -177,7 +180,7 @@ def url_of(conn: redis.Redis) -> str:
 
 
 def describe(conn: redis.Redis, server: ServerInfo | None = None) -> str:
-    """One line for the log: which server this is. Asks it (one INFO) unless `server` has the answer already."""
+    """Name the server in one line for the log. Asks it (one INFO) unless `server` has the answer already."""
     return f"{url_of(conn)} ({server or read_server(conn)})"
 
 
@@ -202,7 +205,7 @@ def pop_connection() -> redis.Redis:
 
 
 def get_current_connection() -> redis.Redis:
-    """The pushed client, else this process's own, made once from the current settings. NoRedisError if there is no Redis."""
+    """Return the pushed client, else this process's own, made once from the current settings. NoRedisError if there is no Redis."""
     stack = _stack.get()
     if stack:
         return stack[-1]
@@ -317,7 +320,7 @@ def _parse(url: str) -> dict[str, Any]:
 
 
 def _answers(host: str, port: int) -> bool:
-    """Whether something speaks the Redis protocol there; an error reply (a password is wanted) counts."""
+    """True if something speaks the Redis protocol there; an error reply (a password is wanted) counts."""
     try:
         with socket.create_connection((host, port), timeout=0.3) as sock:
             sock.sendall(b"PING\r\n")

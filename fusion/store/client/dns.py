@@ -39,9 +39,11 @@ class _LookUp:
 
     @property
     def stale(self) -> bool:
+        """True for an answer that nobody came for in time."""
         return self.answered.is_set() and time.monotonic() - self._at > _FRESH
 
     def answer(self) -> list[str]:
+        """Return the addresses. Raises socket.gaierror if there are none."""
         if self._error is not None:
             raise socket.gaierror(*self._error)
         return self._found
@@ -52,7 +54,7 @@ _under_way: dict[tuple[int, str], _LookUp] = {}
 
 
 def addresses(host: str, timeout: float | None) -> list[str]:
-    """Addresses of `host` in the resolver's order. socket.gaierror if it has none, or if there is no answer in `timeout` seconds: the
+    """Look up the addresses of `host`, in the resolver's order. socket.gaierror if it has none, or if there is no answer in `timeout` seconds: the
     next call then waits for that same answer, so that a slow name server is slow and no more. An address from before is never used
     again: it may be another server's by now."""
     if _is_address(host):

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @contextmanager
 def fusion_errors(connection: Any) -> Iterator[None]:
-    """Inside, redis-py's errors become Fusion's. `connection`: the client, of either kind."""
+    """Raise Fusion's errors in place of redis-py's inside the block. `connection`: the client, of either kind."""
     try:
         yield
     except (RedisError, OSError) as error:
@@ -35,7 +35,7 @@ def fusion_errors(connection: Any) -> Iterator[None]:
 
 
 def fusion_error(error: Exception, connection: Any) -> FusionError | None:
-    """What to raise in place of it, or None to let it be."""
+    """Choose what to raise in place of an error; None to let it be."""
     if isinstance(error.__cause__, RedisError):  # redis.asyncio wraps what goes wrong with a connect, a wrong password too
         error = error.__cause__
     kind = classify(error)
@@ -53,7 +53,7 @@ def fusion_error(error: Exception, connection: Any) -> FusionError | None:
 
 
 class _Typed:
-    """Stands for an object that speaks to Redis."""
+    """Stands for an object that speaks to Redis, and raises Fusion's errors."""
 
     def __init__(self, inner: Any, connection: Any) -> None:
         self._inner, self._connection = inner, connection
@@ -84,7 +84,7 @@ class _Typed:
 
 
 def typed(inner: T, connection: Any) -> T:
-    """`inner`, of which every method raises Fusion's errors."""
+    """Wrap `inner` so that every method of it raises Fusion's errors."""
     return cast(T, _Typed(inner, connection))
 
 

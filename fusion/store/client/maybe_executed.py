@@ -1,4 +1,4 @@
-"""Whether a call that raised may have been executed all the same: what a producer has to know before it does the work some other way."""
+"""Finds out of a call that raised if it may have been executed all the same: a producer has to know before it does the work some other way."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ _NOT_DONE = re.compile(r"(?:Error .*|Timeout )connecting to |No master found for
 
 
 def may_have_run(error: BaseException) -> bool:
-    """Of one attempt. A reply means that the server did not do it; without one, only a connection that never came about is sure."""
+    """True if one attempt may have been executed. A reply means that the server did not do it; without one, only a connection that never
+    came about is sure."""
     if not isinstance(error, errors.RedisError):  # redis-py wraps what happens once it is connected
         return False
     return not isinstance(error, _REPLIES) and not _NOT_DONE.match(str(error))
 
 
 def note(error: BaseException, earlier: bool) -> bool:
-    """Keep with the error of the last attempt whether it or an earlier one may have been executed; the answer."""
+    """Keep with the error of the last attempt, and return, if it or an earlier one may have been executed."""
     doubtful = earlier or may_have_run(error)
     setattr(error, _DOUBTFUL, doubtful)
     return doubtful
 
 
 def is_certain(error: BaseException) -> bool:
-    """Whether nothing was executed, over all attempts. Nobody knows of a client that is not Fusion's own: it may have tried before."""
+    """True if nothing was executed, over all attempts. Nobody knows of a client that is not Fusion's own: it may have tried before."""
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:

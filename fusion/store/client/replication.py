@@ -30,7 +30,7 @@ class Replication:
         self._waited: Any = 0
 
     def pipeline(self, command: Sequence[Any]) -> Any:
-        """The command and WAIT, to be executed and then `heard`."""
+        """Make a pipeline of the command and WAIT, to be executed and then `heard`."""
         pipe = self._connection.pipeline(transaction=False)
         pipe.raise_first_error = _raise_of_the_script
         pipe.execute_command(*command)
@@ -39,16 +39,16 @@ class Replication:
         return pipe
 
     def heard(self, replies: Sequence[Any]) -> Any:
-        """The script's answer."""
+        """Note how many replicas acknowledged, and return the script's answer."""
         answer, self._waited = replies
         return answer
 
     def send(self, *command: Any) -> Any:
-        """What a Script of a synchronous client sends its command with."""
+        """Send a command and WAIT in one round trip, for a Script of a synchronous client; returns the script's answer."""
         return self.heard(self.pipeline(command).execute())
 
     def done(self) -> bool:
-        """Whether enough replicas acknowledged; NotReplicated if that will not be."""
+        """Check that enough replicas acknowledged; False while they may yet. NotReplicated if they will not."""
         trouble = self._waited if isinstance(self._waited, RedisError) else None
         count = 0 if trouble else int(self._waited)
         if count >= self._replicas.count:

@@ -45,20 +45,21 @@ class NonBlockingReader:
 
     @classmethod
     def of(cls, client: redis.Redis) -> NonBlockingReader:
-        """A connection of the client's pool as a reader. Connecting blocks, bounded by the client's timeouts; raises what redis-py raises."""
+        """Make a reader of a connection of the client's pool. Connecting blocks, bounded by the client's timeouts; raises what redis-py raises."""
         return cls(client.connection_pool.get_connection(), client)
 
     @property
     def closed(self) -> bool:
+        """True once the connection was closed, from either side."""
         return self._sock is None
 
     @property
     def wants_write(self) -> bool:
-        """Whether a part of a command waits until the socket takes it."""
+        """True while a part of a command waits until the socket takes it."""
         return bool(self._out)
 
     def fileno(self) -> int:
-        """The socket's descriptor, also after `close`, so that it can be unregistered."""
+        """Return the socket's descriptor, also after `close`, so that it can be unregistered."""
         return self._fileno
 
     def send(self, *args: str | bytes | int | float) -> None:
@@ -78,7 +79,7 @@ class NonBlockingReader:
             del self._out[:sent]
 
     def receive(self) -> list[Any]:
-        """The replies that are complete by now, maybe none. An error reply is an exception *in* the list, as others may follow it.
+        """Read the replies that are complete by now, maybe none. An error reply is an exception *in* the list, as others may follow it.
 
         Raises redis ConnectionError (and closes) when the connection ended; replies from before that are given out first.
         """

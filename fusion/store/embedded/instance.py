@@ -41,12 +41,12 @@ def _socket_path(home: str | os.PathLike[str]) -> str:
 
 
 def url_of(home: str | os.PathLike[str]) -> str:
-    """The url that the server of `home` has or would have."""
+    """Write the url that the server of `home` has or would have."""
     return f"unix://{quote(_socket_path(home))}?db=0"
 
 
 def running(home: str | os.PathLike[str]) -> str | None:
-    """The url of the server of `home`, if one listens. A busy one counts: nobody may turn to another Redis for that.
+    """Return the url of the server of `home`, if one listens. A busy one counts: nobody may turn to another Redis for that.
 
     ConfigurationError if it is another user's: who enqueues there gives them everything.
     """
@@ -79,6 +79,7 @@ class EmbeddedStatus:
 
     @property
     def running(self) -> bool:
+        """True for a server that takes commands."""
         return self.state == "running"
 
 
@@ -96,10 +97,11 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
+        """The url that the server has or would have."""
         return url_of(self.home)
 
     def start(self) -> str:
-        """Start the server unless it runs; its url, once it takes commands. ConfigurationError with the log's end if it can't start."""
+        """Start the server unless it runs, and return its url once it takes commands. ConfigurationError with the log's end if it can't start."""
         if len(os.fsencode(self.socket)) >= _MAX_SOCKET_PATH:
             raise ConfigurationError(
                 f"the socket's path is too long for a unix socket: {self.socket}; set FUSION_HOME to a shorter directory"
@@ -130,7 +132,7 @@ class EmbeddedRedis:
             return status.pid is not None
 
     def status(self) -> EmbeddedStatus:
-        """ConfigurationError if the directory, or who answers, is not of this user."""
+        """Find out if the server runs. ConfigurationError if the directory, or who answers, is not of this user."""
         check_home(self.home)
         facts = _ask(str(self.socket))
         if facts:
@@ -156,7 +158,7 @@ class EmbeddedRedis:
             os.close(fd)
 
     def _close_to_others(self) -> None:
-        """What the home holds is for its owner, however open the home itself is."""
+        """Take from others what they may do with files of ours, however open the home itself is."""
         kept = self.home / "appendonlydir"
         names = ("redis.lock", "redis.log", "redis.pid", "dump.rdb", "appendonly.aof")
         for path in (*map(self.home.joinpath, names), kept, *kept.glob("*")):

@@ -14,7 +14,7 @@ from fusion.exceptions import ConfigurationError
 
 
 def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int:
-    """A descriptor of a regular file, made if need be. OSError for a link, which may lead to any file of ours, and for what is none."""
+    """Open a regular file, made if need be, as a descriptor. OSError for a link, which may lead to any file of ours, and for what is none."""
     # O_NONBLOCK: a pipe of that name must not hold us up until somebody reads it.
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -24,24 +24,26 @@ def open_own(path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> int
 
 
 def write_own(path: str | os.PathLike[str], text: str, mode: int = 0o600) -> None:
-    """Emptied only once it is known to be a file. OSError as `open_own`."""
+    """Write a regular file, emptied only once it is known to be one. OSError as `open_own`."""
     with open(open_own(path, os.O_WRONLY | os.O_CREAT, mode), "w") as file:
         file.truncate()
         file.write(text)
 
 
 def read_own(path: str | os.PathLike[str]) -> str:
+    """Read a regular file. OSError as `open_own`."""
     with open(open_own(path, os.O_RDONLY)) as file:
         return file.read()
 
 
 def reason(error: OSError) -> str:
-    """For people. What the kernel says of a link is no help: "Too many levels of symbolic links"."""
+    """Word an OSError for people. The kernel's text for a link is no help: "Too many levels of symbolic links"."""
     return "it is a link; remove it" if error.errno == errno.ELOOP else error.strerror or str(error)
 
 
 def check_home(home: str | os.PathLike[str]) -> None:
-    """ConfigurationError, which names the fix, for a state directory in which others can do as they like. One that is not there is fine."""
+    """Refuse a state directory in which others can do as they like, with a ConfigurationError that names the fix. One that is not there is
+    fine."""
     try:
         link, found = os.lstat(home), os.stat(home)
     except OSError:
@@ -61,7 +63,7 @@ def check_home(home: str | os.PathLike[str]) -> None:
 
 
 def check_socket(path: str, peer: socket.socket | None = None) -> None:
-    """ConfigurationError if the socket file, or the process that listens there, is not of this user."""
+    """Refuse, with ConfigurationError, a socket file or a process that listens there if it is not of this user."""
     ours = os.geteuid()
     found = os.lstat(path)
     owners = {found.st_uid}

@@ -1,4 +1,4 @@
-"""What all inspectors share."""
+"""The base of all inspectors: a connection, pages of sets, hashes with the server's clock."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class InspectorBase:
 
 
 def texts(row: Any) -> dict[str, str]:
-    """A hash as read; of a key that is none, what Redis says about it as its `error`."""
+    """Decode a hash; of a key that is none, the text of Redis's error stands as its `error`."""
     if isinstance(row, Exception):
         return {"error": str(row)}
     return {codec.text(name): codec.text(value) for name, value in row.items()}
 
 
 def moment(seconds: float) -> datetime:
-    """Unix seconds as a datetime, to the millisecond: what a score holds beyond that is the order of arrival. Never out of range."""
+    """Make a datetime of Unix seconds, to the millisecond: what a score holds beyond that is the order of arrival. Never out of range."""
     return datetime.fromtimestamp(math.floor(min(max(seconds, 0), _LAST) * 1000 + 0.001) / 1000, timezone.utc)

@@ -47,6 +47,7 @@ class Forgiving:
         return forgiving
 
     def zscan_iter(self, key: str, **kwargs: Any) -> Iterator[Any]:
+        """Yield the members of a ZSET."""
         try:
             yield from self._client.zscan_iter(key, **kwargs)
         except ResponseError as error:
@@ -54,7 +55,7 @@ class Forgiving:
                 raise
 
     def note(self, name: str, args: tuple[Any, ...], error: object) -> bool:
-        """Whether it is about the type of a key."""
+        """Remember a key of a wrong type; False if the error is about something else."""
         wrong = isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")
         if wrong:
             key = args[0]
@@ -62,10 +63,13 @@ class Forgiving:
         return wrong
 
     def pipeline(self, transaction: bool = False) -> Any:
+        """Make a pipeline that is as forgiving."""
         return _Pipeline(self, self._client.pipeline(transaction=transaction))
 
 
 class _Pipeline:
+    """A pipeline that remembers what was asked, to find the key that an error is about."""
+
     def __init__(self, owner: Forgiving, pipe: Any) -> None:
         self._owner, self._pipe = owner, pipe
         self._asked: list[tuple[str, tuple[Any, ...]]] = []
@@ -78,6 +82,7 @@ class _Pipeline:
         return asked
 
     def execute(self, raise_on_error: bool = True) -> list[Any]:
+        """Send the commands. A key of a wrong type reads as empty, or as its error without `raise_on_error`."""
         replies = list(self._pipe.execute(raise_on_error=False))
         for i, ((name, args), reply) in enumerate(zip(self._asked, replies, strict=True)):
             if not isinstance(reply, Exception):
@@ -91,11 +96,11 @@ class _Pipeline:
 
 
 def in_words(broken: Mapping[str, str]) -> list[str]:
-    """A sentence for each key."""
+    """Tell of each key in a sentence."""
     return [f"{key} should be {kind} and is something else" for key, kind in sorted(broken.items())]
 
 
 def forgiving(client: Redis) -> tuple[Redis, dict[str, str]]:
-    """The client to look through, and the keys of a wrong type that were met, which grow as it is used."""
+    """Make a client to look through; returns with it the keys of a wrong type that were met, which grow as it is used."""
     found = Forgiving(client)
     return cast(Redis, found), found.broken

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 from redis import Redis
@@ -16,6 +17,7 @@ from fusion.events.event import JobEvent
 from fusion.events.wording import message_of, seconds_of, whole_of
 from fusion.kernel.redaction import masked_call, masked_result
 from fusion.kernel.timeutil import EPOCH
+from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
 from fusion.store.write.event_broker import StreamEntry
@@ -27,8 +29,7 @@ _FULL = 64 * 1024
 _HELD, _LARGEST = 4 * 1024 * 1024, 8 * 1024 * 1024
 #: Workers whose host is remembered.
 _WORKERS = 1000
-_STORED = ("data", "result")
-#: In place of the last, if the job keeps no result.
+#: The field in place of `result`, if the job keeps none.
 _ONCE = "result_once"
 #: 1 January 9999, in ms: an entry's id may be anything an outsider wrote.
 _LAST = 253_370_764_800_000
@@ -38,21 +39,32 @@ _NUMBERS = re.compile(r"(?:\d+\.)+")
 
 @dataclass(slots=True)
 class _Job:
-    func_name: str = ""
+    """A job's part of its events, and the bytes that it stores: `data`, and the result in the field `kept`."""
+
     priority: int | None = None
+    serializer: str = "json"
+    data_size: int = 0
+    result_size: int = 0
+    kept: str = "result"
+    func_name: str = ""
     payload: str = ""
     result: str = ""
 
+    @property
+    def readable(self) -> dict[str, int]:
+        """The fields that are read, with their sizes: what is larger is told by its size."""
+        return {name: size for name, size in (("data", self.data_size), (self.kept, self.result_size)) if 0 < size <= _LARGEST}
+
 
 class Details:
-    """`payload`: `masked`, `full` or `off`. Arguments and results as they are stored never leave this module."""
+    """Completes entries to events. `payload`: `masked`, `full` or `off`. Arguments and results as they are stored never leave this module."""
 
     def __init__(self, connection: Redis, keys: Keys, payload: str) -> None:
         self._connection, self._keys, self._payload = connection, keys, payload
         self._hosts: dict[str, str] = {}
 
     def events(self, entries: Sequence[StreamEntry]) -> list[JobEvent]:
-        """Two round trips, or more if the jobs are large. Of a job that is forgotten only what the stream holds."""
+        """Make events of entries, in two round trips, or more if the jobs are large. Of a job that is forgotten they tell what the stream holds."""
         finished = {entry.fields.get("job_id", "") for entry in entries if entry.fields.get("event") == "completed"}
         wanted = {entry.fields["job_id"]: entry.fields["job_id"] in finished for entry in entries if entry.fields.get("job_id")}
         jobs = self._jobs(wanted, {entry.fields.get("worker", "") for entry in entries} - {"", *self._hosts})
@@ -90,32 +102,38 @@ class Details:
         )
 
     def _jobs(self, wanted: Mapping[str, bool], workers: Iterable[str]) -> dict[str, _Job]:
-        """`wanted`: whether the result is needed, too."""
+        """`wanted`: True for a job of which the result is needed, too."""
         workers = list(workers)
-        pipe = self._connection.pipeline(transaction=False)
-        for job_id in wanted:
-            pipe.hmget(self._keys.job(job_id), ["serializer", "priority", "result_ttl"])
-            pipe.hstrlen(self._keys.job(job_id), "data")
-            pipe.hstrlen(self._keys.job(job_id), "result")
-        for worker in workers:
-            pipe.hget(self._keys.worker(worker), "hostname")
-        replies = iter(self._run(pipe))
-        jobs, sizes, serializers = dict[str, _Job](), dict[str, tuple[int, int]](), dict[str, str]()
-        aside = dict[str, int]()
+        replies = iter(
+            self._read(
+                lambda pipe: (
+                    [
+                        (
+                            pipe.hmget(key, ["serializer", "priority", "result_ttl"]),
+                            pipe.hstrlen(key, "data"),
+                            pipe.hstrlen(key, "result"),
+                        )
+                        for key in map(self._keys.job, wanted)
+                    ],
+                    [pipe.hget(self._keys.worker(worker), "hostname") for worker in workers],
+                )
+            )
+        )
+        jobs = dict[str, _Job]()
         for job_id, needs_result in wanted.items():
-            fields, data, result = next(replies), next(replies), next(replies)
+            fields, data, result = islice(replies, 3)
             if fields is None or data is None or result is None:  # not a hash
                 continue
-            if needs_result and not result and fields[2] and codec.number(fields[2], -1) == 0:
-                result = aside[job_id] = self._connection.hstrlen(self._keys.job(job_id), _ONCE)
-            serializers[job_id] = codec.text(fields[0]) or "json"
-            sizes[job_id] = (data, result if needs_result else 0)
-            told = (self._told(None, size, "", call=False) for size in sizes[job_id])
-            jobs[job_id] = _Job("", codec.number(fields[1], -1) if fields[1] else None, *told)
+            serializer, priority, ttl = fields
+            job = jobs[job_id] = _Job(codec.number(priority, -1) if priority else None, codec.text(serializer) or "json", data)
+            if needs_result and not result and ttl and codec.number(ttl, -1) == 0:
+                result, job.kept = self._connection.hstrlen(self._keys.job(job_id), _ONCE), _ONCE
+            job.result_size = result if needs_result else 0
+            job.payload, job.result = (self._told(None, size, "", call=False) for size in (data, job.result_size))
         for worker, host in zip(workers, replies, strict=True):
             self._remember(worker, codec.text(host))
-        for some in _portions(sizes):
-            self._read_data(some, sizes, serializers, jobs, aside)
+        for some in _portions(jobs):
+            self._read_data(some)
         return jobs
 
     def _remember(self, worker: str, host: str) -> None:
@@ -124,28 +142,16 @@ class Details:
         # without an entry (it ended): by default a worker is called host.pid
         self._hosts[worker] = host or _without_numbers(worker)
 
-    def _read_data(
-        self,
-        some: Sequence[str],
-        sizes: Mapping[str, tuple[int, int]],
-        serializers: Mapping[str, str],
-        jobs: dict[str, _Job],
-        aside: Mapping[str, int],
-    ) -> None:
-        pipe = self._connection.pipeline(transaction=False)
-        asked = {
-            job_id: [name for name, size in zip(_STORED, sizes[job_id], strict=True) if 0 < size <= _LARGEST] for job_id in some
-        }
-        for job_id, names in asked.items():
-            pipe.hmget(self._keys.job(job_id), [_ONCE if name == "result" and job_id in aside else name for name in names])
-        for (job_id, names), values in zip(asked.items(), self._run(pipe), strict=True):
-            job, serializer, found = jobs[job_id], serializers[job_id], dict(zip(names, values or (), strict=False))
+    def _read_data(self, some: Mapping[str, _Job]) -> None:
+        rows = self._read(lambda pipe: [pipe.hmget(self._keys.job(job_id), [*job.readable]) for job_id, job in some.items()])
+        for job, values in zip(some.values(), rows, strict=True):
+            found = dict(zip(job.readable, values or (), strict=False))
             if raw := found.get("data"):
                 name = _FUNCTION.match(raw)
-                job.func_name = name[1].decode() if name and serializer == "json" else ""
-                job.payload = self._told(raw, len(raw), serializer, call=True)
-            if raw := found.get("result"):
-                job.result = self._told(raw, len(raw), serializer, call=False)
+                job.func_name = name[1].decode() if name and job.serializer == "json" else ""
+                job.payload = self._told(raw, len(raw), job.serializer, call=True)
+            if raw := found.get(job.kept):
+                job.result = self._told(raw, len(raw), job.serializer, call=False)
 
     def _told(self, raw: bytes | None, size: int, serializer: str, *, call: bool) -> str:
         if self._payload == "off":
@@ -156,10 +162,9 @@ class Details:
             return _in_full(raw, call=call)
         return masked_call(raw, serializer) if call else masked_result(raw, serializer)
 
-    @staticmethod
-    def _run(pipe: Any) -> list[Any]:
+    def _read(self, ask: Callable[[Any], object]) -> list[Any]:
         """The replies; None for a key that is of another type."""
-        replies = pipe.execute(raise_on_error=False)
+        replies = batch(self._connection, ask, raise_on_error=False)
         for reply in replies:
             if isinstance(reply, RedisError) and not (isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE")):
                 raise reply
@@ -183,18 +188,16 @@ def _in_full(raw: bytes, *, call: bool) -> str:
     return text if len(text) <= _FULL else text[:_FULL] + f"... [{len(text)} characters]"
 
 
-def _portions(sizes: Mapping[str, tuple[int, int]]) -> Iterator[list[str]]:
+def _portions(jobs: Mapping[str, _Job]) -> Iterator[dict[str, _Job]]:
     """Jobs to read together."""
-    some: list[str] = []
-    held = 0
-    for job_id, (data, result) in sizes.items():
-        size = sum(part for part in (data, result) if part <= _LARGEST)
-        if not size:
-            continue
-        if some and held + size > _HELD:
+    some, held = dict[str, _Job](), 0
+    for job_id, job in jobs.items():
+        size = sum(job.readable.values())
+        if some and size and held + size > _HELD:
             yield some
-            some, held = [], 0
-        some.append(job_id)
-        held += size
+            some, held = {}, 0
+        if size:
+            some[job_id] = job
+            held += size
     if some:
         yield some

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from fusion.events.document import to_line
 from fusion.events.event import JobEvent
 from fusion.kernel.timeutil import now, to_iso
+from fusion.store.client.adapter import batch
 from fusion.store.stream.details import Details
 from fusion.store.write.event_broker import EventBroker, Mark
 
@@ -24,7 +25,7 @@ class SinkEvent(NamedTuple):
 
 
 class EventReader:
-    """What relays of one sink share is in Redis, and each entry goes to one of them.
+    """Reads the stream for one sink of one relay. Relays of one sink share their place in Redis; each entry goes to one of them.
 
     - at first, and whenever a reply was lost, comes what this relay was given already; from time to time what dead relays left;
     - `relay` tells the name under which this relay is registered: while that lives, what it holds is nobody else's;
@@ -38,7 +39,7 @@ class EventReader:
         self._look_at = 0.0
 
     def read(self, count: int, block: float) -> list[SinkEvent]:
-        """Up to `count` events; none if there are none within `block` seconds, which must be less than the connection's own limit."""
+        """Read up to `count` events; none if there are none within `block` seconds, which must be less than the connection's own limit."""
         try:
             deliveries, last = self._read(count)
             if not deliveries and block > 0:
@@ -64,7 +65,7 @@ class EventReader:
         self._broker.connection.xread({self._broker.keys.events: last}, count=1, block=int(block * 1000))
 
     def ack(self, deliveries: Sequence[SinkEvent], refused: Mapping[str, str]) -> tuple[int, int]:
-        """The sink has them, but for those `refused` for good: event id -> why. They are parked. How many of both are news."""
+        """Note that the sink has them, but for those `refused` for good (event id -> why), which are parked; returns how many of both are news."""
         newest = deliveries[-1]
         epoch, _, n = newest.event.id.rpartition("-")
         parked = [(entry, refused[event.id], to_line(event)) for entry, event in deliveries if event.id in refused]
@@ -74,7 +75,5 @@ class EventReader:
     def failing(self, error: str, failures: int, *, open_: bool) -> None:
         """Have it shown that the sink fails, how often in a row, and whether the breaker is open; the next `ack` takes that back."""
         key, at = self._broker.keys.sink(self._sink), to_iso(now())
-        pipe = self._broker.connection.pipeline(transaction=False)
-        pipe.hsetnx(key, "failing_since", at)
-        pipe.hset(key, mapping={"error": error, "error_at": at, "failures": failures, "breaker": "open" if open_ else "closed"})
-        pipe.execute()
+        state = {"error": error, "error_at": at, "failures": failures, "breaker": "open" if open_ else "closed"}
+        batch(self._broker.connection, lambda pipe: (pipe.hsetnx(key, "failing_since", at), pipe.hset(key, mapping=state)))

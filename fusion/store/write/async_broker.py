@@ -23,8 +23,8 @@ _BROKER = "_fusion_broker"
 
 
 class _Asking:
-    """What `fusion.store.client.adapter` says of a client, of one for asyncio. redis-py closes a connection on which a cancelled call waited; an
-    exception of a signal handler may strike between its waits as well."""
+    """An application's client for asyncio as Fusion uses it, see `fusion.store.client.adapter`. redis-py closes a connection on which a
+    cancelled call waited; an exception of a signal handler may strike between its waits as well."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -32,12 +32,15 @@ class _Asking:
 
     @property
     def connection_pool(self) -> Any:
+        """The pool of the client."""
         return self._client.connection_pool
 
     async def execute_command(self, *command: Any) -> Any:
+        """Send one command."""
         return await self._whole(self._client.execute_command(*words(command), **self._options))
 
     def pipeline(self, transaction: bool = False) -> Any:
+        """Make a pipeline without MULTI, which sends and answers alike."""
         assert not transaction
         pipe = plain(self._client.pipeline(transaction=False), self._options)
         execute = pipe.execute
@@ -58,10 +61,12 @@ class _Asking:
 
 
 class AsyncBroker(ScriptHost):
+    """The part of the Broker that a coroutine needs."""
+
     connection: Any
 
     async def enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> str:
-        """`Broker.enqueue`."""
+        """Enqueue as `Broker.enqueue` does, with its errors."""
         args, rest = enqueue_codec.arguments(queue, jobs, "")
         if replicas is None:
             return enqueue_codec.accepted(await self._call("enqueue", args, rest, self.connection.execute_command))
@@ -94,7 +99,7 @@ class AsyncBroker(ScriptHost):
 
 
 def async_broker_of(connection: Redis, settings: Settings) -> AsyncBroker:
-    """Kept on the connection, as the synchronous one is. Raises redis-py's errors."""
+    """The connection's AsyncBroker, made once as long as the settings stay. Raises redis-py's errors."""
     kept: tuple[object, AsyncBroker] | None = vars(connection).get(_BROKER)
     if kept is not None and kept[0] is settings:
         return kept[1]

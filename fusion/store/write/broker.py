@@ -288,12 +288,9 @@ class Broker(CallbackBroker):
         flat = self._script("prune")({"workers": self.keys.workers}, args)
         return [(codec.text(flat[i]), int(flat[i + 1])) for i in range(0, len(flat), 2)]
 
-    def promote(self, limit: int = 100) -> tuple[int, float | None]:
-        """Move due jobs to their queues; returns how many, and the seconds to the next due one (None if there is none)."""
-        return self.promote_and_look(limit)[:2]
-
-    def promote_and_look(self, limit: int = 100) -> tuple[int, float | None, float | None]:
-        """Do what `promote` does, and return besides the seconds to the next waiting job whose ttl is over."""
+    def promote(self, limit: int = 100) -> tuple[int, float | None, float | None]:
+        """Move due jobs to their queues; returns how many, the seconds to the next due one, and those to the next waiting job whose ttl is
+        over (None if there is none)."""
         moved, next_ms, over_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
         return int(moved), _seconds(next_ms), _seconds(over_ms)
 

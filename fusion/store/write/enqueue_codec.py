@@ -1,4 +1,4 @@
-"""What an enqueue says to Redis and what it is told, whichever client sends it: nothing here sends anything."""
+"""Arguments and answer of an enqueue, whichever client sends it: nothing here sends anything."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusion.store.scripting.host import to_ms
 
 
 def arguments(queue: str, jobs: Sequence[NewJob], nonce: str) -> tuple[dict[str, Any], list[Any]]:
-    """ARGV of enqueue.lua: the named ones and the rest. `nonce`, if there is one, in place of the jobs' own."""
+    """Make ARGV of enqueue.lua: the named arguments and the rest. `nonce`, if there is one, in place of the jobs' own."""
     rest: list[Any] = []
     for job in jobs:
         fields = job.fields
@@ -28,14 +28,14 @@ def arguments(queue: str, jobs: Sequence[NewJob], nonce: str) -> tuple[dict[str,
 
 
 def accepted(answer: Any) -> str:
-    """The server's time of enqueueing. Raises DuplicateJob."""
+    """Read the server's time of enqueueing from the answer. Raises DuplicateJob."""
     if answer[0] != b"ok":
         raise DuplicateJob(codec.text(answer[1]), codec.text(answer[2]))
     return codec.text(answer[1])
 
 
 def waits(job: NewJob, at: str) -> bool:
-    """Whether a job that was accepted `at` that time waits for its own: what the script decided, by the same clock."""
+    """True if a job that was accepted `at` that time waits for its own: the script decided so, by the same clock."""
     if job.due is None:
         return job.delay is not None and to_ms(job.delay) > 0
     moment = from_iso(at)

@@ -21,16 +21,16 @@ class Older(NamedTuple):
 
 
 class SchemaBroker(ScriptHost):
-    """Reads the key and moves it. Nothing else ever does, but the first worker, scheduler or relay that finds none."""
+    """Reads the schema key and moves it. Nothing else ever does, but the first worker, scheduler or relay that finds none."""
 
     def stored(self) -> Schema:
-        """The key as it stands; without it, the layout of data from before there was one. Changes nothing."""
+        """Read the key as it stands; without it, the layout of data from before there was one. Changes nothing."""
         found: Any = self.connection.hgetall(self.keys.schema)
         return Schema.of(found)
 
     def schema_raise(self, by: str, to: Schema = THIS) -> list[Older]:
-        """Have the data be of this code's layout from now on, unless they are of a newer one. Those that would be too old: if there are
-        any, nothing was changed. SchemaMismatch if this process is too old itself."""
+        """Have the data be of this code's layout from now on, unless they are of a newer one. Returns the processes that would be too old: if
+        there are any, nothing was changed. SchemaMismatch if this process is too old itself."""
         keys = {
             "schema": self.keys.schema,
             "workers": self.keys.workers,
