@@ -12,19 +12,15 @@ from fusion.store.client.adapter import asking
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import typed
 from fusion.store.layout.records import LogLine
-from fusion.store.read.base import InspectorBase
 from fusion.store.read.cron_inspector import CronInspector
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.read.inspector import Inspector
-from fusion.store.read.tolerant import Forgiving
-from fusion.store.scripting.host import ScriptHost
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.schema_broker import SchemaBroker
 
-W = TypeVar("W", bound=ScriptHost)
-R = TypeVar("R", bound=InspectorBase)
+T = TypeVar("T")
 
 # Kept on the connection itself: a table of them, even with weak keys, would keep every connection alive, since a Broker holds its own.
 _BROKER = "_fusion_broker"
@@ -34,41 +30,39 @@ def broker_of(connection: Redis) -> Broker:
     """The connection's Broker, made once as long as the settings stay."""
     settings = get_settings()
     kept: tuple[object, Broker] | None = vars(connection).get(_BROKER)
-    if kept is not None and kept[0] is settings:
-        return kept[1]
-    broker = _writer(Broker, connection)
-    vars(connection)[_BROKER] = (settings, broker)
-    return broker
+    if kept is None or kept[0] is not settings:
+        kept = vars(connection)[_BROKER] = settings, _made(Broker, connection)
+    return kept[1]
 
 
 def cron_broker_of(connection: Redis) -> CronBroker:
     """A writer of cron entries."""
-    return _writer(CronBroker, connection)
+    return _made(CronBroker, connection)
 
 
 def event_broker_of(connection: Redis) -> EventBroker:
     """A writer of the event stream's sinks."""
-    return _writer(EventBroker, connection)
+    return _made(EventBroker, connection)
 
 
 def schema_broker_of(connection: Redis) -> SchemaBroker:
     """A writer of the schema key."""
-    return _writer(SchemaBroker, connection)
+    return _made(SchemaBroker, connection)
 
 
 def inspector_of(connection: Redis) -> Inspector:
     """A reader of jobs, queues and workers. `connection` may be a `Forgiving` one, as for all readers."""
-    return _reader(Inspector, connection)
+    return _made(Inspector, connection)
 
 
 def cron_inspector_of(connection: Redis) -> CronInspector:
     """A reader of cron entries and schedulers."""
-    return _reader(CronInspector, connection)
+    return _made(CronInspector, connection)
 
 
 def event_inspector_of(connection: Redis) -> EventInspector:
     """A reader of the event stream, its sinks and relays."""
-    return _reader(EventInspector, connection)
+    return _made(EventInspector, connection)
 
 
 def log_event(line: LogLine) -> None:
@@ -76,10 +70,6 @@ def log_event(line: LogLine) -> None:
     broker_of(get_current_connection()).log_event([line], secrets.token_hex(8))
 
 
-def _writer(kind: type[W], connection: Redis) -> W:
-    return typed(kind.of(asking(connection), get_settings()), connection)
-
-
-def _reader(kind: type[R], connection: Any) -> R:
-    client = cast(Redis, connection) if isinstance(connection, Forgiving) else asking(connection)
-    return typed(kind(client, prefix=get_settings().prefix), connection)
+def _made(kind: type[T], connection: Any) -> T:
+    made: T = cast(Any, kind).of(asking(connection), get_settings())
+    return typed(made, connection)

@@ -15,13 +15,13 @@ from fusion.store.client.sockets import CleanPool
 
 
 def asking(client: Redis) -> Redis:
-    """Make a client that asks through this one, by its pool, its retries and its tracer."""
-    return cast(Redis, _Asking(client))
+    """Make a client that asks through this one, by its pool, its retries and its tracer; one that does so already is returned as it is."""
+    return client if isinstance(client, Asking) else cast(Redis, Asking(client))
 
 
 def client_of(connection: Redis) -> Redis:
     """Return the client itself, where `asking` stands around it."""
-    return cast(Redis, connection.client) if isinstance(connection, _Asking) else connection
+    return cast(Redis, connection.client) if isinstance(connection, Asking) else connection
 
 
 def words(command: tuple[Any, ...]) -> list[Any]:
@@ -54,7 +54,7 @@ def batch(connection: Redis, ask: Callable[[Any], object], *, raise_on_error: bo
 _Commands: Any = CoreCommands
 
 
-class _Asking(_Commands):  # type: ignore[misc]
+class Asking(_Commands):  # type: ignore[misc]
     """Sends each command of redis-py through another client."""
 
     def __init__(self, client: Redis) -> None:

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from importlib.util import find_spec
 from types import TracebackType
@@ -61,6 +62,8 @@ _URL_OPTIONS = frozenset(
     "db username password host port path client_name socket_timeout socket_connect_timeout max_connections".split()
 )
 _LOCAL_PORT = 6379
+#: Seconds of silence, seconds between questions, and questions: a peer that vanished without a word is noticed within half a minute.
+_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
 class BoundedRetry(Retry):
@@ -247,18 +250,12 @@ def _options(settings: Settings, role: Role) -> dict[str, Any]:
         "decode_responses": False,
         "socket_timeout": timeouts[role],
         "socket_connect_timeout": settings.socket_timeout,
-        # A peer that vanished without a word is noticed within half a minute.
         "socket_keepalive": True,
-        "socket_keepalive_options": _keepalive(idle=15, interval=5, count=3),
+        "socket_keepalive_options": {getattr(socket, name): n for name, n in _KEEPALIVE.items() if hasattr(socket, name)},
         "retry": BoundedRetry(FullJitterBackoff(cap=1.0, base=0.05), retries),
         "retry_on_error": [errors.RedisError],
         **_NO_SETINFO,
     }
-
-
-def _keepalive(**seconds: int) -> dict[int, int]:
-    names = {"idle": "TCP_KEEPIDLE", "interval": "TCP_KEEPINTVL", "count": "TCP_KEEPCNT"}
-    return {getattr(socket, names[what]): value for what, value in seconds.items() if hasattr(socket, names[what])}
 
 
 def _tls(settings: Settings) -> dict[str, Any]:
@@ -300,15 +297,13 @@ def _login(settings: Settings, username: str | None = None) -> dict[str, Any]:
 
 def _parse(url: str) -> dict[str, Any]:
     problem = "it can't be parsed"
-    try:
+    given: Any = None
+    with suppress(ValueError):  # redis-py's text would quote parts of the url, perhaps of the password
         given = parse_url(url)  # type: ignore[no-untyped-call]
         path = urlsplit(url).path.strip("/")
         if not url.startswith("unix:") and path and not path.isdigit():
             problem = f"{path!r} is not a database number"
             given = None
-    except ValueError:
-        # redis-py's text would quote parts of the url, perhaps of the password.
-        given = None
     if given is None:
         raise ConfigurationError(
             f"Redis url {mask_url(url)!r}: {problem}; use redis://[[user]:password@]host:6379/0, with % codes in the password"

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,9 +166,7 @@ class EmbeddedRedis:
 
     def _launch(self, server: ServerBinary) -> None:
         self.socket.unlink(missing_ok=True)
-        keep = ["--save", "", "--appendonly", "no"]
-        if self.persistent:
-            keep = ["--appendonly", "yes", "--appendfsync", "everysec"]
+        keep = ["--appendonly", "yes", "--appendfsync", "everysec"] if self.persistent else ["--save", "", "--appendonly", "no"]
         command = [
             *(server.path, "--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700"),
             *("--dir", str(self.home), "--daemonize", "no", "--maxmemory-policy", "noeviction", *keep),
@@ -214,12 +212,12 @@ class EmbeddedRedis:
                 f"the built-in Redis of {self.home} does not run on this machine, or not in this container; stop it there"
             )
         for number in (signal.SIGTERM, signal.SIGKILL):
-            _signal(pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
             deadline = time.monotonic() + _STOP_TIMEOUT
             while time.monotonic() < deadline:
-                if self.process is not None and self.process.pid == pid and self.process.poll() is not None:
-                    return
-                if not self._is_ours(pid):
+                ended = self.process is not None and self.process.pid == pid and self.process.poll() is not None
+                if ended or not self._is_ours(pid):
                     return
                 time.sleep(0.005)
         raise ConfigurationError(f"the built-in Redis, pid {pid}, does not end; look at {self.log}")
@@ -242,13 +240,6 @@ class EmbeddedRedis:
         else:
             line = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, check=False).stdout
         return os.fsencode(self.socket) in line
-
-
-def _signal(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        pass
 
 
 def _death_pact() -> Callable[[], object] | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Self
 
 from redis import Redis
 
 from fusion.kernel import defaults
+from fusion.settings import Settings
 from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
@@ -24,6 +25,11 @@ class InspectorBase:
     def __init__(self, connection: Redis, *, prefix: str = defaults.KEY_PREFIX) -> None:
         self.connection = connection
         self.keys = Keys(prefix)
+
+    @classmethod
+    def of(cls, connection: Redis, settings: Settings) -> Self:
+        """Make an inspector with the prefix that the settings name."""
+        return cls(connection, prefix=settings.prefix)
 
     def _batch(self, ask: Callable[[Any], object], *, raise_on_error: bool = True) -> list[Any]:
         return batch(self.connection, ask, raise_on_error=raise_on_error)

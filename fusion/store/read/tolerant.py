@@ -2,97 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from fusion.store.client.adapter import asking
+from fusion.store.client.adapter import Asking, client_of
+from fusion.store.layout import codec
 
 #: What a command answers for a key that does not exist.
-_EMPTY: dict[str, Callable[[list[Any]], Any]] = {
-    "smembers": lambda args: set(),
-    "hgetall": lambda args: {},
-    "hmget": lambda args: [None] * len(args[1]),
-    "xpending": lambda args: {"pending": 0, "min": None, "max": None, "consumers": []},
-    **dict.fromkeys(("zcard", "zcount", "xlen", "llen", "scard", "hlen"), lambda args: 0),
-    **dict.fromkeys(("zrange", "lrange", "xrange", "xrevrange", "xinfo_groups"), lambda args: []),
-    **dict.fromkeys(("hget", "get", "zscore", "zrevrank", "lpos"), lambda args: None),
+_EMPTY: dict[str, Callable[[tuple[Any, ...]], Any]] = {
+    "SMEMBERS": lambda command: set(),
+    "HGETALL": lambda command: {},
+    "HMGET": lambda command: [None] * len(command[2:]),
+    "XPENDING": lambda command: {"pending": 0, "min": None, "max": None, "consumers": []},
+    "ZSCAN": lambda command: (0, []),
+    **dict.fromkeys(("ZCARD", "ZCOUNT", "XLEN", "LLEN", "SCARD", "HLEN"), lambda command: 0),
+    **dict.fromkeys(("ZRANGE", "LRANGE", "XRANGE", "XREVRANGE", "XINFO GROUPS"), lambda command: []),
+    **dict.fromkeys(("HGET", "GET", "ZSCORE", "ZREVRANK", "LPOS"), lambda command: None),
 }
 #: By the first letter of a command.
-_KINDS = {"s": "a set", "z": "a sorted set", "h": "a hash", "l": "a list", "x": "a stream", "g": "a string"}
+_KINDS = {"S": "a set", "Z": "a sorted set", "H": "a hash", "L": "a list", "X": "a stream", "G": "a string"}
 
 
-class Forgiving:
-    """Passes everything on to a client, as `asking` does. `broken`: keys that were of a wrong type, with the type that they should be of."""
+class Forgiving(Asking):
+    """Asks through a client. `broken`: keys that were of a wrong type, with the type that they should be of."""
 
     def __init__(self, client: Redis) -> None:
-        self._client = asking(client)
+        super().__init__(client_of(client))
         self.broken: dict[str, str] = {}
 
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        return self._forgiving(name, found) if name in _EMPTY else found
-
-    def _forgiving(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def forgiving(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return call(*args, **kwargs)
-            except ResponseError as error:
-                if not self.note(name, args, error):
-                    raise
-                return _EMPTY[name](list(args))
-
-        return forgiving
-
-    def zscan_iter(self, key: str, **kwargs: Any) -> Iterator[Any]:
-        """Yield the members of a ZSET."""
+    def execute_command(self, *command: Any, **options: Any) -> Any:
+        """Send one command. A key of a wrong type reads as empty."""
         try:
-            yield from self._client.zscan_iter(key, **kwargs)
+            return super().execute_command(*command, **options)
         except ResponseError as error:
-            if not self.note("zscan", (key,), error):
+            if not self._note(command, error):
                 raise
-
-    def note(self, name: str, args: tuple[Any, ...], error: object) -> bool:
-        """Remember a key of a wrong type; False if the error is about something else."""
-        wrong = isinstance(error, ResponseError) and str(error).startswith("WRONGTYPE")
-        if wrong:
-            key = args[0]
-            self.broken[key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)] = _KINDS[name[0]]
-        return wrong
+            return _EMPTY[command[0]](command)
 
     def pipeline(self, transaction: bool = False) -> Any:
-        """Make a pipeline that is as forgiving."""
-        return _Pipeline(self, self._client.pipeline(transaction=transaction))
+        """Make a pipeline in which a key of a wrong type reads as empty, or as its error where errors are not to be raised."""
+        pipe = super().pipeline(transaction)
+        add, execute, asked = pipe.execute_command, pipe.execute, list[tuple[Any, ...]]()
 
+        def noted(*command: Any, **options: Any) -> Any:
+            asked.append(command)
+            return add(*command, **options)
 
-class _Pipeline:
-    """A pipeline that remembers what was asked, to find the key that an error is about."""
+        pipe.execute_command = noted
+        pipe.execute = lambda raise_on_error=True: self._answers(asked, execute(False), raise_on_error)
+        return pipe
 
-    def __init__(self, owner: Forgiving, pipe: Any) -> None:
-        self._owner, self._pipe = owner, pipe
-        self._asked: list[tuple[str, tuple[Any, ...]]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        def asked(*args: Any, **kwargs: Any) -> None:
-            self._asked.append((name, args))
-            getattr(self._pipe, name)(*args, **kwargs)
-
-        return asked
-
-    def execute(self, raise_on_error: bool = True) -> list[Any]:
-        """Send the commands. A key of a wrong type reads as empty, or as its error without `raise_on_error`."""
-        replies = list(self._pipe.execute(raise_on_error=False))
-        for i, ((name, args), reply) in enumerate(zip(self._asked, replies, strict=True)):
-            if not isinstance(reply, Exception):
-                continue
-            if self._owner.note(name, args, reply):
-                if raise_on_error:  # who does not want that tells of the error in its own place
-                    replies[i] = _EMPTY[name](list(args))
-            elif raise_on_error:
+    def _answers(self, asked: list[tuple[Any, ...]], replies: list[Any], raise_on_error: bool) -> list[Any]:
+        for i, (command, reply) in enumerate(zip(asked, replies, strict=True)):
+            broken = self._note(command, reply)
+            if broken and raise_on_error:
+                replies[i] = _EMPTY[command[0]](command)
+            elif raise_on_error and isinstance(reply, Exception):
                 raise reply
         return replies
+
+    def _note(self, command: tuple[Any, ...], reply: object) -> bool:
+        """Remember a key of a wrong type; False for any other reply."""
+        wrong = isinstance(reply, ResponseError) and str(reply).startswith("WRONGTYPE") and command[0] in _EMPTY
+        if wrong:
+            self.broken[codec.text(command[1])] = _KINDS[command[0][0]]
+        return wrong
 
 
 def in_words(broken: Mapping[str, str]) -> list[str]:

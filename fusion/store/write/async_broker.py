@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -101,9 +101,6 @@ class AsyncBroker(ScriptHost):
 def async_broker_of(connection: Redis, settings: Settings) -> AsyncBroker:
     """The connection's AsyncBroker, made once as long as the settings stay. Raises redis-py's errors."""
     kept: tuple[object, AsyncBroker] | None = vars(connection).get(_BROKER)
-    if kept is not None and kept[0] is settings:
-        return kept[1]
-    client: Any = _Asking(connection)
-    broker = AsyncBroker.of(client, settings)
-    vars(connection)[_BROKER] = (settings, broker)
-    return broker
+    if kept is None or kept[0] is not settings:
+        kept = vars(connection)[_BROKER] = settings, AsyncBroker.of(cast(Any, _Asking(connection)), settings)
+    return kept[1]
