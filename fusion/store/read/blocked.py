@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
-from fusion.store.read.base import moment
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -34,6 +32,8 @@ class Blocked:
 
 def blocked_jobs(connection: Redis, keys: Keys) -> list[Blocked]:
     """List each set that is not empty, by queue and task. Two round trips."""
+    from fusion.store.client.adapter import batch  # not for who only words what was found: a command's help does without redis-py
+
     found: Any = connection.hgetall(keys.waits)
     rows = {name: codec.text(raw) for key, raw in found.items() if ":" in (name := codec.text(key))}
     counts = batch(connection, lambda pipe: [pipe.zcard(keys.waiting(name)) for name in rows], raise_on_error=False)
@@ -44,6 +44,8 @@ def blocked_jobs(connection: Redis, keys: Keys) -> list[Blocked]:
 
 
 def _blocked(name: str, row: str, count: int) -> Blocked:
+    from fusion.store.read.base import moment
+
     kind, queue, task = (*name.split(":", 2), "")[:3]
     since, _, why = row.partition(" ")
     return Blocked(kind, queue, task, count, moment(int(since) / 1000) if since.isdigit() and len(since) < 15 else None, why)
