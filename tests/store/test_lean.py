@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from fusion.store.scripting.lean import folded, inlined, made_when_called, without_unused
+from fusion.store.scripting.lean import folded, inlined, made_when_called, without_empty, without_unused
 
 
 def test_functions_that_nothing_names_are_taken_out_with_what_only_they_use() -> None:
@@ -95,3 +95,12 @@ def test_a_rare_function_that_is_handed_on_is_refused() -> None:
 def test_a_word_in_a_string_or_a_comment_is_no_use_of_a_function() -> None:
     text = "local function a() return 1 end\nlocal function b() return 'a' end -- a isn't used\nreturn b()\n"
     assert without_unused(text) == text[text.index("local function b") :]
+
+
+def test_an_empty_function_goes_with_its_calls() -> None:
+    text = (
+        "local function on_end(id, key) end\n"
+        "local function finish(id)\n  on_end(id, key)\n  if is_ours(id) then on_end(id, nil) end\n  return id\nend\n"
+        "return finish('a')\n"
+    )
+    assert without_empty(text) == "local function finish(id)\n  return id\nend\nreturn finish('a')\n"

@@ -3,7 +3,7 @@
 -- KEYS: queues clean idle
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
--- INCLUDE: keys mark time score callbacks
+-- INCLUDE: keys mark time score callbacks on_arrive
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
@@ -73,6 +73,7 @@ local function adopt(queue)
       if redis.pcall('HEXISTS', key, 'data') == 1 and not is_rqs(key) then
         redis.call('HSET', key, 'seq', seq, 'priority', class)
         mark_hooks(key)
+        on_arrive(id, key, queue)
       end
       adopted, left = adopted + 1, left - 1
     end

@@ -1,10 +1,18 @@
 -- empty: forget the waiting jobs of a queue, blocked ones too, a bounded number at a time.
 -- ARGV: queue limit
 -- FLAGS: allow-oom
--- INCLUDE: writer keys mark emit park expiry inbox
+-- INCLUDE: writer keys mark emit park expiry inbox on_end
 -- Returns: {deleted, again}
 -- Events: deleted
 local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
+
+local function remove(id, key, log_tag, expires_at)
+  on_end(id, key, A_queue)
+  if redis.call('DEL', key, dependents_key(id)) == 0 then return end
+  forget_expiry(id, expires_at)
+  emit('deleted', id, A_queue, log_tag)
+  deleted = deleted + 1
+end
 
 local function drop(id)
   local key = job_key(id)
@@ -13,10 +21,7 @@ local function drop(id)
   if not job[4] and not is_list(A_queue) and is_rqs(key) then return end
   local origin = job[3] -- an outsider may have pushed the id of a job that waits in another queue
   if origin and origin ~= A_queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
-  if redis.call('DEL', key, dependents_key(id)) == 0 then return end
-  forget_expiry(id, job[5])
-  emit('deleted', id, A_queue, job[2])
-  deleted = deleted + 1
+  remove(id, key, job[2], job[5])
 end
 
 local ids = redis.call('ZRANGE', ready, 0, limit - 1)
@@ -35,10 +40,7 @@ for _, id in ipairs(blocked) do
     left = left + 1
   else
     unpark(id, key, A_queue)
-    forget_expiry(id, job[4])
-    redis.call('DEL', key, dependents_key(id))
-    emit('deleted', id, A_queue, job[2])
-    deleted = deleted + 1
+    remove(id, key, job[2], job[4])
   end
 end
 if #blocked == limit and left < limit then return { deleted, 1 } end

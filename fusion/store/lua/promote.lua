@@ -1,7 +1,7 @@
 -- promote: scheduled jobs that are due go to their queues, a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score emit ring next_due
+-- INCLUDE: keys time score emit ring next_due on_arrive
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
 -- Events: queued
@@ -31,6 +31,7 @@ local function move(id, job)
       redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'enqueued_at', now_iso)
     end
     redis.call('PERSIST', key)
+    on_arrive(id, key, queue)
     emit('queued', id, queue, log_tag, 'reason', 'due')
     rung[queue] = true
     moved = moved + 1

@@ -1,7 +1,7 @@
 -- requeue: ended jobs start over in the queue they came from, at their old priority; with a delay they wait in the schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys mark time score emit ring schedule expiry each
+-- INCLUDE: writer keys mark time score emit ring schedule expiry each on_arrive
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) | quarantined (unless those were asked for) | error: why
 --   (a broken key; the others go on) | its status, which is none that can be requeued
@@ -52,6 +52,7 @@ local function requeue(id)
     local due = now_ms + delay
     emit('scheduled', id, queue, log_tag, 'reason', 'requeued', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
   else
+    on_arrive(id, key, queue)
     emit('queued', id, queue, log_tag, 'reason', 'requeued')
     ring(queue)
   end

@@ -8,6 +8,8 @@ from collections.abc import Collection
 from functools import cache
 
 _FUNCTION = re.compile(r"^local function (\w+)\((?:[^\n]* end\n|[^\n]*\n.*?^end\n)", re.MULTILINE | re.DOTALL)
+_EMPTY = re.compile(r"^local function (\w+)\([\w, ]*\) end\n", re.MULTILINE)
+_NOTHING = re.compile(r"^ *(?:if [^\n]* then +end)?\n", re.MULTILINE)
 _EXPRESSION = re.compile(r"^local function (\w+)\((\w+)\) return (.*) end\n", re.MULTILINE)
 _CONSTANTS = re.compile(r"^local ([A-Z].*?) = (.*?)( --.*)?\n", re.MULTILINE)
 _LITERAL = re.compile(r"""'[^']*'|"[^"]*"|[\d.e^ *-]+""")
@@ -26,6 +28,15 @@ def without_unused(text: str) -> str:
     words = Counter(_WORD.findall(text))
     fewer = _FUNCTION.sub(lambda match: match[0] if words[match[1]] > 1 else "", text)
     return text if fewer == text else without_unused(fewer)
+
+
+def without_empty(text: str) -> str:
+    """Without functions that do nothing, their calls, of which each is a statement, and conditions for these alone."""
+    names = _EMPTY.findall(text)
+    if not names:
+        return text
+    calls = re.compile(rf"\b(?:{'|'.join(names)})\([^()\n]*\)")
+    return _NOTHING.sub("", calls.sub("", _EMPTY.sub("", text)))
 
 
 def made_when_called(text: str, names: Collection[str], maker: str) -> str:

@@ -25,7 +25,7 @@ from fusion.kernel.failpoints import failpoint
 from fusion.store.client.wire import sender
 from fusion.store.layout import schema
 from fusion.store.scripting.constants import FleetConstants, literal
-from fusion.store.scripting.lean import folded, inlined, made_when_called, without_unused
+from fusion.store.scripting.lean import folded, inlined, made_when_called, without_empty, without_unused
 
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|RARER?|Uses|Exports|Acts): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
@@ -65,7 +65,7 @@ def load(name: str) -> Source:
     header = header_of(own)
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())
     texts = [*map(include, included(header.get("INCLUDE", ()), include)), own]
-    body = without_unused("".join(map(_uncommented, texts)))
+    body = without_unused(without_empty("".join(map(_uncommented, texts))))
     for kind in ("RARE", "RARER"):
         names = {word for text in texts for word in header_of(text).get(kind, ())}
         body = made_when_called(body, names, kind.lower())

@@ -1,5 +1,5 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
--- INCLUDE: keys time emit expiry schedule score
+-- INCLUDE: keys time emit expiry schedule score on_arrive
 
 -- When a job is due (ms; nil: no time was given), and whether it goes to the front. `place`: back | front | `@ms` at that time |
 -- `+ms` so much later; an `f` behind it: to the front once it is due.
@@ -42,6 +42,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   if later then
     emit('scheduled', id, queue, log_tag, 'priority', priority, 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
   else
+    on_arrive(id, key, queue)
     emit('queued', id, queue, log_tag, 'priority', priority)
   end
   return later

@@ -1,6 +1,6 @@
 -- The outbox of callbacks. When a job ends, a delivery for each URL that is to hear of it becomes a job of its own in the queue `_callbacks`,
 -- in the same call: a crash can't come between. The courier serves that queue; whatever becomes of a delivery never changes the job.
--- INCLUDE: keys time ring score
+-- INCLUDE: keys time ring score on_arrive
 -- RARER: mark_hooks is_full accept_delivery tell_ended
 -- Exports: hooked
 local hooked = {} -- keys of jobs read in this call that have URLs: no other job pays for this
@@ -31,16 +31,18 @@ local function accept_delivery(message)
   if is_full() then return end
   local seq = next_seq()
   local id = string.format('cb-%d%06d-%d', now_s, now_us, seq)
+  local key = job_key(id)
   local said = cjson.encode(message)
   local secret = redis.pcall('GET', SEAL)
   local seal = type(secret) == 'string' and '"' .. redis.sha1hex(secret .. redis.sha1hex(secret .. id .. said)) .. '"' or ''
   redis.call('SADD', QUEUES, queue_key('_callbacks'))
   redis.call('ZADD', queue_key('_callbacks'), score_of('_callbacks', 1, seq), id)
-  redis.call('HSET', job_key(id), 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at', now_iso,
+  redis.call('HSET', key, 'status', 'queued', 'origin', '_callbacks', 'original_queue', '_callbacks', 'created_at', now_iso,
     'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id, 'on_lost', 'again',
     'result_ttl', DELIVERED_TTL, 'failure_ttl', UNDELIVERED_TTL,
     'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
   redis.call('ZADD', OPEN, now_s, id)
+  on_arrive(id, key, '_callbacks')
   ring('_callbacks', 1)
 end
 

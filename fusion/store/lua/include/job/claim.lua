@@ -1,6 +1,6 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller rotates the
 -- queues' order, so equal classes are served round-robin.
--- INCLUDE: keys time callbacks emit end_job inbox park score
+-- INCLUDE: keys time callbacks emit end_job inbox park score on_arrive on_claim
 -- RARER: note_pickle take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked
 -- Exports: held lacking unexpected
@@ -31,6 +31,7 @@ local function take_over_one(queue, id, position)
   if not known then note_pickle(key, data) end
   redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
   mark_hooks(key)
+  if not known then on_arrive(id, key, queue) end
   redis.call('SADD', QUEUES, queue_key(queue))
 end
 
@@ -172,7 +173,8 @@ local function take(queue, head, exec, set)
   held[#held + 1], held[#held + 2] = id, exec
   redis.call('HSET', key, 'status', 'started', 'execution_id', exec, 'worker_name', A_name, 'started_at', now_iso,
     'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
-  if head.score % 1 == 0 or not tonumber(seq) or origin ~= queue then -- an old producer's: it gets a place of its own, should it ever come back
+  local unplaced = head.score % 1 == 0 or not tonumber(seq)
+  if unplaced or origin ~= queue then -- an old producer's: it gets a place of its own, should it ever come back
     redis.call('HSET', key, 'seq', next_seq(), 'priority', head.class, 'origin', queue)
     redis.call('SADD', QUEUES, queue_key(queue))
     mark_hooks(key)
@@ -181,6 +183,8 @@ local function take(queue, head, exec, set)
   end
   redis.call('PERSIST', key)
   if set then unpark(id, key, queue) end
+  if set or unplaced then on_arrive(id, key, queue) end
+  on_claim(id, key, queue)
   if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)
   return { queue, id, exec, unpack(job, 5, 4 + N_RUN_FIELDS) }

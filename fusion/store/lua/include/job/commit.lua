@@ -1,5 +1,5 @@
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
--- INCLUDE: keys time emit end_job expiry history park ring schedule score settle
+-- INCLUDE: keys time emit end_job expiry history park ring schedule score settle on_leave on_return
 -- RARE: error_of gives_up_place set_result_aside put_off fail_or_retry
 -- Exports: left
 -- Events: completed failed retry held canceled queued
@@ -56,6 +56,7 @@ local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
     schedule(id, now_ms + (since and math.max(delay, math.min(math.floor((now_ms - since) / 2), 8 * delay)) or delay))
     redis.call('HSET', key, 'status', 'scheduled', 'reason', reason, unpack(more))
     if since then redis.call('HSET', key, 'held_since', since) else redis.call('HDEL', key, 'held_since') end
+    on_leave(id, key, queue)
   end
   expect_expiry(id, job.expires_at)
   redis.call('ZREM', wip, id)
@@ -89,7 +90,9 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
   redis.call('ZREM', wip, id)
   emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts,
     'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
+  if not at_once then on_leave(id, key, queue) end
   if at_once then
+    on_return(id, key, queue)
     emit('queued', id, queue, job.log_tag, 'reason', 'due')
     ring(queue)
   end

@@ -1,6 +1,6 @@
 -- A job's end, whatever ended it: into the terminal set first, out of the old one last (Lua has no rollback).
 -- Terminal sets are scored by expiry in seconds; the hash's own EXPIRE is later and only a net for a lost index.
--- INCLUDE: keys time callbacks emit
+-- INCLUDE: keys time callbacks emit on_end
 -- RARE: cancel_job fail_job
 -- RARER: fail_corrupt
 -- Uses: hooked
@@ -17,6 +17,7 @@ local function end_job(id, key, queue, status, ttl, leave, ...)
   redis.call('HSET', key, 'status', status, ...)
   if seconds >= 0 then redis.call('EXPIRE', key, seconds + NET_SECONDS) else redis.call('PERSIST', key) end
   if leave then redis.call('ZREM', leave, id) end
+  on_end(id, key, queue)
   if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
   if hooked[key] then tell_ended(id, key, queue, status) end
 end

@@ -2,7 +2,7 @@
 -- which its wait is over, and waits by its own score in one set, which its hash names (`waits_in`): `held:<queue>:<task>` until a worker that
 -- has the task takes it from there, `probation:<queue>` until a worker can give it a place alone. `rq:waits` lists these sets; whoever has
 -- another `version` of the list than it reads it again.
--- INCLUDE: keys time ring score
+-- INCLUDE: keys time ring score on_leave
 -- RARER: has_room park unpark ring_set news_of_waits
 -- Exports: parked
 local WAITS, MOST_WAITS = P .. 'waits', 1000
@@ -28,6 +28,7 @@ local function park(id, key, queue, set, score, until_ms, why, ...)
   redis.call('ZADD', P .. 'blocked:' .. queue, until_ms, id)
   redis.call('HSET', key, 'status', 'blocked', 'waits_in', set, ...)
   redis.call('PERSIST', key)
+  on_leave(id, key, queue)
   parked = true
   if redis.call('HSETNX', WAITS, set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
     redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us))

@@ -1,5 +1,5 @@
 -- Where an execution leads when it did not finish: shared by what a worker reports and by what others find out for it.
--- INCLUDE: time callbacks emit end_job expiry history ring schedule score
+-- INCLUDE: time callbacks emit end_job expiry history ring schedule score on_return
 -- RARE: settle recover
 -- RARE: settle recover
 -- Uses: hooked
@@ -54,6 +54,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   redis.call('PERSIST', key)
   expect_expiry(id, job.expires_at)
   redis.call('ZREM', leave, id)
+  on_return(id, key, queue)
   if pause == 0 then ring(queue) end
   if lost then
     emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause,

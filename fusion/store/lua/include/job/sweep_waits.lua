@@ -1,6 +1,6 @@
 -- What nobody came for. A job held longer than it may be fails, for the reason for which it is held. While an older worker lives, which knows
 -- no blocked jobs and may have their task, held ones go back to their queues from time to time. Sets that were empty are forgotten.
--- INCLUDE: keys time emit end_job expiry history park ring settle
+-- INCLUDE: keys time emit end_job expiry history park ring settle on_arrive
 local READMIT, FORGET_MS = 20, 60000
 
 local function fail_held(id, queue)
@@ -25,6 +25,7 @@ local function readmit(set, queue, count, why)
       redis.call('ZADD', ready_key(queue), redis.call('ZSCORE', waits_key(set), id), id)
       redis.call('HSET', key, 'status', 'queued')
       unpark(id, key, queue)
+      on_arrive(id, key, queue)
       emit('queued', id, queue, log_tag, 'reason', why)
       ring(queue)
     else
