@@ -104,27 +104,26 @@ def test_the_functions_of_task_modules_recur_but_they_do_not_register(declare: D
     assert both.faults == {}, "loaded once, though named twice"
 
 
-SYNTAX_ERROR = "def f(:"
+_SYNTAX_ERROR = "def f(:"
+_BROKEN = {
+    "import nothing_of_that_name": "ModuleNotFoundError: No module named 'nothing_of_that_name'",
+    "1 / 0": "ZeroDivisionError: division by zero",
+    "import sys; sys.exit(3)": "SystemExit: 3",
+    "def register(scheduler): raise OSError('no file')": "OSError: no file",
+    _SYNTAX_ERROR: "SyntaxError: invalid syntax (bad4.py, line 1)",
+}
 
 
-@pytest.mark.parametrize(
-    ("source", "why"),
-    [
-        ("import nothing_of_that_name", "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-        ("1 / 0", "ZeroDivisionError: division by zero"),
-        ("import sys; sys.exit(3)", "SystemExit: 3"),
-        ("def register(scheduler): raise OSError('no file')", "OSError: no file"),
-        (SYNTAX_ERROR, "SyntaxError: invalid syntax (bad.py, line 1)"),
-    ],
-)
-def test_a_broken_module_does_not_keep_the_others_away(declare: Declare, source: str, why: str) -> None:
-    found = declare({"bad": source, "shop": REGISTER})
-    assert found.broken == {"bad": why}
+def test_broken_modules_do_not_keep_the_others_away(declare: Declare) -> None:
+    bad = {f"bad{n}": source for n, source in enumerate(_BROKEN)}
+    found = declare({**bad, "shop": REGISTER})
+    assert found.broken == {name: _BROKEN[source] for name, source in bad.items()}
     assert sorted(found.entries) == ["ping", "report"]
-    said = found.traces["bad"].splitlines()
-    if source != SYNTAX_ERROR:
-        assert re.search(r'File ".*/bad\.py", line 1, in ', said[1]), "the first line is the module's own"
-        assert said[-1] == why
+    for name, source in bad.items():
+        said = found.traces[name].splitlines()
+        if source != _SYNTAX_ERROR:
+            assert re.search(rf'File ".*/{name}\.py", line 1, in ', said[1]), "the first line is the module's own"
+            assert said[-1] == _BROKEN[source]
 
 
 def test_a_module_that_there_is_not_has_no_trace(declare: Declare) -> None:
@@ -138,25 +137,23 @@ def test_what_a_broken_module_had_declared_before_counts(declare: Declare) -> No
     assert list(found.broken) == ["bad"]
 
 
-@pytest.mark.parametrize(
-    ("call", "why"),
-    [
-        ('cron("61 * * * *", "a.b", id="wrong")', "'61' is no minute"),
-        ('cron("* * * * *", "a.b", id="wrong", timezone="Mars")', "timezone='Mars' is not known here"),
-        ('cron("* * * * *", "a.b", id="wrong", qeue="x")', "qeue= is not an option"),
-        ('every("soon", "a.b", id="wrong")', "'soon' is no duration"),
-        ('cron("* * * * *", "a.b", id="wrong", args=(object(),))', "object"),
-        (
-            'every(60, "a.b", id="wrong"); scheduler.every(90, "a.b", id="wrong")',
-            "it is declared twice; give each an id= of its own",
-        ),
-    ],
-)
-def test_a_mistake_in_one_entry_is_its_own(declare: Declare, call: str, why: str) -> None:
-    found = declare({"shop": f"def register(scheduler):\n    scheduler.{call}\n    scheduler.every(60, 'a.b', id='right')\n"})
+_MISTAKES = {
+    'cron("61 * * * *", "a.b", id="{}")': "'61' is no minute",
+    'cron("* * * * *", "a.b", id="{}", timezone="Mars")': "timezone='Mars' is not known here",
+    'cron("* * * * *", "a.b", id="{}", qeue="x")': "qeue= is not an option",
+    'every("soon", "a.b", id="{}")': "'soon' is no duration",
+    'cron("* * * * *", "a.b", id="{}", args=(object(),))': "object",
+    'every(60, "a.b", id="{0}"); scheduler.every(90, "a.b", id="{0}")': "it is declared twice; give each an id= of its own",
+}
+
+
+def test_a_mistake_in_one_entry_is_its_own(declare: Declare) -> None:
+    calls = "".join(f"    scheduler.{call.format(f'wrong{n}')}\n" for n, call in enumerate(_MISTAKES))
+    found = declare({"shop": f"def register(scheduler):\n{calls}    scheduler.every(60, 'a.b', id='right')\n"})
     assert list(found.entries) == ["right"]
-    assert list(found.faults) == ["wrong"]
-    assert why in found.faults["wrong"]
+    assert sorted(found.faults) == [f"wrong{n}" for n in range(len(_MISTAKES))]
+    for n, why in enumerate(_MISTAKES.values()):
+        assert why in found.faults[f"wrong{n}"]
     assert found.broken == {}
 
 

@@ -32,8 +32,11 @@ def ready_schedulers(service: Service, times: int = 1) -> list[int]:
 def test_it_comes_up_with_the_workers_is_replaced_when_it_dies_and_ends_with_them(services: Services, conn: redis.Redis) -> None:
     cron = Scheduler(conn)
     cron.every(1, NOOP, id="e", queue="s", misfire="all")
-    service = services.start(1, "s", scheduler=True)
+    port = str(free_port())
+    service = services.start(1, "s", env={"FUSION_PROBE_PORT": port}, scheduler=True)
     (pid,) = ready_schedulers(service)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+        assert answer.status == 200, "the port is the supervisor's, wherever it was named"
     assert [child.pid for child in service.schedulers()] == [pid]
     eventually(lambda: ticks_of(conn, "e"))
     service.schedulers()[0].kill()
@@ -112,20 +115,12 @@ def test_what_is_declared_and_the_common_flags_reach_it(services: Services, conn
     assert [fact["scheduler"] for fact in facts if "scheduler" in fact] == ["box"]
 
 
-def test_a_port_for_the_probes_is_the_supervisors_wherever_it_was_named(services: Services, conn: redis.Redis) -> None:
-    port = str(free_port())
-    service = services.start(1, "s", env={"FUSION_PROBE_PORT": port}, scheduler=True)
-    ready_schedulers(service)
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
-        assert answer.status == 200
-
-
 def test_maintenance_brings_a_job_back_that_failed_for_a_passing_reason(
     services: Services, conn: redis.Redis, tmp_path: Path
 ) -> None:
     entry, seen = "redis_maintenance_on_failed_queue", tmp_path / "seen"
     env = {"FUSION_TASKS": "tests.jobs.basic,tasks.maintenance"}
-    service = services.start(2, "-c", "instance", "--customq", "all", scheduler=True, env=env)
+    service = services.start(1, "-c", "instance", "--customq", "all", scheduler=True, env=env)
     ready_schedulers(service)
     assert Scheduler(conn).get(entry).app == "default"
     job = Queue("sms", conn).enqueue("tests.jobs.basic.flaky", str(seen), 1, retry=Retry(max=0))

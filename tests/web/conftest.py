@@ -10,6 +10,7 @@ import redis
 from fusion import Queue
 from fusion.store.embedded.instance import EmbeddedRedis
 from fusion.store.write.broker import Broker
+from tests.cli.conftest import invoke as invoke
 from tests.kit.hands import Hand
 from tests.web.harness import ServerProcess, Tokens
 

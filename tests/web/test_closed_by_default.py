@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusion.web.auth import parse_tokens
-from tests.cli.conftest import run_worker
+from tests.cli.conftest import Invoke, run_worker
 from tests.kit.process import ROOT
 from tests.web.conftest import Start
 from tests.web.harness import ServerProcess, Tokens
@@ -35,11 +35,13 @@ from tests.web.harness import ServerProcess, Tokens
         (("-q", "-v", "--no-auth"), "exclude each other"),
     ],
 )
-def test_it_does_not_start_open(redis_url: str, tokens: Tokens, tmp_path: Path, args: tuple[str, ...], said: str) -> None:
+def test_it_does_not_start_open(
+    invoke: Invoke, redis_url: str, tokens: Tokens, tmp_path: Path, args: tuple[str, ...], said: str
+) -> None:
     (tmp_path / "empty").write_text("# nobody\n")
     names = {"EMPTY": str(tmp_path / "empty"), "GOOD": str(tokens.path)}
-    ended = run_worker("server", "--port", "0", *(names.get(arg, arg) for arg in args))
-    assert (ended.returncode, ended.stdout) == (2, "")
+    ended = invoke("server", "--port", "0", *(names.get(arg, arg) for arg in args), code=2)
+    assert ended.stdout == ""
     assert said in ended.stderr
     if "token" in said or "anybody" in said:
         assert "server token NAME --scope operate --file" in ended.stderr
@@ -56,12 +58,11 @@ def test_it_does_not_start_open(redis_url: str, tokens: Tokens, tmp_path: Path, 
         (f"a:read:{'0' * 63}", "line 1"),
     ],
 )
-def test_a_tokens_file_that_is_none(redis_url: str, tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_tokens_file_that_is_none(invoke: Invoke, redis_url: str, tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "tokens"
     if text is not None:
         path.write_text(text)
-    ended = run_worker("server", "--port", "0", "--tokens", str(path))
-    assert ended.returncode == 1
+    ended = invoke("server", "--port", "0", "--tokens", str(path), code=1)
     assert ended.stderr.count("\n") == 1
     assert said in ended.stderr
     assert "0" * 60 not in ended.stderr, "no hash is shown"
@@ -129,17 +130,16 @@ def test_a_token_and_its_line_are_printed() -> None:
     assert token not in line
 
 
-def test_a_line_is_added_to_a_file_without_a_last_newline(tmp_path: Path) -> None:
+def test_a_line_is_added_to_a_file_without_a_last_newline(invoke: Invoke, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text("# ours")
-    assert run_worker("server", "token", "a", "--scope", "read", "--file", str(path)).returncode == 0
+    invoke("server", "token", "a", "--scope", "read", "--file", str(path))
     assert len(parse_tokens(path.read_text(), "")) == 1
 
 
 @pytest.mark.parametrize(
     "args", [("a b", "--scope", "read"), ("a:b", "--scope", "read"), ("a\nb", "--scope", "read"), ("a",), ("a", "--scope", "x")]
 )
-def test_what_makes_no_token(tmp_path: Path, args: tuple[str, ...]) -> None:
-    ended = run_worker("server", "token", *args, "--file", str(tmp_path / "tokens"))
-    assert (ended.returncode, ended.stdout) == (2, "")
+def test_what_makes_no_token(invoke: Invoke, tmp_path: Path, args: tuple[str, ...]) -> None:
+    assert invoke("server", "token", *args, "--file", str(tmp_path / "tokens"), code=2).stdout == ""
     assert not (tmp_path / "tokens").exists()
