@@ -16,7 +16,7 @@ from fusion.kernel.timeutil import to_iso
 from fusion.store.read.blocked import in_words
 
 if TYPE_CHECKING:
-    from fusion.store.read.blocked import Blocked
+    from fusion.store.read.blocked import BlockedJobs
     from fusion.store.read.cron_inspector import SchedulerInfo
     from fusion.store.read.inspector import CallbackErrors, QueueInfo, Totals, WorkerInfo
 
@@ -57,7 +57,7 @@ class Snapshot:
     cron: CronTotals | None = None
     #: What could not be read, in sentences.
     broken: tuple[str, ...] = ()
-    blocked: tuple[Blocked, ...] = ()
+    blocked: tuple[BlockedJobs, ...] = ()
 
     @property
     def scheduler_alive(self) -> bool | None:

@@ -175,7 +175,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     from fusion.forkserver.orphans import adopt
     from fusion.kernel.linux import close_to_others
     from fusion.runtime.signals import Signals
-    from fusion.worker.worker import Worker
+    from fusion.worker.worker import Companions, Worker
 
     hand_on_url(cli.url)  # to its jobs as well: a task that enqueues means the same Redis
     relay, probation = _relay() if plan.relay else [], [] if plan.probation else _probation()
@@ -189,9 +189,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
             plan.queues,
             burst=plan.burst,
             job_lines=plan.job_lines,
-            relay=relay,
-            probation=probation,
-            only_probation=plan.probation,
+            companions=Companions(relay, probation, only_probation=plan.probation),
         ).run()
     sys.exit(code)
 

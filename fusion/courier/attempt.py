@@ -1,4 +1,4 @@
-"""One try of a delivery, and what it comes to."""
+"""One try of a delivery, and the decision it leads to."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Result = Answer | DeliveryFailed | DeliveryRefused
 
 @dataclass(frozen=True, slots=True)
 class DeliveryAttempt:
-    """`elapsed` in seconds. `gone`: the endpoint wants no more, of this or any other job."""
+    """A try that was made. `elapsed`: seconds; `gone`: the endpoint wants no more, of this or any other job."""
 
     delivery: ClaimedDelivery
     target: Target
@@ -35,7 +35,7 @@ class DeliveryAttempt:
 
 
 def attempt(delivery: ClaimedDelivery, target: Target, policy: Policy, secrets: Secrets) -> DeliveryAttempt:
-    """Blocks up to the policy's time. Never raises: what nobody foresaw is a failed try like any other."""
+    """Send a delivery; blocks up to the policy's time. Never raises: an error that nobody foresaw is a failed try like any other."""
     began = time.monotonic()
     failpoint("callback.before_post")
     result: _Result
@@ -54,7 +54,7 @@ def attempt(delivery: ClaimedDelivery, target: Target, policy: Policy, secrets: 
 
 
 def _signature(delivery: ClaimedDelivery, target: Target, secrets: Secrets) -> dict[str, str]:
-    """Without a secret the id and the time alone: the receiver can at least tell what it has had already."""
+    """Headers that sign a delivery. Without a secret the id and the time alone: the receiver can at least tell what it has had already."""
     found = secrets.of(target.host)
     if found:
         return sign(delivery.id, delivery.body, found)
@@ -64,7 +64,7 @@ def _signature(delivery: ClaimedDelivery, target: Target, secrets: Secrets) -> d
 def decided(
     delivery: ClaimedDelivery, target: Target, result: _Result, elapsed: float, *, signed: bool = True
 ) -> DeliveryAttempt:
-    """What is committed. The answer's text is kept for people in the delivery's own record, and nowhere else."""
+    """Decide what becomes of a delivery. The answer's text is kept for people in the delivery's own record, and nowhere else."""
     found = verdict(result, delivery.tries)
     if found.outcome == "delivered":
         assert isinstance(result, Answer)

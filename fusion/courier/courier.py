@@ -163,7 +163,7 @@ class Courier:
                 if self._taken or self._gone:  # Redis went away amid them
                     self._consumer.want()
                 # Whatever came of it: a bell whose connection broke must not stay with the loop, which would call it without end.
-                self._consumer.listen([CALLBACKS], self._room())
+                self._consumer.listen([CALLBACKS], self._room().floors)
                 self._loop.run_once(self._timers.pause())
             self._leave()
         finally:
@@ -193,7 +193,7 @@ class Courier:
         log.info("courier %s delivers callbacks", self.name)
 
     def _work(self, now: float) -> None:
-        self._consumer.look(now, self._room())
+        self._consumer.look(now, self._room().floors)
         for _ in range(MAX_TURNS):
             self._report_gone()
             if not self._consumer.wanted:

@@ -1,4 +1,4 @@
-"""A delivery as it was claimed: where it goes, what it says, how often it was tried."""
+"""A delivery as it was claimed: target, text, number of tries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusion.store.layout.records import Claimed
 
 @dataclass(frozen=True, slots=True)
 class ClaimedDelivery:
-    """`id` is the webhook's, the same at each try. `tries`: the one to come is counted."""
+    """A delivery under way. `id`: the webhook's, the same at each try; `tries`: the one to come is counted."""
 
     claimed: Claimed
     url: str = field(repr=False)
@@ -30,7 +30,7 @@ class ClaimedDelivery:
 
     @classmethod
     def of(cls, claimed: Claimed) -> ClaimedDelivery:
-        """ValueError if what is stored can't be read."""
+        """Read a claimed job. ValueError if what is stored is no delivery."""
         sent = _stored(claimed.fields.get(b"data", b""))
         ended_at = from_iso(sent.get("ended_at"))
         if ended_at is None:
@@ -43,7 +43,7 @@ class ClaimedDelivery:
 
 
 def _stored(data: bytes) -> dict[str, Any]:
-    """What `tell_ended` (lua/include/job/callbacks.lua) wrote: a call's form, with all in its keywords."""
+    """Read what `tell_ended` (lua/include/job/callbacks.lua) wrote: a call's form, with all in its keywords."""
     try:
         call = json.loads(data.decode("utf-8", "replace"))
         sent = call[3]

@@ -1,4 +1,4 @@
-"""How many deliveries one host gets at a time, and when those that are too many are looked at again."""
+"""Limits how many deliveries one host gets at a time, and says when those that are too many are tried again."""
 
 from __future__ import annotations
 
@@ -29,15 +29,18 @@ class _Host:
 
 
 class HostLimits:
-    """Of each host how much is under way. Those put off are called one after the other, as fast as the host takes them: the longer that
-    takes and the more they are, the later. So one that is slow holds a few places here, however much there is for it."""
+    """Counts for each host what is under way, `at_a_time` at most.
+
+    Those put off come back one after the other, as fast as the host takes them: the longer that takes and the more they are, the later. So a
+    host that is slow holds a few places here, however much there is for it.
+    """
 
     def __init__(self, at_a_time: int = defaults.CALLBACK_SLOTS_PER_HOST) -> None:
         self._at_a_time = at_a_time
         self._hosts: dict[str, _Host] = {}
 
     def wait(self, host: str, now: float) -> float:
-        """Seconds to put a delivery off; 0 = it may stay here, and `begin` says when it goes."""
+        """Return the seconds to put a delivery off; 0: it may stay here, and `begin` says when it goes."""
         one = self._of(host)
         pace = max(one.pace, now - one.moved) if one.busy else one.pace  # one that hangs is slow before it says so
         if one.busy + one.line < self._at_a_time + (LINE if pace < _FAST else 0):
@@ -47,7 +50,7 @@ class HostLimits:
         return max(_SOONEST, one.booked - now)
 
     def begin(self, host: str, now: float) -> bool:
-        """Whether a delivery that waits here goes now; then `done` must follow."""
+        """Say whether a delivery that waits here goes now; then `done` must follow."""
         one = self._of(host)
         if one.busy >= self._at_a_time:
             return False
@@ -58,10 +61,11 @@ class HostLimits:
         return True
 
     def leave(self, host: str) -> None:
-        """One that waits here is given back."""
+        """Note that a delivery that waits here is given back."""
         self._of(host).line -= 1
 
     def done(self, host: str, now: float, elapsed: float) -> None:
+        """Note that a delivery is over, after so many seconds."""
         one = self._of(host)
         one.busy -= 1
         one.moved = now

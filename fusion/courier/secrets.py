@@ -31,7 +31,7 @@ class Secrets:
         self._unsigned: set[str] = set()
 
     def of(self, host: str) -> tuple[str, ...]:
-        """The secrets for a host, none if there are none; said once of each host. DeliveryRefused if there must be some."""
+        """Return the secrets for a host; a host without is logged once. DeliveryRefused if there must be some."""
         found = self._by_host.get(host) or self._by_host.get(_OTHERS, ())
         if not found and self._settings.callback_require_signatures:
             raise DeliveryRefused(
@@ -48,6 +48,7 @@ class Secrets:
         return found
 
     def refresh(self) -> None:
+        """Read the file again if it has changed; one that can't be used changes nothing."""
         if self._file and (stamp := self._stamped()) != self._stamp:
             self._stamp = stamp
             try:

@@ -21,7 +21,7 @@ class Threads(Generic[T]):
         self._under_way = 0
 
     def run(self, call: Callable[[], T]) -> None:
-        """`call` must not raise."""
+        """Have a thread make the call, which must not raise."""
         self._under_way += 1
         if self._under_way > len(self._threads) < self._size:
             self._threads.append(threading.Thread(target=self._work, name=f"{self._name} {len(self._threads) + 1}", daemon=True))
@@ -29,7 +29,7 @@ class Threads(Generic[T]):
         self._calls.put(call)
 
     def results(self) -> list[T]:
-        """Those that have come since."""
+        """Take the results that have come since the last time."""
         found: list[T] = []
         try:
             while True:
@@ -39,7 +39,7 @@ class Threads(Generic[T]):
             return found
 
     def close(self) -> None:
-        """Nothing more is begun; what is under way ends by itself, and nobody hears of it."""
+        """Begin nothing more; what is under way ends by itself, and nobody hears of it."""
         for _ in self._threads:
             self._calls.put(None)
 

@@ -1,4 +1,4 @@
-"""Whether a delivery is of Fusion's own making. The courier signs what it sends: nobody may have it sign what they wrote into Redis."""
+"""Finds deliveries that are not of Fusion's own making. The courier signs what it sends: nobody may have it sign what they wrote into Redis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DATA = re.compile(rb'\["fusion\.courier\.deliver",null,\["([0-9a-f]{40})"\],(.*
 
 
 def is_sealed(secret: bytes, delivery: str, data: bytes) -> bool:
-    """Whether a script that knows the secret accepted it under this id."""
+    """Say whether a script that knows the secret accepted this data under this id."""
     found = _DATA.match(data)
     if found is None or not secret:
         return False
@@ -31,16 +31,16 @@ def is_sealed(secret: bytes, delivery: str, data: bytes) -> bool:
 
 
 class Vouching:
-    """A seal says it, with a secret that is in Redis under a key of its own, which users who only enqueue can't read. What has none (a version
+    """Trusts a seal, made with a secret that is in Redis under a key of its own, which users who only enqueue can't read. What has none (a version
     before this one accepted it, or nobody had made the secret yet) has to agree with the record of the job that it names."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._secret = b""
 
-    def doubts(self, parcels: Sequence[ClaimedDelivery], ask: Callable[[Callable[[], Any]], Any]) -> set[str]:
-        """Ids of those that nobody vouches for. `ask` calls Redis; it answers None where a key is broken."""
-        doubtful = self._unsealed(parcels)
+    def doubts(self, deliveries: Sequence[ClaimedDelivery], ask: Callable[[Callable[[], Any]], Any]) -> set[str]:
+        """Return the ids of those that nobody vouches for. `ask` calls Redis; it answers None where a key is broken."""
+        doubtful = self._unsealed(deliveries)
         if doubtful:
             self._secret = ask(self._broker.callbacks_secret) or b""
             doubtful = self._unsealed(doubtful)
@@ -49,5 +49,5 @@ class Vouching:
         agree = ask(lambda: self._broker.agree([delivery.sent for delivery in doubtful])) or [False] * len(doubtful)
         return {delivery.id for delivery, good in zip(doubtful, agree, strict=True) if not good}
 
-    def _unsealed(self, parcels: Sequence[ClaimedDelivery]) -> list[ClaimedDelivery]:
-        return [p for p in parcels if not is_sealed(self._secret, p.id, p.claimed.fields.get(b"data", b""))]
+    def _unsealed(self, deliveries: Sequence[ClaimedDelivery]) -> list[ClaimedDelivery]:
+        return [p for p in deliveries if not is_sealed(self._secret, p.id, p.claimed.fields.get(b"data", b""))]

@@ -1,4 +1,4 @@
-"""How a relay treats a sink that fails: how much it is sent at a time, and when next."""
+"""The pace at which a relay serves a sink that fails: how much it is sent at a time, and when next."""
 
 from __future__ import annotations
 
@@ -28,29 +28,31 @@ class Pace:
 
     @property
     def failures(self) -> int:
+        """Tries in a row that failed."""
         return self._backoff.failures
 
     @property
     def open(self) -> bool:
-        """Whether the breaker is open."""
+        """The breaker is open: one event at a time is tried."""
         return self.failures >= _PATIENCE
 
     @property
     def hopeless(self) -> bool:
-        """Whether the one event that is tried fails again and again, each time otherwise than by an outage."""
+        """The one event that is tried fails again and again, each time otherwise than by an outage."""
         return self._doubt >= _LENIENCY
 
     def succeeded(self) -> None:
+        """Note that the sink took what it was sent: twice as much is sent next."""
         self._backoff.reset()
         self._doubt = 0
         self.size = min(self._most, self.size * 2)
 
     def gave_up(self) -> None:
-        """On one event: the next ones get a chance of their own."""
+        """Note that one event was given up: the next ones get a chance of their own."""
         self._doubt = 0
 
     def failed(self, sent: int, retry_after: float | None, *, outage: bool) -> float:
-        """So many events were sent in vain: seconds until the next try. `retry_after`: what the sink asked for."""
+        """Note that `sent` events were sent in vain; return the seconds until the next try. `retry_after`: what the sink asked for."""
         if not outage and sent > 1:
             self.size = sent // 2
             return _HALVING_PAUSE

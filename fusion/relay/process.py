@@ -38,7 +38,7 @@ _NO_SINK = "no sink (FUSION_EVENTS_FILE, FUSION_EVENTS_LOG or FUSION_ELASTICSEAR
 
 
 class Service(Protocol):
-    """What else lives in a relay's process, in a thread of its own."""
+    """Another thread in a relay's process."""
 
     def start(self) -> None:
         """Begin to work."""

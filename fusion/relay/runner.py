@@ -1,4 +1,4 @@
-"""One sink's thread: reads events, has the sink write them, acknowledges. What ails one sink delays no other."""
+"""One sink's thread: reads events, has the sink write them, acknowledges them. A sink that fails delays no other."""
 
 from __future__ import annotations
 
@@ -56,10 +56,12 @@ class SinkRunner(threading.Thread):
         self.writing_since: float | None = None
 
     def stop(self) -> None:
+        """Ask the thread to deliver what there is, and to end."""
         self._stop_by = time.monotonic() + _FAREWELL
         self._told_to_stop.set()
 
     def run(self) -> None:
+        """Deliver until told to stop: what the thread does."""
         while not self._ended():
             try:
                 if not self._round():
@@ -73,7 +75,7 @@ class SinkRunner(threading.Thread):
         return self._told_to_stop.is_set() and (self._pace.failures > 0 or time.monotonic() > self._stop_by)
 
     def _round(self) -> bool:
-        """False when told to stop and there is nothing left."""
+        """Read and deliver one batch; False when told to stop and there is nothing left."""
         stopping = self._told_to_stop.is_set()
         deliveries = self._ask(lambda: self._reader.read(BATCH, 0.0 if stopping else self._block))
         if deliveries:
@@ -85,7 +87,7 @@ class SinkRunner(threading.Thread):
         return True
 
     def _ask(self, call: Callable[[], T]) -> T | None:
-        """`call`, once Redis answers; None when told to stop before that."""
+        """Make a call, again and again until Redis answers; None when told to stop before that."""
         while True:
             try:
                 answer = call()
@@ -110,7 +112,7 @@ class SinkRunner(threading.Thread):
                 return
 
     def _write(self, some: Sequence[SinkEvent]) -> tuple[Mapping[str, str] | None, float]:
-        """What was refused for good, event id -> why; or None, and the seconds until the next try."""
+        """Have the sink write some events: those refused for good, event id -> why; or None, and the seconds until the next try."""
         failpoint("relay.before_write")
         events = [event for _, event in some if self.sink.all_events or event.event in STATUSES]
         self.writing_since = time.monotonic()

@@ -1,4 +1,4 @@
-"""One process of a supervisor: started, heard, ended."""
+"""Child processes of this command line, from their parent's side: started, heard, ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PRIVATE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 @dataclass(frozen=True)
 class Kind:
-    """What a supervisor may keep running: `count` processes of one command line. The process must report (`fusion.runtime.supervised`)."""
+    """`count` processes of one command line that a supervisor keeps running. They must report, see `fusion.runtime.supervised`."""
 
     name: str
     arguments: tuple[str, ...]
@@ -28,10 +28,19 @@ class Kind:
 
 
 class Child:
-    """`name` and `incarnation`: what it is registered as in Redis, once it has said so; empty for a kind that is not. Times are monotonic."""
+    """One process that reports to this one.
+
+    - `name` and `incarnation`: its entry in the list of workers, once it has said so; empty for a kind that is in no such list;
+    - `state`: its last word of itself; `ready_at`, `heard`: monotonic times;
+    - `told`: `stop` or the signal it was sent last, empty if it goes on; `stop_by`: when that is insisted on.
+    """
 
     def __init__(self, label: str, command: Sequence[str], patience: float, *, own_group: bool = False) -> None:
-        """`own_group`: a signal to the process group of this process does not reach it."""
+        """Start `command`. OSError if that can't be done.
+
+        `label`: its name in the log. `patience`: seconds it may take for a warm end once its parent is gone. `own_group`: a signal to the
+        process group of this process does not reach it.
+        """
         self.label = label
         self.name = self.incarnation = ""
         self.state = "starting"
@@ -73,10 +82,11 @@ class Child:
         return self.ready_at is not None
 
     def fileno(self) -> int:
+        """The descriptor of the line on which it reports."""
         return self._channel.fileno()
 
     def listen(self) -> bool:
-        """Take in what it says; False at the end of what it will ever say."""
+        """Read what it reported; False once it has closed its line."""
         try:
             data = self._channel.recv(65536)
         except BlockingIOError:
@@ -117,19 +127,21 @@ class Child:
             self._process.send_signal(signal.SIGTSTP if quiet else signal.SIGCONT)
 
     def signal(self, number: signal.Signals, stop_by: float) -> None:
+        """Send it a signal that ends it."""
         self.told, self.stop_by = number.name, stop_by
         self._process.send_signal(number)
 
     def collect(self) -> int | None:
-        """Its exit status if it has ended: an exit code, or minus a signal's number."""
+        """Reap it: its exit status, an exit code or minus a signal's number; None while it runs."""
         return self._process.poll()
 
     def close(self) -> None:
+        """Close the line on which it reports."""
         self._channel.close()
 
 
 def cause_of(child: Child, code: int) -> FusionError:
-    """Why a child is no more."""
+    """The reason of a child's end, as the error that its jobs get."""
     if child.hung:
         return ProcessPrunedError(f"{child} gave no sign of life and was killed")
     if code >= 0:
@@ -139,5 +151,5 @@ def cause_of(child: Child, code: int) -> FusionError:
 
 
 def named(error: FusionError) -> str:
-    """An error as logs and jobs have it."""
+    """An error's class and message, as logs and jobs have it."""
     return f"{type(error).__name__}: {error}"

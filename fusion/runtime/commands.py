@@ -52,6 +52,8 @@ class Commands:
         """When to subscribe, to ask for a sign of life, or to give up waiting for it."""
         if self._channel is None:
             return self._next_try
+        if self._subscribed != self._wanted():
+            return 0.0
         return self._heard_at + _SILENCE if self._asked_at is None else self._asked_at + _PATIENCE
 
     def tick(self, now: float) -> None:

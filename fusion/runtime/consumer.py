@@ -31,6 +31,8 @@ class Consumer:
     is repeated word for word. The owner takes turns while one is `wanted`:
 
     - an outcome waits, the answer before said that there is more, a doorbell rang, or nobody asked for `idle_wait` seconds.
+
+    `floors` below are the lowest priorities of the free slots.
     """
 
     def __init__(
@@ -97,11 +99,11 @@ class Consumer:
         """Ask for a turn."""
         self._wanted = True
 
-    def look(self, now: float, slots: FreeSlots) -> None:
+    def look(self, now: float, floors: Sequence[int]) -> None:
         """Want a turn if a doorbell rang for a free slot, or none did for long; name wildcards to Redis. RedisAway if it does not answer."""
-        if self.doorbells.rung and self.doorbells.answer(slots.floors):
+        if self.doorbells.rung and self.doorbells.answer(floors):
             self._wanted = True
-        self._has_room = bool(slots.floors)
+        self._has_room = bool(floors)
         if self._has_room and now >= self._look_at:
             wait = self._shared.settings.idle_wait
             self._look_at = now + wait
@@ -149,9 +151,9 @@ class Consumer:
 
     # -- waiting
 
-    def listen(self, queues: Sequence[str], slots: FreeSlots) -> None:
+    def listen(self, queues: Sequence[str], floors: Sequence[int]) -> None:
         """Wait at the doorbells of these queues while a slot is free, no turn is wanted and Redis answers."""
-        self._has_room = bool(slots.floors)
+        self._has_room = bool(floors)
         if self._has_room and not self._wanted and self._shared.link.away_since is None:
-            self.doorbells.arm(queues, slots.floors)
+            self.doorbells.arm(queues, floors)
         self.doorbells.follow()

@@ -1,4 +1,4 @@
-"""What a worker says about its jobs, a line each, in RQ's manner."""
+"""A worker's log of its jobs, a line each, in RQ's manner."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ _REPEAT = 60.0
 
 
 class JobLog:
-    """Lines about jobs, with the job in the record's attributes too (`job_id`, `queue`, ...). `job_lines=False` leaves out what goes
-    well, and descriptions. Of a task's error its class and place are told; with `messages` its message too, which may hold what the task
-    was given."""
+    """Logs jobs, with the job in the record's attributes too (`job_id`, `queue`, ...).
+
+    - `job_lines=False` leaves out what goes well, and descriptions;
+    - of a task's error it logs class and place; with `messages` the message too, which may hold what the task was given.
+    """
 
     def __init__(self, log: logging.Logger, job_lines: bool, *, messages: bool = False) -> None:
         self._log = log
@@ -26,12 +28,13 @@ class JobLog:
         self.is_suspended = False
 
     def started(self, claimed: Claimed) -> None:
+        """Log that a job begins."""
         if self._job_lines:
             about = self._about(claimed)
             self._log.info("%s: %s (%s)", about["queue"], about.get("description", "?"), claimed.id, extra=about)
 
     def committed(self, claimed: Claimed, decision: Decision, answer: str, *, again: bool = False) -> None:
-        """`again`: an outcome that was refused will be offered once more."""
+        """Log what became of a job, and Redis's `answer` to it. `again`: an outcome that was refused will be offered once more."""
         if answer == "ok" and (raised := decision.fields.get("callback_error")):
             self._callback_raised(claimed, raised)
         if answer == "ok" and (decision.kind == "later" or (decision.kind == "finished" and not self._job_lines)):
@@ -60,17 +63,19 @@ class JobLog:
             self._log.warning("%s: job %s %s: %s", about["queue"], claimed.id, decision.kind, reason, extra=about)
 
     def _callback_raised(self, claimed: Claimed, raised: bytes | str | int) -> None:
-        """Its outcome stands; the job's `callback_error` keeps the whole."""
+        """Log an error of a callback: the job's outcome stands, and its `callback_error` keeps the whole."""
         about = self._about(claimed)
         told = raised.decode("utf-8", "replace") if isinstance(raised, bytes) else str(raised)
         shown = one_line(told if self._messages else ": ".join(told.split(": ", 2)[:2]))
         self._log.warning("%s: a callback of job %s raised: %s", about["queue"], claimed.id, shown, extra=about)
 
     def lost(self, claimed: Claimed) -> None:
+        """Log that another worker may have the job."""
         text = "job %s is no longer this worker's (its lease ran out); its process is killed"
         self._log.warning(text, claimed.id, extra=self._about(claimed))
 
     def bad_queue(self, queue: str, error: str) -> None:
+        """Log once a minute that a queue's key is not what it should be."""
         now = time.monotonic()
         if now - self._bad.get(queue, -_REPEAT) >= _REPEAT:
             self._bad[queue] = now
@@ -78,6 +83,7 @@ class JobLog:
             self._log.error("queue %s can't be served, the others go on: %s", name, one_line(error), extra={"queue": name})
 
     def suspended(self, now_suspended: bool) -> None:
+        """Log when the fleet is suspended, and when it goes on."""
         if now_suspended != self.is_suspended:
             self._log.info("suspended: no job is taken until `resume`" if now_suspended else "resumed")
             self.is_suspended = now_suspended

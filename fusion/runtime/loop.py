@@ -22,15 +22,16 @@ class Loop:
         self._followed: dict[str, int | None] = {}
 
     def watch(self, fd: int, on_read: Handler) -> None:
+        """Call `on_read` whenever `fd` has data, or is at its end."""
         self._readers[fd] = on_read
         self._poll.register(fd, _READ)
 
     def handler(self, fd: int) -> Handler | None:
-        """Who watches `fd`."""
+        """The handler of `fd`, None if nobody watches it."""
         return self._readers.get(fd)
 
     def follow(self, name: str, fd: int | None, on_read: Handler) -> None:
-        """Watch the descriptor that `name` has now: a connection that comes and goes."""
+        """Watch the descriptor that `name` has now, in place of the one it had: a connection that comes and goes."""
         before = self._followed.get(name)
         # The number of a connection that broke may name another's socket by now.
         if before is not None and before != fd and self.handler(before) == on_read:
@@ -49,6 +50,7 @@ class Loop:
             self._poll.register(fd, _READ | select.POLLOUT)
 
     def unwatch(self, fd: int) -> None:
+        """Forget a descriptor; nothing if nobody watches it."""
         if self._readers.pop(fd, None) is not None:
             self._poll.unregister(fd)
         self._writers.pop(fd, None)

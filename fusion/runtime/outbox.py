@@ -11,6 +11,7 @@ from math import inf
 from fusion.execution.completion import Decision
 from fusion.kernel.defaults import SIGNAL_WINDOW
 from fusion.kernel.failpoints import failpoint
+from fusion.runtime.backoff import Backoff
 from fusion.runtime.free_slots import ANY, FreeSlots
 from fusion.runtime.redis_link import RedisLink
 from fusion.settings import Settings
@@ -29,8 +30,8 @@ class Result:
     decision: Decision
     at: float
     elapsed: float
-    #: How often a broken key refused it.
-    refused: int = 0
+    #: Pauses between offers, once a broken key has refused it.
+    backoff: Backoff | None = None
     #: What it is if the worker was signaled at this time too.
     instead: Decision | None = None
     signaled: float = 0.0
@@ -95,10 +96,11 @@ class Outbox:
 
     def refused(self, result: Result) -> bool:
         """Put off an outcome that a broken key refused. False if that was often enough: the job runs again when its lease is over."""
-        result.refused += 1
-        if result.refused > _OFFERS:
+        result.backoff = result.backoff or Backoff(_PAUSE, inf)
+        pause = result.backoff.next()
+        if result.backoff.failures > _OFFERS:
             return False
-        self._late.append((time.monotonic() + _PAUSE * 2 ** (result.refused - 1), result))
+        self._late.append((time.monotonic() + pause, result))
         return True
 
     def offer_late(self, now: float) -> None:

@@ -69,7 +69,7 @@ class Probes:
     @property
     def next_at(self) -> float:
         """When the first of the open connections must have sent its request."""
-        return min((client.until for client in self._clients.values()), default=inf)
+        return min(client.until for client in self._clients.values()) if self._clients else inf
 
     def tick(self, now: float) -> None:
         """Give up on those who did not finish their request in time."""

@@ -1,4 +1,4 @@
-"""What every long-running process of Fusion has in common: one loop, signals, a link to Redis, timers, a supervisor, probes, an orderly end."""
+"""The frame of every long-running process of Fusion: one loop, signals, a link to Redis, timers, a supervisor, probes, an orderly end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which queues a worker serves: names and wildcards, in the order that makes equal classes take turns."""
+"""The queues that a worker serves: names and wildcards, in the order that makes equal classes take turns."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ _ITEM = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
 class ServedQueues:
-    """Names are served as they are; which queues a wildcard stands for Redis knows, that keeps an index of those that have work. However
-    many names there are: a turn looks at a few of them, and this process at none."""
+    """Names and wildcards in the order of service. Redis knows for which queues a wildcard stands: it keeps an index of those that have
+    work. However many names there are, a turn looks at a few of them, and this process at none.
+
+    `listed`: names are served in their order, each before the next; else those of one class take turns.
+    """
 
     def __init__(self, names: Iterable[str], *, listed: bool = False) -> None:
         unique = list(dict.fromkeys(names))
@@ -39,7 +42,7 @@ class ServedQueues:
 
     @property
     def queues(self) -> Sequence[str]:
-        """Those named, the one to look at first in front."""
+        """The names, without wildcards, the next to be served in front."""
         return [name for name in self._line if name not in self._compiled] if self.patterns else self._line
 
     @property
@@ -49,23 +52,23 @@ class ServedQueues:
 
     @property
     def turn(self) -> Sequence[str]:
-        """What a turn looks at: names, and wildcards with the queue that was served last."""
+        """Names, and wildcards with the queue that was served last, as a turn is sent them."""
         lasts = self._lasts
         return [f"{name} {lasts[name]}" if name in lasts else name for name in self._line] if lasts else self._line
 
     def serves(self, queue: str) -> bool:
-        """Whether it is named, or a wildcard stands for it."""
+        """Say whether a queue is named, or a wildcard stands for it."""
         return queue in self._line or any(fnmatchcase(queue, pattern) for pattern in self.patterns)
 
     def check(self, wrong_types: Callable[[Sequence[str]], tuple[Sequence[str], Sequence[str]]]) -> Sequence[str]:
-        """Queues whose key stock RQ's producers write to. ConfigurationError if a key of one of the queues holds something else."""
+        """Return the queues whose key stock RQ's producers write to. ConfigurationError if a queue's key holds something else."""
         wrong, lists = wrong_types(self.queues)
         if wrong:
             raise ConfigurationError(f"{wrong[0]}: {OTHERS_DATA}")
         return lists
 
     def refresh(self, survey: Callable[[Mapping[str, str], float], bool], interval: float) -> bool:
-        """Name the wildcards, and have the index looked over if nobody did for `interval` seconds; True if there is more of it to do."""
+        """Name the wildcards to Redis, and have it check its index if nobody did for `interval` seconds; True if there is more to check."""
         for _ in range(_ROUNDS):
             if not survey(self._compiled, interval if self._surveyed else 0):
                 self._surveyed = True
@@ -73,7 +76,7 @@ class ServedQueues:
         return True
 
     def served(self, queue: str) -> None:
-        """The queue had its turn: the others of its class come before it. Of a list, only those of its wildcard."""
+        """Note that a queue had its turn: the others of its class now come before it; in a list, only those of its wildcard."""
         named = queue in self._line
         wildcard = "" if named else next((name for name in self._line if name in self._compiled and fnmatchcase(queue, name)), "")
         if self._listed:

@@ -1,4 +1,4 @@
-"""Telling systemd how we are (sd_notify(3)): readiness, watchdog, a status line. Nothing happens where nobody listens."""
+"""Reports to systemd (sd_notify(3)): readiness, watchdog, a status line. Nothing happens where nobody listens."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 
 class Notifier:
+    """Sends states to the service manager that started this process, if there is one. `env`: the environment, for tests."""
+
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         env = os.environ if env is None else env
         self._address = env.get("NOTIFY_SOCKET", "")
@@ -17,7 +19,7 @@ class Notifier:
         self.watchdog_every = int(usec) / 2e6 if usec.isdecimal() and mine else None
 
     def send(self, **values: str | int) -> None:
-        """E.g. `send(READY=1, STATUS="4 workers")`."""
+        """Send values, such as `send(READY=1, STATUS="4 workers")`."""
         if not self._address.startswith(("/", "@")):
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address

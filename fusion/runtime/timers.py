@@ -42,10 +42,15 @@ class Timers:
     def __init__(self, link: RedisLink | None = None) -> None:
         self._link = link
         self._entries: list[tuple[Timed, Tick, bool]] = []
+        self._wakers: list[Timed] = []
 
     def when(self, part: Timed, tick: Tick, *, redis: bool = False) -> None:
         """Call `tick` whenever `part.next_at` has come. `tick` must move that time on, or it is called again in the next round."""
         self._entries.append((part, tick, redis))
+
+    def wake(self, part: Timed) -> None:
+        """End the loop's sleep when `part.next_at` has come: the process does in each round what is due of it."""
+        self._wakers.append(part)
 
     def every(self, seconds: float, tick: Tick, *, redis: bool = False) -> Timer:
         """Call `tick` now, and again `seconds` after the begin of each call."""
@@ -84,7 +89,7 @@ class Timers:
     def next_at(self) -> float:
         """The first time at which something is due and can be done; `inf` if nothing ever is."""
         retry_at = self._link.retry_at if self._link is not None else 0.0
-        soonest = inf
+        soonest = min((part.next_at for part in self._wakers), default=inf)
         for part, _, redis in self._entries:
             at = part.next_at
             if redis and at < retry_at:

@@ -1,5 +1,8 @@
-"""The process that loads an app's modules and says what they declare. One of its own, so that what those modules do at import (threads,
-memory, a crash, a hang) never reaches the scheduler, and a reload sees new code."""
+"""The process that loads an app's modules and reports what they declare.
+
+It is one of its own, so that what those modules do at import (threads, memory, a crash, a hang) never reaches the scheduler, and a reload
+sees new code.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from fusion.kernel.linux import set_parent_death_signal
 
 
 def main() -> None:
-    """Reads one JSON document from stdin, writes one in a line to the descriptor it names. Its stdout is its parent's stderr."""
+    """Read one JSON document from stdin, write one in a line to the descriptor it names. Its stdout is its parent's stderr."""
     set_parent_death_signal(signal.SIGKILL)  # a module that hangs must not outlive the scheduler
     wanted: dict[str, Any] = json.load(sys.stdin)
     if os.getppid() != wanted["parent"]:

@@ -1,4 +1,4 @@
-"""What dead workers leave behind: processes, which must end, and jobs, which then go back to their queues."""
+"""Dead workers leave processes, which must end, and jobs, which then go back to their queues."""
 
 from __future__ import annotations
 
@@ -44,16 +44,17 @@ class DeadWorkers:
         return len(self._waiting)
 
     def add(self, name: str, incarnation: str, reason: str, now: float) -> None:
+        """Note a worker that died, and why."""
         self._waiting.append(_DeadWorker(name, incarnation, reason, now))
 
-    def tend(self, now: float, living: Set[int]) -> None:
-        """`living`: pids of the supervisor's own children."""
+    def tick(self, now: float, living: Set[int]) -> None:
+        """Reap orphans, end those of dead workers, then give back what these held. `living`: pids of the supervisor's own children."""
         left = self._sweep(living, kill=bool(self._waiting) and now > self._waiting[0].since + _ORPHAN_LIMIT)
         while self._waiting and (not left or now > self._waiting[0].since + _GIVE_UP):
-            grave = self._waiting[0]
+            dead = self._waiting[0]
             if left:
                 self._log.error("process(es) %s of a dead worker can't be killed: its jobs wait for their leases", left)
-            elif not self._give_back(grave, now):
+            elif not self._give_back(dead, now):
                 return
             self._waiting.pop(0)
 
@@ -68,7 +69,7 @@ class DeadWorkers:
         return []
 
     def _end(self, pid: int, *, kill: bool) -> bool:
-        """Whether the orphan is no more."""
+        """Reap an orphan that has ended; True if it is no more."""
         try:
             if kill:
                 os.kill(pid, signal.SIGKILL)
@@ -76,15 +77,15 @@ class DeadWorkers:
         except (ProcessLookupError, ChildProcessError):
             return True
 
-    def _give_back(self, grave: _DeadWorker, now: float) -> bool:
+    def _give_back(self, dead: _DeadWorker, now: float) -> bool:
         if not self._link.open(now):
             return False
-        call = partial(self._broker.prune, self._lease, grave.name, incarnation=grave.incarnation, reason=grave.reason)
+        call = partial(self._broker.prune, self._lease, dead.name, incarnation=dead.incarnation, reason=dead.reason)
         try:
             found = self._link.attempt(call)
         except RedisAway:
             return False
         for name, jobs in found:
             if jobs:
-                self._log.warning("%d job(s) of %s went back: %s", jobs, name, grave.reason)
+                self._log.warning("%d job(s) of %s went back: %s", jobs, name, dead.reason)
         return True

@@ -1,4 +1,4 @@
-"""A rolling restart: every post gets a new process, one post after the other, and none is given up before its successor is ready."""
+"""A rolling restart gives every post a new process, one post after the other, and gives none up before its successor is ready."""
 
 from __future__ import annotations
 
@@ -19,22 +19,28 @@ _QUIT_LIMIT = 10.0
 class Rolling:
     """At most one restart at a time; one that is asked for meanwhile comes after it, for what it already replaced may be old by then."""
 
-    def __init__(self, start: Callable[[Post], None], shutdown_timeout: float, log: logging.Logger) -> None:
-        self._start, self._shutdown_timeout, self._log = start, shutdown_timeout, log
+    def __init__(self, start_child: Callable[[Post], None], shutdown_timeout: float, log: logging.Logger) -> None:
+        self._start_child, self._shutdown_timeout, self._log = start_child, shutdown_timeout, log
         self._posts: Sequence[Post] = ()
         self._left: list[Post] = []
         self._begun = self._again = False
         self._until = 0.0
 
-    def begin(self, posts: Sequence[Post], now: float) -> None:
+    @property
+    def under_way(self) -> bool:
+        """Some posts still wait for their new process."""
+        return bool(self._left)
+
+    def start(self, posts: Sequence[Post], now: float) -> None:
+        """Begin to replace what runs at these posts."""
         if self._left:
             self._again = True
             return
         self._posts, self._left, self._begun = posts, [post for post in posts if not post.done], False
         self._log.info("rolling restart of %d process(es)", len(self._left))
-        self.tend(now)
+        self.tick(now)
 
-    def tend(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Take the next step if it is time."""
         if not self._left:
             return
@@ -55,17 +61,17 @@ class Rolling:
         if post.child is not None:
             post.leaving.append(post.child)
             post.child = None
-        self._start(post)
+        self._start_child(post)
         self._begun, self._until = True, now + _READY_LIMIT
 
     def _next_round(self, now: float) -> None:
         if self._left:
-            self.tend(now)
+            self.tick(now)
             return
         self._log.info("rolling restart is complete")
         if self._again:
             self._again = False
-            self.begin(self._posts, now)
+            self.start(self._posts, now)
 
     def _call_off(self, post: Post, now: float) -> None:
         self._log.error("rolling restart called off: %s is not ready after %.0f s; the old ones go on", post.label, _READY_LIMIT)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import become_subreaper
+from fusion.runtime.backoff import Backoff
 from fusion.runtime.child_process import Child, Kind, cause_of, named
 from fusion.runtime.loop import Loop
 from fusion.runtime.probes import HealthReport, Probes
@@ -23,7 +24,8 @@ from fusion.supervisor.rolling import Rolling
 
 log = logging.getLogger("fusion.supervisor")
 
-_TICK = 0.25
+#: Seconds between two rounds while something is under way, and at rest: what children say, and their deaths, wake it at once.
+_TICK, _REST = 0.25, 1.0
 #: A child that was ready for this long is healthy: what ends it then is no crash loop.
 _HEALTHY = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
@@ -33,18 +35,20 @@ _QUIT_LIMIT, _FAREWELL = 10.0, 5.0
 
 @dataclass(slots=True, eq=False)
 class Post:
-    """A place that is to be filled: what runs there, what still leaves it, and when the next may start."""
+    """A place that is to be filled: the process that runs there, those that still leave it, and when the next may start."""
 
     label: str
     arguments: Sequence[str]
     child: Child | None = None
     leaving: list[Child] = field(default_factory=list)
     start_at: float = 0.0
-    crashes: int = 0
+    #: One crash costs no pause, more in a row ever longer ones.
+    backoff: Backoff = field(default_factory=lambda: Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, free=1))
     done: bool = False
 
     @property
     def children(self) -> list[Child]:
+        """All processes of this place."""
         return [*self.leaving, *([self.child] if self.child else ())]
 
 
@@ -75,13 +79,14 @@ class Supervisor:
         self._probes = Probes(self._loop, {"/livez": self._report_live, "/readyz": self._report_ready})
         self._stopping = self._cold = self._quiet = self._announced = self._unclean = False
         self._status = ""
-        self._hurry = False
+        self._pause = 0.0
         self._tell_at = 0.0
         self._last_step = time.monotonic()
         self._empty_since: float | None = None
 
     def run(self) -> int:
-        """Until told to stop, or all have done their work. 0 if every child ended warm; 1 if one had to be cut off, or crashed then."""
+        """Work until told to stop, or until all have done their work. 0 if every child ended warm; 1 if one had to be cut off, or crashed
+        then."""
         if self._settings.probe_port is not None:
             log.info("probes: %s/livez and /readyz", self._probes.open(self._settings.probe_host, self._settings.probe_port))
         become_subreaper()  # a dead worker's fork server comes to us: only when it is gone are the worker's jobs given back
@@ -92,8 +97,7 @@ class Supervisor:
         log.info("supervisor (pid %d) keeps %s", os.getpid(), ", ".join(post.label for post in self._posts))
         try:
             while self._step():
-                self._loop.run_once(0.0 if self._hurry else _TICK)
-                self._hurry = False
+                self._loop.run_once(self._pause)
         finally:
             signal.signal(signal.SIGCHLD, previous)
             self._signals.restore()
@@ -108,20 +112,23 @@ class Supervisor:
     def _step(self) -> bool:
         now = time.monotonic()
         self._forgive(now)
+        self._pause = _REST
         self._obey_signals(now)
         for post in self._posts:
             self._look_after(post, now)
-        self._dead_workers.tend(now, {child.pid for child in self._all})
+        self._dead_workers.tick(now, {child.pid for child in self._all})
         if not self._stopping:
-            self._rolling.tend(now)
+            self._rolling.tick(now)
             self._fill(now)
         self._tell(now)
         self._probes.tick(now)
+        restless = self._stopping or self._dead_workers or self._rolling.under_way or any(not post.child for post in self._posts)
+        self._pause = min(self._pause, _TICK if restless else max(0.0, self._tell_at - now))
         return not self._is_done(now)
 
     def _forgive(self, now: float) -> None:
-        """Whoever stopped this process (a frozen container, a debugger) kept it from hearing its children as well."""
-        stood = now - self._last_step - _TICK
+        """Count no child's silence while this process stood still: what stopped it (a frozen container, a debugger) kept it from hearing."""
+        stood = now - self._last_step - self._pause
         self._last_step = now
         if stood > 1.0:
             for child in self._all:
@@ -152,7 +159,8 @@ class Supervisor:
         empty = [post for post in self._posts if post.child is None and not post.done and now >= post.start_at]
         if empty:
             self._start(empty[0])
-        self._hurry = len(empty) > 1
+        if len(empty) > 1:
+            self._pause = 0.0
 
     def _start(self, post: Post) -> None:
         try:
@@ -166,9 +174,8 @@ class Supervisor:
         self._loop.watch(child.fileno(), lambda: self._hear(child))
 
     def _put_off(self, post: Post, now: float) -> str:
-        """After one crash the next starts at once, after more in a row ever later."""
-        post.crashes += 1
-        pause = 0.0 if post.crashes == 1 else min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(post.crashes - 2, 20))
+        """Set the time of the next start; return it in words."""
+        pause = post.backoff.next()
         post.start_at = now + pause
         return f"; a new one starts in {pause:.1f} s" if pause else "; a new one starts"
 
@@ -209,7 +216,8 @@ class Supervisor:
         if self._stopping or post.done:
             return ""
         if clean or (child.ready_at is not None and now - child.ready_at > _HEALTHY):
-            post.crashes, post.start_at = 0, 0.0
+            post.backoff.reset()
+            post.start_at = 0.0
         return "; a new one starts" if clean else self._put_off(post, now)
 
     # -- the end
@@ -218,7 +226,7 @@ class Supervisor:
         if self._signals.reload:
             self._signals.reload = False
             if not self._stopping:
-                self._rolling.begin(self._posts, now)
+                self._rolling.start(self._posts, now)
         if self._signals.set_quiet is not None:
             self._quiet, self._signals.set_quiet = self._signals.set_quiet, None
             for child in self._all:

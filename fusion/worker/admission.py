@@ -1,43 +1,60 @@
-"""Whether the worker takes jobs, and which ones each free slot may take."""
+"""Says whether a worker takes jobs, and which ones each free slot may take."""
 
 from __future__ import annotations
 
 import logging
+from enum import Enum
+from math import inf
 
 from fusion.kernel.memory import MemoryThrottle
+from fusion.runtime.free_slots import ANY, HIGH
 from fusion.runtime.membership import Membership
 
-#: Lowest priority that a reserved slot takes: HIGH.
-HIGH = 2
-#: Any priority.
-ANY = 0
+
+class Blocked(Enum):
+    """A reason why a worker takes no jobs. The value is what a probe is told."""
+
+    #: It ends: a signal, its supervisor, a limit of its own.
+    RECYCLING = "stopping"
+    #: Its executor has nothing that could run a job.
+    NO_EXECUTOR = "no fork server is ready"
+    #: Memory is scarce, see `MemoryThrottle`.
+    THROTTLED = "memory throttle"
+    #: An operator said so (`quiet`, SIGTSTP), until `unquiet` or SIGCONT.
+    QUIET = "quiet"
+    #: The whole fleet is suspended, until `resume`.
+    SUSPENDED = "suspended"
+
+
+#: Reasons to ask Redis for nothing. That a suspended fleet goes on only shows in the answer of a turn; without an executor no slot is free.
+_CLOSING = frozenset({Blocked.RECYCLING, Blocked.THROTTLED, Blocked.QUIET})
 
 
 class Admission:
-    """Reasons to take nothing though slots are free, and the slots that are kept for HIGH.
-
-    - quiet: an operator said so (`quiet`, SIGTSTP), until `unquiet` or SIGCONT;
-    - throttled: memory is scarce, see `MemoryThrottle`;
-    - `reserve` slots are kept free for HIGH and above as long as there are others: what runs counts, not in which slot it was put.
-    """
+    """Keeps the reasons to take nothing though slots are free, and `reserve` slots for HIGH and above as long as there are others: what
+    runs counts, not in which slot it was put."""
 
     def __init__(self, slots: int, reserve: int, throttle: MemoryThrottle | None, log: logging.Logger) -> None:
         self._slots, self._reserve, self._throttle, self._log = slots, reserve, throttle, log
-        self.quiet = False
+        #: Why no job is taken; empty if jobs are.
+        self.blocked: set[Blocked] = set()
+        if self.scarce:
+            self.blocked.add(Blocked.THROTTLED)
 
     @property
-    def throttled(self) -> str:
-        """What is scarce, like `RAM 92.1 %`; empty if nothing is."""
+    def scarce(self) -> str:
+        """The memory that is scarce, like `RAM 92.1 %`; empty if none is."""
         return self._throttle.active if self._throttle else ""
 
     @property
     def open(self) -> bool:
-        return not self.quiet and not self.throttled
+        """Jobs may be asked for."""
+        return not (self.blocked and self.blocked & _CLOSING)
 
     @property
     def next_at(self) -> float:
-        """When memory is looked at again."""
-        return self._throttle.next_at if self._throttle else float("inf")
+        """When memory is measured again."""
+        return self._throttle.next_at if self._throttle else inf
 
     def floors(self, free: int, running: int) -> list[int]:
         """The lowest priority for each of `free` slots, those for any job first. Nothing while it is not open."""
@@ -46,22 +63,27 @@ class Admission:
         for_any = max(0, min(free, self._slots - running - self._reserve))
         return [ANY] * for_any + [HIGH] * (free - for_any)
 
+    def block(self, reason: Blocked, blocked: bool = True) -> bool:
+        """Set a reason, or take it back; True if that is a change."""
+        if blocked == (reason in self.blocked):
+            return False
+        (self.blocked.add if blocked else self.blocked.discard)(reason)
+        return True
+
     def set_quiet(self, quiet: bool, entry: Membership) -> bool:
         """Take no more jobs, or take them again; True if that is a change."""
-        if quiet == self.quiet:
+        if not self.block(Blocked.QUIET, quiet):
             return False
-        self.quiet = quiet
         entry.note("quiet", "1" if quiet else "")
         self._log.info("quiet: running jobs go on, none is taken until `unquiet`" if quiet else "no longer quiet")
         return True
 
-    def look(self, now: float, entry: Membership) -> bool:
-        """Look at memory if that is due; True if jobs may be taken again."""
+    def tick(self, now: float, entry: Membership) -> bool:
+        """Measure memory if that is due; True if jobs may be taken again."""
         if self._throttle is None or now < self._throttle.next_at:
             return False
-        before = self.throttled
         said = self._throttle.check(now)
         if said:
             self._log.warning("%s", said)
-        entry.note("throttled", self.throttled)
-        return bool(before) and not self.throttled
+        entry.note("throttled", self.scarce)
+        return self.block(Blocked.THROTTLED, bool(self.scarce)) and not self.scarce

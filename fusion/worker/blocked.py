@@ -1,4 +1,4 @@
-"""What one worker knows of blocked jobs: which of them it could take, and for which it lacks the task."""
+"""The blocked jobs that one worker knows of: those it could take, and those for which it lacks the task."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fusion.kernel import defaults
+from fusion.runtime.backoff import Backoff
 from fusion.runtime.served_queues import ServedQueues
 from fusion.store.layout.records import Wishes
 from fusion.worker.probation import Probation
@@ -23,7 +24,7 @@ _is_task = re.compile(r"[A-Za-z0-9_.]{1,200}").fullmatch
 class _Lack:
     why: str
     until: float
-    pause: float
+    backoff: Backoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +53,21 @@ class BlockedWork:
         self._generation = 0
 
     def heard(self, waits: tuple[str, list[str]]) -> None:
-        """The list of sets of blocked jobs, as Redis has it now."""
+        """Take in the list of sets of blocked jobs, as Redis has it now."""
         self._known, names = waits
         self._sets = [_Set(name, *(*name.split(":", 2), "")[:3]) for name in names if ":" in name]
 
     def lacks(self, task: str, why: str, now: float) -> None:
-        """A process found that there is no such task here."""
+        """Note that a process found no such task here."""
         if _is_task(task):
             before = self._lacking.pop(task, None)
-            pause = min(_LONGEST_PAUSE, 2 * before.pause) if before else _FIRST_PAUSE
-            self._lacking[task] = _Lack(why, now + pause, pause)
+            backoff = before.backoff if before else Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+            self._lacking[task] = _Lack(why, now + backoff.next(), backoff)
             while len(self._lacking) > _MOST:
                 del self._lacking[next(iter(self._lacking))]
 
     def renew(self, generation: int) -> None:
-        """The fork server's number: another one may have what this one lacked."""
+        """Forget what is missing if the fork server's number is another: it may have what the one before lacked."""
         if generation != self._generation:
             self._generation = generation
             self._lacking.clear()
@@ -88,7 +89,7 @@ class BlockedWork:
         return [one for one in self._sets if one.kind == kind and self._served_queues.serves(one.queue)]
 
     def wishes(self, now: float, probation: Probation) -> Wishes:
-        """What a turn is told."""
+        """The blocked jobs to ask for with a turn, and the tasks that are missing here."""
         sets = () if probation.only else self.held(now)
         sets = (*sets, *(self.on_probation if probation.allowed else ()))
         return Wishes(self._known, sets, self.lacking(now) if self._lacking else {}, probation.alone, probation.only)

@@ -6,12 +6,10 @@ import logging
 import os
 import random
 import time
-from dataclasses import dataclass
 from math import inf
 
 from fusion.executors.base import Executor
 from fusion.kernel.linux import rss
-from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
 
 log = logging.getLogger("fusion.worker")
@@ -23,27 +21,20 @@ _INTERVAL = 0.5
 _AGE_SPREAD = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """A worker is to end. `cold`: at once, its jobs are killed and go back to their place; else when they are done."""
-
-    why: str
-    cold: bool = False
-
-
 class Recycling:
-    """Finds reasons for a worker to end: its supervisor says so, or is gone; or a limit is reached, on jobs, age, idleness or memory. Each
-    limit is off unless its setting is given."""
+    """Finds reasons for a worker to end: a limit is reached, on jobs, age, idleness or memory. Each limit is off unless its setting is given.
+    A fork server that has grown is replaced, for which nothing has to end."""
 
-    def __init__(self, settings: Settings, executor: Executor, reporter: SupervisorLine) -> None:
-        self._settings, self._executor, self._reporter = settings, executor, reporter
+    def __init__(self, settings: Settings, executor: Executor) -> None:
+        self._settings, self._executor = settings, executor
         self._jobs = 0
         self._idle_since: float | None = None
         age = settings.max_age
         self._old_at = time.monotonic() + age * random.uniform(1 - _AGE_SPREAD, 1) if age else inf
         self._measure_at = 0.0
-        self._ending = False
         self._server: tuple[int | None, int] = (None, 0)
+        #: The worker ends already: no limit matters any more.
+        self.over = False
 
     def took(self, jobs: int) -> None:
         """Count jobs that went to a process, or by -1 one that came back."""
@@ -56,27 +47,19 @@ class Recycling:
 
     @property
     def next_at(self) -> float:
-        """Monotonic time of the next `tick` that has something to do; inf for never."""
-        if self._ending:
-            return self._reporter.next_at
+        """When a limit may be reached though nothing happens. At rest memory is measured when the worker wakes anyway."""
+        if self.over:
+            return inf
         idle = self._settings.max_idle_time
         idle_at = self._idle_since + idle if idle and self._idle_since is not None else inf
-        measure_at = self._measure_at if self._executor.server_pid is not None else inf
-        return min(self._reporter.next_at, measure_at, idle_at, self._old_at)
+        measure_at = self._measure_at if self._settings.max_memory and self._executor.busy else inf
+        return min(measure_at, idle_at, self._old_at)
 
-    def tick(self, now: float, *, settled: bool, stopping: bool, outdated: bool = False) -> End | None:
-        """Report to the supervisor, measure what is due, and find a reason to end, if there is one.
-
-        `settled`: Redis knows everything; `stopping`: the worker ends already; `outdated`: it is too old for the data.
-        """
-        busy = self._executor.busy
-        state = "stopping" if stopping else "busy" if busy else "outdated" if outdated else "idle"
-        self._reporter.beat(now, state, ready=self._executor.server_pid is not None and not outdated)
-        if self._reporter.released:
-            return End("the supervisor", cold=self._reporter.impatient(now))
-        why = "" if stopping else self._due(now, idle=settled and not busy) or self._measure(now)
-        self._ending = stopping or bool(why)
-        return End(why) if why else None
+    def tick(self, now: float, *, settled: bool) -> str:
+        """Measure what is due; return why the worker is to end, empty if there is no reason. `settled`: Redis knows everything."""
+        if self.over:
+            return ""
+        return self._due(now, idle=settled and not self._executor.busy) or self._measure(now)
 
     def _due(self, now: float, *, idle: bool) -> str:
         s = self._settings

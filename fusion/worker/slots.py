@@ -4,39 +4,48 @@ from __future__ import annotations
 
 from fusion.executors import readings
 from fusion.executors.base import Executor
+from fusion.runtime.free_slots import ANY, FreeSlots
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
-from fusion.worker.admission import ANY, Admission
+from fusion.worker.admission import Admission, Blocked
 from fusion.worker.recycling import Recycling
 
 
 class Slots:
     """The executor's room for jobs, less what admission and recycling keep back.
 
-    `stopping`: the worker ends, no slot takes a job. `turn_wanted`: something changed, Redis is to be asked for jobs.
+    `turn_wanted`: there is room where there was none, Redis is to be asked for jobs.
     """
 
     def __init__(self, settings: Settings, executor: Executor, admission: Admission, recycling: Recycling) -> None:
         self._executor, self._admission, self._recycling = executor, admission, recycling
         #: Processes that jobs of any class may wait in.
         self.lanes = settings.slots - settings.reserve_high
-        self.stopping = self.turn_wanted = False
+        self.turn_wanted = False
+
+    @property
+    def stopping(self) -> bool:
+        """The worker ends, no slot takes a job."""
+        return Blocked.RECYCLING in self._admission.blocked
+
+    def free(self) -> FreeSlots:
+        """The jobs that may be claimed now."""
+        floors = self.floors()
+        return FreeSlots(floors, self.ahead(floors))
 
     def floors(self) -> list[int]:
         """The lowest priority for each slot that may take a job now."""
-        if self.stopping:
-            return []
         return self._admission.floors(self._recycling.room(self._executor.capacity), len(self._executor.running))
 
     def ahead(self, floors: list[int]) -> int:
-        """How many jobs to claim beyond those for the free slots, whose `floors` these are."""
-        if self.stopping or not self._admission.open:
+        """The number of jobs to claim beyond those for the free slots, whose `floors` these are."""
+        if not self._admission.open:
             return 0
         room = self._executor.prefetch_room(self.lanes, floors.count(ANY))
         return max(0, self._recycling.room(len(floors) + room) - len(floors)) if room else 0
 
     def fits(self, claimed: Claimed) -> bool:
-        """Whether a slot is free for a job of its class."""
+        """Say whether a slot is free for a job of its class."""
         floors = self.floors() if self._executor.capacity else []
         return bool(floors) and readings.priority(claimed.fields) >= floors[0]
 

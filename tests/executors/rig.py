@@ -12,10 +12,9 @@ from fusion.runtime.job_log import JobLog
 from fusion.runtime.outbox import Outbox
 from fusion.runtime.redis_link import RedisLink
 from fusion.runtime.served_queues import ServedQueues
-from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed, Commit, Turn
-from fusion.worker.admission import Admission
+from fusion.worker.admission import Admission, Blocked
 from fusion.worker.blocked import BlockedWork
 from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
@@ -76,8 +75,7 @@ class Rig:
         self.broker: Any = _Broker()
         self.membership: Any = _Membership()
         link = RedisLink(LOG)
-        self.reporter = SupervisorLine(None, 0.0)
-        self.recycling = Recycling(self.settings, self.executor, self.reporter)
+        self.recycling = Recycling(self.settings, self.executor)
         self.admission = Admission(self.settings.slots, self.settings.reserve_high, None, LOG)
         self.slots = Slots(self.settings, self.executor, self.admission, self.recycling)
         self.outbox = Outbox(self.broker, link, self.settings)
@@ -101,11 +99,11 @@ class Rig:
 
     def stop(self) -> None:
         """The worker ends when its jobs are done."""
-        self.slots.stopping = True
+        self.admission.block(Blocked.RECYCLING)
 
     def be_quiet(self) -> None:
         """An operator wants the worker to take nothing."""
-        self.admission.quiet = True
+        self.admission.block(Blocked.QUIET)
 
     def told(self) -> list[Commit]:
         """The outcomes that Redis has by now."""

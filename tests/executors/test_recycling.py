@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from math import inf
 from typing import Any
 
 import pytest
 
-from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
 from fusion.worker import recycling as module
 from fusion.worker.recycling import Recycling
@@ -29,13 +27,11 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
 def recycling(executor: FakeExecutor | None = None, **settings: Any) -> Recycling:
     executor = executor or FakeExecutor()
     executor.server_pid = executor.server_pid or 1
-    return Recycling(Settings(**settings), executor, SupervisorLine(None, 0.0))
+    return Recycling(Settings(**settings), executor)
 
 
-def why(one: Recycling, now: float, *, settled: bool = True, stopping: bool = False) -> str:
-    end = one.tick(now, settled=settled, stopping=stopping)
-    assert end is None or not end.cold
-    return end.why if end else ""
+def why(one: Recycling, now: float, *, settled: bool = True) -> str:
+    return one.tick(now, settled=settled)
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -114,26 +110,9 @@ def test_another_fork_server_is_measured_from_its_own_size(sizes: dict[int, int]
 def test_a_worker_that_stops_needs_no_further_reason(limit: dict[str, Any], sizes: dict[int, int]) -> None:
     one = recycling(**limit)
     one.took(5)
-    assert [why(one, time.monotonic() + later, stopping=True) for later in (0, 10, 20)] == ["", "", ""]
+    one.over = True
+    assert [why(one, time.monotonic() + later) for later in (0, 10, 20)] == ["", "", ""]
     assert one.next_at == inf, "its loop does not turn for what is decided"
-
-
-@pytest.mark.parametrize("later", [0.0, 5.0, 20.0])
-def test_a_worker_that_nobody_insists_with_ends_cold_in_the_end(later: float, sizes: dict[int, int]) -> None:
-    theirs, ours = socket.socketpair()
-    line = SupervisorLine(ours, 10.0)
-    from fusion.runtime.loop import Loop
-
-    loop, executor = Loop(), FakeExecutor()
-    line.watch(loop)
-    one = Recycling(Settings(), executor, line)
-    now = time.monotonic()
-    assert one.tick(now, settled=True, stopping=False) is None
-    theirs.close()
-    loop.run_once(0)
-    end = one.tick(now + later, settled=True, stopping=False)
-    assert end is not None and end.cold is (later > 12)
-    line.close()
 
 
 def test_the_next_tick_is_the_soonest_of_its_times(sizes: dict[int, int]) -> None:

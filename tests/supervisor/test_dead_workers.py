@@ -52,7 +52,7 @@ def test_what_an_orphan_leaves_when_it_ends_is_waited_for_too(monkeypatch: pytes
     monkeypatch.setattr(dead_workers, "_end", as_it_dies)
     began = time.monotonic()
     dead_workers.add("worker", "1", "killed", began)
-    eventually(lambda: dead_workers.tend(time.monotonic(), set()) or not len(dead_workers), 10)
+    eventually(lambda: dead_workers.tick(time.monotonic(), set()) or not len(dead_workers), 10)
     assert broker.found == [False]
     horse.returncode = -9  # it was waited for
     horse.stdout.close()

@@ -138,15 +138,15 @@ def test_a_successor_that_never_gets_ready_calls_it_off(dead: bool) -> None:
     rolling = Rolling(start, 1.0, logging.getLogger("fusion.supervisor"))
     now = time.monotonic()
     try:
-        rolling.begin([post, other], now)
+        rolling.start([post, other], now)
         (new,) = started
         if dead:  # and buried, as the supervisor does it
             eventually(lambda: new.collect() is not None)
             post.child = None
-        rolling.tend(now + 60)
+        rolling.tick(now + 60)
         assert old.told == ""
-        rolling.tend(now + 121)
-        rolling.tend(now + 122)
+        rolling.tick(now + 121)
+        rolling.tick(now + 122)
         assert (post.child, old.told) == (old, "")
         assert post.leaving == ([] if dead else [new])
         assert dead or new.told == "SIGQUIT"

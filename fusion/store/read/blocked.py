@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class BlockedJobs:
     """Jobs of one queue that wait for something other than a time or their turn.
 
     `kind`: `held` until a worker has their `task`, or `probation`: they were lost again and again, and run alone, one after another.
@@ -30,7 +30,7 @@ class Blocked:
     why: str
 
 
-def blocked_jobs(connection: Redis, keys: Keys) -> list[Blocked]:
+def blocked_jobs(connection: Redis, keys: Keys) -> list[BlockedJobs]:
     """List each set that is not empty, by queue and task. Two round trips."""
     from fusion.store.client.adapter import batch  # not for who only words what was found: a command's help does without redis-py
 
@@ -43,15 +43,15 @@ def blocked_jobs(connection: Redis, keys: Keys) -> list[Blocked]:
     return sorted(listed, key=lambda one: (one.queue, one.kind, one.task))
 
 
-def _blocked(name: str, row: str, count: int) -> Blocked:
+def _blocked(name: str, row: str, count: int) -> BlockedJobs:
     from fusion.store.read.base import moment
 
     kind, queue, task = (*name.split(":", 2), "")[:3]
     since, _, why = row.partition(" ")
-    return Blocked(kind, queue, task, count, moment(int(since) / 1000) if since.isdigit() and len(since) < 15 else None, why)
+    return BlockedJobs(kind, queue, task, count, moment(int(since) / 1000) if since.isdigit() and len(since) < 15 else None, why)
 
 
-def in_words(one: Blocked) -> str:
+def in_words(one: BlockedJobs) -> str:
     """Tell of one set in a line for people."""
     if one.kind == "held":
         why = one.why.split(": ", 1)[-1]

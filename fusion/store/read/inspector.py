@@ -12,11 +12,11 @@ from redis.exceptions import RedisError, ResponseError
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.read.base import moment
-from fusion.store.read.blocked import Blocked, blocked_jobs
+from fusion.store.read.blocked import BlockedJobs, blocked_jobs
 from fusion.store.read.queue_inspector import QueueInfo, QueueInspector
 from fusion.store.read.worker_inspector import WorkerInfo, WorkerInspector
 
-__all__ = ["Blocked", "CallbackErrors", "Inspector", "QueueInfo", "Totals", "WorkerInfo"]
+__all__ = ["BlockedJobs", "CallbackErrors", "Inspector", "QueueInfo", "Totals", "WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,6 @@ class Inspector(QueueInspector, WorkerInspector):
         count, job_id, at = found
         return CallbackErrors(codec.number(count), codec.text(job_id), from_iso(codec.text(at))) if count else None
 
-    def blocked(self) -> list[Blocked]:
+    def blocked(self) -> list[BlockedJobs]:
         """List the jobs that wait for something other than a time or their turn, with what they wait for."""
         return blocked_jobs(self.connection, self.keys)

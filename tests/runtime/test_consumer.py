@@ -1,0 +1,288 @@
+"""The turn loop, told by a scripted Redis: what a turn carries, what is kept, what is asked for again."""
+
+from __future__ import annotations
+
+import logging
+from math import inf
+
+import pytest
+
+from fusion.execution.completion import Decision
+from fusion.runtime.consumer import Consumer
+from fusion.runtime.free_slots import ANY, HIGH, NO_SLOTS, FreeSlots
+from fusion.runtime.job_log import JobLog
+from fusion.runtime.loop import Loop
+from fusion.runtime.redis_link import RedisAway, RedisLink
+from fusion.runtime.served_queues import ServedQueues
+from fusion.runtime.shared import Shared
+from fusion.runtime.supervised import SupervisorLine
+from fusion.settings import Settings
+from fusion.store.layout.records import Turn
+from tests.kit.scripted_broker import ScriptedBroker, answer, claimed
+
+LOG = logging.getLogger("consumer")
+DONE, AGAIN = Decision("finished"), Decision("retry", "ValueError")
+ONE = FreeSlots([ANY])
+
+
+def consumer_of(broker: ScriptedBroker, *queues: str) -> Consumer:
+    settings = Settings(idle_wait=3.0, name="w")
+    shared = Shared(settings, broker, RedisLink(LOG), Loop(), LOG)  # type: ignore[arg-type]
+    made = Consumer(shared, ServedQueues(queues or ("sms",)), JobLog(LOG, True), SupervisorLine())
+    made.enter()
+    return made
+
+
+def turn(consumer: Consumer, slots: FreeSlots = NO_SLOTS) -> list[str]:
+    consumer.send(slots)
+    return [job.id for job in consumer.receive()]
+
+
+def test_the_first_turn_is_wanted_once_it_has_entered() -> None:
+    consumer = consumer_of(ScriptedBroker())
+    assert (consumer.wanted, consumer.next_at) == (True, 0)
+    assert turn(consumer, ONE) == []
+    assert not consumer.wanted
+
+
+@pytest.mark.parametrize("slots", [NO_SLOTS, FreeSlots([], 0)])
+def test_a_turn_with_nothing_to_say_is_none(slots: FreeSlots) -> None:
+    broker = ScriptedBroker()
+    consumer = consumer_of(broker)
+    assert turn(consumer, slots) == []
+    assert (broker.sent, consumer.turn, consumer.moved) == ([], None, 0)
+
+
+@pytest.mark.parametrize(
+    ("slots", "sent", "ahead"),
+    [
+        (FreeSlots([ANY]), [0], 0),
+        (FreeSlots([ANY, ANY, HIGH]), [0, 0, 2], 0),
+        (FreeSlots([HIGH]), [2], 0),
+        (FreeSlots([ANY], 2), [0, 0, 0], 2),
+        (FreeSlots([], 3), [0, 0, 0], 3),
+        (FreeSlots([HIGH], 1), [2, 0], 1),
+    ],
+)
+def test_slots_as_they_are_sent(slots: FreeSlots, sent: list[int], ahead: int) -> None:
+    broker = ScriptedBroker()
+    turn(consumer_of(broker), slots)
+    assert (broker.sent[0].slots, broker.sent[0].ahead) == (sent, ahead)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5])
+@pytest.mark.parametrize("again", [False, True])
+def test_jobs_that_a_turn_brings(jobs: int, again: bool) -> None:
+    ids = [f"job-{n}" for n in range(jobs)]
+    consumer = consumer_of(ScriptedBroker(answer(*map(claimed, ids), again=again)))
+    assert turn(consumer, FreeSlots([ANY] * jobs)) == ids
+    assert (consumer.moved, consumer.wanted) == (jobs, again)
+
+
+@pytest.mark.parametrize("decision", [DONE, AGAIN, Decision("failed", "x"), Decision("release", "x"), Decision("lost", "x")])
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_outcome_wants_a_turn_and_is_told_once(decision: Decision, count: int) -> None:
+    broker = ScriptedBroker()
+    consumer = consumer_of(broker)
+    turn(consumer, ONE)
+    for n in range(count):
+        consumer.settle(claimed(f"job-{n}"), decision, 1.5)
+    assert (consumer.wanted, consumer.next_at) == (True, 0)
+    turn(consumer)
+    assert [(commit.kind, commit.job_id, commit.elapsed) for commit in broker.sent[-1].commits] == [
+        (decision.kind, f"job-{n}", 1.5) for n in range(count)
+    ]
+    assert consumer.outbox.settled
+    assert consumer.moved == count
+    turn(consumer)
+    assert len(broker.sent) == 2
+
+
+@pytest.mark.parametrize("failures", [1, 2, 4])
+def test_a_turn_without_an_answer_is_sent_again_word_for_word(failures: int) -> None:
+    broker = ScriptedBroker(*[OSError("gone")] * failures, answer(claimed("b"), answers=["ok"]))
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    for _ in range(failures):
+        with pytest.raises(RedisAway):
+            turn(consumer, ONE)
+    consumer.settle(claimed("later"), DONE, 0.1)
+    assert [held.id for held in consumer.outbox.held()] == ["later", "a"]
+    assert turn(consumer, NO_SLOTS) == ["b"], "the slots are those of the first try"
+    assert len({sent.token for sent in broker.sent}) == 1
+    assert {tuple(commit.job_id for commit in sent.commits) for sent in broker.sent} == {("a",)}
+    turn(consumer)
+    assert [commit.job_id for commit in broker.sent[-1].commits] == ["later"]
+    assert broker.sent[-1].token == broker.sent[0].token + 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_an_entry_that_is_gone_is_made_anew_and_the_turn_kept_under_another_token(times: int) -> None:
+    broker = ScriptedBroker(*[answer(status="unregistered")] * times, answer(answers=["ok"]))
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    for _ in range(times):
+        assert turn(consumer, ONE) == []
+        assert (consumer.turn, consumer.wanted) == (None, True)
+    turn(consumer, ONE)
+    assert consumer.outbox.settled
+    assert broker.calls.count("register") == 1 + times
+    assert len({sent.token for sent in broker.sent}) == 1 + times
+    assert all([commit.job_id for commit in sent.commits] == ["a"] for sent in broker.sent)
+
+
+def test_a_sign_of_life_that_finds_no_entry_renumbers_a_turn_under_way() -> None:
+    broker = ScriptedBroker(OSError("gone"))
+    consumer = consumer_of(broker)
+    with pytest.raises(RedisAway):
+        turn(consumer, ONE)
+    broker.known = False
+    consumer.membership.beat(consumer.membership.next_at, [])
+    turn(consumer, ONE)
+    assert broker.sent[0].token != broker.sent[1].token
+
+
+@pytest.mark.parametrize("refusals", [1, 3, 5, 6])
+def test_an_outcome_that_a_broken_key_refuses_is_offered_a_few_times(refusals: int, caplog: pytest.LogCaptureFixture) -> None:
+    broker = ScriptedBroker(*[answer(answers=["error: WRONGTYPE"])] * refusals)
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    for _ in range(refusals):
+        turn(consumer)
+        assert [held.id for held in consumer.outbox.held()] == (["a"] if len(broker.sent) <= 5 else [])
+        consumer.outbox.offer_late(inf)
+    turn(consumer)
+    assert len(broker.sent) == (refusals + 1 if refusals <= 5 else 6)
+    assert ("runs again when its lease is over" in caplog.text) == (refusals == 6)
+
+
+@pytest.mark.parametrize("status", ["ok", "suspended"])
+def test_what_a_turn_says_of_the_fleet(status: str) -> None:
+    consumer = consumer_of(ScriptedBroker(answer(status=status)))
+    turn(consumer, ONE)
+    assert consumer.job_log.is_suspended == (status == "suspended")
+    assert consumer.turn is not None
+    assert consumer.turn.status == status
+
+
+@pytest.mark.parametrize(("next_in", "sooner"), [(None, False), (0.01, True), (0.5, True), (900.0, False)])
+def test_the_next_due_job_is_looked_for_in_time(next_in: float | None, sooner: bool) -> None:
+    consumer = consumer_of(ScriptedBroker(answer(next_in=next_in)))
+    consumer.maintenance.tick(0.0)  # all of it is done, and due again in a while of its own
+    consumer.maintenance.tick(1e6)
+    before = consumer.maintenance.next_at
+    turn(consumer, ONE)
+    assert (consumer.maintenance.next_at < before) == (next_in is not None)
+
+
+def test_queues_of_one_class_take_turns() -> None:
+    broker = ScriptedBroker(answer(claimed("a", "sms")), answer(claimed("b", "web")))
+    consumer = consumer_of(broker, "sms", "web", "pn")
+    for _ in range(3):
+        turn(consumer, ONE)
+    assert [sent.queues for sent in broker.sent] == [["sms", "web", "pn"], ["web", "pn", "sms"], ["pn", "sms", "web"]]
+
+
+@pytest.mark.parametrize(
+    ("slots", "now", "wants", "next_at"),
+    [
+        (ONE, 10.0, True, 0),
+        (FreeSlots([HIGH]), 10.0, True, 0),
+        (NO_SLOTS, 10.0, False, inf),
+        (FreeSlots([], 2), 10.0, False, inf),
+    ],
+)
+def test_it_looks_by_itself_while_a_slot_is_free(slots: FreeSlots, now: float, wants: bool, next_at: float) -> None:
+    consumer = consumer_of(ScriptedBroker())
+    turn(consumer, ONE)
+    consumer.look(now, slots.floors)
+    assert (consumer.wanted, consumer.next_at) == (wants, next_at)
+    if wants:
+        turn(consumer, ONE)
+        assert consumer.next_at == now + 3.0
+        consumer.look(now + 2.9, slots.floors)
+        assert not consumer.wanted
+        consumer.look(now + 3.0, slots.floors)
+        assert consumer.wanted
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_wildcards_are_surveyed_when_it_looks(more: bool) -> None:
+    broker = ScriptedBroker()
+    broker.more_to_survey = more
+    consumer = consumer_of(broker, "sms*")
+    consumer.look(10.0, [ANY])
+    turn(consumer, ONE)
+    assert broker.calls.count("survey") == (100 if more else 1)
+    assert consumer.next_at == (10.0 if more else 13.0)
+
+
+@pytest.mark.parametrize(
+    ("for_any", "queue", "floors", "wants", "passed_on"),
+    [
+        (True, "sms", [ANY], True, []),
+        (True, "sms", [ANY, HIGH], True, []),
+        (True, "sms", [HIGH], True, ["sms"]),
+        (True, "sms", [], False, ["sms"]),
+        (True, None, [ANY], True, []),
+        (True, None, [], False, []),
+        (False, "sms", [HIGH], True, []),
+        (False, "sms", [ANY], True, []),
+        (False, "sms", [], False, ["sms"]),
+        (False, None, [HIGH], True, []),
+    ],
+)
+def test_a_token_that_fits_no_slot_is_passed_on(
+    for_any: bool, queue: str | None, floors: list[int], wants: bool, passed_on: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = ScriptedBroker()
+    consumer = consumer_of(broker)
+    turn(consumer, ONE)
+    bells = consumer.doorbells
+    bell, hear = (bells._any, bells._on_any) if for_any else (bells._high, bells._on_high)
+    monkeypatch.setattr(bell, "receive", lambda: queue)
+    hear()
+    assert consumer.next_at == 0
+    consumer.look(-1.0, floors)
+    assert (consumer.wanted, broker.rung, bells.rung) == (wants, passed_on, False)
+
+
+def test_a_token_is_not_passed_on_while_redis_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = ScriptedBroker(OSError("gone"))
+    consumer = consumer_of(broker)
+    with pytest.raises(RedisAway):
+        turn(consumer, ONE)
+    monkeypatch.setattr(consumer.doorbells._any, "receive", lambda: "sms")
+    consumer.doorbells._on_any()
+    consumer.look(-1.0, [])
+    assert broker.rung == []
+
+
+@pytest.mark.parametrize(("begun", "told"), [(True, True), (False, False)])
+def test_a_prefetched_job_that_began_is_told_unless_it_has_ended(begun: bool, told: bool) -> None:
+    broker = ScriptedBroker()
+    consumer = consumer_of(broker)
+    job = claimed("a", ahead=True)
+    consumer.outbox.begun(job)
+    if not begun:
+        consumer.settle(job, DONE, 0.1)
+    turn(consumer)
+    assert broker.sent[0].begun == ([(job.id, job.execution_id)] if told else [])
+
+
+@pytest.mark.parametrize(("signaled", "struck"), [(5.0, "struck"), (500.0, "failed")])
+def test_a_failure_beside_a_signal_is_lost_if_the_worker_got_it_too(signaled: float, struck: str) -> None:
+    broker = ScriptedBroker()
+    consumer = consumer_of(broker)
+    consumer.outbox.add_struck(claimed("a"), Decision("failed", "x"), 0.1, Decision("struck", "x"), 5.0)
+    turn(consumer)
+    assert broker.sent == []
+    consumer.outbox.struck(signaled)
+    consumer.outbox.offer_late(inf)
+    turn(consumer)
+    assert [commit.kind for commit in broker.sent[0].commits] == [struck]
+
+
+def test_the_script_runs_out_into_plain_answers() -> None:
+    broker = ScriptedBroker()
+    assert isinstance(broker.turn("w", "i", 1, [], [], [], 1, 1, 0, [], None, listed=False), Turn)  # type: ignore[arg-type]
