@@ -229,7 +229,7 @@ def _flat(row: Any) -> tuple[Any, list[Any]]:
 
 
 def _unread(state: dict[str, str], epoch: str, n: int, length: int, first: StreamEntry | None) -> tuple[int, int]:
-    """How many events nobody was handed yet, and how many of them are gone without having been counted."""
+    """Count the events that nobody was handed yet, and those of them that are gone without having been counted."""
     begins = codec.number(first.fields.get("n"), n + 1) if first and first.fields.get("epoch") == epoch else None
     if first is None:
         begins = n + 1

@@ -181,5 +181,5 @@ def _trouble(row: list[Any]) -> str:
 
 
 def _stock(name: str, row: list[Any]) -> int | None:
-    """How many jobs of stock RQ's a queue's key holds, if that is a LIST of RQ's."""
+    """Jobs of stock RQ's in a queue's key, if that is a LIST of RQ's."""
     return int(row[_REPLIES]) if len(row) > _REPLIES and name not in LIST_QUEUES else None
