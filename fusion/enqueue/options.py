@@ -156,7 +156,8 @@ def spelling_of(name: str) -> Spelling | None:
 
 def from_text(read: Mapping[str, Any]) -> EnqueueOptions:
     """Options from what the readers of `SPELLINGS` made of the texts that were given."""
-    options = {_OF_FIELD[name].name: value for name, value in read.items() if not name.startswith("retry_")}
+    options = {_OF_FIELD[name].name: value for name, value in read.items()}
+    options.pop("retry", None)  # has parts
     if retries := read.get("retry_max"):
         options["retry"] = Retry(retries, read.get("retry_interval") or 0)
     return EnqueueOptions(**options)
