@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,14 +15,15 @@ from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo, styled
 from fusion.cli.scheduled import due
-from fusion.enqueue.batch import OF_CALLS, replicas_of
 from fusion.enqueue.build import JobData, build
-from fusion.enqueue.options import SPELLINGS, EnqueueOptions, Spelling, from_text, spelling_of
+from fusion.enqueue.options import OF_CALLS, SPELLINGS, EnqueueOptions, Spelling, from_text, spelling_of
 from fusion.exceptions import FusionError, OptionError
-from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.kernel.importing import check_path
 from fusion.kernel.timeutil import to_iso
+
+if TYPE_CHECKING:
+    from fusion.job import Job
 
 SCHEMA = 1
 
@@ -79,6 +80,8 @@ def enqueue(
     FUNCTION is its dotted path. ARGS are texts; `:` in front makes one JSON, `%` a Python literal. `key=text`, `key:=JSON` and
     `key%=literal` are keywords. `@file` as the value stands for what is in the file.
     """
+    from fusion.enqueue.batch import replicas_of
+
     _check_function(function)
     names.check(queue)
     args, kwargs = parse(arguments)

@@ -13,7 +13,6 @@ import click
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
 from fusion.kernel.timeutil import to_iso
-from fusion.store.read.blocked import in_words
 
 if TYPE_CHECKING:
     from fusion.store.read.blocked import BlockedJobs
@@ -176,6 +175,8 @@ def _coloured(state: str) -> str:
 
 
 def _remarks(snapshot: Snapshot, program: str) -> list[str]:
+    from fusion.store.read.blocked import in_words
+
     lines = [styled(line, fg="red") for line in snapshot.broken]
     totals = snapshot.totals
     if totals.failed and snapshot.queues is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from fusion.enqueue.build import JobData, build, sealed
 from fusion.enqueue.keywords import check_keywords, options_of, split_options
 from fusion.enqueue.kinds import seconds
-from fusion.enqueue.options import CALL, NONE, OPTIONS, EnqueueOptions, Func
+from fusion.enqueue.options import NONE, OF_CALLS, EnqueueOptions, Func
 from fusion.exceptions import OptionError, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
@@ -18,8 +18,6 @@ from fusion.store.layout.records import NewJob, Replicas
 from fusion.store.write.broker import Broker
 
 _DURABILITIES = ("primary", "replicated")
-#: Options of a call that sends jobs, not of the jobs.
-OF_CALLS = tuple(option.name for option in OPTIONS if option.of == CALL)
 _OF_CALLS = frozenset(OF_CALLS)
 
 

@@ -141,6 +141,8 @@ def _declared(name: str, kind: str, declared: Any) -> Option:
 
 OPTIONS = tuple(_declared(item.name, str(item.type), item.metadata["declared"]) for item in fields(EnqueueOptions))
 OPTION_NAMES = tuple(option.name for option in OPTIONS)
+#: Options of a call that sends jobs, not of the jobs.
+OF_CALLS = tuple(option.name for option in OPTIONS if option.of == CALL)
 #: By its name where it is text.
 SPELLINGS = {spelling.field: spelling for option in OPTIONS for spelling in option.spellings}
 _OF_FIELD = {spelling.field: option for option in OPTIONS for spelling in option.spellings}
