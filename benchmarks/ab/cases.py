@@ -23,7 +23,12 @@ class Slice:
 
 @dataclass(frozen=True)
 class Case:
-    """`worker`: flags of the worker, None where there is none. `backlog`: jobs that wait at the start of a slice, for each second of it."""
+    """A kind of work.
+
+    - `worker`: flags of the worker, None where there is none.
+    - `backlog`: jobs that wait at the start of a slice, for each second of it.
+    - `counted`: the order of a producer whose instructions are counted, where there is no worker.
+    """
 
     title: str
     unit: str
@@ -31,6 +36,7 @@ class Case:
     worker: Sequence[str] | None
     backlog: int
     run: Callable[[Side, float], Slice]
+    counted: str = ""
 
     def slice(self, side: Side, seconds: float) -> Slice:
         """Let one version work for so long."""
@@ -80,7 +86,7 @@ def _start(side: Side, seconds: float) -> Slice:
 CASES = {
     "fork": Case("one process per job", "jobs/s", True, [], 4_000, _drain),
     "pool": Case("--horses 2", "jobs/s", True, ["--horses", "2", "--max-jobs-per-horse", "0"], 40_000, _drain),
-    "enqueue": Case("enqueue, one by one", "jobs/s", True, None, 0, _enqueue("one")),
-    "many": Case("enqueue_many", "jobs/s", True, None, 0, _enqueue("many")),
+    "enqueue": Case("enqueue, one by one", "jobs/s", True, None, 0, _enqueue("one"), "each"),
+    "many": Case("enqueue_many", "jobs/s", True, None, 0, _enqueue("many"), "fill"),
     "start": Case("from enqueue to the start on an idle worker", "ms, p50", False, [], 0, _start),
 }

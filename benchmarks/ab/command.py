@@ -15,6 +15,7 @@ from benchmarks.ab import page
 from benchmarks.ab.cases import CASES
 from benchmarks.ab.checkouts import checkout, revision
 from benchmarks.ab.comparison import compare
+from benchmarks.ab.instructions import instructions
 from benchmarks.server import Server
 
 
@@ -31,6 +32,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--nice", type=int, default=0, help="of all that is measured; below 0 (root) it goes before the machine's other work"
     )
+    parser.add_argument(
+        "--count", action="store_true", help="count instructions of Python only, which other work of the machine does not change"
+    )
     parser.add_argument("--json", action="store_true", help="figures in place of the table")
     options = parser.parse_args(arguments)
     names = options.only.split(",")
@@ -45,6 +49,8 @@ def main(arguments: Sequence[str]) -> int:
             old, new = checkout(options.old, Path(home, "old")), checkout(options.new, Path(home, "new"))
         except ValueError as error:
             parser.error(str(error))
+        if options.count:
+            return _count(names, old, new, options.limit)
         found = {
             name: compare(CASES[name], old, new, options.pairs, options.starts, options.seconds) for name in dict.fromkeys(names)
         }
@@ -62,6 +68,21 @@ def main(arguments: Sequence[str]) -> int:
         print(page.table(found, conditions, options.limit))
     worse = page.worse(found, options.limit)
     print(*worse, sep="\n", file=sys.stderr)
+    return 1 if worse else 0
+
+
+def _count(names: Sequence[str], old: Path, new: Path, limit: float | None) -> int:
+    """Print the instructions a job of each case; returns the exit code."""
+    worse = 0
+    print(f"{'Python instructions a job':<52}{'OLD':>9}{'NEW':>9}{'NEW/OLD':>10}")
+    for name in names:
+        case = CASES[name]
+        if case is CASES["start"]:
+            continue  # the worker does the same as in `fork`
+        before, after = instructions(old, case), instructions(new, case)
+        worse += limit is not None and after > before * (1 + limit / 100)
+        whose = "producer" if case.worker is None else "worker"
+        print(f"{f'{name}, {whose}: {case.title}':<52}{before:>9,.0f}{after:>9,.0f}{after / before:>10.3f}")
     return 1 if worse else 0
 
 

@@ -21,7 +21,8 @@ import psutil
 from benchmarks.measure import stop
 from benchmarks.server import Server
 
-_DRIVEN = Path(__file__).parent / "driven"
+#: The code that runs on either side.
+DRIVEN = Path(__file__).parent / "driven"
 #: Seconds within which a worker has to run its first jobs.
 _LIMIT = 60.0
 #: Seconds for what a stopped worker's processes still have in hand.
@@ -82,14 +83,14 @@ class Side:
             self._witness.touch()
             self.server = stack.enter_context(Server())
             prefer(self.server.process)
-            self._env = self._environment()
-            self._producer = self._start([sys.executable, str(_DRIVEN / "ab_producer.py")], subprocess.PIPE)
+            self.env = self._environment()
+            self._producer = self._start([sys.executable, str(DRIVEN / "ab_producer.py")], subprocess.PIPE)
             stack.callback(self._end_producer)
             where = Path(str(self.order("where")))
             if self.checkout not in where.parents:
                 raise RuntimeError(f"{where} was imported in place of the one in {self.checkout}")
             if self._flags is not None:
-                self._worker = self._start([sys.executable, "-m", "fusion", "worker", "--quiet", *self._flags])
+                self._worker = self._start(worker_command(self._flags))
                 stack.callback(self._end_worker)
                 self._warm_up()
             self._ends = stack.pop_all()
@@ -204,7 +205,7 @@ class Side:
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("FUSION_", "RQ_", "REDIS_"))}
         return {
             **ours,
-            "PYTHONPATH": f"{self.checkout}{os.pathsep}{_DRIVEN}",
+            "PYTHONPATH": f"{self.checkout}{os.pathsep}{DRIVEN}",
             "PYTHONPYCACHEPREFIX": str(self.home / "compiled"),
             "AB_WITNESS": str(self._witness),
             "FUSION_REDIS_URL": self.server.url,
@@ -217,7 +218,7 @@ class Side:
             process = subprocess.Popen(
                 command,
                 cwd=self.checkout,
-                env=self._env,
+                env=self.env,
                 stdin=subprocess.PIPE,
                 stdout=output or errors,
                 stderr=errors,
@@ -237,6 +238,11 @@ class Side:
 
     def _last_words(self) -> str:
         return (self.home / "errors").read_text().strip()[-500:] or "it said nothing"
+
+
+def worker_command(flags: Sequence[str]) -> list[str]:
+    """The command line of a worker, for the directory of a checkout."""
+    return [sys.executable, "-m", "fusion", "worker", "--quiet", *flags]
 
 
 def prefer(pid: int) -> None:

@@ -1,7 +1,7 @@
 """The producer of one version: reads an order from each line of its input and answers with a line of JSON.
 
 - `where`: the path of the `fusion` that this process has imported.
-- `fill N`: enqueue N no-ops.
+- `fill N`, `each N`: enqueue N no-ops, at once or call by call.
 - `census`: enqueue the task that counts modules.
 - `one S`, `many S`: enqueue for S seconds, call by call or in bulk: jobs, seconds and CPU seconds.
 - `start S`: for S seconds, enqueue a job once the one before has started: jobs, seconds, CPU seconds and the median start in milliseconds.
@@ -78,6 +78,8 @@ def obey(order: str, *rest: str) -> object:
         return queue.enqueue("ab_tasks.census").id
     if order == "fill":
         return many(int(rest[0]))
+    if order == "each":
+        return sum(one() for _ in range(int(rest[0])))
     if order == "start":
         return starts(float(rest[0]))
     return repeat({"one": one, "many": many}[order], float(rest[0]))
