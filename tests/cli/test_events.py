@@ -23,16 +23,6 @@ from tests.kit.hands import put
 
 
 @pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
-
-
-@pytest.fixture
-def events(conn: redis.Redis) -> EventBroker:
-    return EventBroker(conn)
-
-
-@pytest.fixture
 def outage(broker: Broker, events: EventBroker, conn: redis.Redis) -> list[SinkEvent]:
     """A sink called `file` that took 2 of 12 events, refused 1, never gets 2, and fails."""
     put(broker, "sms", *(f"j{n}" for n in range(12)), log_tag="SMS_OTP")

@@ -4,49 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+import redis
 
+from fusion.store.write.broker import Broker
+from fusion.store.write.event_broker import EventBroker
 from tests.kit.private_redis import PrivateRedis
+from tests.kit.process import Group
 from tests.kit.relays import Relays
 from tests.kit.schedulers import Schedulers
 from tests.kit.workers import Workers
 
+G = TypeVar("G", bound=Group)
+
+
+@pytest.fixture
+def broker(conn: redis.Redis) -> Broker:
+    """On the test's empty Redis."""
+    return Broker(conn)
+
+
+@pytest.fixture
+def events(conn: redis.Redis) -> EventBroker:
+    return EventBroker(conn)
+
 
 @pytest.fixture
 def workers(redis_url: str, tmp_path: Path) -> Iterator[Workers]:
-    found = Workers(redis_url, tmp_path)
-    yield found
-    found.stop()
+    yield from ended(Workers(redis_url, tmp_path))
 
 
 @pytest.fixture
 def schedulers(redis_url: str, tmp_path: Path) -> Iterator[Schedulers]:
-    found = Schedulers(redis_url, tmp_path)
-    yield found
-    found.stop()
+    yield from ended(Schedulers(redis_url, tmp_path))
 
 
 @pytest.fixture
 def relays(redis_url: str, tmp_path: Path) -> Iterator[Relays]:
-    found = Relays(redis_url, tmp_path)
-    yield found
-    found.stop()
+    yield from ended(Relays(redis_url, tmp_path))
 
 
 @pytest.fixture
 def private_workers(private_redis: PrivateRedis, tmp_path: Path) -> Iterator[Workers]:
     """On `private_redis`, which is running again when they are ended."""
-    found = Workers(private_redis.url, tmp_path)
-    yield found
-    private_redis.revive()
-    found.stop()
+    yield from ended(Workers(private_redis.url, tmp_path), private_redis)
 
 
 @pytest.fixture
 def private_schedulers(private_redis: PrivateRedis, tmp_path: Path) -> Iterator[Schedulers]:
-    """On `private_redis`, which is running again when they are ended."""
-    found = Schedulers(private_redis.url, tmp_path)
-    yield found
-    private_redis.revive()
-    found.stop()
+    yield from ended(Schedulers(private_redis.url, tmp_path), private_redis)
+
+
+@pytest.fixture
+def private_relays(private_redis: PrivateRedis, tmp_path: Path) -> Iterator[Relays]:
+    yield from ended(Relays(private_redis.url, tmp_path), private_redis)
+
+
+def ended(group: G, server: PrivateRedis | None = None) -> Iterator[G]:
+    """For a fixture: `group`, whose processes end with the test. `server`: it is revived before."""
+    yield group
+    if server is not None:
+        server.revive()
+    group.stop()

@@ -3,23 +3,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-import redis
 
 from fusion.store.embedded.binary import ServerBinary
-from fusion.store.write.broker import Broker
-from fusion.store.write.event_broker import EventBroker
 from tests.kit.servers import ScriptedServer, SpawnedServer, closing_all
-
-
-@pytest.fixture
-def events(conn: redis.Redis) -> EventBroker:
-    return EventBroker(conn)
-
-
-@pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    """On an empty Redis."""
-    return Broker(conn)
 
 
 @pytest.fixture

@@ -26,11 +26,6 @@ from wrappers.retry_task import retry_task
 SCHEDULE = "rq:scheduler:scheduled_jobs"
 
 
-@pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
-
-
 # -- the script
 
 
