@@ -63,6 +63,8 @@ CLIENTS: dict[str, Callable[[str], redis.Redis]] = {
 
 @pytest.fixture(params=CLIENTS)
 def theirs(request: pytest.FixtureRequest, redis_url: str) -> Iterator[redis.Redis]:
+    if "RESP3" in request.param and redis.__version__.startswith("7."):
+        pytest.skip("redis-py 7 itself does not speak RESP3 over a unix socket")
     client = CLIENTS[request.param](redis_url)
     yield client
     client.close()
