@@ -1,4 +1,4 @@
-"""What an outcome means for the job: the one place where finish, retry and failure are told apart. Runs in the worker; pure."""
+"""Turns an outcome into a decision: the one place where finish, retry and failure are told apart. Runs in the worker; pure."""
 
 from __future__ import annotations
 

@@ -46,6 +46,7 @@ class FrameReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> None:
+        """Add bytes in the order in which they came."""
         self._buffer += data
 
     def next(self) -> dict[bytes, bytes] | None:

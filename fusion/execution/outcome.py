@@ -1,4 +1,4 @@
-"""What a run came to, as the fields of an outcome frame. Nothing here raises, whatever the task left behind."""
+"""Writes the fields of an outcome frame. Nothing here raises, whatever the task left behind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def asked(policy: str, max_retries: int) -> dict[bytes, bytes]:
 
 
 def asked_delay(error: BaseException) -> dict[bytes, bytes]:
-    """How long the error asks to wait: its `retry_after` in seconds, or the Retry-After of its HTTP response. Empty if it asks nothing."""
+    """The delay that an error asks for: its `retry_after` in seconds, or the Retry-After of its HTTP response. Empty if it asks for none."""
     try:
         wish = getattr(error, "retry_after", None)
         if wish is None:

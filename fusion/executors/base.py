@@ -109,7 +109,7 @@ class Executor(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs."""
+        """True while anything runs."""
 
     @property
     def next_at(self) -> float:
@@ -125,7 +125,7 @@ class Executor(Protocol):
 
     @property
     def draining(self) -> bool:
-        """Whether jobs still run in code from before a reload."""
+        """True while jobs still run in code from before a reload."""
 
     @property
     def hopeless(self) -> str:

@@ -78,7 +78,7 @@ class ExecutorGenerations:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs."""
+        """True while anything runs."""
         return any(generation.runs for generation in self._all)
 
     @property
@@ -105,7 +105,7 @@ class ExecutorGenerations:
 
     @property
     def draining(self) -> bool:
-        """Whether an older fork server still has jobs under way."""
+        """True while an older fork server still has jobs under way."""
         return bool(self._draining)
 
     def start(self, claimed: Claimed, limit: float) -> Run | None:
@@ -118,7 +118,7 @@ class ExecutorGenerations:
         return self._current.prefetching if self._current is not None and not self._drained else None
 
     def prefetch_room(self, lanes: int, free: int) -> int:
-        """How many jobs may be prefetched, see `Prefetch.room`; none while jobs of an older fork server have slots too."""
+        """The number of jobs that may be prefetched, see `Prefetch.room`; none while jobs of an older fork server have slots too."""
         prefetching = self._prefetching
         return prefetching.room(lanes, free) if prefetching and not self._draining else 0
 

@@ -92,8 +92,8 @@ class Prefetch:
         return [run for horse in self._executor.horses.values() for run in horse.waiting]
 
     def room(self, lanes: int, free: int) -> int:
-        """How many jobs may be prefetched. `lanes`: processes that may queue jobs; `free`: how many of them are idle and get a first job
-        anyway."""
+        """The number of jobs that may be prefetched. `lanes`: processes that may queue jobs; `free`: how many of them are idle and get a
+        first job anyway."""
         depth, executor = self.estimator.depth, self._executor
         if not depth or not executor.session.open:
             return 0
@@ -112,7 +112,7 @@ class Prefetch:
         return busy[:lanes]
 
     def _depth_of(self, horse: WarmHorse, depth: int) -> int:
-        """How many jobs may wait in it: no more than it may run after the one it has."""
+        """The number of jobs that may wait in it: no more than it may run after the one it has."""
         return min(depth, self._jobs - horse.done - 1) if self._jobs else depth
 
     def add(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:

@@ -88,7 +88,7 @@ class ServerSession:
 
     @property
     def open(self) -> bool:
-        """Whether horses may get jobs: not while too many that should be gone are not."""
+        """True if horses may get jobs: not while too many that should be gone are not."""
         return self.ready and not self.closed and not self.draining and len(self.leaving) <= 2 * self._horses + 4
 
     def next_at(self, *, at_rest: bool, short: bool) -> float:
@@ -97,7 +97,7 @@ class ServerSession:
         return min(soonest, self.fork_at) if short and self.ready and not self.draining else soonest
 
     def may_fork(self, now: float) -> bool:
-        """Whether horses may be forked ahead."""
+        """True if horses may be forked ahead."""
         return self.ready and not self.closed and not self.draining and now >= self.fork_at
 
     def fork(self, ask: Callable[[], AnyHorse]) -> AnyHorse | None:

@@ -42,7 +42,7 @@ class WarmHorse(Horse):
 
     @property
     def ahead(self) -> bool:
-        """Whether it can be given a job while it runs another."""
+        """True if it can be given a job while it runs another."""
         return self._kept is not None and not self.bulky and not self.doomed
 
     def owe(self, run: HorseRun, sign: int) -> None:
@@ -71,6 +71,7 @@ class WarmHorse(Horse):
             return False
 
     def flush(self) -> None:
+        """Send what the socket takes, in packets."""
         try:
             while self._out:
                 self._out = self._out[self._socket.send(self._out[:PACKET]) :]
@@ -144,6 +145,7 @@ class WarmHorse(Horse):
             self._callbacks = []
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
+        """Note the callbacks of a job that begins, and forget those of the one before."""
         if b"on_success" in fields or b"on_failure" in fields:
             super().expect_callbacks(fields)
         else:
@@ -166,6 +168,7 @@ class WarmHorse(Horse):
             pass
 
     def close(self) -> None:
+        """Close both ends."""
         super().close()
         if self._kept is not None:
             self._kept.close()
@@ -180,6 +183,7 @@ class WarmForkServerClient(ForkServerClient):
         self._say(f"RUN {horse.serial} {deadline!r}")
 
     def fork(self) -> WarmHorse:
+        """Ask for a horse, on a socket whose other end is kept here too."""
         self._serial += 1
         ours, theirs = socket.socketpair(socket.AF_UNIX, _KIND)
         kept = None

@@ -63,6 +63,7 @@ class Horse:
         self._callbacks: list[float] = []
 
     def fileno(self) -> int:
+        """The socket's descriptor, for the loop."""
         return self._socket.fileno()
 
     @property
@@ -123,6 +124,7 @@ class Horse:
         return frames
 
     def close(self) -> None:
+        """Close the socket. To the process that is the end of the stream: it exits once its job is done."""
         self._socket.close()
 
     def known_pid(self) -> int | None:
@@ -132,7 +134,7 @@ class Horse:
         return self.pid
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
-        """Note which callbacks the job has: each may move the deadline once, by its own timeout."""
+        """Note the callbacks of a job that begins: one of them may move its deadline, once, by its own timeout."""
         from fusion.execution.perform import callback_limit
 
         self._callbacks = []
@@ -225,6 +227,7 @@ class ForkServerClient:
         failpoint("handout.frame")
 
     def set_deadline(self, horse: Horse, deadline: float) -> None:
+        """Move the monotonic time at which the fork server kills the horse's group."""
         horse.deadline = deadline
         self._say(f"RUN {horse.serial} {deadline!r}")
 
@@ -233,12 +236,12 @@ class ForkServerClient:
         self._say(f"KILL {horse.serial} {int(signum)}")
 
     def ask_pid(self, horse: Horse) -> None:
-        """Have the server tell the horse's process id, for `horse.pid`; it tells nothing of one that has ended."""
+        """Ask the server for the horse's process id; the answer sets `horse.pid`. There is none for a horse that has ended."""
         self._asked[horse.serial] = horse
         self._say(f"WHO {horse.serial}")
 
     def receive(self) -> list[Message]:
-        """What the server has said. ServerClosed comes last, once."""
+        """The messages that have arrived. ServerClosed comes last, once."""
         messages: list[Message] = []
         if self._control is None:
             return messages

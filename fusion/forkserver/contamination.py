@@ -1,6 +1,6 @@
-"""What a job may leave behind in a process that is to run another: everything here is looked at after each job, a few system calls in all.
+"""A warm horse compares its state after each job with that before the first: a job that left something gets the process replaced.
 
-What can't be seen from outside (a module's globals, an open file) is not looked for; `isolate=True` is for jobs that leave such things.
+All of it takes a few system calls. A module's globals or an open file can't be seen so; `isolate=True` is for jobs that leave such things.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Leftovers:
         )
 
     def found(self) -> bytes:
-        """What is not as it was, in words; empty if all is."""
+        """The names of what is not as it was; empty if all is."""
         try:
             now = self._look()
             if now == self._before and not _has_children():
@@ -89,7 +89,7 @@ class Leftovers:
             return type(error).__name__.encode("ascii", "replace")
 
     def _used_up(self) -> bool:
-        """Whether so many descriptors are open that the next job might get none."""
+        """True if so many descriptors are open that the next job might get none."""
         try:
             return _lowest_free(self._tasks) >= self._too_many
         except OSError:
@@ -139,7 +139,7 @@ def _streams() -> list[Any]:
 
 
 def _has_children() -> bool:
-    """Those that it disowned count as well: their orphans come to this process. Zombies too."""
+    """True if this process has children, zombies and adopted orphans included."""
     if not hasattr(os, "waitid"):
         return False
     try:

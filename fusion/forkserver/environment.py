@@ -1,4 +1,4 @@
-"""What tasks find in their environment of the secrets that Fusion was given there."""
+"""Removes Fusion's secrets from the environment that tasks see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REDIS_URLS = ("FUSION_REDIS_URL", "REDIS_URL", "RQ_REDIS_URL")
 
 
 def for_tasks(settings: Settings, environment: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables that tasks are to find otherwise, by the setting `task_secrets`; None: not at all."""
+    """The variables that differ in tasks' environment, by the setting `task_secrets`; None for one that is removed."""
     if settings.task_secrets == "all":
         return {}
     changed: dict[str, str | None] = dict.fromkeys(_REPORTING)
@@ -35,13 +35,13 @@ def for_tasks(settings: Settings, environment: Mapping[str, str]) -> dict[str, s
 
 
 def changed_by(changed: Mapping[str, str | None], environment: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment, with those variables as they are to be found."""
+    """`environment` with the variables of `changed` replaced, or removed where they are None."""
     kept = {name: value for name, value in environment.items() if name not in changed}
     return kept | {name: value for name, value in changed.items() if value is not None}
 
 
 def _is_strange(settings: Settings, name: str, setting: str, environment: Mapping[str, str]) -> bool:
-    """Whether a variable of another program's name says something else than Fusion goes by."""
+    """True for a variable of another program's name whose value is not the one that Fusion uses."""
     return not name.startswith("FUSION_") and getattr(settings, setting) != environment.get(name)
 
 

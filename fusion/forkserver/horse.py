@@ -44,7 +44,7 @@ _PIECE = 64 * 1024
 
 
 class HorseSettings:
-    """What the fork server knows before the fork and every horse needs after it."""
+    """Made by the fork server, inherited by every horse with the fork."""
 
     performer = Performer(())
     chance = Chance()
@@ -131,7 +131,7 @@ class Channel:
 
 
 def run_horse(fd: int, settings: HorseSettings) -> NoReturn:
-    """Be a horse, from just after the fork to the end of the process."""
+    """Live as a horse, from just after the fork to the end of the process."""
     code = EXIT_NO_CHANNEL
     try:
         code = _live(fd, settings)
@@ -202,7 +202,7 @@ def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
 
 
 def _settle(settings: HorseSettings) -> None:
-    """Own process group, own orphans, no life beyond the fork server's."""
+    """Get a process group of its own, adopt orphans below it, die with the fork server."""
     try:
         os.setpgid(0, 0)
     except OSError:  # the fork server did it first
@@ -230,7 +230,7 @@ def _lift(fd: int, settings: HorseSettings) -> int:
 
 
 def _prepare(settings: HorseSettings) -> None:
-    """What must happen in each process, done while it is still a spare."""
+    """Do what each process must do by itself, while it is still a spare: hooks, late imports."""
     if "django.db" in sys.modules:
         close_django_connections()
     if settings.after_fork is not None:

@@ -1,4 +1,4 @@
-"""What worker and fork server tell each other, as data."""
+"""Messages between a worker and its fork server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fusion.kernel import defaults
 
 @dataclass(frozen=True)
 class ForkServerConfig:
-    """What one fork server needs to know. `tasks`: allow-list; `modules`: preloaded; `late`: imported by each horse instead."""
+    """Sent to a fork server first. `tasks`: allow-list; `modules`: preloaded; `late`: imported by each horse instead."""
 
     tasks: tuple[str, ...] = ("tasks",)
     modules: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ _passed = [-inf]
 
 
 def let_pass(signum: int, frame: object) -> None:
-    """A handler in place of SIG_IGN, which programs started by a task would inherit."""
+    """Note the signal and do nothing. A handler, as programs started by a task would inherit SIG_IGN."""
     _passed[0] = monotonic()
 
 
@@ -47,7 +47,7 @@ def note_struck(answer: dict[bytes, bytes]) -> None:
 
 
 def free_children() -> None:
-    """From here on what this process forks has the usual dispositions. What its task installs by itself is inherited, as anywhere."""
+    """Give processes that this one forks from now on the usual dispositions. Handlers that its task installs are inherited, as anywhere."""
     _passed[0] = -inf  # what the fork server got, the deaths of other horses among it
     os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_be_usual)
 

@@ -1,6 +1,6 @@
-"""What a fork server that was killed leaves behind: it was the one who knew its jobs' processes, and those that left its session.
+"""A worker ends what a killed fork server left behind, before a job runs again beside itself.
 
-Its horses die with it, and what they had disowned comes to the worker, which must end it before a job runs again beside itself.
+The horses die with their fork server. Processes that they had disowned come to the worker, as it is a subreaper.
 """
 
 from __future__ import annotations

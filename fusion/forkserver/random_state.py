@@ -66,6 +66,7 @@ class _Found:
         return None
 
     def renew(self) -> None:
+        """Seed each generator with numbers of its own."""
         if self.usual or self.bare:
             seed = _base(sys.modules["random"]).seed
             for generator in self.bare:
@@ -122,8 +123,10 @@ def _can_be_set(bits: Any) -> bool:
 
 
 class Chance:
-    """What there is in this process. Looked for where modules are imported, before the first fork, and again in a process that runs one job
-    after another, once it has imported more."""
+    """Finds the generators of this process and gives them new seeds.
+
+    They are looked for where modules are imported, before the first fork, and again in a warm process once it has imported more.
+    """
 
     def __init__(self) -> None:
         self._found, self._later = _Found(()), _Found(())
@@ -147,7 +150,7 @@ class Chance:
         self._later.renew()
 
     def between_jobs(self) -> None:
-        """Whatever the last job drew, seeded or imported, the next one's numbers follow from nothing."""
+        """Seed anew, whatever the last job drew, seeded or imported: the next one's numbers follow from nothing."""
         if len(sys.modules) != self._modules:
             self._look_again()
         random = sys.modules.get("random")

@@ -163,7 +163,7 @@ class ForkServer:
             self._obey(line.split())
 
     def _pull(self) -> bytes:
-        """What has arrived; the descriptors that came with it are queued in the order of the FORK lines."""
+        """Read what has arrived; descriptors that came with it are queued in the order of the FORK lines. Raises _Gone at the end."""
         try:
             data, ancillary, flags, _ = self._control.recvmsg(65536, _ANCILLARY, _CLOEXEC)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""What became of a run, decided: from the outcome its process sent, or from how that process died."""
+"""Decides what became of a run: from the outcome its process sent, or from how that process died."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class Outcomes:
 
 
 def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decision:
-    """What an outcome frame means."""
+    """Decide by an outcome frame; one that is none is a failure."""
     if frame.get(b"kind") not in _KINDS:
         return guarded(lambda: died(job, "its process sent something that is no outcome"))
     return guarded(lambda: decide(job, frame), frame.get(b"exc_info", b""))
 
 
 def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decision:
-    """What the death of a process without an outcome means for its job, told apart by who killed it.
+    """Decide by the death of a process that gave no outcome, and by who killed it.
 
     - nobody, as there was no process: the job goes back;
     - the worker, since an earlier job of the process read this one, which never ran, or another one's answer came: it is lost and runs again;
@@ -119,7 +119,7 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
 
 
 def guarded(judge: Callable[[], Decision], exc_info: bytes = b"") -> Decision:
-    """What `judge` says; if the job's fields can't be read, say its retry policy, a failure that tells so."""
+    """Return what `judge` does; if a field of the job can't be read, say its retry policy, a failure that says so."""
     try:
         return judge()
     except _UNREADABLE as error:
@@ -130,7 +130,7 @@ def guarded(judge: Callable[[], Decision], exc_info: bytes = b"") -> Decision:
 
 
 def struck(decision: Decision) -> Decision:
-    """In place of a failure amid a stop of the whole tree. It counts as lost, so that one which stops its worker itself ends some day."""
+    """The decision in place of a failure amid a stop of the whole tree: lost, and counted, so that a job which stops its worker ends some day."""
     return Decision("struck", f"it failed as its processes were signaled with its worker: {decision.shown}")
 
 
@@ -141,7 +141,7 @@ def no_time_limit(error: ValueError) -> Decision:
 
 
 def _attempt(death: Death) -> dict[str, int | bool]:
-    """What is known of the death, for the job's history. `oom`: SIGKILL by nobody here, which the kernel sends when memory is short, so it
+    """The facts about a death, for the job's history. `oom`: SIGKILL by nobody here, which the kernel sends when memory is short, so it
     says likely, not certain."""
     if death.status is None:
         return {}
