@@ -18,7 +18,6 @@ from fusion.cli.render import callback_errors, raised, table
 from fusion.kernel.redaction import cut
 from fusion.kernel.timeutil import now, parse_seconds, to_iso
 from fusion.status import FOREIGN, why_not
-from fusion.store.read.blocked import in_words
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -99,6 +98,8 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
     if not as_json and (errors := cli.onlooker.callback_errors()):
         echo("\n" + raised(errors, now()))
     if held and not as_json:
+        from fusion.store.read.blocked import in_words
+
         echo("\nNot failed yet:\n" + "\n".join(in_words(one) for one in held))
 
 

@@ -172,7 +172,16 @@ def test_help_takes_little_cpu_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [["--help"], ["info", "--help"], ["worker", "--help"], ["enqueue", "--help"], ["--version"], ["infoo"]]
+    "args",
+    [
+        ["--help"],
+        ["info", "--help"],
+        ["worker", "--help"],
+        ["enqueue", "--help"],
+        ["failures", "--help"],
+        ["--version"],
+        ["infoo"],
+    ],
 )
 def test_help_imports_neither_redis_nor_requests(args: list[str]) -> None:
     code = (
