@@ -114,7 +114,7 @@ def main() -> int:
     """Print whatever is wrong, and with -v each script's room; 1 if something is."""
     texts = sources()
     rooms = {name: Room.of(name) for name in sorted(texts) if not name.startswith("include/")}
-    found = sorted({problem for name in rooms for problem in problems(name, texts)})
+    found = sorted({problem for name in rooms for problem in problems(name, texts)}) + long_lines(texts)
     found += [f"{name}: {word} is not defined in its text" for name, room in rooms.items() for word in sorted(room.undefined)]
     if "-v" in sys.argv[1:]:
         print(f"{'script':20}{'free locals':>12}{'free upvalues':>15}{'bytes':>8}")

@@ -1,5 +1,5 @@
--- clean: forget jobs whose time in a terminal set is over or which are too many, names of queues that have long been empty, and give old
---   producers' entries a place; a bounded number of jobs and of names at a time.
+-- clean: forget jobs whose time in a terminal set is over or which are too many, names of queues that have long been
+--   empty, and give old producers' entries a place; a bounded number of jobs and of names at a time.
 -- KEYS: queues clean idle
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
@@ -9,8 +9,8 @@
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
 local left, removed, adopted = tonumber(A_limit), 0, 0
 
--- Stock RQ keeps its ended jobs in the same sets, but for failed ones. What has no mark of ours stays: a record that says so, or, where there is none any more, a
--- score in whole seconds, which RQ writes and Fusion does not.
+-- Stock RQ keeps its ended jobs in the same sets, but for failed ones. What has no mark of ours stays: a record that
+-- says so, or, where there is none any more, a score in whole seconds, which RQ writes and Fusion does not.
 local function is_others(set, job, score)
   if job.err or job[2] or job[3] then return false end
   return job[1] or set ~= FAILED and tonumber(score) % 1 == 0
@@ -34,12 +34,14 @@ end
 
 local function sweep(set, status)
   local room = left
-  if room > 0 and sweep_from(set, status, 0) == room then -- nothing but others' entries: ours stand behind them, and chance finds where
+  -- nothing but others' entries: ours stand behind them, and chance finds where
+  if room > 0 and sweep_from(set, status, 0) == room then
     sweep_from(set, status, now_us % redis.call('ZCOUNT', set, '-inf', '(' .. now_s))
   end
 end
 
--- Over the cap of a set those go that were to go first, but none that ended less than a minute ago. Counted, so that it can be told.
+-- Over the cap of a set those go that were to go first, but none that ended less than a minute ago. Counted, so that
+-- it can be told.
 local CAPS = { failed = FAILED_MAX, finished = FINISHED_MAX, canceled = CANCELED_MAX, stopped = CANCELED_MAX }
 local young = iso_before(MIN_TTL * 1000000)
 
@@ -80,8 +82,8 @@ local function adopt(queue)
   end
 end
 
--- Returns the time since which all of the queue's sets are empty; nil if one is not. A paused one is kept: somebody counts on it; and one that is stock RQ's as
--- well, as RQ goes by these names, too.
+-- Returns the time since which all of the queue's sets are empty; nil if one is not. A paused one is kept: somebody
+-- counts on it; and one that is stock RQ's as well, as RQ goes by these names, too.
 local function tidy(queue, since)
   local finished, canceled, stopped = set_of('finished', queue), set_of('canceled', queue), set_of('stopped', queue)
   local ended = redis.call('EXISTS', finished, canceled, stopped)

@@ -3,11 +3,12 @@
 -- ARGV: entry plan spec rev app version error
 -- INCLUDE: writer cron_keys time schedule version
 -- Returns: new | changed | same | faulty (what is stored stays, with the error) | taken <whose it is> | outdated
--- app empty: made at run time. An app may declare its own entries only; a version of it that another one alive has overtaken, none.
--- Ticks count from now on, so what was planned before an entry (or its plan) was there is not made up. A tick of the former plan that is
--- due and undecided is looked at by the new one.
+-- app empty: made at run time. An app may declare its own entries only; a version of it that another one alive has
+-- overtaken, none. Ticks count from now on, so what was planned before an entry (or its plan) was there is not made
+-- up. A tick of the former plan that is due and undecided is looked at by the new one.
 local key = cron_entry_key(A_entry)
-local owner, plan, spec, rev, planned, paused = unpack(redis.call('HMGET', key, 'app', 'plan', 'spec', 'rev', 'next', 'paused'))
+local owner, plan, spec, rev, planned, paused = unpack(redis.call('HMGET', key, 'app', 'plan', 'spec', 'rev', 'next',
+    'paused'))
 if owner and owner ~= A_app then return 'taken ' .. owner end
 if A_app ~= '' and is_outdated(A_app, A_version) then return 'outdated' end
 redis.call('HSET', key, 'app', A_app, 'version', A_version, 'declared_at', now_iso)

@@ -5,7 +5,8 @@
 -- FLAGS: allow-oom
 -- Rest: all entries that this version declares
 -- Returns: {ok | outdated, removed, left}; left: not declared, and kept, since this version is not higher
--- Entries of other apps, and those made at run time, are not touched. A lower version says from now on what is the app's: it was rolled back.
+-- Entries of other apps, and those made at run time, are not touched. A lower version says from now on what is the
+-- app's: it was rolled back.
 if is_outdated(A_app, A_version) then return { 'outdated', {}, {} } end
 local declared, removed, left = {}, {}, {}
 for i = 1, tonumber(A_n_entries) do declared[ARGV[REST + i - 1]] = true end

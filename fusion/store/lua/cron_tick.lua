@@ -1,28 +1,33 @@
--- cron_tick: decide the ticks of an entry up to one of them: a job for each that is to run, and the mark moves past them all.
+-- cron_tick: decide the ticks of an entry up to one of them: a job for each that is to run, and the mark moves past
+--   them all.
 -- KEYS: entry due marks
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
 -- INCLUDE: keys time score ring accept entry
 -- Rest: pairs (the jobs' fields), then per tick: its Unix seconds, its name in the job's id, ms by which it is put off
--- Returns: {ok | taken <id> (a tick did not run: a job of that id is there, and it is not the tick's) | stale (others were faster, or the
---   entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}
+-- Returns: {ok | taken <id> (a tick did not run: a job of that id is there, and it is not the tick's) | stale (others
+--   were faster, or the entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}
 -- Events: queued scheduled
--- One job per (entry, tick): only who knows the mark moves it, and a job of that id is never made twice. A resend answers as the first time.
--- What can't be enqueued (a broken queue key) leaves the mark where it is; the entry says why and is looked at again in half a minute.
-local rev, nonce, answer, paused, last, by_hand = unpack(redis.call('HMGET', K_entry, 'rev', 'nonce', 'answer', 'paused', 'last_job', 'manual_job'))
+-- One job per (entry, tick): only who knows the mark moves it, and a job of that id is never made twice. A resend
+-- answers as the first time. What can't be enqueued (a broken queue key) leaves the mark where it is; the entry says
+-- why and is looked at again in half a minute.
+local rev, nonce, answer, paused, last, by_hand = unpack(redis.call('HMGET', K_entry, 'rev', 'nonce', 'answer',
+    'paused', 'last_job', 'manual_job'))
 if nonce == A_nonce then
   local enqueued, skipped, others = string.match(answer, '(%d+) (%d+) ?(%S*)')
   return { others == '' and 'ok' or 'taken ' .. others, tonumber(enqueued), tonumber(skipped) }
 end
 if rev ~= A_rev or paused or (redis.call('ZSCORE', K_marks, A_id) or '') ~= A_mark then return { 'stale', 0, 0 } end
 if tonumber(A_upto) > now_s then
-  if (tonumber(A_mark) or 0) > now_s then redis.call('ZADD', K_due, A_mark, A_id) end -- there is nothing to decide before that
+  -- there is nothing to decide before that
+  if (tonumber(A_mark) or 0) > now_s then redis.call('ZADD', K_due, A_mark, A_id) end
   return { 'early', 0, 0 }
 end
 
 local first_pair, at = REST, REST + A_n_pairs
 local enqueued, skipped, missed, mark, queued, taken, PUT_OFF = 0, 0, tonumber(A_missed), A_mark, false, nil, 30
 
--- A line for the history. What was missed is older than the ticks that run and comes first, together with the first of them.
+-- A line for the history. What was missed is older than the ticks that run and comes first, together with the first of
+-- them.
 local function note(tick, outcome, what)
   if missed > 0 then
     note_decision(A_id, A_upto, 'missed', missed)
@@ -56,7 +61,8 @@ local function run(tick, name, delay)
   else
     redis.call('SADD', QUEUES, queue_key(A_queue))
     local due = tonumber(delay) > 0 and tick * 1000 + delay or nil
-    local later = accept(A_queue, id, A_priority, due, false, tonumber(A_ttl_ms), A_nonce, next_seq(), nil, first_pair, at - 1)
+    local later = accept(A_queue, id, A_priority, due, false, tonumber(A_ttl_ms), A_nonce, next_seq(), nil, first_pair,
+        at - 1)
     redis.call('HSET', job_key(id), 'cron', A_id)
     last, enqueued, queued = id, enqueued + 1, queued or not later
     note(tick, 'enqueued', id)
@@ -76,9 +82,11 @@ if ok then
   redis.call('ZADD', K_marks, mark, A_id)
   redis.call('ZADD', K_due, A_next == '' and '+inf' or A_next, A_id)
   note()
-  redis.call('HSET', K_entry, 'next', A_next, 'nonce', A_nonce, 'answer', enqueued .. ' ' .. skipped .. (taken and ' ' .. taken or ''))
+  redis.call('HSET', K_entry, 'next', A_next, 'nonce', A_nonce, 'answer', enqueued .. ' ' .. skipped .. (taken
+      and ' ' .. taken or ''))
   if taken then
-    redis.call('HSET', K_entry, 'error', 'a tick did not run: the id ' .. taken .. ' is taken by a job that is not of this entry', 'error_at', now_iso)
+    redis.call('HSET', K_entry, 'error',
+        'a tick did not run: the id ' .. taken .. ' is taken by a job that is not of this entry', 'error_at', now_iso)
   else
     redis.call('HDEL', K_entry, 'error', 'error_at')
   end

@@ -3,14 +3,15 @@
 -- FLAGS: allow-oom
 -- INCLUDE: writer keys waits mark emit park expiry forget
 -- Rest: ids
--- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a newer version knows
+-- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a
+--   newer version knows
 -- Events: deleted
 local answers = {}
 for i = 1, tonumber(A_n_jobs) do
   local id = ARGV[REST + i - 1]
   local key = job_key(id)
-  local status, origin, log_tag, seq, set, expires = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'seq', 'waits_in',
-    'expires_at'))
+  local status, origin, log_tag, seq, set, expires = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag',
+    'seq', 'waits_in', 'expires_at'))
   if not status then
     redis.call('ZREM', FAILED, id)
     answers[i] = 'missing'

@@ -6,13 +6,14 @@
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of)
 -- Returns: {'ok', enqueued_at} | {'duplicate', id, status; foreign: another program's record}
 -- Events: queued scheduled
--- Same id + same nonce is a resend and answers as the first time; same id + other nonce is a new life of an ended job, or refused.
--- A resend writes all the same, what changes nothing and a full server takes: on a connection that wrote nothing WAIT waits for nothing, and
--- a primary that was demoted meanwhile must not vouch for what its successor may not have.
--- No allow-oom here: at maxmemory the first write is refused and nothing has happened.
+-- Same id + same nonce is a resend and answers as the first time; same id + other nonce is a new life of an ended job,
+-- or refused. A resend writes all the same, what changes nothing and a full server takes: on a connection that wrote
+-- nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for what its successor may
+-- not have. No allow-oom here: at maxmemory the first write is refused and nothing has happened.
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
 
--- Whether there is a record without a mark of ours. Mostly there is none at all, and no queue ever was a LIST of stock RQ's: one look for both.
+-- Whether there is a record without a mark of ours. Mostly there is none at all, and no queue ever was a LIST of stock
+-- RQ's: one look for both.
 local function is_anothers(key)
   if redis.call('EXISTS', key, FIFOS) == 0 then
     if fifos[A_queue] == nil then fifos[A_queue] = false end
@@ -24,7 +25,8 @@ end
 
 for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
-  local status, nonce, origin, created_at = unpack(redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at'))
+  local status, nonce, origin, created_at = unpack(redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin',
+      'created_at'))
   if status and nonce == sent then
     first_answer, again = created_at, job_key(id)
   elseif seen[id] or status and not is_terminal(status) then
@@ -33,8 +35,9 @@ for _ = 1, tonumber(A_n_jobs) do
     return { 'duplicate', id, 'foreign' }
   else
     local due, front = due_of(ARGV[at + 3])
-    fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front, ttl = tonumber(ARGV[at + 4]),
-      first = at + 6, last = at + 5 + n, ended = status and set_of(status, origin or A_queue) }
+    fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
+      ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n,
+      ended = status and set_of(status, origin or A_queue) }
     local target = due and due > now_ms and 'schedule' or front and 'front' or 'back'
     if not targets[target] then targets[target], several = true, several + 1 end
   end
@@ -59,7 +62,8 @@ local seq = redis.call('INCRBY', P .. 'seq', #fresh) - #fresh
 reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
-  local later = accept(A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, seq + i, job.ended, job.first, job.last)
+  local later = accept(A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, seq + i, job.ended,
+      job.first, job.last)
   if not later then best = math.max(best or 0, tonumber(job.priority)) end
 end
 if best then ring(A_queue, best) end

@@ -9,7 +9,8 @@
 local n_ids = tonumber(A_n_ids)
 local delivered, parked = 0, 0
 for first = 1, n_ids, 1000 do
-  delivered = delivered + redis.call('XACK', K_events, A_sink, unpack(ARGV, REST + first - 1, REST + math.min(first + 999, n_ids) - 1))
+  delivered = delivered + redis.call('XACK', K_events, A_sink, unpack(ARGV, REST + first - 1,
+      REST + math.min(first + 999, n_ids) - 1))
 end
 for at = REST + n_ids, #ARGV, 3 do
   if redis.call('XACK', K_events, A_sink, ARGV[at]) == 1 then

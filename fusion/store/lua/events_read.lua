@@ -1,4 +1,5 @@
--- events_read: the next events of a sink for one relay. What it was given before and never acknowledged, else what relays that are dead
+-- events_read: the next events of a sink for one relay. What it was given before and never acknowledged, else what
+--   relays that are dead
 -- hold, else what is new.
 -- KEYS: events sink
 -- ARGV: sink relay count own dead
@@ -6,14 +7,15 @@
 -- INCLUDE: member time event_keys silence
 -- Returns: {{entry id, {field, value ...}} ..., id of the last entry handed out to any relay of this sink}
 -- own, dead: 1 = look there too. The first call makes the sink's group, from the oldest entry there is.
--- What the cap dropped is counted in the sink's hash: numbers that are missing before a new entry, and entries that were handed out, are
--- held by nobody any more and are gone from the stream.
+-- What the cap dropped is counted in the sink's hash: numbers that are missing before a new entry, and entries that
+-- were handed out, are held by nobody any more and are gone from the stream.
 local function dropped(count)
   if count > 0 then redis.call('HINCRBY', K_sink, 'dropped', count) end
 end
 
 local function read(from)
-  local function ask(call) return call('XREADGROUP', 'GROUP', A_sink, A_relay, 'COUNT', A_count, 'STREAMS', K_events, from) end
+  local function ask(call) return call('XREADGROUP', 'GROUP', A_sink, A_relay, 'COUNT', A_count, 'STREAMS', K_events,
+      from) end
   local reply = ask(redis.pcall)
   if reply and reply.err then
     if string.find(reply.err, 'NOGROUP') then
@@ -37,7 +39,8 @@ local function still_there(ids, rows)
   for _, id in ipairs(ids) do
     if not there[id] then lost[#lost + 1] = id end
   end
-  if #lost > 0 then redis.call('XACK', K_events, A_sink, unpack(lost)) end -- XCLAIM has seen to that itself, on servers >= 7
+  -- XCLAIM has seen to that itself, on servers >= 7
+  if #lost > 0 then redis.call('XACK', K_events, A_sink, unpack(lost)) end
   dropped(#lost)
   return found
 end
@@ -64,7 +67,8 @@ local function left_behind()
         redis.call('XGROUP', 'DELCONSUMER', K_events, A_sink, consumer.name)
       else
         local ids = {}
-        for i, row in ipairs(redis.call('XPENDING', K_events, A_sink, '-', '+', A_count, consumer.name)) do ids[i] = row[1] end
+        local pending = redis.call('XPENDING', K_events, A_sink, '-', '+', A_count, consumer.name)
+        for i, row in ipairs(pending) do ids[i] = row[1] end
         local rows = still_there(ids, redis.call('XCLAIM', K_events, A_sink, A_relay, 0, unpack(ids)))
         if #rows > 0 then return rows end
       end

@@ -4,7 +4,8 @@
 -- FLAGS: allow-oom
 -- INCLUDE: time event_keys
 -- Returns: events dropped
--- A sink that no relay has served for `abandoned_s` seconds keeps nothing any more: what it misses counts as dropped, should it come back.
+-- A sink that no relay has served for `abandoned_s` seconds keeps nothing any more: what it misses counts as dropped,
+-- should it come back.
 local function parts(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return tonumber(ms), tonumber(seq)

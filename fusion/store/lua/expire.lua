@@ -11,10 +11,11 @@ local ended, PUT_OFF = 0, 30000 -- ms until one that can't be ended (a broken ke
 
 local function expire(id)
   local key = job_key(id)
-  local status, queue, expires, log_tag, hooks, priority, seq, waits_in = unpack(redis.call('HMGET', key, 'status', 'origin', 'expires_at', 'log_tag',
-    'hooks', 'priority', 'seq', 'waits_in'))
+  local status, queue, expires, log_tag, hooks, priority, seq, waits_in = unpack(redis.call('HMGET', key, 'status',
+    'origin', 'expires_at', 'log_tag', 'hooks', 'priority', 'seq', 'waits_in'))
   expires = tonumber(expires)
-  if expires and expires > now_ms and status ~= 'started' and not is_terminal(status) then -- an older version gave it more time
+  -- an older version gave it more time
+  if expires and expires > now_ms and status ~= 'started' and not is_terminal(status) then
     if status == 'queued' and (tonumber(redis.call('ZSCORE', ready_key(queue), id)) or 0) < 0 then
       line_up_again(queue, id, key, priority, seq) -- set aside by mistake
       ring(queue)
@@ -26,7 +27,9 @@ local function expire(id)
     if is_foreign(status) and not waits_in then error('left to a newer version') end -- put off
     local set = set_of(status, queue or '')
     redis.call('ZSCORE', set, id) -- of a wrong type: that shows here, before anything changes
-    if is_list(queue or '') and not is_elsewhere(status) and not redis.call('ZSCORE', set, id) then strike(queue, id) end
+    if is_list(queue or '') and not is_elsewhere(status) and not redis.call('ZSCORE', set, id) then
+      strike(queue, id)
+    end
     if hooks then hooked[key] = true end
     end_job(id, key, queue or '', 'canceled', CANCELED_TTL, set, 'ended_at', now_iso, 'reason', 'expired')
     if waits_in then unpark(id, key, queue) end

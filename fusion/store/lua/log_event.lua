@@ -12,7 +12,8 @@ for i = 0, A_n_lines - 1 do
   if dropped == '0' then
     emit(event, id, queue, log_tag, 'source', 'log', 'worker', worker, 'at_ms', now_ms - age, 'message', message)
   else
-    emit(event, id, queue, log_tag, 'source', 'log', 'worker', worker, 'at_ms', now_ms - age, 'dropped', dropped, 'message', message)
+    emit(event, id, queue, log_tag, 'source', 'log', 'worker', worker, 'at_ms', now_ms - age, 'dropped', dropped,
+        'message', message)
   end
 end
 return tonumber(A_n_lines)

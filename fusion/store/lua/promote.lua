@@ -5,11 +5,13 @@
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
 -- Events: queued
--- A job that had a place gets it back; one that was enqueued for this time arrives now. Those of one instant go in the order of their
--- numbers, so a batch ends between two scores. rq-scheduler keeps its entries in the same ZSET: what has no mark of ours stays as it is, and
--- keeps none of ours waiting.
-local MOST = 1000 -- entries of one score that are sorted; more have it only if others than Fusion's newer versions wrote them
-local moved, rung, PUT_OFF = 0, {}, 30 -- seconds until a job whose queue is broken is looked at again, so that it keeps nobody else waiting
+-- A job that had a place gets it back; one that was enqueued for this time arrives now. Those of one instant go in the
+-- order of their numbers, so a batch ends between two scores. rq-scheduler keeps its entries in the same ZSET: what
+-- has no mark of ours stays as it is, and keeps none of ours waiting.
+-- entries of one score that are sorted; more have it only if others than Fusion's newer versions wrote them
+local MOST = 1000
+-- seconds until a job whose queue is broken is looked at again, so that it keeps nobody else waiting
+local moved, rung, PUT_OFF = 0, {}, 30
 
 local function move(id, job)
   local key = job_key(id)
@@ -56,7 +58,8 @@ local function read(from)
   end
   for i = 1, count do
     local id, score = found[2 * i - 1], found[2 * i]
-    local job = redis.pcall('HMGET', job_key(id), 'status', 'origin', 'priority', 'seq', 'log_tag', 'at_front', 'arrival')
+    local job = redis.pcall('HMGET', job_key(id), 'status', 'origin', 'priority', 'seq', 'log_tag', 'at_front',
+        'arrival')
     local before = due[#due]
     if job[4] then
       due[#due + 1] = { id = id, job = job, score = score, number = tonumber(job[4]) or tonumber(job[7]) or 0,

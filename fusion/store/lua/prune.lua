@@ -5,8 +5,8 @@
 -- INCLUDE: keys time settle hold silence
 -- Returns: {name, jobs recovered, name, jobs ...}
 -- Events: abandoned failed canceled
--- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now. Without: those silent
--- for three beats, unless an outage is just over.
+-- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now.
+-- Without: those silent for three beats, unless an outage is just over.
 local recovered
 
 local function give_back(id, exec, why, name)
@@ -36,8 +36,8 @@ if A_name ~= '' then
 end
 local held, buried = now_ms < hold_until(tonumber(A_lease_ms)), {}
 
--- Whether a worker is Fusion's, not stock RQ's. Of one without a hash, which Redis forgets some minutes after its last sign of life, `rq:fleet`
--- says so; one of a version before that is known by what it holds.
+-- Whether a worker is Fusion's, not stock RQ's. Of one without a hash, which Redis forgets some minutes after its last
+-- sign of life, `rq:fleet` says so; one of a version before that is known by what it holds.
 local function is_fusions(key, incarnation)
   if incarnation then return true end
   local name = worker_name(key)

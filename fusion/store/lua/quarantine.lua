@@ -2,7 +2,8 @@
 -- ARGV: reason n_jobs
 -- INCLUDE: writer keys mark each
 -- Rest: ids
--- Returns: an answer per job: ok | missing | foreign (another program's) | error: why (a broken key) | its status, which is not failed
+-- Returns: an answer per job: ok | missing | foreign (another program's) | error: why (a broken key) | its status,
+--   which is not failed
 local function quarantine(id)
   local status, origin, seq = unpack(redis.call('HMGET', job_key(id), 'status', 'origin', 'seq'))
   if not status then return 'missing' end

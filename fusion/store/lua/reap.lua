@@ -1,4 +1,5 @@
--- reap: give back what expired leases held, of all queues, a bounded number at a time; and see to jobs that are blocked for too long.
+-- reap: give back what expired leases held, of all queues, a bounded number at a time; and see to jobs that are
+--   blocked for too long.
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
 -- INCLUDE: keys time end_job settle hold sweep_waits

@@ -5,7 +5,8 @@
 -- INCLUDE: keys time member enter silence
 -- Rest: pairs (queues, pid, hostname, ...)
 -- Returns: ok | taken (a live other has the name, or a dead one whose jobs `prune` has not given back yet)
--- Another incarnation's token goes with its hash. The same one's stays, so that a call from before is not taken for a new one.
+-- Another incarnation's token goes with its hash. The same one's stays, so that a call from before is not taken for a
+-- new one.
 local known, beat, lease = unpack(redis.call('HMGET', K_worker, 'incarnation', 'beat_ms', 'lease_ms'))
 if not known and redis.call('EXISTS', K_worker) == 1 then return 'taken' end -- by another program's worker
 if known ~= A_incarnation then

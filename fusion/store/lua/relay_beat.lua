@@ -5,8 +5,8 @@
 -- FLAGS: allow-oom
 -- Rest: pairs (pid, hostname, ...), then names of sinks
 -- Returns: ok | taken (a live other has the name)
--- While it is said within `abandoned_s` seconds, every producer and worker keeps `cap` events. Those that have been silent for a minute
--- longer than their lease leave the list, a few at a time.
+-- While it is said within `abandoned_s` seconds, every producer and worker keeps `cap` events. Those that have been
+-- silent for a minute longer than their lease leave the list, a few at a time.
 local known, beat, lease = unpack(redis.call('HMGET', K_relay, 'incarnation', 'beat_ms', 'lease_ms'))
 if known and known ~= A_incarnation then
   local silent = silence(K_relay, beat)
@@ -21,7 +21,8 @@ redis.call('HSET', K_relay, 'incarnation', A_incarnation, 'schema', SCHEMA, 'lea
 redis.call('EXPIRE', K_relay, A_ttl)
 if tonumber(A_cap) > 0 then redis.pcall('HSET', K_meta, 'cap', A_cap, 'cap_until', now_s + A_abandoned_s) end
 for i = REST + A_n_pairs, #ARGV do redis.pcall('HSET', sink_key(ARGV[i]), 'served_ms', now_ms) end
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', K_relays, '(' .. now_ms, '+inf', 'LIMIT', 0, 20)) do -- the clock was set back since
+-- the clock was set back since
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', K_relays, '(' .. now_ms, '+inf', 'LIMIT', 0, 20)) do
   silence(relay_key(name), redis.pcall('HGET', relay_key(name), 'beat_ms'))
   redis.call('ZADD', K_relays, now_ms, name)
 end

@@ -1,20 +1,23 @@
--- requeue: ended jobs start over in the queue they came from, at their old priority; with a delay they wait in the schedule first.
+-- requeue: ended jobs start over in the queue they came from, at their old priority; with a delay they wait in the
+--   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
 -- INCLUDE: writer keys mark time score emit ring schedule expiry each on_arrive
 -- Rest: ids
--- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) | quarantined (unless those were asked for) | error: why
---   (a broken key; the others go on) | its status, which is none that can be requeued
+-- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
+--   quarantined (unless those were asked for) | error: why (a broken key; the others go on) | its status, which is
+--   none that can be requeued
 -- Events: queued scheduled
--- Same nonce again is a resend and answers ok. It has a field of its own: the producer's nonce goes on telling a resent enqueue.
--- A delayed one goes from its terminal set to the schedule in this one call: at no moment could it be claimed early. It gets its arrival
--- number when it is due, as a job does that was enqueued for that time.
+-- Same nonce again is a resend and answers ok. It has a field of its own: the producer's nonce goes on telling a
+-- resent enqueue. A delayed one goes from its terminal set to the schedule in this one call: at no moment could it be
+-- claimed early. It gets its arrival number when it is due, as a job does that was enqueued for that time.
 local delay = tonumber(A_delay_ms)
 
 local function requeue(id)
   local key = job_key(id)
-  local status, nonce, origin, original, priority, seq, data, log_tag, ttl, quarantined, times = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce',
-    'origin', 'original_queue', 'priority', 'seq', 'data', 'log_tag', 'ttl', 'quarantined', 'requeued'))
+  local status, nonce, origin, original, priority, seq, data, log_tag, ttl, quarantined,
+    times = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce', 'origin', 'original_queue', 'priority', 'seq',
+    'data', 'log_tag', 'ttl', 'quarantined', 'requeued'))
   if not status then
     redis.call('ZREM', FAILED, id)
     return 'missing'
@@ -37,10 +40,10 @@ local function requeue(id)
     line_up(queue, id, priority, seq)
     redis.call('HSET', key, 'seq', seq)
   end
-  redis.call('HSET', key, 'status', delay > 0 and 'scheduled' or 'queued', 'origin', queue, 'enqueued_at', now_iso, 'requeue_nonce', A_nonce,
-    'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
-  redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined', 'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun',
-    'spared')
+  redis.call('HSET', key, 'status', delay > 0 and 'scheduled' or 'queued', 'origin', queue, 'enqueued_at', now_iso,
+    'requeue_nonce', A_nonce, 'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
+  redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
+    'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared')
   if tonumber(ttl) then
     local expires_at = math.floor(now_ms + delay + ttl * 1000)
     redis.call('HSET', key, 'expires_at', expires_at)

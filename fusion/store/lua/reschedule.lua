@@ -5,9 +5,10 @@
 -- FLAGS: allow-oom
 -- Returns: ok | missing | foreign (another program's job) | its status, which is not scheduled
 -- Events: scheduled
--- The ttl of one that was enqueued or requeued for a time counts from that time, and moves along; that of a retry, or of one that was held
--- back or lost, does not. Those have a reason.
-local status, queue, log_tag, ttl, reason, seq = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag', 'ttl', 'reason', 'seq'))
+-- The ttl of one that was enqueued or requeued for a time counts from that time, and moves along; that of a retry, or
+-- of one that was held back or lost, does not. Those have a reason.
+local status, queue, log_tag, ttl, reason, seq = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag',
+    'ttl', 'reason', 'seq'))
 if not status then return 'missing' end
 if not seq then return 'foreign' end
 if status ~= 'scheduled' then return status end
@@ -20,5 +21,6 @@ if tonumber(ttl) and not reason then
   redis.call('HSET', K_job, 'expires_at', expires_at)
   expect_expiry(A_id, expires_at)
 end
-emit('scheduled', A_id, queue or '', log_tag, 'reason', 'rescheduled', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
+emit('scheduled', A_id, queue or '', log_tag, 'reason', 'rescheduled', 'due', iso(math.floor(due / 1000),
+    due % 1000 * 1000))
 return 'ok'

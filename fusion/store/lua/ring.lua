@@ -1,4 +1,5 @@
--- ring: put back a token of a queue's bell, a wildcard's, or that of a set of blocked jobs, that woke a worker with no free slot.
+-- ring: put back a token of a queue's bell, a wildcard's, or that of a set of blocked jobs, that woke a worker with no
+--   free slot.
 -- ARGV: queue
 -- FLAGS: allow-oom
 -- INCLUDE: keys ring park

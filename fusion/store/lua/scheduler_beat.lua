@@ -18,7 +18,8 @@ redis.call('HSET', K_scheduler, 'incarnation', A_incarnation, 'schema', SCHEMA, 
   'last_heartbeat', now_iso, 'beat_ms', now_ms,
   unpack(ARGV, REST, REST + A_n_pairs - 1))
 redis.call('EXPIRE', K_scheduler, A_ttl)
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', K_schedulers, '(' .. now_ms, '+inf', 'LIMIT', 0, 20)) do -- the clock was set back since
+-- the clock was set back since
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', K_schedulers, '(' .. now_ms, '+inf', 'LIMIT', 0, 20)) do
   silence(scheduler_key(name), redis.pcall('HGET', scheduler_key(name), 'beat_ms'))
   redis.call('ZADD', K_schedulers, now_ms, name)
 end

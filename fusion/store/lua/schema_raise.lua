@@ -3,9 +3,10 @@
 -- ARGV: version min_reader min_writer by
 -- INCLUDE: keys cron_keys event_keys time member
 -- FLAGS: allow-oom
--- Returns: {ok (also if they are of that layout already, or of a newer one) | older (then: kind, name, the layout it knows, ...)}
--- Only once no process in the lists would become too old by it: what is in a list works on without asking again. One that is dead counts
--- until others have removed it, as it may come back.
+-- Returns: {ok (also if they are of that layout already, or of a newer one) | older (then: kind, name, the layout it
+--   knows, ...)}
+-- Only once no process in the lists would become too old by it: what is in a list works on without asking again. One
+-- that is dead counts until others have removed it, as it may come back.
 if tonumber(A_version) <= (tonumber(schema[3]) or FIRST_SCHEMA) then return { 'ok' } end
 local required, older = math.max(tonumber(A_min_reader), tonumber(A_min_writer)), { 'older' }
 
@@ -23,6 +24,6 @@ for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do ask('worker', worker_
 for _, name in ipairs(redis.call('ZRANGE', K_schedulers, 0, -1)) do ask('scheduler', name, scheduler_key(name)) end
 for _, name in ipairs(redis.call('ZRANGE', K_relays, 0, -1)) do ask('relay', name, relay_key(name)) end
 if #older > 1 then return older end
-redis.call('HSET', K_schema, 'version', A_version, 'min_reader', A_min_reader, 'min_writer', A_min_writer, 'fusion', FUSION, 'by', A_by,
-  'at', now_iso)
+redis.call('HSET', K_schema, 'version', A_version, 'min_reader', A_min_reader, 'min_writer', A_min_writer, 'fusion',
+  FUSION, 'by', A_by, 'at', now_iso)
 return { 'ok' }

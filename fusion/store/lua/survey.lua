@@ -1,12 +1,14 @@
--- survey: a worker names the wildcards it serves, and their queues that have work enter the index, a bounded number of names at a time.
+-- survey: a worker names the wildcards it serves, and their queues that have work enter the index, a bounded number of
+--   names at a time.
 -- KEYS: queues survey wildcards
 -- ARGV: interval_ms limit n_wildcards
 -- FLAGS: allow-oom
 -- INCLUDE: keys time score ring
 -- Rest: per wildcard: as it was named, and as patterns of Lua
 -- Returns: 1 if there are more names to look at, else 0
--- The index is kept by whatever makes work claimable, so that a pass finds nothing to do; but for a new wildcard, for what older versions and
--- RQ enqueue, for pauses that end by themselves. However many call it: one pass an interval, each call goes on where the last one stopped.
+-- The index is kept by whatever makes work claimable, so that a pass finds nothing to do; but for a new wildcard, for
+-- what older versions and RQ enqueue, for pauses that end by themselves. However many call it: one pass an interval,
+-- each call goes on where the last one stopped.
 local FORGET_MS = 3600000 -- nobody has named it for so long
 
 local fresh

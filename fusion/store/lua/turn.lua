@@ -1,26 +1,30 @@
 -- turn: commit outcomes, then claim the next jobs for the free slots. The worker's only hot call.
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets n_lacking listed
+-- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets
+-- ARGV: n_lacking listed
 -- FLAGS: allow-oom
 -- RARE: enter_line line_up_again score_of next_seq
 -- RARER: error_text
 -- INCLUDE: keys time emit ring schedule next_due park commit claim wildcards
 -- Uses: bound count crowded expected fifos held lacking left listed names origin parked soonest tail unexpected
--- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after a space the last queue that
---   was served by it), a priority floor per free slot, begun (id execution). The last n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told begun
---   Then sets of blocked jobs that the worker can serve, of its queues, and pairs of a task that it lacks and why.
---   `alone`: 1 = it runs one job at a time, and nothing ever beside it: its executions end in `s`; `only` = the same, and it serves those
---   sets alone. `known`: the version of the list of sets that it has
+-- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after
+--   a space the last queue that was served by it), a priority floor per free slot, begun (id execution). The last
+--   n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told
+--   begun Then sets of blocked jobs that the worker can serve, of its queues, and pairs of a task that it lacks and
+--   why. `alone`: 1 = it runs one job at a time, and nothing ever beside it: its executions end in `s`; `only` = the
+--   same, and it serves those sets alone. `known`: the version of the list of sets that it has
 -- Returns: {status, answers, jobs, bad, again, next_ms, waits}; status ok | suspended | unregistered | outdated;
---   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the worker may not know of, -1 for none;
---   waits: {} if the worker has the list of sets of blocked jobs; else its version (empty: there is none), and the sets
+--   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the
+--   worker may not know of, -1 for none; waits: {} if the worker has the list of sets of blocked jobs; else its
+--   version (empty: there is none), and the sets
 -- Events: completed failed retry held released abandoned canceled processing expired blocked
--- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per outcome) and was given
--- (a line per job), and ms to what it put into the schedule.
-local STEPS, FEW = 20, 5 -- entries that are no work (stale, expired, corrupt) cleared per call; and expired ones before more are set aside
+-- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per
+-- outcome) and was given (a line per job), and ms to what it put into the schedule.
+-- entries that are no work (stale, expired, corrupt) cleared per call; and expired ones before more are set aside
+local STEPS, FEW = 20, 5
 local BEAT_MS = math.min(1000, A_lease_ms / 10) -- a turn is a sign of life, written down this often at most
-local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', K_worker, 'incarnation', 'turn', 'state',
-  'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
+local incarnation, memory, was, beat, finished, failed, worked = unpack(redis.call('HMGET', K_worker, 'incarnation',
+  'turn', 'state', 'beat_ms', 'successful_job_count', 'failed_job_count', 'total_working_us'))
 if incarnation ~= A_incarnation then return { 'unregistered', {}, {}, {}, 0, -1, {} } end
 local last = memory and tonumber(string.match(memory, '^%d+')) or 0
 if tonumber(A_token) < last then return { 'outdated', {}, {}, {}, 0, -1, {} } end
@@ -54,7 +58,8 @@ for i = 1, tonumber(A_n_outcomes) do
   local kind, id, exec, elapsed, age, delay, reason, n = unpack(ARGV, at, at + 7)
   local more = { unpack(ARGV, at + 8, at + 7 + n) }
   local raised = callback_error(more)
-  local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason, more, raised)
+  local ok, answer, changed = pcall(commit, kind, id, exec, tonumber(elapsed), tonumber(age), tonumber(delay), reason,
+      more, raised)
   at = at + 8 + n
   if not ok then answer = 'error: ' .. error_text(answer) end
   answers[i] = answer
@@ -66,7 +71,11 @@ for i = 1, tonumber(A_n_outcomes) do
       redis.pcall('HSET', CALLBACK_ERRORS, 'job_id', id, 'at', now_iso)
     end
     worked = worked + elapsed
-    if kind == 'finished' then finished = finished + 1 elseif kind == 'failed' or kind == 'retry' then failed = failed + 1 end
+    if kind == 'finished' then
+      finished = finished + 1
+    elseif kind == 'failed' or kind == 'retry' then
+      failed = failed + 1
+    end
     note = { 'turn', '', 'successful_job_count', finished, 'failed_job_count', failed, 'total_working_us', worked }
   end
 end
@@ -124,7 +133,8 @@ stopped = stopped > (waiting and 1 or 0)
 local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
 local expired = 0
-local queued, out, start, steps, again = {}, {}, 0, 0, 0 -- of the i-th queue: its best entries, and those that are to leave it
+-- of the i-th queue: its best entries, and those that are to leave it
+local queued, out, start, steps, again = {}, {}, 0, 0, 0
 for i = 0, count - 1 do
   out[i] = {}
   if stopped and redis.call('EXISTS', stops[i + 4]) == 1 then queued[i] = false end
@@ -153,7 +163,8 @@ local function head_of(i)
     local queue = set_at[i] or names[i]
     take_out(i)
     if set_at[i] then -- its key is its own
-    elseif stopped then in_fifo(queue) elseif fifos[queue] == nil then fifos[queue] = false end -- no queue ever was a LIST
+    -- no queue ever was a LIST
+    elseif stopped then in_fifo(queue) elseif fifos[queue] == nil then fifos[queue] = false end
     -- all that may be wanted, from the second look on
     local ok, found, more = pcall(look, queue, line and A_n_slots - #jobs + 1 or 2, set_at[i])
     if not ok then bad[#bad + 1] = { queue, error_text(found) } end
@@ -265,7 +276,8 @@ else
   if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
   soonest = next_due()
 end
-local next_ms = soonest and math.max(0, soonest - now_ms) or -1 -- of a turn that gave jobs: of what it put into the schedule itself
+-- of a turn that gave jobs: of what it put into the schedule itself
+local next_ms = soonest and math.max(0, soonest - now_ms) or -1
 
 note[2] = table.concat(lines, '\n')
 local n = #note

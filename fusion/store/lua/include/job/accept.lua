@@ -1,16 +1,16 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
 -- INCLUDE: keys time emit expiry schedule score on_arrive
 
--- When a job is due (ms; nil: no time was given), and whether it goes to the front. `place`: back | front | `@ms` at that time |
--- `+ms` so much later; an `f` behind it: to the front once it is due.
+-- When a job is due (ms; nil: no time was given), and whether it goes to the front. `place`: back | front | `@ms` at
+-- that time | `+ms` so much later; an `f` behind it: to the front once it is due.
 local function due_of(place)
   local sign, ms, front = string.match(place, '^([@+])(%d+)(f?)$')
   if not sign then return nil, place == 'front' end
   return sign == '+' and now_ms + ms or tonumber(ms), front == 'f'
 end
 
--- There is no record of this id, unless from a former life. `seq`: an arrival number kept for it; `ended`: the terminal set it stands in from
--- that life; `first` to `last`: its fields in ARGV.
+-- There is no record of this id, unless from a former life. `seq`: an arrival number kept for it; `ended`: the
+-- terminal set it stands in from that life; `first` to `last`: its fields in ARGV.
 -- Returns whether it waits for a time; what is due already is queued.
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last)
   local key, later, more = job_key(id), due and due > now_ms, {}
@@ -24,12 +24,14 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   else
     line_up(queue, id, priority, seq)
   end
-  if ended then -- all that it holds goes; not by DEL, which those who only enqueue need not be allowed: it takes whole queues as well
+  -- all that it holds goes; not by DEL, which those who only enqueue need not be allowed: it takes whole queues as well
+  if ended then
     local names = redis.call('HKEYS', key)
     for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
   end
-  redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'original_queue', queue, 'created_at', now_iso,
-    'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV, first, last))
+  redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'original_queue', queue,
+    'created_at', now_iso, 'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV, first,
+    last))
   if later and front then more[3], more[4] = 'at_front', 1 end
   if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
   if more[1] then redis.call('HSET', key, unpack(more)) end

@@ -1,12 +1,13 @@
--- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller rotates the
--- queues' order, so equal classes are served round-robin.
+-- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
+-- rotates the queues' order, so equal classes are served round-robin.
 -- INCLUDE: keys time callbacks emit end_job inbox park score on_arrive on_claim
 -- RARER: note_pickle take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked
 -- Exports: held lacking unexpected
 local TAKE_OVER = 20 -- ids taken over from an inbox at a time
 
--- RQ stores pickles, compressed, and says nothing of it; in our records no word means JSON, which begins with neither byte.
+-- RQ stores pickles, compressed, and says nothing of it; in our records no word means JSON, which begins with neither
+-- byte.
 local function note_pickle(key, data)
   local first = string.byte(data)
   if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
@@ -22,7 +23,8 @@ local function take_over_one(queue, id, position)
   local struck = position and is_struck(queue, id, position)
   if struck and not data then return end
   if not data then return fail_corrupt(id, queue, nil, 'the inbox names a job that has no data') end
-  if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end -- it waits there
+  -- it waits there
+  if origin and origin ~= queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
   if redis.call('ZSCORE', ready, id) then return end
   if struck == 'again' then return end
   if struck == 'struck' then return move_back(queue, id) end
@@ -47,8 +49,9 @@ local function take_over(queue)
   return #ids == TAKE_OVER
 end
 
--- Into the `rq:fifo:` key of a queue whose own key is no inbox of ours: what a process of before wrote to that key while it was no LIST, and
--- of a LIST what stock RQ's producers pushed, if this worker was told to adopt it. Whether there is more.
+-- Into the `rq:fifo:` key of a queue whose own key is no inbox of ours: what a process of before wrote to that key
+-- while it was no LIST, and of a LIST what stock RQ's producers pushed, if this worker was told to adopt it. Whether
+-- there is more.
 local function gather(queue)
   local waiting = redis.pcall('ZREVRANGE', queue_key(queue), 0, TAKE_OVER - 1, 'WITHSCORES')
   for i = 1, #waiting, 2 do
@@ -62,8 +65,8 @@ local function gather(queue)
   return false
 end
 
--- The best entries of a queue, or of a set of its blocked jobs, in their order, up to `count`; `at`: the one whose turn it is, `whole`: there are no others. Second:
--- whether the inbox held nothing but corrupt ids and there are more.
+-- The best entries of a queue, or of a set of its blocked jobs, in their order, up to `count`; `at`: the one whose
+-- turn it is, `whole`: there are no others. Second: whether the inbox held nothing but corrupt ids and there are more.
 local function look(queue, count, set)
   local more = not set and fifos[queue] and not is_list(queue) and gather(queue)
   local found = redis.pcall('ZREVRANGE', set and waits_key(set) or ready_key(queue), '0', count - 1, 'WITHSCORES')
@@ -89,7 +92,8 @@ local function look(queue, count, set)
   return line, more
 end
 
--- What has expired goes behind all that waits, many entries at a time: there it stands in no fresh job's way until `expire` ends it.
+-- What has expired goes behind all that waits, many entries at a time: there it stands in no fresh job's way until
+-- `expire` ends it.
 local ASIDE, AT_A_TIME = '-0.5', 500
 
 local function pass_expired(queue)
@@ -113,8 +117,8 @@ local unexpected = {} -- ids that are to leave the index of expiry
 
 local lacking = A_n_lacking ~= '0' and {} -- tasks that this worker was found to lack: their jobs are for others
 
--- A job that its queue holds and this worker must not run now: it is blocked, and true is returned. One lost so often that the next loss is
--- to be its own; and one of a task that the worker lacks, as far as `data` tells the task.
+-- A job that its queue holds and this worker must not run now: it is blocked, and true is returned. One lost so often
+-- that the next loss is to be its own; and one of a task that the worker lacks, as far as `data` tells the task.
 local function set_aside(queue, id, key, head, data, deliveries, log_tag)
   if (tonumber(deliveries) or 0) >= PROBATION then
     local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
@@ -133,9 +137,9 @@ local function set_aside(queue, id, key, head, data, deliveries, log_tag)
   return true
 end
 
--- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was no work, and whether it had expired, nil when it was
--- set aside. In any case the caller takes it out of the queue or set afterwards, and writes down `held`: what may be of a wrong type shows
--- here, before the job changes.
+-- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was
+-- no work, and whether it had expired, nil when it was set aside. In any case the caller takes it out of the queue or
+-- set afterwards, and writes down `held`: what may be of a wrong type shows here, before the job changes.
 local function take(queue, head, exec, set)
   local id = head.id
   local key = job_key(id)
@@ -160,14 +164,18 @@ local function take(queue, head, exec, set)
   end
   if expires and (tonumber(expires) or math.huge) <= now_ms then
     if job[5 + N_RUN_FIELDS] then hooked[key] = true end
-    end_job(id, key, queue, 'canceled', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired', 'seq', seq or '')
+    end_job(id, key, queue, 'canceled', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired',
+        'seq', seq or '')
     if set then unpark(id, key, queue) end
     emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
     unexpected[#unexpected + 1] = id
     return false, true
   end
-  local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue -- an old producer's gets a place of its own first
-  if own and not set and (deliveries or lacking) and set_aside(queue, id, key, head, data, deliveries, log_tag) then return nil end
+  -- an old producer's gets a place of its own first
+  local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
+  if own and not set and (deliveries or lacking) and set_aside(queue, id, key, head, data, deliveries, log_tag) then
+    return nil
+  end
   redis.call('ZADD', wip_key(queue), LEASE_END, id)
   if #held == 0 then redis.call('HSET', held_key, id, exec) end
   held[#held + 1], held[#held + 2] = id, exec

@@ -71,13 +71,14 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
   -- of an earlier run; this one may have no such thing
   redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since')
   if kind ~= 'retry' then
-    local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us', elapsed,
-      unpack(raised) }
+    local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
+      elapsed, unpack(raised) }
     return fail_job(id, key, queue, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts, 'lost', 0,
       'started_at', started, 'ended_at', ended, unpack(more))
   end
   local back = gives_up_place(more)
-  local at_once = delay <= 0 and pcall(line_up_again, queue, id, key, job.priority, not back and job.seq) -- else its queue is broken
+  -- else its queue is broken
+  local at_once = delay <= 0 and pcall(line_up_again, queue, id, key, job.priority, not back and job.seq)
   if not at_once then schedule(id, now_ms + delay) end
   if back and at_once then
     redis.call('HSET', key, 'enqueued_at', now_iso)
@@ -118,8 +119,8 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
       'ended_at', ended, unpack(more))
     if dropped then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then
-      redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel', 'held_since',
-        'begun', 'spared')
+      redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
+        'held_since', 'begun', 'spared')
     end
     left[wip] = left[wip] or {}
     left[wip][#left[wip] + 1] = id

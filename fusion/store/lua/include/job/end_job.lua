@@ -10,7 +10,8 @@ local function end_job(id, key, queue, status, ttl, leave, ...)
   local seconds, expiry = tonumber(ttl) or -1, '+inf'
   if seconds >= 0 then
     seconds = math.floor(math.min(math.max(seconds, MIN_TTL), LONGEST_TTL))
-    expiry = now_s + (now_us + ended_before) / 1e6 + seconds -- with the fraction, so that jobs stand in the order in which they ended
+    -- with the fraction, so that jobs stand in the order in which they ended
+    expiry = now_s + (now_us + ended_before) / 1e6 + seconds
     ended_before = ended_before + 1 -- inside one call too
   end
   redis.call('ZADD', set_of(status, queue), expiry, id)
@@ -33,14 +34,14 @@ local function fail_job(id, key, queue, leave, log_tag, ttl, reason, told, ...)
   emit('failed', id, queue, log_tag, unpack(told))
 end
 
--- An index entry that leads to no job. What can't be a job's own record (no id, or its key holds something else, or another program's job)
--- gets one made for it.
+-- An index entry that leads to no job. What can't be a job's own record (no id, or its key holds something else, or
+-- another program's job) gets one made for it.
 local function fail_corrupt(id, queue, leave, what)
   local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
   local kind = is_id(id) and redis.call('TYPE', job_key(id)).ok
   local others = kind == 'hash' and redis.call('HEXISTS', job_key(id), 'seq') == 0
   if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
-  fail_job(record, job_key(record), queue, nil, '', nil, why, { 'reason', why }, 'origin', queue, 'original_queue', queue, 'ended_at', now_iso,
-    'exc_info', why, 'raw_id', raw, 'seq', '')
+  fail_job(record, job_key(record), queue, nil, '', nil, why, { 'reason', why }, 'origin', queue, 'original_queue',
+    queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
   if leave then redis.call('ZREM', leave, id) end
 end

@@ -1,4 +1,5 @@
--- The job of a tick, or of a run by hand: made of the entry's fields as the caller read them (`rev` says that they still are those).
+-- The job of a tick, or of a run by hand: made of the entry's fields as the caller read them (`rev` says that they
+-- still are those).
 -- INCLUDE: keys cron_keys time
 
 -- Whether this job has not ended: then an entry that must not overlap waits for its next tick.

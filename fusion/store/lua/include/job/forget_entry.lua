@@ -1,4 +1,5 @@
--- A cron entry goes. Its mark stays, so that an entry of that id never runs a tick twice; marks of entries long gone are cleared, some at a time.
+-- A cron entry goes. Its mark stays, so that an entry of that id never runs a tick twice; marks of entries long gone
+-- are cleared, some at a time.
 -- INCLUDE: cron_keys time
 local OLD = 400 * 86400
 

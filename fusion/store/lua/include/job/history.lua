@@ -9,9 +9,10 @@ local function cut(fields, name)
   end
 end
 
--- Executions that ended without finishing, a JSON line each, the last 10 of them: what a person wants to know of a job that fails. Only the
--- way of failures comes here. `more`, fields for the job's hash, gets the field `history`; the worker's pair `attempt` in it, a JSON
--- object of what it knows besides (signal, exit_code, maxrss, oom), goes into the line.
+-- Executions that ended without finishing, a JSON line each, the last 10 of them: what a person wants to know of a job
+-- that fails. Only the way of failures comes here. `more`, fields for the job's hash, gets the field `history`; the
+-- worker's pair `attempt` in it, a JSON object of what it knows besides (signal, exit_code, maxrss, oom), goes into
+-- the line.
 local function note_attempt(key, worker, outcome, error, more, started, ended)
   local found, entry = redis.call('HMGET', key, 'history', 'started_at'), {}
   local ok, known = pcall(cjson.decode, cut(more, 'attempt'))

@@ -1,5 +1,5 @@
--- Until when the dead may not be buried. After an outage (Redis away, the clock moved, nobody looked) live workers look dead until they
--- have had one lease to renew; `rq:reap` remembers the last look by the server's clock.
+-- Until when the dead may not be buried. After an outage (Redis away, the clock moved, nobody looked) live workers
+-- look dead until they have had one lease to renew; `rq:reap` remembers the last look by the server's clock.
 -- INCLUDE: keys time
 local function hold_until(lease_ms)
   local seen = redis.call('HMGET', REAP, 'last', 'hold')

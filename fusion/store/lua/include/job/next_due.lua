@@ -1,5 +1,5 @@
--- When the next job is due (ms since 1970), nil for none. rq-scheduler keeps its entries in the same ZSET, and moves them when it likes: those
--- that are overdue count for nothing.
+-- When the next job is due (ms since 1970), nil for none. rq-scheduler keeps its entries in the same ZSET, and moves
+-- them when it likes: those that are overdue count for nothing.
 -- INCLUDE: keys time schedule
 local function next_due()
   local first = redis.pcall('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')

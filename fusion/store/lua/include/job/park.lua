@@ -1,7 +1,8 @@
--- Jobs that wait for something other than a time or their turn: status `blocked`. Each stands in `rq:blocked:<queue>`, scored by the ms at
--- which its wait is over, and waits by its own score in one set, which its hash names (`waits_in`): `held:<queue>:<task>` until a worker that
--- has the task takes it from there, `probation:<queue>` until a worker can give it a place alone. `rq:waits` lists these sets; whoever has
--- another `version` of the list than it reads it again.
+-- Jobs that wait for something other than a time or their turn: status `blocked`. Each stands in `rq:blocked:<queue>`,
+-- scored by the ms at which its wait is over, and waits by its own score in one set, which its hash names
+-- (`waits_in`): `held:<queue>:<task>` until a worker that has the task takes it from there, `probation:<queue>` until
+-- a worker can give it a place alone. `rq:waits` lists these sets; whoever has another `version` of the list than it
+-- reads it again.
 -- INCLUDE: keys time ring score on_leave
 -- RARER: has_room park unpark ring_set news_of_waits
 -- Exports: parked
@@ -10,7 +11,9 @@ local function waits_key(set) return P .. 'waits:' .. set end
 local function queue_of_set(set) return string.match(set, '^%a+:([^:]+)') end
 
 -- Names come from what producers wrote: only so many are listed.
-local function has_room(set) return redis.call('HEXISTS', WAITS, set) == 1 or redis.call('HLEN', WAITS) <= MOST_WAITS end
+local function has_room(set)
+  return redis.call('HEXISTS', WAITS, set) == 1 or redis.call('HLEN', WAITS) <= MOST_WAITS
+end
 
 local parked = false -- in this call
 
@@ -22,7 +25,8 @@ local function ring_set(set, class)
   if best >= 2 then push(wake_high_key(set), paused) end
 end
 
--- The caller takes it out of where it stood. `until_ms`: '+inf' for no end; `why`: for people, of the set. Further arguments: fields.
+-- The caller takes it out of where it stood. `until_ms`: '+inf' for no end; `why`: for people, of the set. Further
+-- arguments: fields.
 local function park(id, key, queue, set, score, until_ms, why, ...)
   redis.call('ZADD', waits_key(set), score, id)
   redis.call('ZADD', P .. 'blocked:' .. queue, until_ms, id)
@@ -32,7 +36,8 @@ local function park(id, key, queue, set, score, until_ms, why, ...)
   parked = true
   if redis.call('HSETNX', WAITS, set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
     redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us))
-    redis.pcall('PUBLISH', P .. 'pubsub:' .. '_fleet', '{"command": "look"}') -- nobody waits at the bell of a set that is new
+    -- nobody waits at the bell of a set that is new
+    redis.pcall('PUBLISH', P .. 'pubsub:' .. '_fleet', '{"command": "look"}')
   end
   ring_set(set, class_of(score))
 end

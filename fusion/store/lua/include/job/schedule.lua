@@ -7,8 +7,9 @@ local function ring_scheduler()
   if redis.call('EXISTS', bell) == 0 then redis.call('RPUSH', bell, '1') end
 end
 
--- Jobs due at one instant are to arrive in the order in which they were enqueued, and the schedule orders equal scores by id. `promote` sorts
--- them by number, as many as it can read at once: when about so many share a score, later ones get the next one within the millisecond.
+-- Jobs due at one instant are to arrive in the order in which they were enqueued, and the schedule orders equal scores
+-- by id. `promote` sorts them by number, as many as it can read at once: when about so many share a score, later ones
+-- get the next one within the millisecond.
 local SAME_SCORE, instants = 100, {} -- by instant: the score to give, and how many it was given in this call
 local soonest -- ms: the first instant for which something was scheduled in this call
 
@@ -39,6 +40,7 @@ local function schedule(id, ms)
   if known then return end
   soonest = math.min(soonest or ms, ms)
   -- nothing else before it, but for what is overdue: others' entries may be, for ever
-  local before = redis.call('ZCOUNT', SCHEDULED, string.format('(%.17g', (now_ms + 1) / 1000), string.format('(%.17g', ms / 1000))
+  local soon = string.format('(%.17g', (now_ms + 1) / 1000)
+  local before = redis.call('ZCOUNT', SCHEDULED, soon, string.format('(%.17g', ms / 1000))
   if before == 0 then ring_scheduler() end
 end

@@ -6,22 +6,24 @@
 
 -- The fields a transition needs; absent ones are false.
 local function read_job(key)
-  local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl', 'failure_ttl', 'cancel',
-    'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at')
+  local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
+    'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at')
   if found[15] then hooked[key] = true end
-  return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5], result_ttl = found[6],
-    failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10], attempts = found[11], log_tag = found[12],
-    worker_name = found[13], reason = found[14], expires_at = found[16] }
+  return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
+    result_ttl = found[6], failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
+    attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16] }
 end
 
--- Ends an execution without an outcome: given back by its worker (`released`, the attempt unspent), or `lost`. A pending cancel wins; of
--- a lost one then on_lost, then the poison cap; else it runs again: after the first loss at once, after more of them at growing intervals.
--- `job.shared`: others ran beside it, and which of them took down what they had in common nobody knows. Such a loss fails no job. It counts
--- up to where the job runs on probation, alone; what it loses there it has to answer for.
--- `job.unbegun`: the loss is not its own and counts for nothing but on_lost. One function, as each costs a little at every call.
+-- Ends an execution without an outcome: given back by its worker (`released`, the attempt unspent), or `lost`.
+-- 1 A cancel is pending: canceled. 2 Lost, and on_lost is "fail": failed. 3 Lost MAX_LOST times: failed, unless on_lost
+-- is "again". 4 Else queued at its old place, or scheduled, after the second loss and later ones, at growing intervals.
+-- `job.shared`: others ran beside it, and nobody knows which of them took down what they had in common. Such a loss
+-- fails no job; it counts up to PROBATION, from where on the job runs alone and answers for its losses.
+-- `job.unbegun`: the loss is not the job's own and counts for nothing but on_lost.
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   local before = tonumber(job.lost) or 0
-  local lost = outcome == 'lost' and (job.unbegun and before or job.shared and math.max(before, math.min(before + 1, PROBATION)) or before + 1)
+  local shared = job.shared and math.max(before, math.min(before + 1, PROBATION))
+  local lost = outcome == 'lost' and (job.unbegun and before or shared or before + 1)
   note_attempt(key, worker, outcome, reason, more, nil, now_iso)
   if lost then
     more[#more + 1] = 'lost'
@@ -32,8 +34,9 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
     local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'
       or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)')
-    fail_job(id, key, queue, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker', worker or '', 'lost', lost }, 'ended_at', now_iso,
-      'exc_info', 'fusion.exceptions.JobLost: ' .. why, 'error_class', 'fusion.exceptions.JobLost', unpack(more))
+    fail_job(id, key, queue, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker', worker or '', 'lost',
+      lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exceptions.JobLost: ' .. why, 'error_class',
+      'fusion.exceptions.JobLost', unpack(more))
     return redis.call('HDEL', key, 'error_bases', 'error_frame')
   end
 
@@ -42,8 +45,10 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
     more[#more + 1] = reason
   end
   local pause = 0
-  if lost and lost > 1 and not job.unbegun then -- a half more or less: those that were lost together need not meet again
-    pause = math.floor(1000 * 2 ^ math.min(lost - 2, 6) * (0.5 + tonumber(string.sub(redis.sha1hex(id .. lost), 1, 4), 16) / 65536))
+  -- a half more or less: those that were lost together need not meet again
+  if lost and lost > 1 and not job.unbegun then
+    local chance = tonumber(string.sub(redis.sha1hex(id .. lost), 1, 4), 16) / 65536
+    pause = math.floor(1000 * 2 ^ math.min(lost - 2, 6) * (0.5 + chance))
   end
   if pause > 0 then
     schedule(id, now_ms + pause)
@@ -64,8 +69,9 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   end
 end
 
--- A loss found out by others: should the execution come back to life, nothing it says counts any more. One claimed ahead that was not told
--- begun had run for a moment at most; so that a job which takes its worker down in that moment ends some day, only so many are let off.
+-- A loss found out by others: should the execution come back to life, nothing it says counts any more. One claimed
+-- ahead that was not told begun had run for a moment at most; so that a job which takes its worker down in that moment
+-- ends some day, only so many are let off.
 local function recover(id, key, queue, job, leave, reason, worker)
   local exec = job.execution_id or ''
   job.shared = string.sub(exec, -1) ~= 's' -- its worker ran nothing else

@@ -1,5 +1,6 @@
--- What nobody came for. A job held longer than it may be fails, for the reason for which it is held. While an older worker lives, which knows
--- no blocked jobs and may have their task, held ones go back to their queues from time to time. Sets that were empty are forgotten.
+-- What nobody came for. A job held longer than it may be fails, for the reason for which it is held. While an older
+-- worker lives, which knows no blocked jobs and may have their task, held ones go back to their queues from time to
+-- time. Sets that were empty are forgotten.
 -- INCLUDE: keys time emit end_job expiry history park ring settle on_arrive
 local READMIT, FORGET_MS = 20, 60000
 
@@ -10,8 +11,8 @@ local function fail_held(id, queue)
   local attempts, why, more = (tonumber(job.attempts) or 0) + 1, job.reason or 'held', {}
   local class = string.match(why, '^[%a_][%w_.]*') or ''
   note_attempt(key, nil, 'failed', why, more, nil, now_iso)
-  fail_job(id, key, queue, nil, job.log_tag, job.failure_ttl, why, { 'reason', class, 'attempts', attempts }, 'attempts', attempts, 'lost', 0,
-    'ended_at', now_iso, 'error_class', class, unpack(more))
+  fail_job(id, key, queue, nil, job.log_tag, job.failure_ttl, why, { 'reason', class, 'attempts', attempts },
+    'attempts', attempts, 'lost', 0, 'ended_at', now_iso, 'error_class', class, unpack(more))
   unpark(id, key, queue)
   forget_expiry(id, job.expires_at)
   redis.call('HDEL', key, 'held_since')
@@ -38,7 +39,8 @@ end
 local function who_lives()
   local older, knowing = false, false
   for _, worker in ipairs(redis.call('SMEMBERS', P .. 'workers')) do
-    local incarnation, waits, beat, lease, queues = unpack(redis.pcall('HMGET', worker, 'incarnation', 'waits', 'beat_ms', 'lease_ms', 'queues'))
+    local incarnation, waits, beat, lease, queues = unpack(redis.pcall('HMGET', worker, 'incarnation', 'waits',
+        'beat_ms', 'lease_ms', 'queues'))
     if incarnation and queues ~= '_callbacks' and now_ms - (tonumber(beat) or 0) <= (tonumber(lease) or 0) then
       older, knowing = older or not waits, knowing or waits
     end
@@ -46,7 +48,8 @@ local function who_lives()
   return older, knowing
 end
 
--- A worker has left the list. After the last one that knows blocked jobs an older version may come, to which they must not be lost.
+-- A worker has left the list. After the last one that knows blocked jobs an older version may come, to which they must
+-- not be lost.
 local function readmit_all()
   if redis.call('EXISTS', WAITS) == 0 then return end
   local _, knowing = who_lives()
@@ -78,7 +81,11 @@ local function sweep_waits(limit, put_off_ms)
       end
     end
   end
-  if changed and redis.call('HLEN', WAITS) == 1 then redis.call('DEL', WAITS) elseif changed then redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us)) end
+  if changed and redis.call('HLEN', WAITS) == 1 then
+    redis.call('DEL', WAITS)
+  elseif changed then
+    redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us))
+  end
   for queue in pairs(queues) do
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', P .. 'blocked:' .. queue, '-inf', now_ms, 'LIMIT', 0, limit)) do
       if not pcall(fail_held, id, queue) then redis.call('ZADD', P .. 'blocked:' .. queue, now_ms + put_off_ms, id) end

@@ -2,7 +2,8 @@
 -- INCLUDE: keys
 -- Exports: bound count crowded listed names origin tail
 local names, count, WINDOW = {}, 0, 16 -- from 0 on; queues looked at of one wildcard
-local bound, origin, tail, listed, crowded = {}, {}, {}, {}, false -- of a queue by its wildcard: best class that may wait there; wildcard
+-- of a queue by its wildcard: best class that may wait there; wildcard
+local bound, origin, tail, listed, crowded = {}, {}, {}, {}, false
 
 local function expand(wildcard, last)
   local key, lists = work_key(wildcard), {}
@@ -10,7 +11,8 @@ local function expand(wildcard, last)
   if #lists[1] == 2 * WINDOW then
     crowded = true
     local class = lists[1][2]
-    if last ~= '' and class == lists[1][2 * WINDOW] then -- more of one class than are looked at: on from the one served last, or from its place
+    -- more of one class than are looked at: on from the one served last, or from its place
+    if last ~= '' and class == lists[1][2 * WINDOW] then
       local known = redis.call('ZSCORE', key, last)
       if not known then redis.call('ZADD', key, class, last) end
       if not known or known == class then

@@ -1,5 +1,5 @@
--- The answers of `call` for the ids in ARGV from `first` on. A broken key is the answer of its job and stops no other; any other error (no
--- memory, a replica) is the whole call's.
+-- The answers of `call` for the ids in ARGV from `first` on. A broken key is the answer of its job and stops no other;
+-- any other error (no memory, a replica) is the whole call's.
 -- INCLUDE: keys
 local function each(call, first, count)
   local answers = {}

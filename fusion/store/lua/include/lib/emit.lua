@@ -1,5 +1,6 @@
--- The event of a transition, numbered within an epoch so that a reader can tell a gap. Never fails the transition it reports.
--- How many are kept: what this process was told, unless a relay with sinks has asked for more; whoever writes must not trim what they need.
+-- The event of a transition, numbered within an epoch so that a reader can tell a gap. Never fails the transition it
+-- reports. How many are kept: what this process was told, unless a relay with sinks has asked for more; whoever writes
+-- must not trim what they need.
 -- INCLUDE: time
 -- Exports: expected
 local meta, epoch, cap, number, reserved = P .. 'events:meta', nil, CAP, 0, 0
@@ -31,5 +32,6 @@ local function emit(event, id, queue, log_tag, ...)
   if reserved == 0 then return end
   number, reserved = number + 1, reserved - 1
   redis.pcall('XADD', P .. 'events', 'MAXLEN', '~', cap, '*',
-    'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d', number), ...)
+    'event', event, 'job_id', id, 'queue', queue, 'log_tag', log_tag or '', 'epoch', epoch, 'n', string.format('%d',
+        number), ...)
 end

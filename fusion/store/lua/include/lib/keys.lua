@@ -1,7 +1,9 @@
 -- Names of keys that are known only inside a script; fusion/store/layout/keys.py is the other half of this table.
 -- Exports: fifos
-local FAILED, SCHEDULED, SUSPENDED, REAP = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs', P .. 'suspended', P .. 'reap'
-local QUEUES, LEASES, WILDCARDS, FIFOS, FLEET = P .. 'queues', P .. 'leases', P .. 'wildcards', P .. 'fifos', P .. 'fleet'
+local FAILED, SCHEDULED = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs'
+local SUSPENDED, REAP = P .. 'suspended', P .. 'reap'
+local QUEUES, LEASES, WILDCARDS = P .. 'queues', P .. 'leases', P .. 'wildcards'
+local FIFOS, FLEET = P .. 'fifos', P .. 'fleet'
 local EXPIRING, CALLBACK_ERRORS = P .. 'expiring', P .. 'callback_errors'
 local function job_key(id) return P .. 'job:' .. id end
 local function dependents_key(id) return P .. 'job:' .. id .. ':dependents' end
@@ -21,14 +23,16 @@ local function worker_name(key) return string.sub(key, #P + 8) end
 -- Whether a worker named this for any number of queues; no queue can have such a name.
 local function is_wildcard(name) return string.find(name, '[*?%[]') ~= nil end
 
--- Stock RQ keeps the jobs it runs in the same sets as we do, scored in seconds or with +inf: below what a lease in milliseconds can be, or above.
+-- Stock RQ keeps the jobs it runs in the same sets as we do, scored in seconds or with +inf: below what a lease in
+-- milliseconds can be, or above.
 local LEAST_LEASE = 1e11
 
 -- `scheduler` is a LIST that outsiders push to; what was taken over from it waits in a ZSET like any other queue.
 local function is_list(queue) return queue == 'scheduler' end
 
--- Whether the jobs of a queue wait in its `rq:fifo:` key, as its own key is a LIST of stock RQ's, or was one once: RQ's producers may push
--- there at any moment, and what was never one key's type must not become it. Noted for the whole fleet by whoever sees it first.
+-- Whether the jobs of a queue wait in its `rq:fifo:` key, as its own key is a LIST of stock RQ's, or was one once:
+-- RQ's producers may push there at any moment, and what was never one key's type must not become it. Noted for the
+-- whole fleet by whoever sees it first.
 local fifos = { scheduler = true } -- as far as this call has looked
 local function in_fifo(queue)
   local known = fifos[queue]
@@ -52,9 +56,11 @@ local function is_terminal(status)
   return status == 'finished' or status == 'failed' or status == 'canceled' or status == 'stopped'
 end
 
--- Whether a job stands in another set than its queue. Of a hash with no status, or one we don't know, an old producer is the writer.
+-- Whether a job stands in another set than its queue. Of a hash with no status, or one we don't know, an old producer
+-- is the writer.
 local function is_elsewhere(status)
-  return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked' or is_terminal(status)
+  return status == 'started' or status == 'scheduled' or status == 'deferred' or status == 'blocked'
+      or is_terminal(status)
 end
 
 -- A status that only a newer version knows. Its job stands in a set of that version's, and is left alone.

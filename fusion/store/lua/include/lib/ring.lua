@@ -1,12 +1,14 @@
--- A doorbell holds one token at most; the token wakes one idle worker and never carries the job. Nothing rings for a paused queue, nor while all are suspended.
--- Workers whose free slots are all reserved for HIGH wait at a bell of their own: they would only waste the tokens of the others.
--- Workers that serve a wildcard wait at its bell, and find in its index which queues to look at. Whatever makes work claimable enters the queue
--- there; the turn that finds it empty, or paused, takes it out. The score is the best class that may wait there: too high is mended by the
--- turn that looks, too low never happens.
+-- A doorbell holds one token at most; the token wakes one idle worker and never carries the job. Nothing rings for a
+-- paused queue, nor while all are suspended. Workers whose free slots are all reserved for HIGH wait at a bell of
+-- their own: they would only waste the tokens of the others. Workers that serve a wildcard wait at its bell, and find
+-- in its index which queues to look at. Whatever makes work claimable enters the queue there; the turn that finds it
+-- empty, or paused, takes it out. The score is the best class that may wait there: too high is mended by the turn that
+-- looks, too low never happens.
 -- INCLUDE: keys score
 local wildcards, woken
 
--- The wildcards that workers serve and that match the queue. Each is stored as `<last named, ms> <pattern of Lua>...`, see `Roster`.
+-- The wildcards that workers serve and that match the queue. Each is stored as `<last named, ms> <pattern of Lua>...`,
+-- see `Roster`.
 local function wildcards_of(queue)
   if not wildcards then
     wildcards = redis.pcall('HGETALL', WILDCARDS)
@@ -42,7 +44,9 @@ end
 local function ring(queue, class, known)
   local high, paused, matching = wake_high_key(queue), paused_key(queue), wildcards_of(queue)
   push(wake_key(queue), paused)
-  if matching[1] and not class then class = class_of(redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2]) end
+  if matching[1] and not class then
+    class = class_of(redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])
+  end
   local stopped = not known and matching[1] and redis.call('EXISTS', SUSPENDED, paused) > 0
   for _, wildcard in ipairs(matching) do
     if not known then redis.pcall('ZADD', work_key(wildcard), 'GT', class, queue) end

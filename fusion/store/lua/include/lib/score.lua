@@ -1,5 +1,6 @@
 -- Priority in the whole part, arrival in the fraction: exact in a double for priority <= 255 and |seq| < 2^43.
--- Scores stay numbers or strings read from Redis: tostring, `..` and cjson keep 14 digits only, which makes neighbours equal.
+-- Scores stay numbers or strings read from Redis: tostring, `..` and cjson keep 14 digits only, which makes neighbours
+-- equal.
 -- INCLUDE: keys
 -- Uses: fifos
 local UNIT = 2 ^ -44

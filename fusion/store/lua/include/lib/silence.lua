@@ -1,4 +1,5 @@
--- Milliseconds since a process gave its last sign of life; nil if it never did. One that is in the future was given before the clock was set
+-- Milliseconds since a process gave its last sign of life; nil if it never did. One that is in the future was given
+-- before the clock was set
 -- back: the silence counts from now on, or a dead process would live until the clock is there again.
 -- INCLUDE: time
 local function silence(key, beat)

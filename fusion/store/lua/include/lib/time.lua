@@ -19,8 +19,8 @@ local function iso(seconds, micros)
     local month = mp < 10 and mp + 3 or mp - 9
     local year = yoe + era * 400 + (month <= 2 and 1 or 0)
     local of_day = minute - days * 1440
-    prefix = string.format('%04d-%02d-%02dT%02d:%02d:', year, month, doy - math.floor((153 * mp + 2) / 5) + 1, of_day / 60,
-      of_day % 60)
+    prefix = string.format('%04d-%02d-%02dT%02d:%02d:', year, month, doy - math.floor((153 * mp + 2) / 5) + 1,
+      of_day / 60, of_day % 60)
   end
   return string.format('%s%02d.%06dZ', prefix, seconds - minute * 60, micros)
 end

@@ -10,11 +10,14 @@ local function is_higher(a, b)
   end
 end
 
--- Whether a scheduler that lives speaks for a higher version of this app: then this one is on its way out and says nothing.
+-- Whether a scheduler that lives speaks for a higher version of this app: then this one is on its way out and says
+-- nothing.
 local function is_outdated(app, version)
   for _, name in ipairs(redis.call('ZREVRANGE', SCHEDULERS, 0, 99)) do -- those heard of last
-    local theirs, other, beat, lease = unpack(redis.pcall('HMGET', scheduler_key(name), 'app', 'version', 'beat_ms', 'lease_ms'))
-    if theirs == app and other and is_higher(other, version) and now_ms - (tonumber(beat) or 0) <= (tonumber(lease) or 0) then return true end
+    local theirs, other, beat, lease = unpack(redis.pcall('HMGET', scheduler_key(name), 'app', 'version', 'beat_ms',
+        'lease_ms'))
+    local lives = now_ms - (tonumber(beat) or 0) <= (tonumber(lease) or 0)
+    if theirs == app and other and is_higher(other, version) and lives then return true end
   end
   return false
 end

@@ -1,4 +1,5 @@
--- Who is too old for the data changes nothing. For what producers and people call; processes that live long ask when they enter their list.
+-- Who is too old for the data changes nothing. For what producers and people call; processes that live long ask when
+-- they enter their list.
 -- Acts: ends the call with FUSION_SCHEMA if this version must not write
 local schema = redis.pcall('HMGET', P .. 'schema', 'min_writer', 'version', 'fusion')
 if schema.err then return redis.error_reply('FUSION_SCHEMA broken') end
