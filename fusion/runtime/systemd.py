@@ -26,6 +26,7 @@ class Notifier:
         message = "\n".join(f"{name}={value}" for name, value in values.items())
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-                channel.sendto(message.encode(), address)
+                # One that does not read gets no more: the eleventh datagram would wait for it, and this process with it.
+                channel.sendto(message.encode(), socket.MSG_DONTWAIT, address)
         except OSError:
             pass  # a supervisor must not die of its supervisor

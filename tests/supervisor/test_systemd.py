@@ -134,3 +134,16 @@ def test_the_unit_starts_what_the_command_line_takes() -> None:
     result = CliRunner().invoke(cli, ["start", *flags, "--slots", "none"])
     assert result.exit_code == 2
     assert "setting slots" in result.output, "the only thing wrong with it"
+
+
+def test_a_manager_that_does_not_read_holds_nobody_up() -> None:
+    """The kernel queues ten datagrams or so; the next ones are dropped."""
+    with (
+        tempfile.TemporaryDirectory(prefix="fus", dir="/tmp") as directory,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf,
+    ):
+        deaf.bind(f"{directory}/notify")
+        notifier = Notifier({"NOTIFY_SOCKET": f"{directory}/notify"})
+        for number in range(1000):
+            notifier.send(WATCHDOG=1, STATUS=number)
+        assert deaf.recv(100).decode().split("\n") == ["WATCHDOG=1", "STATUS=0"]

@@ -1,4 +1,4 @@
-"""What an ACL user of Redis must be allowed for Fusion to work; docs/operations.md, "Least privilege"."""
+"""The rights that an ACL user of Redis needs for Fusion to work; docs/operations.md, "Least privilege"."""
 
 from __future__ import annotations
 

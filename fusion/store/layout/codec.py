@@ -58,6 +58,7 @@ def digest(text: str) -> str:
 
 
 def text(value: bytes | str | None, default: str = "") -> str:
+    """A stored text; bytes that are no UTF-8 show as U+FFFD."""
     if value is None:
         return default
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -47,7 +47,7 @@ def check_new_job_id(job_id: object) -> str:
 
 
 def is_delivery_id(job_id: str) -> bool:
-    """Whether this is the id of a callback's delivery: of all ids only those can be told without a look at the record."""
+    """True for the id of a callback's delivery: of all ids only those can be told without a look at the record."""
     return bool(_DELIVERY_ID.match(job_id))
 
 
@@ -71,10 +71,12 @@ def check_entry_id(entry: object) -> str:
 
 
 def is_reserved(name: str) -> bool:
+    """True for names of Fusion's own queues, which no wildcard matches."""
     return name == "failed" or name.startswith("_")
 
 
 def is_pattern(name: str) -> bool:
+    """True if a worker that is given `name` serves all queues that match it."""
     return bool(_GLOB.search(name))
 
 
@@ -86,18 +88,23 @@ class Keys:
 
     # -- jobs and queues
     def job(self, job_id: str) -> str:
+        """The hash of a job."""
         return f"{self.prefix}job:{job_id}"
 
     def dependents(self, job_id: str) -> str:
+        """The ids of jobs that wait for this one."""
         return f"{self.prefix}job:{job_id}:dependents"
 
     def queue(self, name: str) -> str:
+        """The ids that wait in a queue, best score first."""
         return f"{self.prefix}queue:{name}"
 
     def fifo(self, name: str) -> str:
+        """The ids that wait in a queue whose own key is, or once was, a LIST."""
         return f"{self.prefix}fifo:{name}"
 
     def inbox(self, name: str) -> str:
+        """Ids in a LIST queue's inbox that lead to no job any more."""
         return f"{self.prefix}inbox:{name}"
 
     def ready(self, name: str) -> str:
@@ -105,27 +112,35 @@ class Keys:
         return self.fifo(name) if name in LIST_QUEUES else self.queue(name)
 
     def wake(self, name: str) -> str:
+        """The doorbell of a queue: one token at most, which wakes one idle worker."""
         return f"{self.prefix}wake:{name}"
 
     def wake_high(self, name: str) -> str:
+        """The doorbell of workers that take only HIGH jobs now."""
         return f"{self.prefix}wake:{name}:high"
 
     def paused(self, name: str) -> str:
+        """While it exists nothing of the queue is claimed."""
         return f"{self.prefix}paused:{name}"
 
     def wip(self, name: str) -> str:
+        """The running ids of a queue by the end of their lease, in milliseconds."""
         return f"{self.prefix}wip:{name}"
 
     def finished(self, name: str) -> str:
+        """The finished ids of a queue by the time at which they are forgotten."""
         return f"{self.prefix}finished:{name}"
 
     def deferred(self, name: str) -> str:
+        """The ids that wait for other jobs."""
         return f"{self.prefix}deferred:{name}"
 
     def canceled(self, name: str) -> str:
+        """The canceled and expired ids of a queue by the time at which they are forgotten."""
         return f"{self.prefix}canceled:{name}"
 
     def stopped(self, name: str) -> str:
+        """The ids that were stopped while they ran."""
         return f"{self.prefix}stopped:{name}"
 
     @property
@@ -165,6 +180,7 @@ class Keys:
         return f"{self.prefix}survey"
 
     def work(self, wildcard: str) -> str:
+        """The queues of a wildcard that have work, by the best priority that may wait there."""
         return f"{self.prefix}work:{wildcard}"
 
     @property
@@ -176,6 +192,7 @@ class Keys:
         return f"{self.prefix}dropped"
 
     def blocked(self, name: str) -> str:
+        """The ids of a queue that wait for neither a time nor their turn."""
         return f"{self.prefix}blocked:{name}"
 
     @property
@@ -187,6 +204,7 @@ class Keys:
         return f"{self.prefix}waits:{waits_in}"
 
     def probation(self, host: str) -> str:
+        """The incarnation of the one worker of a host that may run jobs on probation."""
         return f"{self.prefix}probation:{host}"
 
     @property
@@ -228,12 +246,15 @@ class Keys:
 
     # -- workers
     def worker(self, name: str) -> str:
+        """The hash of a worker: its entry in the fleet."""
         return f"{self.prefix}worker:{name}"
 
     def worker_jobs(self, name: str) -> str:
+        """The executions that a worker holds, by job id."""
         return f"{self.prefix}worker:{name}:jobs"
 
     def pubsub(self, worker: str) -> str:
+        """The channel of commands to a worker."""
         return f"{self.prefix}pubsub:{worker}"
 
     @property
@@ -258,12 +279,15 @@ class Keys:
         return f"{self.prefix}schedulers"
 
     def scheduler(self, name: str) -> str:
+        """The hash of a scheduler."""
         return f"{self.prefix}scheduler:process:{name}"
 
     def cron_entry(self, entry: str) -> str:
+        """The hash of a cron entry."""
         return f"{self.prefix}cron:entry:{entry}"
 
     def cron_history(self, entry: str) -> str:
+        """The last decisions about a cron entry, the newest last."""
         return f"{self.prefix}cron:history:{entry}"
 
     @property
@@ -288,12 +312,15 @@ class Keys:
         return f"{self.prefix}events:meta"
 
     def said(self, nonce: str) -> str:
+        """The answer to a `log_event`, for a resend."""
         return f"{self.prefix}events:said:{nonce}"
 
     def parked(self, sink: str) -> str:
+        """The stream of events that a sink refused for good."""
         return f"{self.prefix}events:parked:{sink}"
 
     def sink(self, name: str) -> str:
+        """The hash of a sink: how far it is."""
         return f"{self.prefix}sink:{name}"
 
     @property
@@ -301,6 +328,7 @@ class Keys:
         return f"{self.prefix}relays"
 
     def relay(self, name: str) -> str:
+        """The hash of a relay."""
         return f"{self.prefix}relay:{name}"
 
     def name_of_queue(self, key: str) -> str:
@@ -308,10 +336,13 @@ class Keys:
         return key.removeprefix(f"{self.prefix}queue:")
 
     def name_of_wake(self, key: str) -> str:
+        """`sms` for `rq:wake:sms` and `rq:wake:sms:high`."""
         return key.removeprefix(f"{self.prefix}wake:").removesuffix(":high")
 
     def name_of_scheduler(self, key: str) -> str:
+        """A scheduler for the key of its hash."""
         return key.removeprefix(f"{self.prefix}scheduler:process:")
 
     def name_of_worker(self, key: str) -> str:
+        """A worker for the key of its hash."""
         return key.removeprefix(f"{self.prefix}worker:")

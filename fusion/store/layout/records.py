@@ -1,4 +1,4 @@
-"""What goes into a Broker's methods and what comes out of them."""
+"""Values that go into a Broker's methods and come out of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """How many replicas must have acknowledged an enqueue, within `timeout` seconds."""
+    """An enqueue counts as accepted once `count` replicas have acknowledged it, within `timeout` seconds."""
 
     count: int
     timeout: float
@@ -35,7 +35,7 @@ class Replicas:
 
 @dataclass(slots=True)
 class Commit:
-    """What became of one execution: finished, failed, retry, held, later (put off, no attempt spent), release, lost or struck (lost with what
+    """The end of one execution: finished, failed, retry, held, later (put off, no attempt spent), release, lost or struck (lost with what
     it had in common with others). One that is held has the field `task`, which is not written down.
 
     `elapsed` seconds from hand-out to outcome; `age` seconds since the outcome was known; `delay` seconds until a retry or another look.
@@ -65,7 +65,7 @@ class Claimed:
 
     @property
     def ahead(self) -> bool:
-        """Whether it was claimed to wait behind another."""
+        """True if it was claimed to wait behind another."""
         return self.execution_id.endswith("a")
 
 
@@ -85,7 +85,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a worker can serve of blocked jobs, and what it can't serve at all.
+    """Blocked jobs that a worker can serve, and tasks that it can't run at all.
 
     `known`: the version of the list of their sets that it has; `sets`: those it serves. `lacking`: tasks that it was found to lack, and why.
     `alone`: it runs one job at a time, and nothing ever beside it; `only`: and takes none but blocked ones.
@@ -100,7 +100,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What a task or another program says: the event `log`, or a status. `age` seconds since then; `dropped`: lines lost before it."""
+    """A line of a task or another program: the event `log`, or a status. `age`: seconds since then; `dropped`: lines lost before it."""
 
     event: str
     message: str
@@ -125,7 +125,7 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class CronLook:
-    """What is due. `now` in Unix seconds by the server's clock; `next_in`: seconds to the next look, None if nothing is planned."""
+    """The cron entries that are due. `now` in Unix seconds by the server's clock; `next_in`: seconds to the next look, None if nothing is planned."""
 
     now: float
     next_in: float | None

@@ -57,7 +57,7 @@ class Schema:
 
 
 def mismatch(said: str, known: int = VERSION) -> SchemaMismatch:
-    """What a script's refusal means, for people."""
+    """Say in words what a script's refusal means."""
     from fusion import __version__
 
     words = said.split()

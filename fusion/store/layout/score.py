@@ -16,10 +16,12 @@ CLASSES = {"low": 0, "moderate": 1, "high": 2}
 
 
 def score_of(priority: int, seq: int) -> float:
+    """The score of a job in its queue: higher priorities first, then lower arrival numbers. Exact for `seq` below 2^43."""
     return priority + 0.5 - seq * UNIT
 
 
 def priority_of(score: float) -> int:
+    """The priority that a score was made of."""
     return math.floor(score)
 
 

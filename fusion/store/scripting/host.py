@@ -1,4 +1,4 @@
-"""What the writers share: the constants of a fleet and its scripts, bound to one connection."""
+"""The common ground of all writers: the constants of a fleet and its scripts, bound to one connection."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ _DEFAULTS = FleetConstants()
 
 
 def to_ms(seconds: float) -> int:
+    """Whole milliseconds, as the scripts count."""
     return int(seconds * 1000)
 
 
 def to_texts(values: Iterable[bytes]) -> list[str]:
+    """Each value as `codec.text` has it."""
     return [codec.text(value) for value in values]
 
 

@@ -148,5 +148,5 @@ class Script:
         return answer
 
     def command(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> tuple[Any, ...]:
-        """What follows the script, or its name, in the command."""
+        """The words after the script, or its name, in the command."""
         return (len(self._keys), *(keys[name] for name in self._keys), *(args[name] for name in self._args), *rest)
