@@ -146,7 +146,7 @@ def test_the_fork_server_is_lean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("code", "unwanted"),
     [
         ("import fusion; fusion.StoreUnavailable", LEAN | {"logging", "fusion.store", "fusion.async_queue"}),
-        ("import fusion; fusion.Queue", LEAN - {"redis", "hiredis", "asyncio"} | {"fusion.async_queue", "fusion.process"}),
+        ("import fusion; fusion.Queue", LEAN - {"redis", "hiredis", "asyncio"} | {"fusion.async_queue", "fusion.runtime", "fusion.worker"}),
         ("import fusion.forkserver.server", LEANER | {"fusion.store", "fusion.cli"}),
         ("import fusion.settings; fusion.settings.get_settings()", LEAN | {"logging"}),
     ],

@@ -20,7 +20,7 @@ from tests.kit.workers import Workers
 #: A task module after which the fork server sees none of its orphans, as in a kernel that does not list children; and its task.
 _BLIND = """
 import signal, subprocess, time
-from fusion.process import linux
+from fusion.kernel import linux
 
 linux.Children.pids = lambda self: []
 
