@@ -11,6 +11,7 @@ import redis
 
 from tests.kit.process import Group, ProcessUnderTest
 from tests.kit.waiting import eventually
+from tests.kit.witnesses import alive
 
 COMMAND = ("run_worker.py", "worker")
 #: `make test-pool`: workers have warm processes, this many or, where a test says `--slots`, as many as that.
@@ -44,7 +45,8 @@ class WorkerProcess(ProcessUnderTest):
         return self
 
     def fork_server(self) -> psutil.Process:
-        (server,) = psutil.Process(self.pid).children()
+        """The one that lives: another may have ended and wait to be reaped."""
+        (server,) = (child for child in psutil.Process(self.pid).children() if alive(child.pid))
         return server
 
     def horses(self) -> list[psutil.Process]:
