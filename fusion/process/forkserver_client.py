@@ -21,6 +21,7 @@ from typing import ClassVar
 
 from fusion import defaults
 from fusion.execution.frames import FrameError, FrameReader, pack
+from fusion.failpoints import failpoint
 from fusion.process.environment import changed_by
 from fusion.process.linux import processes
 from fusion.process.messages import (
@@ -214,9 +215,11 @@ class ForkServer:
         """Hand the job to the horse. `deadline`: monotonic seconds at which its whole group is SIGKILLed; `inf` for none."""
         if b"on_success" in fields or b"on_failure" in fields:
             horse.expect_callbacks(fields)
-        horse.send(fields)
+        # First the deadline: a worker that is stopped between the two leaves no job without its limit.
         if deadline != inf:
             self.set_deadline(horse, deadline)
+        horse.send(fields)
+        failpoint("handout.frame")
 
     def set_deadline(self, horse: Horse, deadline: float) -> None:
         horse.deadline = deadline

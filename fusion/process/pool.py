@@ -121,9 +121,11 @@ class Pool(Stable):
     def _give(self, horse: WarmHorse, run: Run) -> None:
         """To a horse that has nothing to do."""
         horse.doomed = bool(run.claimed.fields.get(b"isolate"))
-        horse.push(run)
         horse.owe(run, 1)
+        # As in `ForkServer.run`: the fork server hears of the deadline before the job comes.
         self._begin(horse, run, time.monotonic())
+        horse.push(run)
+        failpoint("handout.frame")
         if horse.wants_write:
             self._loop.want_write(horse.fileno(), lambda: self._on_writable(run))
 

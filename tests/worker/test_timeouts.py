@@ -85,6 +85,23 @@ def test_a_job_is_gone_in_time_though_its_worker_is_stopped(workers: Workers, co
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_worker_stopped_as_it_sends_a_job_leaves_that_its_limit(
+    nth: int, workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    """The fork server knows the deadline before the horse has the job; in a warm horse, also that of a later job."""
+    seen = tmp_path / "seen"
+    worker = workers.start("t", env={**STUBBORN, "FUSION_FAILPOINTS": f"handout.frame=stop@{nth}"})
+    queue = Queue("t", conn)
+    for _ in range(nth - 1):
+        before = queue.enqueue("tests.jobs.stubborn.nothing")
+        eventually(lambda job=before: status_of(conn, job.id) == "finished")
+    queue.enqueue("tests.jobs.stubborn.swallows", str(seen), job_timeout=TIMEOUT)
+    pids = eventually(lambda: runs_of(seen, "here"), why="the task has begun")
+    _gone_in_time(pids, time.monotonic())
+    worker.signal(signal.SIGCONT)
+
+
 def test_a_stopped_fork_server_does_not_lift_the_limit(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """The worker kills a fork server that misses a deadline, and everything below it."""
     seen = tmp_path / "seen"
