@@ -59,6 +59,8 @@ POINTS = (
     Point("claim.after_reply", 2),
     Point("handout.after"),
     Point("handout.after", 3),
+    Point("handout.frame"),
+    Point("handout.frame", 3),
     Point("outcome.received"),
     Point("outcome.received", 2),
     Point("fork.ask", victims=_NO_HORSE_YET),
