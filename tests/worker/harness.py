@@ -95,7 +95,8 @@ class WorkerProcess:
         return psutil.Process(self.pid).children(recursive=True)
 
     def fork_server(self) -> psutil.Process:
-        (server,) = psutil.Process(self.pid).children()
+        """The one that lives: another may have ended and wait to be reaped."""
+        (server,) = (child for child in psutil.Process(self.pid).children() if alive(child.pid))
         return server
 
     def horses(self) -> list[psutil.Process]:
