@@ -80,6 +80,7 @@ def test_one_that_stood_still_beyond_its_lease_does_nothing_twice_and_goes_on(
     assert "was set by" not in stopped.output, "its own standstill is no jump of the server's clock"
 
 
+@pytest.mark.long
 def test_a_token_that_is_lost_with_the_scheduler_that_took_it_delays_and_loses_nothing(
     schedulers: Schedulers, cron: Scheduler, conn: redis.Redis
 ) -> None:

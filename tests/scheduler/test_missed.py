@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
 
 from fusion import Job
@@ -64,6 +65,7 @@ def test_after_downtime_the_policy_says_which_ticks_run(schedulers: Schedulers, 
     assert entry_of(conn, "long").missed == 50, "`all` makes up the newest hundred"
 
 
+@pytest.mark.long
 def test_a_stop_of_some_seconds_costs_what_the_policies_say(schedulers: Schedulers, cron: Scheduler, conn: redis.Redis) -> None:
     for policy in ("all", "latest", "skip"):
         cron.every(1, NOOP, id=policy, queue="q", misfire=policy, misfire_grace=1.5 if policy == "skip" else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import psutil
+import pytest
 import redis
 
 from fusion import Job, Queue
@@ -42,6 +43,7 @@ def test_an_entry_made_at_run_time_is_taken_up_at_once(schedulers: Schedulers, c
     assert ticks_of(conn, "e")[0] <= made + 3.5, "by itself it would look after 5 s"
 
 
+@pytest.mark.long
 def test_while_nothing_is_due_it_costs_next_to_nothing(schedulers: Schedulers, cron: Scheduler, conn: redis.Redis) -> None:
     scheduler = schedulers.start()
     cron.cron("0 0 1 1 *", NOOP, id="yearly")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -85,7 +86,8 @@ class Service(ProcessUnderTest):
 
     def dismiss(self) -> None:
         for child in [*self.workers(), *self.schedulers()]:
-            child.send_signal(signal.SIGCONT)
+            with suppress(psutil.NoSuchProcess):  # it may end meanwhile
+                child.send_signal(signal.SIGCONT)
         super().dismiss()
 
 

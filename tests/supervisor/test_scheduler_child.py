@@ -8,6 +8,7 @@ import signal
 import urllib.request
 from pathlib import Path
 
+import pytest
 import redis
 
 from fusion import Job, Queue, Retry
@@ -29,6 +30,7 @@ def ready_schedulers(service: Service, times: int = 1) -> list[int]:
     return [int(pid) for pid in _READY.findall(service.output)]
 
 
+@pytest.mark.long
 def test_it_comes_up_with_the_workers_is_replaced_when_it_dies_and_ends_with_them(services: Services, conn: redis.Redis) -> None:
     cron = Scheduler(conn)
     cron.every(1, NOOP, id="e", queue="s", misfire="all")
