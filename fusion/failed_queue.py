@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from redis import Redis
-
 from fusion.job import Job
 from fusion.jobs.failures import CHUNK, FailedFilter, Failure, FailureGroup, group, scan
 from fusion.kernel.nonces import new_nonce
+from fusion.registries import JobRegistry
 from fusion.store.access import broker_of, inspector_of
-from fusion.store.client.connections import get_current_connection
 
 #: Jobs that a look at all of them reads in one round trip.
 _LOOK = 1000
@@ -25,19 +23,8 @@ class Moved(NamedTuple):
     refused: dict[str, str]
 
 
-class FailedQueue:
+class FailedQueue(JobRegistry):
     """The jobs that have failed, of all queues: to look at, to put back, to set aside."""
-
-    def __init__(self, connection: Redis | None = None) -> None:
-        self._connection = connection
-
-    @property
-    def connection(self) -> Redis:
-        """The client that was given, else this process's own."""
-        return self._connection if self._connection is not None else get_current_connection()
-
-    def __len__(self) -> int:
-        return self.count
 
     @property
     def count(self) -> int:
@@ -47,10 +34,6 @@ class FailedQueue:
     def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
         """A page of failed ids, the first to expire first."""
         return inspector_of(self.connection).members("failed", "", offset, length)
-
-    def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
-        """A page of failed jobs, the first to expire first."""
-        return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
 
     # -- one job
 

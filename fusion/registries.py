@@ -1,7 +1,8 @@
-"""The jobs that wait for a time: enqueued for later, to be retried, or held back."""
+"""Registries: the jobs of one state, a page at a time. RQ's word and its methods."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from datetime import datetime
 
 from redis import Redis
@@ -12,12 +13,9 @@ from fusion.store.access import inspector_of
 from fusion.store.client.connections import get_current_connection
 
 
-class ScheduledJobRegistry:
-    """The schedule, in the order of what is due. There is one for all queues; RQ's, whose name this is, belongs to one queue.
-
-    It only looks: `Job.reschedule()` and `Job.cancel()` change it. Every call is one round trip, or two where it fetches jobs, and costs
-    as much as the page it returns.
-    """
+class JobRegistry(ABC):
+    """The jobs of one state, of all queues. Every call is one round trip, or two where it fetches jobs, and costs as much as the page it
+    returns."""
 
     def __init__(self, connection: Redis | None = None) -> None:
         self._connection = connection
@@ -31,6 +29,26 @@ class ScheduledJobRegistry:
         return self.count
 
     @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many there are; O(1)."""
+
+    @abstractmethod
+    def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
+        """A page of ids, in the order of the registry."""
+
+    def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
+        """A page of jobs, in the order of the registry; one that has gone meanwhile is left out."""
+        return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
+
+
+class ScheduledJobRegistry(JobRegistry):
+    """The schedule, in the order of what is due. There is one for all queues; RQ's, whose name this is, belongs to one queue.
+
+    It only looks: `Job.reschedule()` and `Job.cancel()` change it.
+    """
+
+    @property
     def count(self) -> int:
         """Scheduled jobs of all queues; O(1)."""
         return inspector_of(self.connection).scheduled_count()
@@ -42,10 +60,6 @@ class ScheduledJobRegistry:
     def get_job_ids(self, offset: int = 0, length: int = 100) -> list[str]:
         """A page of ids, the soonest first."""
         return [job_id for job_id, _ in self.entries(offset, length)]
-
-    def get_jobs(self, offset: int = 0, length: int = 100) -> list[Job]:
-        """A page of scheduled jobs, the soonest first."""
-        return [job for job in Job.fetch_many(self.get_job_ids(offset, length), self.connection) if job is not None]
 
     def get_scheduled_time(self, job_or_id: Job | str) -> datetime:
         """When it is due. NoSuchJobError if it is not scheduled."""

@@ -147,7 +147,7 @@ def explain(error: BaseException) -> str | None:
 
 
 def _where() -> str | None:
-    """Which Redis it was about, without asking any."""
+    """The Redis that an error is about, found without asking any."""
     from fusion.settings import get_settings
     from fusion.store.client.connections import url_of
 

@@ -90,7 +90,7 @@ def _seconds(wish: Any) -> float:
 
 
 def error_frame(tb: TracebackType | None) -> dict[bytes, bytes]:
-    """Where it went wrong in the user's own code, `module:function:line`: the last frame that is neither of a library nor of Fusion, or
+    """The place of the error in the user's own code, `module:function:line`: the last frame that is neither of a library nor of Fusion, or
     the first one if all are."""
     own = tb
     try:

@@ -21,7 +21,7 @@ from fusion.store.client.connections import check_server, connect
 
 
 class Phase(IntEnum):
-    """Where a process is in its life; it only ever moves on."""
+    """The phases of a process's life; it only ever moves on."""
 
     #: It has not entered its list in Redis yet.
     STARTING = 0

@@ -23,7 +23,7 @@ def default_home(env: Mapping[str, str] | None = None) -> str:
 
 @dataclass(frozen=True, repr=False)
 class RedisSettings:
-    """Which Redis, and how it is spoken to. Host, port and the like are RQ's other way to say redis_url."""
+    """The Redis to use, and the options of connecting to it. Host, port and the like are RQ's other way to say redis_url."""
 
     #: The Redis to use, `redis://`, `rediss://` or `unix://`.
     redis_url: str | None = _setting(None, readers.redis_url, env=("REDIS_URL", "RQ_REDIS_URL"))

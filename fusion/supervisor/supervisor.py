@@ -120,7 +120,7 @@ class Supervisor:
         if not self._stopping:
             self._rolling.tick(now)
             self._fill(now)
-        self._tell(now)
+        self._publish(now)
         self._probes.tick(now)
         restless = self._stopping or self._dead_workers or self._rolling.under_way or any(not post.child for post in self._posts)
         self._pause = min(self._pause, _TICK if restless else max(0.0, self._tell_at - now))
@@ -146,7 +146,7 @@ class Supervisor:
         for child in post.children:
             code = child.collect()
             if code is not None:
-                self._bury(post, child, code, now)
+                self._on_exit(post, child, code, now)
             elif now > child.stop_by:
                 self._insist(child, now)
             elif now - child.heard > self._settings.hang_timeout and child.told != "SIGKILL":
@@ -188,7 +188,7 @@ class Supervisor:
         if child.ready and not was_ready:
             log.info("%s is ready", child)
 
-    def _bury(self, post: Post, child: Child, code: int, now: float) -> None:
+    def _on_exit(self, post: Post, child: Child, code: int, now: float) -> None:
         self._hear(child)  # its last words
         self._loop.unwatch(child.fileno())
         child.close()
@@ -262,7 +262,7 @@ class Supervisor:
         reasons = ["stopping"] * self._stopping + ["quiet"] * self._quiet + missing
         return HealthReport(reasons, {"pid": os.getpid(), "processes": [str(child) for child in self._all]})
 
-    def _tell(self, now: float) -> None:
+    def _publish(self, now: float) -> None:
         if now < self._tell_at:
             return
         self._tell_at = now + min(1.0, self._notifier.watchdog_every or 1.0)

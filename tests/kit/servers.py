@@ -82,11 +82,7 @@ class LateAnswers:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
+        for near in _accepted(self._listener):
             near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             far = socket.socket(socket.AF_UNIX)
             far.connect(self._path)
@@ -136,11 +132,7 @@ class ScriptedServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
+        for sock in _accepted(self._listener):
             self.connections += 1
             thread = threading.Thread(target=self._serve, args=(sock,), daemon=True)
             self._threads.append(thread)
@@ -156,7 +148,7 @@ class ScriptedServer:
                 sock.sendall(reply)
 
     def close(self) -> None:
-        _set_quiet(self._listener)
+        _close_listener(self._listener)
 
 
 class TLSFront:
@@ -170,11 +162,7 @@ class TLSFront:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
+        for sock in _accepted(self._listener):
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, raw: socket.socket) -> None:
@@ -186,10 +174,17 @@ class TLSFront:
             _pump(near, far)
 
     def close(self) -> None:
-        _set_quiet(self._listener)
+        _close_listener(self._listener)
 
 
-def _set_quiet(listener: socket.socket) -> None:
+def _accepted(listener: socket.socket) -> Iterator[socket.socket]:
+    """The connections that arrive, until the listener is closed."""
+    with contextlib.suppress(OSError):
+        while True:
+            yield listener.accept()[0]
+
+
+def _close_listener(listener: socket.socket) -> None:
     # shutdown, as a thread that already sits in accept() would not notice close alone.
     with contextlib.suppress(OSError):
         listener.shutdown(socket.SHUT_RDWR)

@@ -17,7 +17,7 @@ local function give_back(id, exec, why, name)
   recovered = recovered + 1
 end
 
-local function bury(name, why)
+local function remove(name, why)
   local held = redis.call('HGETALL', worker_jobs_key(name))
   recovered = 0
   -- one that can't be given back (a broken key) is left to its lease
@@ -32,9 +32,9 @@ if A_name ~= '' then
   local known = redis.call('HGET', worker_key(A_name), 'incarnation')
   if A_incarnation ~= '' and known and known ~= A_incarnation then return {} end
   if not known and redis.call('EXISTS', worker_key(A_name)) == 1 then return {} end -- another program's
-  return { A_name, bury(A_name, A_reason ~= '' and A_reason or 'worker ' .. A_name .. ' died') }
+  return { A_name, remove(A_name, A_reason ~= '' and A_reason or 'worker ' .. A_name .. ' died') }
 end
-local held, buried = now_ms < hold_until(tonumber(A_lease_ms)), {}
+local held, found = now_ms < hold_until(tonumber(A_lease_ms)), {}
 
 -- Whether a worker is Fusion's, not stock RQ's. Of one without a hash, which Redis forgets some minutes after its last
 -- sign of life, `rq:fleet` says so; one of a version before that is known by what it holds.
@@ -46,14 +46,14 @@ local function is_fusions(key, incarnation)
 end
 
 for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
-  if #buried >= 2 * A_limit then break end
+  if #found >= 2 * A_limit then break end
   local beat, lease, incarnation = unpack(redis.call('HMGET', key, 'beat_ms', 'lease_ms', 'incarnation'))
   local ours = is_fusions(key, incarnation)
   local silent = ours and silence(key, beat)
   if ours and not held and (not silent or silent > (tonumber(lease) or tonumber(A_lease_ms))) then
     local name = worker_name(key)
-    buried[#buried + 1] = name
-    buried[#buried + 1] = bury(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')
+    found[#found + 1] = name
+    found[#found + 1] = remove(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')
   end
 end
-return buried
+return found

@@ -123,7 +123,7 @@ def _replaced(text: str, small: dict[str, tuple[str, str]], calls: re.Pattern[st
 
 
 def _closing(text: str, at: int) -> int:
-    """Where the parenthesis closes that opened before."""
+    """The position of the parenthesis that closes the one opened before `at`. ValueError if there is none."""
     depth = 1
     for match in _PARENTHESIS.finditer(text, at):
         depth += {"(": 1, ")": -1}.get(match[0], 0)

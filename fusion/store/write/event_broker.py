@@ -26,7 +26,7 @@ class StreamEntry(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """Which event was delivered last: its place in the numbering, and when it happened, in ms since 1970."""
+    """The event that was delivered last: its place in the numbering, and when it happened, in ms since 1970."""
 
     epoch: str
     n: str

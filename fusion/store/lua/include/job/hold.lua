@@ -1,4 +1,4 @@
--- Until when the dead may not be buried. After an outage (Redis away, the clock moved, nobody looked) live workers
+-- Until when the dead may not be recovered. After an outage (Redis away, the clock moved, nobody looked) live workers
 -- look dead until they have had one lease to renew; `rq:reap` remembers the last look by the server's clock.
 -- INCLUDE: keys time
 local function hold_until(lease_ms)

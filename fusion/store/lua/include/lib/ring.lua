@@ -8,7 +8,7 @@
 local wildcards, woken
 
 -- The wildcards that workers serve and that match the queue. Each is stored as `<last named, ms> <pattern of Lua>...`,
--- see `Roster`.
+-- see `ServedQueues`.
 local function wildcards_of(queue)
   if not wildcards then
     wildcards = redis.pcall('HGETALL', WILDCARDS)
