@@ -10,10 +10,8 @@ from datetime import datetime, timezone
 import click
 
 from fusion.exceptions import ConfigurationError
+from fusion.runtime.terminal_log import LOG_FORMAT, TerminalHandler
 from fusion.settings import Settings
-
-LOG_FORMAT = "%(asctime)s %(message)s"
-DATE_FORMAT = "%H:%M:%S"
 
 #: Attributes of a record beyond the standard ones: `extra` of the calls in `fusion.worker`.
 _MORE = ("worker", "job_id", "queue", "description", "attempt")
@@ -53,7 +51,7 @@ def set_up_logging(settings: Settings, level: str | None, log_format: str, date_
     logger = logging.getLogger("fusion")
     formatter = _formatter(log_format, date_format)
     if not logger.hasHandlers():
-        handler = logging.StreamHandler()
+        handler = TerminalHandler()
         handler.setFormatter(formatter)
         logger.addHandler(handler)
     if settings.log_json:

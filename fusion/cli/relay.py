@@ -9,8 +9,9 @@ import click
 
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
-from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
+from fusion.cli.logs import set_up_logging
 from fusion.cli.worker import LEVELS, level_of, pid_file, start_embedded
+from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

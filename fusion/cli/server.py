@@ -13,11 +13,12 @@ import click
 from fusion.cli import names
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import Command
-from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
+from fusion.cli.logs import set_up_logging
 from fusion.cli.output import echo
 from fusion.cli.worker import LEVELS, level_of, pid_file
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import defaults
+from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -16,10 +16,11 @@ from fusion.cli import names
 from fusion.cli.child_flags import as_typed, hand_on_url, program
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
-from fusion.cli.logs import DATE_FORMAT, LOG_FORMAT, set_up_logging
+from fusion.cli.logs import set_up_logging
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import defaults
+from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 from fusion.store.embedded.own_files import read_own, reason, write_own
 from fusion.store.layout.keys import is_pattern
 

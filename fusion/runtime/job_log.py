@@ -6,6 +6,7 @@ import logging
 import time
 
 from fusion.execution.completion import Decision
+from fusion.runtime.terminal_log import LineBatch
 from fusion.store.layout.records import Claimed
 
 #: Seconds between two lines about the same broken queue.
@@ -16,7 +17,8 @@ class JobLog:
     """Logs jobs, with the job in the record's attributes too (`job_id`, `queue`, ...).
 
     - `job_lines=False` leaves out what goes well, and descriptions;
-    - of a task's error it logs class and place; with `messages` the message too, which may hold what the task was given.
+    - of a task's error it logs class and place; with `messages` the message too, which may hold what the task was given;
+    - `batch` is open while lines of what goes well may be written together.
     """
 
     def __init__(self, log: logging.Logger, job_lines: bool, *, messages: bool = False) -> None:
@@ -25,11 +27,14 @@ class JobLog:
         self._describe = job_lines
         self._job_lines = job_lines and log.isEnabledFor(logging.INFO)
         self._bad: dict[str, float] = {}
+        self.batch = LineBatch(log)
         self.is_suspended = False
 
     def started(self, claimed: Claimed) -> None:
         """Log that a job begins."""
         if self._job_lines:
+            if self.batch.add(f"{one_line(claimed.queue, 200)}: {_described(claimed)} ({claimed.id})"):
+                return
             about = self._about(claimed)
             self._log.info("%s: %s (%s)", about["queue"], about.get("description", "?"), claimed.id, extra=about)
 
@@ -38,6 +43,12 @@ class JobLog:
         if answer == "ok" and (raised := decision.fields.get("callback_error")):
             self._callback_raised(claimed, raised)
         if answer == "ok" and (decision.kind == "later" or (decision.kind == "finished" and not self._job_lines)):
+            return
+        if (
+            answer == "ok"
+            and decision.kind == "finished"
+            and self.batch.add(f"{one_line(claimed.queue, 200)}: Job OK ({claimed.id})")
+        ):
             return
         about = self._about(claimed)
         reason = one_line(decision.reason if self._messages or not decision.shown else decision.shown)
@@ -97,8 +108,12 @@ class JobLog:
             "attempt": (int(done) if done.isdigit() and len(done) < 10 else 0) + 1,
         }
         if self._describe:
-            about["description"] = one_line(claimed.fields.get(b"description", b"?").decode("utf-8", "replace"), 200)
+            about["description"] = _described(claimed)
         return about
+
+
+def _described(claimed: Claimed) -> str:
+    return one_line(claimed.fields.get(b"description", b"?").decode("utf-8", "replace"), 200)
 
 
 def one_line(text: str, limit: int = 2000) -> str:

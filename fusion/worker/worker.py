@@ -21,6 +21,7 @@ from fusion.runtime.process import Phase, Process
 from fusion.runtime.redis_link import RedisAway
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.shared import Shared
+from fusion.runtime.terminal_log import Signature
 from fusion.settings import Settings
 from fusion.store.client.connections import describe
 from fusion.store.layout.records import Turn
@@ -114,8 +115,9 @@ class Worker(Process):
         self.consumer.schedule(timers, self._renew_leases, self._work)
         timers.when(self.task_logs, self.task_logs.flush, redis=True)
         timers.when(self.commands, self.commands.tick, redis=True)
-        log.addFilter(self._sign)
-        self.closing.callback(log.removeFilter, self._sign)
+        signature = Signature(self.membership)
+        log.addFilter(signature)
+        self.closing.callback(log.removeFilter, signature)
         for part in (self.commands, self.consumer.doorbells, self.probation, self.relay_child, self.executors):
             self.closing.callback(part.close)
 
@@ -126,10 +128,6 @@ class Worker(Process):
 
     def _channel(self) -> str:
         return self.broker.keys.pubsub(self.name)
-
-    def _sign(self, record: logging.LogRecord) -> bool:
-        record.worker = self.name
-        return True
 
     # -- life
 
@@ -212,8 +210,9 @@ class Worker(Process):
         began, slots = time.monotonic(), self.slots.free()
         self.blocked_work.renew(self.executors.generation)
         self.consumer.send(slots, self.blocked_work.wishes(began, self.probation))
-        for claimed in self.consumer.receive():
-            self.dispatcher.start(claimed)
+        with self.consumer.job_log.batch:
+            for claimed in self.consumer.receive():
+                self.dispatcher.start(claimed)
         if self.consumer.moved:
             self.executors.exchanged(time.monotonic() - began, self.consumer.moved)
         if (turn := self.consumer.turn) is not None:

@@ -16,9 +16,10 @@ import redis
 
 from fusion import Queue
 from fusion.cli.context import Cli
-from fusion.cli.worker import DATE_FORMAT, LOG_FORMAT, WorkerPlan, pid_file, plan_worker, set_up_logging, worker
+from fusion.cli.worker import WorkerPlan, pid_file, plan_worker, set_up_logging, worker
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import defaults
+from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 from fusion.settings import Settings, get_settings
 from tests.cli.conftest import Invoke, run_worker
 
@@ -244,6 +245,21 @@ def test_a_burst_in_a_real_process(conn: redis.Redis, tmp_path: Path) -> None:
     assert job.is_finished
     assert (tmp_path / "ran").exists()
     assert not pid.exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--horses", "2"], ["--log-format", "%(asctime)s %(levelname)s %(message)s"]])
+def test_each_job_has_its_lines_in_their_order(conn: redis.Redis, tmp_path: Path, more: list[str]) -> None:
+    (tmp_path / "mine.py").write_text("def note(n):\n    if n % 10 == 9:\n        raise ValueError(n)\n")
+    jobs = [Queue("sms", conn).enqueue("mine.note", n, retry=None) for n in range(40)]
+    ended = run_worker("worker", "--customq", "sms", "--burst", "--no-relay", "--tasks", "mine", "-P", str(tmp_path), *more)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stderr.splitlines()
+    for number, job in enumerate(jobs):
+        began, *rest = [line.split(" ", 1 + bool(more[1:] and "%" in more[1]))[-1] for line in lines if job.id in line]
+        assert began == f"sms: mine.note ({job.id})"
+        assert len(rest) == 1
+        assert rest[0].startswith(f"sms: job {job.id} " if number % 10 == 9 else f"sms: Job OK ({job.id})"), rest
+    assert lines[-1].endswith(" ended")
 
 
 def test_verbose_and_quiet(conn: redis.Redis) -> None:
