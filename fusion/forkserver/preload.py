@@ -21,6 +21,7 @@ from collections.abc import Callable
 from fusion.execution.frames import pack
 from fusion.execution.perform import Performer
 from fusion.forkserver.horse import SAFE_FD, Channel, HorseSettings, close_django_connections, run_one
+from fusion.forkserver.process_hooks import HooksWatched
 from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
 
 TYPE_CHECKING = False
@@ -69,16 +70,17 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     settings.late = tuple(dict.fromkeys(late))
     # An import may hang, and no poll loop watches the worker meanwhile.
     set_parent_death_signal(signal.SIGKILL)
-    for module in modules:
-        if module not in settings.late and not _preload(module, config["preload"] == "strict", control_fd, say):
-            return None
     hooks: list[Hook | None] = []
-    for path in (config["before_fork"], config["after_fork"]):
-        try:
-            hooks.append(_find(path) if path else None)
-        except BaseException as error:
-            say(_failure(path, error))
-            return None
+    with HooksWatched():
+        for module in modules:
+            if module not in settings.late and not _preload(module, config["preload"] == "strict", control_fd, say):
+                return None
+        for path in (config["before_fork"], config["after_fork"]):
+            try:
+                hooks.append(_find(path) if path else None)
+            except BaseException as error:
+                say(_failure(path, error))
+                return None
     before_fork, settings.after_fork = hooks
     set_parent_death_signal(0)
     if "FUSION_FAILPOINTS" not in os.environ:  # those of a horse would strike here

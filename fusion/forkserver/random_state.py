@@ -135,7 +135,7 @@ class Chance:
     def look(self) -> list[str]:
         """Find them all. Returns the names of those that every process will have alike."""
         self._modules = len(sys.modules)
-        own = getattr(sys.modules.get("random"), "_inst", None)  # Python seeds it anew in each fork
+        own = getattr(sys.modules.get("random"), "_inst", None)  # seeded anew by a hook at fork
         self._found = _Found(thing for thing in [*gc.get_objects(), *_untracked()] if thing is not own)
         fixed = self._found.drop_fixed()
         return sorted({*map(_name_of, fixed), *_seed_sequences()})

@@ -19,6 +19,7 @@ from time import monotonic
 from fusion.forkserver.horse import HorseSettings, flush_stdio, run_horse
 from fusion.forkserver.offspring import PASSING, let_pass
 from fusion.forkserver.preload import prepare
+from fusion.forkserver.process_hooks import end, fork
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import Children, become_subreaper
 
@@ -46,7 +47,7 @@ _ANCILLARY = _socket.CMSG_SPACE(16 * 4)
 
 
 # What the loop lives on, as it was before any task module: gevent and its like put their own in these places.
-_fork, _read, _close, _kill, _killpg, _getpgid, _setpgid = os.fork, os.read, os.close, os.kill, os.killpg, os.getpgid, os.setpgid
+_read, _close, _kill, _killpg, _getpgid, _setpgid = os.read, os.close, os.kill, os.killpg, os.getpgid, os.setpgid
 _wait4, _waitid = os.wait4, getattr(os, "waitid", None)
 _poll, _select, _set_handler = select.poll, select.select, signal.signal
 
@@ -206,7 +207,7 @@ class ForkServer:
                 self._before_fork()
                 flush_stdio()
             failpoint("fork.before")
-            pid = _fork()
+            pid = fork()
         except Exception as error:
             _close(fd)
             number = error.errno if isinstance(error, OSError) else None
@@ -359,6 +360,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     control = _socket.socket(fileno=int(arguments[0]))
     server = ForkServer(control)
     server.run()
+    end()
     flush_stdio()
     os._exit(server.code)
 
