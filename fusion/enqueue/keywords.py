@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from inspect import CO_VARKEYWORDS
 from types import CodeType, FunctionType
@@ -68,13 +68,14 @@ def check_arguments(func: Func, names: Iterable[str]) -> None:
             raise UnknownOption(name, f"{closed}() takes no argument {name}=; options go into options(...)")
 
 
-def _not_parameters(func: Func, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _not_parameters(func: Func, names: Iterable[str]) -> list[tuple[str, str]]:
     """Names that are no parameters of the function; beside each the function's name, empty if it may take any or can't be seen."""
     code, inner = _codes_of(func)
-    closed = code.co_name if code is not None and not code.co_flags & CO_VARKEYWORDS else ""
-    for name in names:
-        if not any(name in _parameters(found) for found in (code, inner) if found is not None):
-            yield name, closed
+    if code is None:
+        return [(name, "") for name in names]
+    closed = "" if code.co_flags & CO_VARKEYWORDS else code.co_name
+    known = _parameters(code) if inner is None else (*_parameters(code), *_parameters(inner))
+    return [(name, closed) for name in names if name not in known]
 
 
 def _codes_of(func: Func) -> tuple[CodeType | None, CodeType | None]:
@@ -82,7 +83,8 @@ def _codes_of(func: Func) -> tuple[CodeType | None, CodeType | None]:
     found: Any = func
     if isinstance(func, str):
         module, _, name = func.rpartition(".")
-        found = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+        loaded = sys.modules.get(module)
+        found = None if loaded is None else getattr(loaded, "__dict__", {}).get(name)
     if not isinstance(found, FunctionType):
         return None, None
     inner = found.__dict__.get("__wrapped__")

@@ -27,6 +27,7 @@ _QUOTED = 100
 
 _INFINITE = (float("inf"), float("-inf"))
 _SCALARS = frozenset({str, int, float, bool, type(None)})
+_TEXT = frozenset({str})
 
 
 class Serializer:
@@ -51,12 +52,16 @@ def _is_plain(value: Any, room: int) -> bool:
     if room <= 0:
         return False
     if kind is list:
+        if _SCALARS.issuperset(map(type, value)):
+            return True
         for item in value:  # noqa: SIM110  a loop takes half of a generator's time
             if type(item) not in _SCALARS and not _is_plain(item, room - 1):
                 return False
         return True
     if kind is not dict or TAG in value:
         return False
+    if _TEXT.issuperset(map(type, value)) and _SCALARS.issuperset(map(type, value.values())):
+        return True
     for key, item in value.items():  # noqa: SIM110
         if type(key) is not str or (type(item) not in _SCALARS and not _is_plain(item, room - 1)):
             return False
@@ -109,9 +114,20 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+def _encoder(**options: Any) -> Callable[[Any], str]:
+    """`JSONEncoder.encode`, which makes its encoder in C anew for each value: that takes longer than a small job."""
+    python = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"), **options)
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return python.encode
+    text = json.encoder.encode_basestring_ascii if python.ensure_ascii else json.encoder.encode_basestring
+    chunks = make(None, python.default, text, None, ":", ",", False, False, False)
+    return lambda value: "".join(chunks(value, 0))
+
+
+_encode = _encoder(ensure_ascii=False)
 _scan = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_finite, parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
-_encode_ascii = json.JSONEncoder(ensure_ascii=True, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+_encode_ascii = _encoder(ensure_ascii=True)
 
 
 class JSONSerializer(Serializer):

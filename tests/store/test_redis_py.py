@@ -6,6 +6,7 @@ A new major that breaks one fails here with the claim as its message, and the mo
 from __future__ import annotations
 
 import inspect
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ import hiredis
 import pytest
 import redis
 from redis import exceptions as errors
+from redis._parsers.hiredis import NOT_ENOUGH_DATA
 from redis.backoff import ConstantBackoff
 from redis.client import NEVER_DECODE
 from redis.retry import Retry
@@ -56,6 +58,35 @@ def _(url: str) -> bool:
     line.send_packed_command([PING])
     line.send_packed_command([PING, PING])
     return [line.read_response() for _ in range(3)] == [b"PONG"] * 3
+
+
+@claim(
+    "wire",
+    "what a connection sends is answered on _sock, and _parser._reader makes of it an answer, NOT_ENOUGH_DATA, or redis-py's exception",
+)
+def _(url: str) -> bool:
+    line = connection_of(url)
+    line.send_packed_command([hiredis.pack_command(("EVALSHA", "0" * 40, "0"))])
+    reader = line._parser._reader
+    before = reader.gets()
+    answer = line._sock.recv(1000)
+    reader.feed(answer[:5])
+    begun = reader.gets()
+    reader.feed(answer[5:])
+    return before is begun is NOT_ENOUGH_DATA and reader.has_data() and isinstance(reader.gets(), errors.NoScriptError)
+
+
+@claim(
+    "sockets", "a pool has pid, _lock, _available_connections, a list, and _in_use_connections, a set; a connection has its pid"
+)
+def _(url: str) -> bool:
+    pool: Any = redis.Redis.from_url(url).connection_pool
+    line = pool.get_connection()
+    used = pool._in_use_connections == {line} and pool._available_connections == []
+    pool.release(line)
+    with pool._lock:
+        free = pool._in_use_connections == set() and pool._available_connections == [line]
+    return used and free and pool.pid == line.pid == os.getpid()
 
 
 @claim("wire", "read_response() raises an error reply as the exception of redis.exceptions, and the connection stays good")

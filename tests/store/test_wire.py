@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -100,3 +102,82 @@ def test_a_tracer_sees_every_command(redis_url: str, monkeypatch: pytest.MonkeyP
         assert len(Queue("q", client).enqueue_many([Queue.prepare_data("tasks.sms.sendSMS")])) == 1
         Queue("q", client).enqueue("tasks.sms.sendSMS")
     assert len([name for name in seen if name in ("EVALSHA", "EVAL")]) >= 2
+
+
+def test_each_thread_gets_its_own_answers_and_no_more_connections_are_made_than_it_takes(
+    redis_url: str, conn: redis.Redis
+) -> None:
+    before = conn.info("stats")["total_connections_received"]
+    with connect(redis_url) as client, ThreadPoolExecutor(8) as threads:
+        send = sender(client)
+
+        def ask(nth: int) -> list[bytes]:
+            return [send("EVAL", BACK, 0, f"{nth}-{n}") for n in range(100)]
+
+        answers = [*threads.map(ask, range(8))]
+        pool: Any = client.connection_pool
+        assert not pool._in_use_connections
+        assert len({id(one) for one in pool._available_connections}) == pool._created_connections <= 8
+    assert answers == [[b"%d-%d" % (nth, n) for n in range(100)] for nth in range(8)]
+    assert conn.info("stats")["total_connections_received"] - before <= 8
+
+
+def test_one_connection_is_enough_for_a_client_that_may_have_no_more(redis_url: str) -> None:
+    with connect(f"{redis_url}{'&' if '?' in redis_url else '?'}max_connections=1") as client:
+        send = sender(client)
+        for n in range(3):
+            assert send("EVAL", BACK, 0, n) == b"%d" % n
+            assert client.ping()
+        held = client.connection_pool.get_connection()
+        with pytest.raises(errors.ConnectionError, match="Too many connections"):
+            send("PING")
+        client.connection_pool.release(held)
+        assert send("PING") == b"PONG"
+
+
+def test_what_comes_unasked_is_nobodys_answer(scripted: Scripted) -> None:
+    """Also where one attempt is all there is."""
+    server = scripted(lambda n: b"+first\r\n+unasked\r\n" if n == 0 else b"+second\r\n")
+    with connect(server.url, "worker") as client:
+        send = sender(client)
+        assert send("PING") == b"first"
+        assert send("PING") == b"second"
+    assert server.connections == 2
+
+
+def test_a_connection_that_the_server_closed_meanwhile_costs_no_attempt(redis_url: str, conn: redis.Redis) -> None:
+    with connect(redis_url, "worker") as client:
+        send = sender(client)
+        for _ in range(3):
+            number = send("CLIENT", "ID")
+            assert conn.client_kill_filter(_id=str(number)) == 1
+            assert send("PING") == b"PONG"
+
+
+def test_a_closed_client_opens_again(redis_url: str) -> None:
+    client = connect(redis_url)
+    send = sender(client)
+    for _ in range(3):
+        assert send("PING") == b"PONG"
+        client.close()
+        client.connection_pool.disconnect()
+
+
+def test_parent_and_child_have_connections_of_their_own(redis_url: str) -> None:
+    """Also if one lay ready when they parted, and whoever comes first."""
+    with connect(redis_url) as client:
+        send = sender(client)
+        number = send("CLIENT", "ID")
+        pid = os.fork()
+        if pid == 0:
+            same = send("CLIENT", "ID") == number
+            answers = [send("EVAL", BACK, 0, n) for n in range(100)]
+            os._exit(int(same or answers != [b"%d" % n for n in range(100)]))
+        assert [send("EVAL", BACK, 0, -n) for n in range(100)] == [b"%d" % -n for n in range(100)]
+        assert os.waitpid(pid, 0)[1] == 0
+        assert send("CLIENT", "ID") == number
+
+
+def test_a_long_answer_comes_whole(redis_url: str) -> None:
+    with connect(redis_url) as client:
+        assert sender(client)("EVAL", "return string.rep('a', 1000000)", 0) == b"a" * 1_000_000

@@ -14,10 +14,14 @@ from typing import Any
 
 import hiredis
 from redis import Redis
+from redis import exceptions as errors
+from redis._parsers.hiredis import NOT_ENOUGH_DATA
 
 from fusion.kernel.timeouts import deferred
 from fusion.store.client.adapter import client_of
 from fusion.store.client.connections import BoundedRetry
+
+_CHUNK = 65536
 
 
 class Line:
@@ -33,7 +37,30 @@ class Line:
 
     def read(self) -> Any:
         """Read one answer; an error reply is raised as redis-py's exception."""
-        return self._connection.read_response()
+        connection = self._connection
+        sock, reader = connection._sock, connection._parser._reader
+        if sock is None or reader is None or reader.has_data():
+            return connection.read_response()
+        # redis-py's own way takes as long as all that Fusion does before it
+        try:
+            data = sock.recv(_CHUNK)
+        except OSError as error:
+            connection.disconnect()
+            if isinstance(error, TimeoutError):
+                raise errors.TimeoutError("Timeout reading from socket") from error
+            raise errors.ConnectionError(f"Error while reading from socket: {error.args}") from error
+        if not data:
+            connection.disconnect()
+            raise errors.ConnectionError("Connection closed by server.")
+        reader.feed(data)
+        answer = reader.gets()
+        if answer is NOT_ENOUGH_DATA:
+            return connection.read_response()
+        if isinstance(answer, Exception):
+            if not isinstance(answer, errors.ResponseError):
+                connection.disconnect()
+            raise answer
+        return answer
 
     def exchange(self, packed: bytes) -> Any:
         """Send a packed command and read its answer, as often as the connection's own retry says."""
@@ -72,7 +99,8 @@ def is_ours(connection: Redis) -> bool:
 def pack(command: tuple[Any, ...]) -> bytes | None:
     """Encode a command as it is sent; None if it holds what only redis-py knows how to encode, or to refuse."""
     # Of an int hiredis makes a text itself, and Python looks for signals amid that: 3.5.0 does not survive a handler that raises there.
-    command = tuple([repr(word) if type(word) is int else word for word in command])
+    if int in map(type, command):
+        command = tuple([repr(word) if type(word) is int else word for word in command])
     try:
         packed: bytes = hiredis.pack_command(command)
     except TypeError:
@@ -92,10 +120,12 @@ def sender(connection: Redis) -> Callable[..., Any]:
         if packed is None:
             return ordinary(*command)
         with deferred():
-            line = Line(client)
+            line = None
             try:
+                line = Line(client)
                 return line.exchange(packed)
             finally:
-                line.release()
+                if line is not None:
+                    line.release()
 
     return send

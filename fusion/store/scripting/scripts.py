@@ -125,6 +125,7 @@ class Script:
         self.text = source.text(constants, server)
         self.sha = hashlib.sha1(self.text.encode()).hexdigest()  # noqa: S324 - the server's own naming of scripts
         self._keys, self._args = source.keys, source.args
+        self._count = str(len(source.keys))
         self._before, self._after = f"{name}.before", f"{name}.after"
         self._send = sender(connection)
 
@@ -149,4 +150,4 @@ class Script:
 
     def command(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> tuple[Any, ...]:
         """The words after the script, or its name, in the command."""
-        return (len(self._keys), *(keys[name] for name in self._keys), *(args[name] for name in self._args), *rest)
+        return (self._count, *map(keys.__getitem__, self._keys), *map(args.__getitem__, self._args), *rest)
