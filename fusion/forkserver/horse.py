@@ -10,6 +10,7 @@ import _thread
 import fcntl
 import os
 import resource
+import select
 import sys
 from collections.abc import Callable
 from contextvars import copy_context
@@ -39,6 +40,8 @@ SAFE_FD = 1024
 _OFFER_LIMIT = 0.02
 #: Bytes; a guard against garbage, the real limit is the worker's `max_payload`.
 _MAX_JOB_FRAME = 1 << 28
+#: Milliseconds without a job after which a spare rehearses one. The spares of a busy worker have theirs sooner.
+_REHEARSE_AFTER = 30
 #: Bytes of one write: a socket that keeps boundaries takes no more at once than its buffer, and the worker reads so many.
 _PIECE = 64 * 1024
 
@@ -56,10 +59,12 @@ class HorseSettings:
     warm = False
     server_pid = 0
     private_fds: tuple[int, ...] = ()
+    #: Runs a job that does nothing; None for no rehearsals.
+    rehearsed: Callable[[], object] | None = None
 
 
 # As they were before any task module: what gevent or eventlet put in their place may hand over to the task's own threads.
-_read, _write = os.read, os.write
+_read, _write, _poll, _POLLIN = os.read, os.write, select.poll, select.POLLIN
 
 
 class Channel:
@@ -149,7 +154,12 @@ def _live(fd: int, settings: HorseSettings) -> int:
     channel = Channel(_lift(fd, settings))
     failpoint("horse.start")
     _prepare(settings)
-    code = run_many(channel, settings.performer, settings.chance) if settings.warm else run_one(channel, settings.performer)
+    if settings.warm:
+        code = run_many(channel, settings.performer, settings.chance)
+    else:
+        if settings.rehearsed is not None:
+            rehearse(channel, settings.rehearsed)
+        code = run_one(channel, settings.performer)
     _wind_up()
     return code
 
@@ -242,6 +252,22 @@ def _prepare(settings: HorseSettings) -> None:
             pass  # the job that needs it imports it again and fails with the reason
     if settings.late:
         settings.chance.after_imports()
+
+
+def rehearse(channel: Channel, run: Callable[[], object]) -> None:
+    """Run a job that does nothing if none has come for a moment: the pages that a job writes to are this process's own before one waits
+    for them."""
+    poll = _poll()
+    poll.register(channel.fd, _POLLIN)
+    if not poll.poll(_REHEARSE_AFTER) and not _would_show():
+        run()
+
+
+def _would_show() -> bool:
+    """True if something of the user's runs in here already: a thread, which could see the current job, or an alarm."""
+    return bool(
+        _thread._count() or _signal.getsignal(_signal.SIGALRM) != _signal.SIG_DFL or _signal.getitimer(_signal.ITIMER_REAL)[0]
+    )
 
 
 def close_django_connections() -> None:

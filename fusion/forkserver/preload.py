@@ -18,9 +18,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from fusion.execution.frames import pack
+from fusion.execution.frames import FrameReader, pack
 from fusion.execution.perform import Performer
-from fusion.forkserver.horse import SAFE_FD, Channel, HorseSettings, close_django_connections, run_one
+from fusion.forkserver.horse import SAFE_FD, Channel, HorseSettings, close_django_connections, rehearse, run_one
+from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.process_hooks import HooksWatched
 from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
 
@@ -84,7 +85,7 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     before_fork, settings.after_fork = hooks
     set_parent_death_signal(0)
     if "FUSION_FAILPOINTS" not in os.environ:  # those of a horse would strike here
-        _warm_up()
+        settings.rehearsed = _warm_up()
     if alike := settings.chance.look():
         say("ALIKE " + json.dumps(alike))
     return settings, before_fork
@@ -139,19 +140,34 @@ def _failure(module: str, error: BaseException) -> str:
     )
 
 
-def _warm_up() -> None:
+def _warm_up() -> Callable[[], object]:
     """Run a job that does nothing a few times. Python specialises code and fills caches as it runs; once that is done, horses
-    share the pages it happens in instead of copying them one by one."""
-    fields = {b"data": b'["fusion.forkserver.preload.nothing",null,[1,"x"],{}]', b"timeout": b"60", b"meta": b"{}"}
+    share the pages it happens in instead of copying them one by one. Returns a function that runs it in this process, without a socket."""
+    frame = pack({b"data": b'["fusion.forkserver.preload.nothing",null,[1,"x"],{}]', b"timeout": b"60", b"meta": b"{}"})
     ours, theirs = _socket.socketpair()
     performer = Performer((__name__,))
     channel = Channel(theirs.fileno())
+
+    def run() -> bytes:
+        """Run it without a socket."""
+        reader = FrameReader(len(frame))
+        reader.feed(frame)
+        answer = performer.run(reader.next() or {}, _say_nothing)
+        note_struck(answer)
+        return pack(answer)
+
     for _ in range(WARM_UP_RUNS):
-        ours.send(pack(fields))
+        ours.send(frame)
+        rehearse(channel, run)
         run_one(channel, performer)
         ours.recv(65536)
     ours.close()
     theirs.close()
+    return run
+
+
+def _say_nothing(fields: object) -> None:
+    return None
 
 
 def nothing(*args: object) -> None:
