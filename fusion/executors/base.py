@@ -142,7 +142,7 @@ class Executor(Protocol):
         get a first job anyway."""
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        """Queue a job behind a running one, in one of so many lanes. None if that can't be."""
+        """Queue a job behind a running one, in one of so many lanes; it goes there by the next `flush`. None if that can't be."""
 
     def exchanged(self, seconds: float, jobs: int) -> None:
         """Record one exchange with Redis: how long it took, delivery to processes included, and how many jobs it committed or claimed."""
@@ -160,7 +160,7 @@ class Executor(Protocol):
         """Do what is due: insist on overdue ends, replace what died, make room. Comes whenever `next_at` has come; oftener does no harm."""
 
     def flush(self) -> None:
-        """Send on what could not be sent at once."""
+        """Send on what was prefetched, and what could not be sent at once. Comes before anything else is asked or heard."""
 
     def reload(self) -> None:
         """Have new code run the next jobs; those under way finish in the old."""

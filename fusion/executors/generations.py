@@ -123,7 +123,7 @@ class ExecutorGenerations:
         return prefetching.room(lanes, free) if prefetching and not self._draining else 0
 
     def prefetch(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        """Let a job wait behind another; None if it can't."""
+        """Let a job wait behind another, from the next `flush` on; None if it can't."""
         prefetching = self._prefetching
         return prefetching.add(claimed, limit, lanes) if prefetching else None
 
@@ -178,8 +178,10 @@ class ExecutorGenerations:
         self._listener.capacity_changed()
 
     def flush(self) -> None:
-        """Have the loop finish what the fork servers' sockets would not take at once."""
+        """Send what was prefetched; have the loop finish what the fork servers' sockets would not take at once."""
         for generation in self._all:
+            if generation.prefetching:
+                generation.prefetching.send()
             generation.session.flush()
 
     def reload(self) -> None:

@@ -85,6 +85,7 @@ class Prefetch:
         """`budget`: seconds of work that may wait in a horse; `jobs`: how many a horse may run in all, 0 for any number."""
         self._executor, self._jobs = executor, jobs
         self.estimator = PrefetchEstimator(budget)
+        self._given: list[WarmHorse] = []
 
     @property
     def queued(self) -> list[Run]:
@@ -116,7 +117,7 @@ class Prefetch:
         return min(depth, self._jobs - horse.done - 1) if self._jobs else depth
 
     def add(self, claimed: Claimed, limit: float, lanes: int) -> Run | None:
-        """Let a job wait behind another, where there is `room`; None if it can't."""
+        """Let a job wait behind another, where there is `room`; None if it can't. It is sent by `send`."""
         executor = self._executor
         horse = min(self._lanes(lanes), key=lambda one: len(one.waiting), default=None)
         if horse is None and any(executor.horses[serial].bulky for serial in executor.runs):
@@ -135,8 +136,19 @@ class Prefetch:
         if run in left:
             self.estimator.saw(_TOO_LARGE)  # so will those behind it be
             return None
-        failpoint("ahead.given")
+        if horse not in self._given:
+            self._given.append(horse)
         return run
+
+    def send(self) -> None:
+        """Send the jobs that were added since, each horse's together. Those that its socket does not take are returned."""
+        given, self._given = self._given, []
+        for horse in given:
+            left = horse.send_ahead()
+            failpoint("ahead.given")
+            if left:
+                self.estimator.saw(_TOO_LARGE)
+                self._executor.give_back(left, "no room ahead")
 
     def recall(self, why: str) -> None:
         """Return every job that has not begun."""

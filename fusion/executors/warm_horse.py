@@ -28,6 +28,7 @@ class WarmHorse(Horse):
     def __init__(self, server: ForkServerClient, serial: int, end: socket.socket, limit: int, kept: socket.socket | None) -> None:
         super().__init__(server, serial, end, limit)
         self.waiting: deque[HorseRun] = deque()
+        self._unsent: deque[tuple[HorseRun, bytes]] = deque()
         #: Jobs it has run.
         self.done = 0
         #: It gets no more jobs.
@@ -57,7 +58,7 @@ class WarmHorse(Horse):
         return inf if self._endless else now + self._owed
 
     def push(self, run: HorseRun, *, ahead: bool = False) -> bool:
-        """Send a job, or begin to: see `wants_write`. One that goes `ahead` is sent at once or, False, not at all."""
+        """Send a job, or begin to: see `wants_write`. One that goes `ahead` is sent by `send_ahead`; False if it is too large for that."""
         claimed = run.claimed
         frame = pack({b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields})
         if not ahead:
@@ -65,10 +66,27 @@ class WarmHorse(Horse):
             self.flush()
             self.bulky = len(frame) > PACKET or self.wants_write
             return True
-        try:
-            return len(frame) <= PACKET and bool(self._socket.send(frame))
-        except OSError:
+        if len(frame) > PACKET:
             return False
+        self._unsent.append((run, frame))
+        return True
+
+    def send_ahead(self) -> list[HorseRun]:
+        """Send the jobs that were pushed ahead, one after another: a horse that does one meanwhile finds the next, and need not be woken.
+        Return those for which its socket has no room: they are not in it any more."""
+        unsent = self._unsent
+        try:
+            while unsent:
+                self._socket.send(unsent[0][1])
+                unsent.popleft()
+        except OSError:
+            pass
+        left = [run for run, _ in unsent]
+        unsent.clear()
+        for run in left:
+            self.waiting.remove(run)
+            self.owe(run, -1)
+        return left
 
     def flush(self) -> None:
         """Send what the socket takes, in packets."""
@@ -89,7 +107,8 @@ class WarmHorse(Horse):
 
     def take_back(self) -> set[bytes]:
         """The executions that the horse has not read; it will not find them any more. It may have read one amid this, from between them."""
-        taken: set[bytes] = set()
+        taken = {run.claimed.execution_id.encode() for run, _ in self._unsent}
+        self._unsent.clear()
         if self._kept is None or self.bulky:
             return taken
         while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import select
 import time
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -13,15 +13,6 @@ if TYPE_CHECKING:
 
 LOG_FORMAT = "%(asctime)s %(message)s"
 DATE_FORMAT = "%H:%M:%S"
-
-#: Of what the default log consists: if one of these is not the standard library's any more, somebody means to see or change the records.
-_STOCK = (
-    (logging.Logger, ("info", "isEnabledFor", "_log", "makeRecord", "handle", "filter", "callHandlers")),
-    (logging.StreamHandler, ("handle", "filter", "format", "acquire", "release", "emit", "flush")),
-    (logging.Formatter, ("format", "formatTime", "formatMessage", "usesTime")),
-    (logging.PercentStyle, ("format", "_format", "usesTime")),
-    (logging.LogRecord, ("__init__", "getMessage")),
-)
 
 
 class TerminalHandler(logging.StreamHandler[TextIO]):
@@ -115,12 +106,14 @@ class LineBatch:
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._terminal: TerminalHandler | None = None
-        self._is_open = self._is_stock = False
+        self._is_open = False
+        #: Nobody has replaced a part of `logging`; None if that was not looked at for this batch.
+        self._is_stock: bool | None = None
         #: The last line's second, and as text.
         self._second, self._clock = -1, ""
 
     def __enter__(self) -> LineBatch:
-        self._is_open, self._is_stock = True, _is_stock()
+        self._is_open, self._is_stock = True, None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -129,6 +122,8 @@ class LineBatch:
 
     def add(self, message: str) -> bool:
         """Write a line at INFO, soon. False if it has to go through `logging`; what was held is written by then."""
+        if self._is_stock is None:
+            self._is_stock = _functions() == _STOCK
         terminal = self._default_handler() if self._is_open and self._is_stock else None
         if terminal is not self._terminal:
             self._write()
@@ -175,7 +170,16 @@ def _is_default(formatter: logging.Formatter | None) -> bool:
     return type(style) is logging.PercentStyle and style._fmt == LOG_FORMAT and formatter.converter is time.localtime
 
 
-def _is_stock() -> bool:
-    """Say whether `logging` works as it is written: libraries that collect records replace methods of it."""
-    own = vars(logging)
-    return all(getattr(getattr(kind, name), "__globals__", None) is own for kind, names in _STOCK for name in names)
+def _functions() -> tuple[FunctionType, ...]:
+    """All that a record on its way to the default log goes through. Libraries that collect records replace some of it."""
+    logger, handler, formatter, style = logging.Logger, logging.StreamHandler, logging.Formatter, logging.PercentStyle
+    return (  # type: ignore[return-value]
+        *(logger.info, logger.isEnabledFor, logger._log, logger.makeRecord, logger.handle, logger.filter, logger.callHandlers),
+        *(handler.handle, handler.filter, handler.format, handler.acquire, handler.release, handler.emit, handler.flush),
+        *(formatter.format, formatter.formatTime, formatter.formatMessage, formatter.usesTime),
+        *(style.format, style.usesTime, logging.LogRecord.__init__, logging.LogRecord.getMessage),
+    )
+
+
+#: As they are when this is imported, if `logging` has them as it was written; else nothing is like these.
+_STOCK = _functions() if all(getattr(one, "__globals__", None) is vars(logging) for one in _functions()) else ()

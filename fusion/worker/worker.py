@@ -24,7 +24,7 @@ from fusion.runtime.shared import Shared
 from fusion.runtime.terminal_log import Signature
 from fusion.settings import Settings
 from fusion.store.client.connections import describe
-from fusion.store.layout.records import Turn
+from fusion.store.layout.records import Claimed, Turn
 from fusion.store.write.broker import Broker
 from fusion.worker.admission import Admission, Blocked
 from fusion.worker.blocked import BlockedWork
@@ -211,12 +211,16 @@ class Worker(Process):
         self.blocked_work.renew(self.executors.generation)
         self.consumer.send(slots, self.blocked_work.wishes(began, self.probation))
         with self.consumer.job_log.batch:
-            for claimed in self.consumer.receive():
-                self.dispatcher.start(claimed)
+            self._hand_out(self.consumer.receive())
         if self.consumer.moved:
             self.executors.exchanged(time.monotonic() - began, self.consumer.moved)
         if (turn := self.consumer.turn) is not None:
             self._learn(turn, asked=bool(slots.floors or slots.ahead))
+
+    def _hand_out(self, jobs: Sequence[Claimed]) -> None:
+        for claimed in jobs:
+            self.dispatcher.start(claimed)
+        self.executors.flush()
 
     def _learn(self, turn: Turn, *, asked: bool) -> None:
         """Take in what a turn said besides jobs. `asked`: it asked for some."""

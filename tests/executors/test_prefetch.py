@@ -30,9 +30,10 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     made.executor.close()
 
 
-def wait(stage: Stage, **fields: Any) -> Run:
-    run = stage.executor.prefetch(claimed(ahead=True, **fields), 10.0, 2)
+def wait(stage: Stage, lanes: int = 2, **fields: Any) -> Run:
+    run = stage.executor.prefetch(claimed(ahead=True, **fields), 10.0, lanes)
     assert run is not None
+    stage.executor.flush()
     return run
 
 
@@ -79,6 +80,7 @@ def test_a_higher_class_goes_before_those_that_wait(stage: Stage, priority: int)
     assert run is not None
     order = [queued.priority for queued in stage.executor.queued]
     assert order == sorted([1, priority], reverse=True)
+    stage.executor.flush()
     assert read(stage, first)[0] == name(first) and stage.listener.back == []
 
 
@@ -104,15 +106,18 @@ def read_one(stage: Stage, run: Run) -> bytes:
 
 @pytest.mark.parametrize("why", ["quiet", "suspended"])
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_recall_leaves_each_horse_its_first_job(stage: Stage, begun: bool, why: str) -> None:
+@pytest.mark.parametrize("sent", [0, 1, 2])
+def test_a_recall_leaves_each_horse_its_first_job(stage: Stage, begun: bool, why: str, sent: int) -> None:
     first = stage.start()
-    waiting = [wait(stage) for _ in range(2)]
+    waiting = [wait(stage) for _ in range(sent)]
+    waiting += [run for _ in range(2 - sent) if (run := stage.executor.prefetch(claimed(ahead=True), 10.0, 2))]
     if begun:
         read_one(stage, first)
     stage.executor.recall(why)
     assert stage.listener.back == [(run, why) for run in waiting]
     assert stage.executor.queued == [] and list(stage.executor.running) == [first]
-    assert begun or read(stage, first) == [name(first)], "it is given again"
+    stage.executor.flush()
+    assert read(stage, first) == [name(first)] * (not begun), "it is given again; what came back is not"
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
@@ -137,7 +142,7 @@ def test_a_kill_spares_the_jobs_around(stage: Stage, cause: KillCause, position:
 
 def test_a_death_returns_what_was_not_read_and_ends_what_was(stage: Stage) -> None:
     first = stage.start()
-    waiting = [stage.executor.prefetch(claimed(ahead=True), 10.0, 1) for _ in range(3)]
+    waiting = [wait(stage, lanes=1) for _ in range(3)]
     read_one(stage, first)
     read_one(stage, first)
     stage.server.exit(stage.serial(first), 9)
@@ -187,3 +192,31 @@ def test_a_drain_returns_what_waits(stage: Stage) -> None:
     read_one(stage, first)
     stage.executor.drain()
     assert stage.listener.back == [(waiting, "its worker takes no more jobs")] and list(stage.executor.running) == [first]
+
+
+@pytest.mark.parametrize("size", [10, 30_000])
+def test_a_full_socket_returns_what_it_has_no_room_for(stage: Stage, size: int) -> None:
+    """Each job is in one place: with the horse, or back."""
+    first = stage.start()
+    waiting = []
+    while len(waiting) < MOST and (run := stage.executor.prefetch(claimed(ahead=True, data=b"x" * size), 10.0, 1)):
+        waiting.append(run)
+    assert len(waiting) == MOST
+    stage.executor.flush()
+    back = [run for run, _ in stage.listener.back]
+    assert bool(back) == (size > 10)
+    kept = waiting[: MOST - len(back)]
+    assert stage.executor.queued == kept
+    assert back == waiting[len(kept) :]
+    assert read(stage, first) == [name(first), *map(name, kept)]
+    assert stage.executor.prefetch_room(1, 0) == 0, "it is full, or the next ones are as large"
+    for run in (first, *kept):
+        stage.answer(run)
+    assert not stage.executor.busy
+
+
+def test_nothing_is_sent_ahead_twice(stage: Stage) -> None:
+    first, run = stage.start(), wait(stage)
+    stage.executor.flush()
+    stage.executor.flush()
+    assert read(stage, first) == [name(first), name(run)]

@@ -38,13 +38,24 @@ def run(horse: WarmHorse, name: str, size: int = 10, limit: float = 1.0) -> Hors
     return HorseRun(Claimed("q", "job", name, {b"data": b"x" * size}), limit, 0.0, horse=horse)
 
 
+def push(horse: WarmHorse, *names: str, size: int = 10) -> list[str]:
+    """Push jobs ahead, and send them; return those that found no room."""
+    for name in names:
+        one = run(horse, name, size)
+        assert horse.push(one, ahead=True)
+        horse.waiting.append(one)
+        horse.owe(one, 1)
+    return [left.claimed.execution_id for left in horse.send_ahead()]
+
+
 def test_what_is_read_is_the_horses_and_the_rest_comes_back(ends: tuple[WarmHorse, socket.socket]) -> None:
     horse, theirs = ends
-    assert all(horse.push(run(horse, name), ahead=True) for name in "abcd")
+    assert push(horse, *"abc") == []
     assert unpack(theirs.recv(PACKET)[4:])[b"execution_id"] == b"a"
+    assert horse.push(run(horse, "d"), ahead=True), "and not sent"
     assert horse.take_back() == {b"b", b"c", b"d"}
     assert horse.take_back() == set()
-    assert horse.push(run(horse, "e"), ahead=True)
+    assert push(horse, "e") == []
     assert unpack(theirs.recv(PACKET)[4:])[b"execution_id"] == b"e"
 
 
@@ -61,7 +72,7 @@ def test_each_job_goes_one_way_however_the_readers_meet(ends: tuple[WarmHorse, s
     taken: list[bytes] = []
     for batch in range(400):
         pushed = [f"{batch}-{n}" for n in range(8)]
-        assert all(horse.push(run(horse, name), ahead=True) for name in pushed)
+        assert push(horse, *pushed) == []
         taken += horse.take_back()
     horse.push(run(horse, "end"))
     reader.join(20)
@@ -85,10 +96,14 @@ def test_a_large_job_goes_in_pieces_and_never_ahead(ends: tuple[WarmHorse, socke
 
 def test_a_full_socket_takes_nothing_more_ahead(ends: tuple[WarmHorse, socket.socket]) -> None:
     horse, _ = ends
-    names = iter(range(100))
-    while horse.push(run(horse, str(name := next(names)), 50_000), ahead=True):
-        pass
-    assert horse.take_back() == {str(n).encode() for n in range(name)}
+    names = [str(n) for n in range(16)]
+    left = push(horse, *names, size=50_000)
+    took = names[: -len(left)]
+    assert left
+    assert left == names[len(took) :]
+    assert [run.claimed.execution_id for run in horse.waiting] == took
+    assert horse.done_by(0) == len(took)
+    assert horse.take_back() == {name.encode() for name in took}
 
 
 def test_the_last_deadline_of_all_that_is_in_it(ends: tuple[WarmHorse, socket.socket]) -> None:
