@@ -25,6 +25,8 @@ FAREWELL = 3.0
 EXIT_LIMIT = 2.0
 #: Seconds between two checks for what is overdue.
 CHECK_INTERVAL = 0.25
+#: Seconds by which a check comes late after a rest, or because this process stood still (SIGSTOP, a frozen machine).
+_LATE = 1.0
 #: First and longest pause in seconds after a failed fork.
 _FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
 
@@ -170,8 +172,10 @@ class ServerSession:
             leaving[0].close()
 
     def check(self, now: float, runs: Iterable[HorseRun]) -> None:
-        """Insist on what is overdue: the end of an import, an exit, the death of one of these runs."""
-        self.check_at = now + CHECK_INTERVAL
+        """Insist on what is overdue: the end of an import, an exit, the death of one of these runs; but hear first what came while we stood still."""
+        late, self.check_at = now - self.check_at, now + CHECK_INTERVAL
+        if late > _LATE:
+            return
         if why := self._overdue(now, runs):
             self._log.warning("%s: the fork server is stuck and is killed", why)
             self._kill_all()

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from fusion import Queue
+from fusion.executors.session import EXIT_LIMIT
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
@@ -95,6 +96,33 @@ def test_a_job_is_gone_in_time_though_its_worker_is_stopped(workers: Workers, co
     worker.signal(signal.SIGCONT)
     eventually(lambda: status_of(conn, job.id) == "failed")
     check_conservation(conn, [job.id])
+
+
+@pytest.mark.parametrize("mode", [(), ("--horses", "2")], ids=["process per job", "warm"])
+def test_a_worker_that_stood_still_hears_first_what_came_meanwhile(
+    mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    """The death of a job is in its socket, though long overdue: the fork server has done its part, and the job beside lives on."""
+    gate, seen = tmp_path / "gate", tmp_path / "seen"
+    gate.touch()
+    worker = workers.start("t", *(mode or ("--slots", "2")), env={**STUBBORN, "FUSION_TASKS": "tests.jobs"})
+    queue = Queue("t", conn)
+    beside = queue.enqueue("tests.jobs.basic.until_gone", str(gate), str(tmp_path / "beside"))
+    eventually(lambda: runs_of(tmp_path / "beside", "started"), why="the one beside it runs")
+    job = queue.enqueue("tests.jobs.stubborn.swallows", str(seen), job_timeout=TIMEOUT)
+    pids = eventually(lambda: runs_of(seen, "here"), why="the task has begun")
+    begun = time.monotonic()
+    worker.signal(signal.SIGSTOP)
+    _gone_in_time(pids, begun)
+    overdue = begun + TIMEOUT + GRACE + EXIT_LIMIT + 1.0
+    eventually(lambda: time.monotonic() > overdue, TIMEOUT + GRACE + EXIT_LIMIT + 2.0)
+    worker.signal(signal.SIGCONT)
+    eventually(lambda: status_of(conn, job.id) == "failed")
+    gate.unlink()
+    eventually(lambda: status_of(conn, beside.id) == "finished")
+    assert "stuck" not in worker.output
+    assert len(runs_of(tmp_path / "beside", "started")) == 1
+    check_conservation(conn, [job.id, beside.id])
 
 
 @pytest.mark.parametrize("nth", [1, 2])
