@@ -63,13 +63,13 @@ type: venv-dev ## mypy --strict
 reference: venv-dev ## write what follows from the code: docs/settings.md, cli.md, api.md, tables and types of options
 	@$(BIN)/python tools/reference.py
 
-bench: venv-bench ## Fusion beside its peers: table and plots into benchmarks/results (half an hour; ARGS="--rounds 1 --no-curves")
-	@$(BIN)/python -m benchmarks $(ARGS)
-	@$(BIN)/python -m benchmarks.figures
-	@$(BIN)/python -m benchmarks.schedule
+bench: venv-bench ## all figures with their bounds, beside other queues, into benchmarks/results and the documents (40 minutes on a quiet machine)
+	@$(BIN)/python -m benchmarks table --runs 3 --save $(ARGS)
+	@$(BIN)/python -m benchmarks peers --save
 
 bench-smoke: venv-bench ## whether every contender still runs; measures nothing
-	@$(BIN)/python -m benchmarks --smoke
+	@$(BIN)/python -m benchmarks peers --smoke --only rq-simple,celery-late,dramatiq,huey-priority,saq,taskiq
+	@$(BIN)/python -m benchmarks table --smoke
 
 clean: ## remove .venv, caches and build products
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

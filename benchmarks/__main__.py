@@ -1,48 +1,68 @@
-"""`python -m benchmarks` measures Fusion beside other queues on one Redis, in turns, and writes table and plots to benchmarks/results/.
+"""`python -m benchmarks COMMAND` measures Fusion on servers of its own; each COMMAND has --help.
 
-Only ratios inside one run mean anything: machines differ, and a busy one differs from itself. `python -m benchmarks ab OLD NEW` compares
-two versions of Fusion.
+- `table`: all that is to be reached, with its bounds, beside the contenders that these name; some minutes.
+- `peers`: all contenders in all columns, and plots.
+- `ab OLD NEW`: two versions of Fusion.
+- `page`: rewrite what the documents quote of saved results.
+
+Only ratios inside one run mean anything: machines differ, and a busy one differs from itself.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from pathlib import Path
-
-from benchmarks.server import Server
-
-RESULTS = Path(__file__).parent / "results"
+from collections.abc import Sequence
 
 
-def main() -> None:
-    """Run `ab`, or measure the contenders."""
-    if sys.argv[1:2] == ["ab"]:
+def peers(arguments: Sequence[str]) -> int:
+    """Measure all contenders. Returns the exit code."""
+    from benchmarks import curves, matrix, report
+    from benchmarks.figures import page
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks peers", description="Measure all contenders in turns.")
+    parser.add_argument("--rounds", type=int, default=3, help="of everything; medians are shown [%(default)s]")
+    parser.add_argument("--only", metavar="A,B", default="", help="contenders, by the names in benchmarks/peers/registry.py")
+    parser.add_argument("--scale", type=float, default=1.0, help="times as much of everything [%(default)s]")
+    parser.add_argument("--no-curves", action="store_true", help="the table alone")
+    parser.add_argument("--smoke", action="store_true", help="a handful of jobs each, to see that every contender still runs")
+    parser.add_argument(
+        "--save", action="store_true", help="write table, figures and plots to benchmarks/results, and what quotes them"
+    )
+    options = parser.parse_args(arguments)
+    names = [name for name in options.only.split(",") if name]
+    if options.smoke:
+        return matrix.smoke(names)
+    found = matrix.run(names, options.rounds, options.scale)
+    found["curves"] = {} if options.no_curves else curves.run(options.scale)
+    print(report.text(found))
+    if options.save:
+        report.write(found, page.RESULTS)
+        page.refresh()
+    return 0
+
+
+def main() -> int:
+    """Run a command. Returns its exit code."""
+    command, arguments = "".join(sys.argv[1:2]), sys.argv[2:]
+    if command == "peers":
+        return peers(arguments)
+    if command == "table":
+        from benchmarks.figures.command import main as table
+
+        return table(arguments)
+    if command == "ab":
         from benchmarks.ab.command import main as ab
 
-        sys.exit(ab(sys.argv[2:]))
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="of everything; medians are shown")
-    parser.add_argument("--only", metavar="A,B", default="", help="contenders, by the names in benchmarks/peers/registry.py")
-    parser.add_argument("--scale", type=float, default=1.0, help="times as many jobs")
-    parser.add_argument("--no-curves", action="store_true", help="the table alone")
-    parser.add_argument(
-        "--smoke", action="store_true", help="a handful of jobs each, to see that every contender still runs; writes nothing"
-    )
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where table, figures and plots go")
-    options = parser.parse_args()
-    with Server() as server:
-        os.environ["BENCH_REDIS_URL"] = server.url  # before a contender's module is imported
-        from benchmarks import curves, report, table
+        return ab(arguments)
+    if command == "page":
+        from benchmarks.figures import page
 
-        names = [name for name in options.only.split(",") if name]
-        if options.smoke:
-            sys.exit(table.smoke(server, names))
-        found = table.run(server, names, options.rounds, options.scale)
-        found["curves"] = {} if options.no_curves else curves.run(server, options.scale)
-        report.write(found, options.out)
+        page.refresh()
+        return 0
+    print(__doc__, file=sys.stdout if command in ("-h", "--help") else sys.stderr)
+    return 0 if command in ("-h", "--help") else 2
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

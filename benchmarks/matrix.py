@@ -1,37 +1,27 @@
-"""The table: every measurement of every contender, round after round, and the medians."""
+"""Every measurement of every contender, and the medians of all rounds."""
 
 from __future__ import annotations
 
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from benchmarks.measure import ROOT, Bench
-from benchmarks.peers.base import Peer
+from benchmarks.contestant import Contestant
+from benchmarks.peers.base import Conditions, Peer
 from benchmarks.peers.registry import NAMES, peer
+from benchmarks.race import race
 from benchmarks.server import Server
 
-#: Jobs of a drain, so that each takes some seconds: the contenders differ by a factor of a hundred.
-_JOBS = {
-    "fusion": 3000,
-    "fusion-heavy": 2000,
-    "rq": 300,
-    "rq-heavy": 100,
-    "fusion-pool": 20000,
-    "huey": 20000,
-    "huey-priority": 20000,
-}
-_USUAL = 5000
-_ENQUEUE = 3000
-_LATENCY = 200
-_SIZED = 2000
-_BARE = 3000
+_TASK = "benchmarks.tasks.noop"
+#: Seconds that a producer works; jobs whose memory is measured, with arguments of so many bytes; starts.
+_PRODUCED, _SIZED, _BYTES, _STARTS = 1.0, 2_000, 100, 200
+#: Slices of a drain, and their seconds.
+_SLICES, _SECONDS = 8, 0.6
 
 Row = dict[str, float | None]
 
@@ -47,67 +37,70 @@ def installed(names: list[str]) -> dict[str, Peer]:
     return found
 
 
-def measure(server: Server, key: str, contender: Peer, scale: float, processes: Sequence[int] = (1, 2)) -> Row:
-    """One round of one contender. A value is None where its library has no such call. `processes`: of the drains."""
-    jobs = max(20, int(_JOBS.get(key, _USUAL) * scale))
-    row: Row = {}
-
-    def alone(take: Callable[[Bench], Any]) -> Any:
-        bench = Bench(server, key, contender)
-        try:
-            return take(bench)
-        finally:
-            bench.close()
-
-    if not key.endswith("-heavy"):
-        row["enqueue"] = alone(lambda b: b.rate("one", max(20, int(_ENQUEUE * scale))))
-        row["enqueue_many"] = alone(lambda b: b.rate("many", max(20, int(10 * _ENQUEUE * scale))))
-        row["bytes"] = alone(lambda b: b.bytes_per_job(max(20, int(_SIZED * scale)), 100))
-        row["p50"], row["p99"] = alone(lambda b: b.latency(max(5, int(_LATENCY * scale))))
-    for count in processes:
-
-        def drain(bench: Bench, count: int = count) -> None:
-            bench.fill(jobs)
-            result = bench.drain(jobs, count)
-            row[f"drain{count}"] = result.jobs_per_second
-            row[f"requests{count}"], row[f"connections{count}"] = result.requests, result.connections
-            row[f"memory{count}"] = result.memory
-
-        alone(drain)
-    return row
+def produced(key: str, scale: float) -> Row:
+    """Rates of a producer, and the bytes of what it sends. A value is None where its library has no such call."""
+    with Contestant(key, Conditions(), working=False) as one:
+        rates = {
+            name: one.order(order, _TASK, _PRODUCED * scale, 0) for name, order in (("enqueue", "one"), ("enqueue_many", "many"))
+        }
+        row: Row = {name: found[0] / found[1] if found else None for name, found in rates.items()}
+        jobs = max(20, int(_SIZED * scale))
+        before = one.bytes_used()
+        one.order("fill", _TASK, jobs, _BYTES)
+        row["bytes"] = (one.bytes_used() - before) / jobs
+        return row
 
 
-def bare(jobs: int) -> float:
-    """Jobs/s of the loop that does nothing but fork (`benchmarks.bare`)."""
-    out = subprocess.run(
-        [sys.executable, "-m", "benchmarks.bare", str(jobs)],
-        cwd=ROOT,
-        env={**os.environ, "BENCH_WITNESS": os.devnull},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return float(out.stdout)
+def started(key: str, scale: float) -> Row:
+    """p50 and p99 in ms from the call of enqueue to the start of the task, on an idle worker."""
+    with Contestant(key, Conditions()) as one:
+        time.sleep(0.5 * min(1.0, scale))
+        one.order("start", "benchmarks.tasks.stamp", 3, 0.02)
+        times = sorted(one.order("start", "benchmarks.tasks.stamp", max(5, int(_STARTS * scale)), 0.02))
+        return {"p50": times[len(times) // 2], "p99": times[len(times) * 99 // 100]}
 
 
-def run(server: Server, names: list[str], rounds: int, scale: float) -> dict[str, Any]:
+def drained(keys: Sequence[str], processes: int, scale: float) -> dict[str, Row]:
+    """What workers do that run so many jobs at a time."""
+    entered = {key: (key, Conditions(processes=processes)) for key in keys}
+    laps = race(entered, max(1, int(_SLICES * scale)), max(0.1, min(_SECONDS, _SECONDS * scale)))
+    return {
+        key: {
+            f"drain{processes}": lap.rate,
+            f"requests{processes}": lap.requests,
+            f"connections{processes}": lap.connections,
+            f"memory{processes}": lap.memory,
+            f"cpu{processes}": lap.spent,
+        }
+        for key, lap in laps.items()
+    }
+
+
+def run(names: list[str], rounds: int, scale: float) -> dict[str, Any]:
     """All rounds of all contenders, with the machine they were measured on."""
     contenders = installed(names)
+    bare = contenders.pop("bare", None)
     rows: dict[str, list[Row]] = {key: [] for key in contenders}
-    bares: list[float] = []
+    bares = []
     for number in range(1, rounds + 1):
-        bares.append(bare(max(50, int(_BARE * scale))))
-        for key, contender in contenders.items():
-            started = time.monotonic()
-            rows[key].append(measure(server, key, contender, scale))
-            print(f"round {number}: {contender.name}, {time.monotonic() - started:.0f} s", file=sys.stderr)
+        began = time.monotonic()
+        found: dict[str, Row] = {key: {**produced(key, scale), **started(key, scale)} for key in contenders}
+        for processes in (1, 2):
+            for key, row in drained([*contenders, *(["bare"] if bare else [])], processes, scale).items():
+                found.setdefault(key, {}).update(row)
+        bares += [rate for rate in [found.pop("bare", {}).get("drain1")] if rate]
+        for key, row in found.items():
+            rows[key].append(row)
+        print(f"round {number}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    with Server() as server:
+        server_name = server.name
     return {
         "when": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "server": server.name,
+        "server": server_name,
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
         "rounds": rounds,
-        "bare": statistics.median(bares),
+        "bare": statistics.median(bares) if bares else 0.0,
         "contenders": {
             key: {
                 "name": contender.name,
@@ -130,12 +123,14 @@ def _medians(rows: list[Row]) -> Row:
     return found
 
 
-def smoke(server: Server, names: list[str]) -> int:
+def smoke(names: list[str]) -> int:
     """Have every contender enqueue and run a few jobs. Returns 0 if all of them do, 1 otherwise; says nothing about speed."""
     failed = 0
     for key, contender in installed(names).items():
         try:
-            row = measure(server, key, contender, 0.001, (2,))
+            row = drained([key], 2, 0.01)[key]
+            if contender.producer:
+                row |= {**produced(key, 0.05), **started(key, 0.01)}
         except RuntimeError as error:
             failed += 1
             print(f"{contender.name}: {error}")

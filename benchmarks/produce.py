@@ -1,62 +1,93 @@
-"""`python -m benchmarks.produce PEER WHAT ...`: a producer in a process of its own, so that no contender's imports weigh on another's.
+"""`python -m benchmarks.produce PEER`: a producer in a process of its own, so that no contender's imports weigh on another's. It reads an order
+from each line of its input, a list in JSON, and answers with a line of JSON.
 
-- `one TASK JOBS BYTES`: enqueue so many calls with a payload of so many bytes; print the seconds.
-- `many TASK JOBS BYTES`: the same with the library's bulk call; print nothing if it has none.
-- `fill TASK JOBS BYTES`: the same in whichever way is there.
-- `latency JOBS GAP`: enqueue a call once the one before has started and GAP seconds have passed; the witness file holds the times.
+- `fill TASK JOBS BYTES`: enqueue so many calls with a payload of so many bytes, in bulk if there is a call for it; null.
+- `one TASK SECONDS BYTES`: enqueue call by call for so long: jobs, seconds.
+- `many TASK SECONDS BYTES`: the same with the library's bulk call; null if it has none.
+- `start TASK JOBS GAP`: enqueue a call once the one before has started and GAP seconds have passed: milliseconds from the call to the start.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import random
 import sys
 import time
 
 from benchmarks.peers.base import URL, Producer
 from benchmarks.peers.registry import peer
 
+#: Jobs of a bulk call.
+BULK = 2000
+#: Seconds within which a job has to start.
+LIMIT = 30.0
 
-def _fill(producer: Producer, what: str, task: str, jobs: int, size: int) -> float | None:
-    """Seconds that it took; None if there is no such call."""
-    payload = "x" * size
-    calls: list[tuple[object, ...]] = [(payload,)] * jobs if size else [()] * jobs
-    started = time.perf_counter()
-    in_bulk = what != "one" and producer.many(task, calls)
-    if what == "many" and not in_bulk:
-        return None
-    for call in () if in_bulk else calls:
-        producer.one(task, *call)
-    return time.perf_counter() - started
+Calls = list[tuple[object, ...]]
 
 
-def _latency(producer: Producer, jobs: int, gap: float) -> None:
+def calls(jobs: int, size: int) -> Calls:
+    """Arguments of so many calls: nothing, or a text of so many bytes which does not compress (base64 of random bytes)."""
+    chance = random.Random(size)
+    return [(base64.b64encode(chance.randbytes(size)).decode()[:size],) if size else () for _ in range(jobs)]
+
+
+def fill(producer: Producer, task: str, jobs: int, size: int) -> None:
+    """Enqueue, as fast as the library can."""
+    for start in range(0, jobs, 20 * BULK):
+        batch = calls(min(20 * BULK, jobs - start), size)
+        if not producer.many(task, batch):
+            for call in batch:
+                producer.one(task, *call)
+
+
+def one(producer: Producer, task: str, seconds: float, size: int) -> list[float]:
+    """Enqueue call by call."""
+    prepared, jobs, began = calls(BULK, size), 0, time.perf_counter()
+    while (took := time.perf_counter() - began) < seconds:
+        producer.one(task, *prepared[jobs % BULK])
+        jobs += 1
+    return [jobs, took]
+
+
+def many(producer: Producer, task: str, seconds: float, size: int) -> list[float] | None:
+    """Enqueue in bulk."""
+    prepared, jobs, began = calls(BULK, size), 0, time.perf_counter()
+    while (took := time.perf_counter() - began) < seconds:
+        if not producer.many(task, prepared):
+            return None
+        jobs += BULK
+    return [jobs, took]
+
+
+def start(producer: Producer, task: str, jobs: int, gap: float) -> list[float]:
+    """Enqueue calls of `stamp`, each on workers that are idle again."""
     witness = os.environ["BENCH_WITNESS"]
-    for n in range(1, jobs + 1):
-        producer.one("stamp", time.monotonic_ns())
-        until = time.monotonic() + 30
-        while not os.path.exists(witness) or _lines(witness) < n:
-            if time.monotonic() > until:
-                raise SystemExit(f"call {n} did not start within 30 s")
-            time.sleep(0.001)
-        time.sleep(gap)
-
-
-def _lines(path: str) -> int:
-    with open(path, "rb") as file:
-        return file.read().count(b"\n")
+    with open(witness) as lines:
+        lines.seek(0, os.SEEK_END)
+        for _ in range(jobs):
+            before, until = os.stat(witness).st_size, time.monotonic() + LIMIT
+            producer.one(task, time.monotonic_ns())
+            while os.stat(witness).st_size == before:
+                if time.monotonic() > until:
+                    raise SystemExit(f"a job did not start within {LIMIT:.0f} s")
+                time.sleep(0.0005)
+            time.sleep(gap)
+        return [(int(started) - int(sent)) / 1e6 for sent, started in (line.split() for line in lines)]
 
 
 def main() -> None:
-    """Do what the arguments say."""
-    name, what, *rest = sys.argv[1:]
-    producer = peer(name).producer(URL)
+    """Carry out orders until there are no more."""
+    make = peer(sys.argv[1]).producer
+    assert make is not None
+    producer = make(URL)
     try:
-        if what == "latency":
-            _latency(producer, int(rest[0]), float(rest[1]))
-        else:
-            seconds = _fill(producer, what, rest[0], int(rest[1]), int(rest[2]))
-            if seconds is not None:
-                print(seconds)
+        for line in sys.stdin:
+            order, task, *numbers = json.loads(line)
+            print(
+                json.dumps({"fill": fill, "one": one, "many": many, "start": start}[order](producer, task, *numbers)), flush=True
+            )
     finally:
         producer.close()
 

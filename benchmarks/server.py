@@ -1,4 +1,4 @@
-"""A Redis for the measurements alone. It listens on TCP, because not every contender speaks over a unix socket."""
+"""A Redis for the measurements alone. It listens on TCP, which every contender speaks, and on a unix socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusion.store.embedded.binary import find_server
 class Server:
     """The server program that Fusion itself would start, without persistence, on a port that was free.
 
-    `url` and `conn` lead to it; `name` tells program and version, `process` its pid.
+    `url` and `conn` lead to it, `socket` is the URL of its unix socket; `name` tells program and version, `process` its pid.
     """
 
     def __enter__(self) -> Server:
@@ -23,13 +23,15 @@ class Server:
         binary = find_server()
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
+        path = f"{self._home.name}/redis.sock"
         unsaved = ["--save", "", "--appendonly", "no", "--dir", self._home.name, "--loglevel", "warning"]
         self._process = subprocess.Popen(
-            [str(binary.path), "--port", str(port), "--bind", "127.0.0.1", *unsaved],
+            [str(binary.path), "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path, *unsaved],
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
         self.url = f"redis://127.0.0.1:{port}/0"
+        self.socket = f"unix://{path}?db=0"
         self.conn = redis.Redis.from_url(self.url)
         while True:
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from benchmarks.measure import ROOT
+from benchmarks.contestant import ROOT
 
 
 def checkout(name: str, home: Path) -> Path:

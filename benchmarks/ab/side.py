@@ -18,7 +18,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks.measure import stop
+from benchmarks.contestant import stop
+from benchmarks.cpu import own
 from benchmarks.server import Server
 
 #: The code that runs on either side.
@@ -190,13 +191,13 @@ class Side:
 
     def _cpu(self) -> dict[str, float]:
         """CPU seconds by kind of process; those of horses that have ended are with the process that reaped them."""
-        found = {"redis-server": _own(self.server.process), "producer": _own(self._producer.pid)}
+        found = {"redis-server": own(self.server.process), "producer": own(self._producer.pid)}
         if self._flags is not None:
             forkservers = psutil.Process(self._worker.pid).children()
             reaped = [server.cpu_times() for server in forkservers]
-            horses = [_own(horse.pid) for server in forkservers for horse in server.children(recursive=True)]
-            found["worker"] = _own(self._worker.pid)
-            found["fork server"] = sum(_own(server.pid) for server in forkservers)
+            horses = [own(horse.pid) for server in forkservers for horse in server.children(recursive=True)]
+            found["worker"] = own(self._worker.pid)
+            found["fork server"] = sum(own(server.pid) for server in forkservers)
             found["horses"] = sum(times.children_user + times.children_system for times in reaped) + sum(horses)
         return found
 
@@ -250,11 +251,3 @@ def prefer(pid: int) -> None:
     group = Path(f"/proc/{pid}/autogroup")
     if os.nice(0) and group.exists():
         group.write_text(str(os.nice(0)))
-
-
-def _own(pid: int) -> float:
-    """CPU seconds of this process, of its threads and of none of its children, to the nanosecond; 0 if it has ended."""
-    try:
-        return time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid(3) answers
-    except OSError:
-        return 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +15,7 @@ URL = os.environ.get("BENCH_REDIS_URL", "redis://127.0.0.1:6379/0")
 
 
 class Producer(Protocol):
-    """A connected producer. `task` is a function's name in `benchmarks.tasks` or `benchmarks.heavy_tasks`."""
+    """A connected producer. `task` is the path of a function; contenders that isolate jobs know all modules, others `benchmarks.tasks` alone."""
 
     def one(self, task: str, *args: object) -> None:
         """Enqueue a call in the ordinary way."""
@@ -29,22 +28,50 @@ class Producer(Protocol):
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """What is asked of a contender.
+
+    - `processes`: jobs that its workers run at a time, each in a process of its own.
+    - `quiet`: it logs errors alone; otherwise as much as it does by default. Both go to a file.
+    - `task`, `size`: the path of the function that runs, and the letters of its argument; 0 for none.
+    - `modules`: of the task list, imported before the first fork by those that can.
+    - `flags`: for Fusion's worker, besides.
+    - `waiting`: jobs that wait at the start of a slice, at least.
+    - `unix`: through a unix socket in place of TCP.
+    """
+
+    processes: int = 1
+    quiet: bool = True
+    task: str = "benchmarks.tasks.noop"
+    size: int = 0
+    modules: tuple[str, ...] = ("benchmarks.tasks",)
+    flags: tuple[str, ...] = ()
+    waiting: int = 0
+    unix: bool = False
+
+
+@dataclass(frozen=True)
 class Peer:
     """A library in one of the ways to run it.
 
-    - `commands`: argument lists, after the interpreter, of the workers that run so many jobs at a time, each in a process of its own.
     - `isolates`: every job has a process to itself.
     - `keeps`: a job whose worker is SIGKILLed runs again without further set-up.
+    - `producer`: makes a connected one; None for the loop that needs no jobs.
+    - `commands`: argument lists, after the interpreter, of its workers, on the server at an URL.
+    - `kinds`: names of its processes, by their distance from the one that was started.
     - `env`: environment of its workers besides ours.
+    - `feeds`: what was started hands out the jobs, so that all stand still when it does.
     """
 
     name: str
     package: str
     isolates: bool
     keeps: bool
-    producer: Callable[[str], Producer]
-    commands: Callable[[int, str], list[list[str]]]
+    producer: Callable[[str], Producer] | None
+    commands: Callable[[Conditions, str], list[list[str]]]
+    kinds: tuple[str, ...] = ("main process", "workers")
     env: tuple[tuple[str, str], ...] = ()
+    feeds: bool = True
 
     @property
     def version(self) -> str:
@@ -55,6 +82,11 @@ class Peer:
             return __version__
 
 
-def script(name: str) -> str:
-    """The console script of a package, beside the interpreter."""
-    return os.path.join(os.path.dirname(sys.executable), name)
+def function(task: str) -> str:
+    """The name of a function without its module."""
+    return task.rpartition(".")[2]
+
+
+def unless(quiet: bool, *flags: str) -> list[str]:
+    """These flags if it is to be quiet."""
+    return list(flags) if quiet else []

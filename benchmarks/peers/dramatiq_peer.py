@@ -8,7 +8,7 @@ import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
 from benchmarks import tasks
-from benchmarks.peers.base import URL, Peer
+from benchmarks.peers.base import URL, Conditions, Peer, function, unless
 
 broker = RedisBroker(url=URL)
 dramatiq.set_broker(broker)
@@ -20,7 +20,7 @@ class DramatiqProducer:
         pass  # its broker is the module's
 
     def one(self, task: str, *args: object) -> None:
-        FUNCTIONS[task].send(*args)
+        FUNCTIONS[function(task)].send(*args)
 
     def many(self, task: str, calls: Sequence[tuple[object, ...]]) -> bool:
         return False
@@ -29,10 +29,9 @@ class DramatiqProducer:
         broker.client.connection_pool.disconnect()
 
 
-def _commands(processes: int, url: str) -> list[list[str]]:
-    return [
-        ["-m", "dramatiq", "benchmarks.peers.dramatiq_peer", "--processes", str(processes), "--threads", "1", "--skip-logging"]
-    ]
+def _commands(asked: Conditions, url: str) -> list[list[str]]:
+    flags = ["--processes", str(asked.processes), "--threads", "1", *unless(asked.quiet, "--skip-logging")]
+    return [["-m", "dramatiq", "benchmarks.peers.dramatiq_peer", *flags]]
 
 
-THREADS = Peer("Dramatiq", "dramatiq", False, True, DramatiqProducer, _commands)
+THREADS = Peer("Dramatiq", "dramatiq", False, True, DramatiqProducer, _commands, feeds=False)

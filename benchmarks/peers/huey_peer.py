@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from huey import PriorityRedisHuey, RedisHuey
 
 from benchmarks import tasks
-from benchmarks.peers.base import URL, Peer
+from benchmarks.peers.base import URL, Conditions, Peer, function, unless
 
 _kind = PriorityRedisHuey if os.environ.get("BENCH_PRIORITY") == "1" else RedisHuey
 huey = _kind("bench", url=URL, results=False)
@@ -20,7 +20,7 @@ class HueyProducer:
         pass  # its connection is the module's
 
     def one(self, task: str, *args: object) -> None:
-        FUNCTIONS[task](*args)
+        FUNCTIONS[function(task)](*args)
 
     def many(self, task: str, calls: Sequence[tuple[object, ...]]) -> bool:
         return False
@@ -29,10 +29,12 @@ class HueyProducer:
         huey.storage.pool.disconnect()
 
 
-def _commands(processes: int, url: str) -> list[list[str]]:
-    flags = ["-k", "process", "-w", str(processes), "-q", "--no-periodic"]
+def _commands(asked: Conditions, url: str) -> list[list[str]]:
+    flags = ["-k", "process", "-w", str(asked.processes), "--no-periodic", *unless(asked.quiet, "-q")]
     return [["-m", "huey.bin.huey_consumer", "benchmarks.peers.huey_peer.huey", *flags]]
 
 
-PLAIN = Peer("Huey processes", "huey", False, False, HueyProducer, _commands)
-PRIORITY = Peer("Huey, priority queue", "huey", False, False, HueyProducer, _commands, (("BENCH_PRIORITY", "1"),))
+PLAIN = Peer("Huey processes", "huey", False, False, HueyProducer, _commands, feeds=False)
+PRIORITY = Peer(
+    "Huey, priority queue", "huey", False, False, HueyProducer, _commands, env=(("BENCH_PRIORITY", "1"),), feeds=False
+)

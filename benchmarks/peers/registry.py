@@ -7,14 +7,16 @@ from importlib import import_module
 from benchmarks.peers.base import Peer
 
 _WHERE = {
+    "bare": "bare_peer:LOOP",
     "fusion": "fusion_peer:FORKING",
-    "fusion-heavy": "fusion_peer:HEAVY",
     "fusion-pool": "fusion_peer:POOL",
+    "fusion-pool-shipped": "fusion_peer:SHIPPED",
     "rq": "rq_peer:FORKING",
-    "rq-heavy": "rq_peer:HEAVY",
+    "rq-preloaded": "rq_peer:PRELOADED",
     "rq-simple": "rq_peer:SIMPLE",
     "celery": "celery_peer:PREFORK",
     "celery-late": "celery_peer:LATE",
+    "celery-ahead": "celery_peer:AHEAD",
     "dramatiq": "dramatiq_peer:THREADS",
     "huey": "huey_peer:PLAIN",
     "huey-priority": "huey_peer:PRIORITY",

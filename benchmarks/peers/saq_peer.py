@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from saq import Queue
 
 from benchmarks import tasks
-from benchmarks.peers.base import URL, Peer
+from benchmarks.peers.base import URL, Conditions, Peer, function, unless
 
 
 async def noop(ctx: object, *, args: list[str]) -> None:
@@ -28,7 +28,7 @@ class SAQProducer:
         self._queue = Queue.from_url(url, name="bench")
 
     def one(self, task: str, *args: object) -> None:
-        self._runner.run(self._queue.enqueue(task, args=list(args), ttl=60))
+        self._runner.run(self._queue.enqueue(function(task), args=list(args), ttl=60))
 
     def many(self, task: str, calls: Sequence[tuple[object, ...]]) -> bool:
         return False
@@ -38,8 +38,9 @@ class SAQProducer:
         self._runner.close()
 
 
-def _commands(processes: int, url: str) -> list[list[str]]:
-    return [["-m", "saq", "benchmarks.peers.saq_peer.settings", "--workers", str(processes), "--quiet"]]
+def _commands(asked: Conditions, url: str) -> list[list[str]]:
+    flags = ["--workers", str(asked.processes), *unless(asked.quiet, "--quiet")]
+    return [["-m", "saq", "benchmarks.peers.saq_peer.settings", *flags]]
 
 
-ASYNCIO = Peer("SAQ", "saq", False, True, SAQProducer, _commands)
+ASYNCIO = Peer("SAQ", "saq", False, True, SAQProducer, _commands, feeds=False)

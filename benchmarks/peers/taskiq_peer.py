@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from taskiq_redis import RedisStreamBroker
 
 from benchmarks import tasks
-from benchmarks.peers.base import URL, Peer
+from benchmarks.peers.base import URL, Conditions, Peer, function, unless
 
 broker = RedisStreamBroker(url=URL)
 FUNCTIONS = {name: broker.task(task_name=name)(getattr(tasks, name)) for name in ("noop", "stamp", "hold")}
@@ -20,7 +20,7 @@ class TaskiqProducer:
         self._runner.run(broker.startup())
 
     def one(self, task: str, *args: object) -> None:
-        self._runner.run(FUNCTIONS[task].kiq(*args))
+        self._runner.run(FUNCTIONS[function(task)].kiq(*args))
 
     def many(self, task: str, calls: Sequence[tuple[object, ...]]) -> bool:
         return False
@@ -30,10 +30,9 @@ class TaskiqProducer:
         self._runner.close()
 
 
-def _commands(processes: int, url: str) -> list[list[str]]:
-    return [
-        ["-m", "taskiq", "worker", "benchmarks.peers.taskiq_peer:broker", "--workers", str(processes), "--log-level", "ERROR"]
-    ]
+def _commands(asked: Conditions, url: str) -> list[list[str]]:
+    flags = ["--workers", str(asked.processes), *unless(asked.quiet, "--log-level", "ERROR")]
+    return [["-m", "taskiq", "worker", "benchmarks.peers.taskiq_peer:broker", *flags]]
 
 
-STREAM = Peer("Taskiq streams", "taskiq", False, True, TaskiqProducer, _commands)
+STREAM = Peer("Taskiq streams", "taskiq", False, True, TaskiqProducer, _commands, feeds=False)

@@ -1,0 +1,1 @@
+"""What Fusion is to reach, each figure with its bound, measured beside the contenders that it names."""
