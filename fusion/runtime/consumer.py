@@ -13,7 +13,7 @@ from fusion.runtime.free_slots import FreeSlots
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.maintenance import Maintenance
 from fusion.runtime.membership import Membership, WorkerListing
-from fusion.runtime.outbox import Outbox
+from fusion.runtime.outbox import Outbox, Result
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.shared import Shared
 from fusion.runtime.supervised import SupervisorLine
@@ -27,8 +27,9 @@ MAX_TURNS = 10
 class Consumer:
     """A member of the fleet that takes jobs. Its owner says how many, runs them, and settles each with one decision.
 
-    A turn is one exchange with Redis: `send` puts down the outcomes and the free slots, `receive` has Redis answer. A turn that got no answer
-    is repeated word for word. The owner takes turns while one is `wanted`:
+    A turn is one exchange with Redis: `send` puts down the outcomes and the free slots, `receive` has Redis answer; or `ask` sends it, and
+    `hear` is called when the answer is there. One turn at a time; one that got no answer is repeated word for word. The owner takes turns
+    while one is `wanted` and none is `asked` for:
 
     - an outcome waits, the answer before said that there is more, a doorbell rang, or nobody asked for `idle_wait` seconds.
 
@@ -65,14 +66,17 @@ class Consumer:
         """The registered name; `.1`, `.2` ... is appended if another live worker has the configured one."""
         return self.membership.name
 
-    def schedule(self, timers: Timers, renew: Tick, work: Tick) -> None:
-        """Add what a consumer waits for. `renew` gives its sign of life, with what it holds; `work` takes turns.
+    def schedule(self, timers: Timers, renew: Tick, work: Tick, hear: Tick | None = None) -> None:
+        """Add what a consumer waits for. `renew` gives its sign of life, with what it holds; `work` takes turns, `hear` ends those that were
+        asked for.
 
         Leases come first: a turn with large results may not get through for long.
         """
         timers.when(self.doorbells, self.doorbells.tick)
         timers.when(self.membership, renew, redis=True)
         timers.when(self.outbox, self.outbox.offer_late)
+        if hear is not None:
+            timers.when(self.outbox.line, hear)
         timers.when(self, work, redis=True)
         timers.when(self.maintenance, self.maintenance.tick, redis=True)
 
@@ -89,9 +93,19 @@ class Consumer:
         return self._wanted or not self.outbox.settled
 
     @property
+    def asked(self) -> bool:
+        """A turn was asked for and not heard."""
+        return self.outbox.line.busy
+
+    @property
     def next_at(self) -> float:
-        """When the owner is to take a turn: at once if one is wanted, else when it is time to look though no doorbell rang."""
-        if self._wanted or self.doorbells.rung or not self.outbox.settled:
+        """When the owner is to take a turn: at once if one is wanted, else when it is time to look though no doorbell rang. While one is asked
+        for only a doorbell counts."""
+        if self.doorbells.rung:
+            return 0.0
+        if self.asked:
+            return inf
+        if self._wanted or not self.outbox.settled:
             return 0.0
         return self._look_at if self._has_room else inf
 
@@ -126,7 +140,18 @@ class Consumer:
         self.turn, self.moved = None, 0
         if not self.outbox.is_sending:
             return []
-        turn, results = self.outbox.receive(self.name, self.membership.incarnation)
+        return self._take_in(*self.outbox.receive(self.name, self.membership.incarnation))
+
+    def ask(self) -> bool:
+        """Send the turn that `send` began, and wait for nothing; False if it is to be ended by `receive`. RedisAway: the turn is kept."""
+        return self.outbox.is_sending and self.outbox.ask(self.name, self.membership.incarnation)
+
+    def hear(self) -> list[Claimed]:
+        """End the turn that was asked for, as `receive` does."""
+        self.turn, self.moved = None, 0
+        return self._take_in(*self.outbox.hear(self.name, self.membership.incarnation))
+
+    def _take_in(self, turn: Turn, results: list[Result]) -> list[Claimed]:
         if turn.status == "unregistered":
             self._shared.log.warning("this %s's registration is gone from Redis; registering again", self._kind)
             self.membership.renew()
@@ -141,7 +166,8 @@ class Consumer:
         self.job_log.suspended(turn.status == "suspended")
         if turn.next_in is not None:
             self.maintenance.due(time.monotonic() + turn.next_in)
-        self._wanted = turn.again
+        if turn.again:  # what was wanted since it was sent still is
+            self._wanted = True
         self.turn, self.moved = turn, max(len(results), len(turn.jobs))
         return turn.jobs
 
@@ -152,8 +178,19 @@ class Consumer:
     # -- waiting
 
     def listen(self, queues: Sequence[str], floors: Sequence[int]) -> None:
-        """Wait at the doorbells of these queues while a slot is free, no turn is wanted and Redis answers."""
+        """Wait at the doorbells of these queues while a slot is free, no turn is wanted or asked for and Redis answers; keep the loop in step with
+        the connections."""
         self._has_room = bool(floors)
-        if self._has_room and not self._wanted and self._shared.link.away_since is None:
+        if self._has_room and not self._wanted and not self.asked and self._shared.link.away_since is None:
             self.doorbells.arm(queues, floors)
         self.doorbells.follow()
+        loop, line = self._shared.loop, self.outbox.line
+        loop.follow("turn", fd := line.fileno(), line.receive)
+        if fd is not None and line.wants_write:
+            loop.want_write(fd, self._on_writable)
+
+    def _on_writable(self) -> None:
+        line = self.outbox.line
+        line.flush()
+        if not line.wants_write and (fd := line.fileno()) is not None:
+            self._shared.loop.want_write(fd, None)

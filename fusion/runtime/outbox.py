@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 
+from redis.exceptions import NoScriptError
+
 from fusion.execution.completion import Decision
 from fusion.kernel.defaults import SIGNAL_WINDOW
 from fusion.kernel.failpoints import failpoint
 from fusion.runtime.backoff import Backoff
 from fusion.runtime.free_slots import ANY, FreeSlots
-from fusion.runtime.redis_link import RedisLink
+from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed, Commit, Turn, Wishes
+from fusion.store.scripting.calls import ScriptCall
 from fusion.store.write.broker import Broker
 
 #: How often an outcome is offered again that a broken key refused, and the first of the pauses, in seconds, each twice the one before.
@@ -62,11 +65,13 @@ class Outbox:
       for the next;
     - an outcome that a broken key refused is offered again for a while: somebody may mend the key.
 
-    Nothing here decides anything.
+    An exchange is waited for (`receive`), or heard of later (`ask`, then `hear`). Nothing here decides anything.
     """
 
     def __init__(self, broker: Broker, link: RedisLink, settings: Settings) -> None:
         self._broker, self._link = broker, link
+        #: Where the turn is that was asked for. Nothing else is read from its connection.
+        self.line = broker.turn_line()
         self._lease, self._worker_ttl, self._listed = settings.lease, settings.worker_ttl, settings.order == "listed"
         self._results: list[Result] = []
         self._late: list[tuple[float, Result]] = []
@@ -78,6 +83,11 @@ class Outbox:
     def settled(self) -> bool:
         """Redis knows everything that it takes now."""
         return not self._results and not self._begun and self._open is None
+
+    @property
+    def told(self) -> bool:
+        """No outcome waits for Redis; a turn may be under way that tells none."""
+        return not self._results and not self._begun and not (self._open and self._open.results)
 
     @property
     def next_at(self) -> float:
@@ -152,8 +162,36 @@ class Outbox:
         RedisAway, with the turn kept. The answer `unregistered` keeps it too: register, then call again.
         """
         assert self._open is not None
-        sent = self._open
-        turn = self._link.attempt(partial(self._exchange, sent, name, incarnation))
+        self.line.drop()  # had it been asked for, it is repeated
+        return self._take_in(self._open, self._link.attempt(self._call(self._open, name, incarnation)))
+
+    def ask(self, name: str, incarnation: str) -> bool:
+        """Send the turn under way and wait for nothing. RedisAway, with the turn kept.
+
+        False if it is to be exchanged by `receive`: after an attempt that failed, each next one is a single exchange, on the main line, until
+        one succeeds.
+        """
+        assert self._open is not None
+        if self._link.away_since is not None:
+            return False
+        return self._link.attempt(partial(self.line.send, self._call(self._open, name, incarnation)))
+
+    def hear(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
+        """Take the answer to what was asked, as `receive` returns it. RedisAway, with the turn kept, if none came in time; and if Redis is away
+        by other calls: two lines must not tell different things of it by turns."""
+        assert self._open is not None
+        if self._link.away_since is not None:
+            self.line.drop()
+            raise RedisAway
+        return self._take_in(self._open, self._link.attempt(partial(self._heard, self._open, name, incarnation)))
+
+    def _heard(self, sent: _OpenTurn, name: str, incarnation: str) -> Turn:
+        try:
+            return self.line.answer()
+        except NoScriptError:
+            return self._call(sent, name, incarnation)()
+
+    def _take_in(self, sent: _OpenTurn, turn: Turn) -> tuple[Turn, list[Result]]:
         if turn.status == "unregistered":
             self.renumber()
         else:
@@ -162,11 +200,11 @@ class Outbox:
                 failpoint("ahead.told")
         return turn, sent.results
 
-    def _exchange(self, sent: _OpenTurn, name: str, incarnation: str) -> Turn:
+    def _call(self, sent: _OpenTurn, name: str, incarnation: str) -> ScriptCall[Turn]:
         now = time.monotonic()
         commits = [result.commit(now) for result in sent.results]
         begun = [(claimed.id, claimed.execution_id) for claimed in sent.begun]
         lease, ttl = self._lease, self._worker_ttl
         slots = sent.slots.floors + [ANY] * sent.slots.ahead
         rest = (commits, sent.queues, slots, lease, ttl, sent.slots.ahead, begun, sent.wishes)
-        return self._broker.turn(name, incarnation, sent.token, *rest, listed=self._listed)
+        return self._broker.turn_call(name, incarnation, sent.token, *rest, listed=self._listed)

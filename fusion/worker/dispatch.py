@@ -28,7 +28,7 @@ class Dispatcher:
         """Start a claimed job, or let it wait behind another; else it goes back."""
         failpoint("claim.after_reply")
         slots, executor = self._slots, self._executor
-        idle = slots.fits(claimed) if claimed.ahead else bool(slots.floors())
+        idle = slots.fits(claimed)  # its slot may be gone since it was asked for
         if not (idle or claimed.ahead):
             self._outcomes.give_back(claimed, "no free process")
             return

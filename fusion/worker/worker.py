@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -100,6 +100,8 @@ class Worker(Process):
         self.commands = Commands(shared.connect_blocking, self._channel, self.broker.keys.pubsub("_fleet"))
         self._give_up = self.timers.at(inf, self._on_give_up)
         self._gave_up = False
+        #: Of the last turn: when it began, and if it asked for jobs.
+        self._turn_began, self._turn_asks = 0.0, False
         self._parent = os.getppid()
         self._schedule()
 
@@ -112,12 +114,13 @@ class Worker(Process):
         timers.when(self.job_memory, self.job_memory.tick)
         timers.when(self.relay_child, self.relay_child.tick)
         timers.when(self.probation, self._check_probation)
-        self.consumer.schedule(timers, self._renew_leases, self._work)
+        self.consumer.schedule(timers, self._renew_leases, self._work, self._hear)
         timers.when(self.task_logs, self.task_logs.flush, redis=True)
         timers.when(self.commands, self.commands.tick, redis=True)
         signature = Signature(self.membership)
         log.addFilter(signature)
         self.closing.callback(log.removeFilter, signature)
+        self.closing.callback(self.outbox.line.drop)
         for part in (self.commands, self.consumer.doorbells, self.probation, self.relay_child, self.executors):
             self.closing.callback(part.close)
 
@@ -160,7 +163,7 @@ class Worker(Process):
             self.slots.turn_wanted = False
             self.consumer.want()
         if not self.recycling.over:
-            settled = self.outbox.settled and self.link.away_since is None
+            settled = self.outbox.told and self.link.away_since is None
             if why := self.recycling.tick(now, settled=settled):
                 self.drain(why)
             elif self.burst.is_hopeless():
@@ -202,25 +205,31 @@ class Worker(Process):
         """Tell Redis the outcomes and take jobs for the free slots, turn after turn while there is more."""
         self.consumer.look(now, self.slots.floors())
         for _ in range(MAX_TURNS):
-            if not self.consumer.wanted:
+            if self.consumer.asked or not self.consumer.wanted:
                 break
-            self._turn()
+            self._turn(wait=not self.executors.busy)
 
-    def _turn(self) -> None:
-        began, slots = time.monotonic(), self.slots.free()
+    def _turn(self, *, wait: bool) -> None:
+        """Take a turn; without `wait` `_hear` takes in its answer when that has come: whatever runs is served meanwhile."""
+        slots = self.slots.free()
+        self._turn_began, self._turn_asks = time.monotonic(), bool(slots.floors or slots.ahead)
         self.blocked_work.renew(self.executors.generation)
-        self.consumer.send(slots, self.blocked_work.wishes(began, self.probation))
-        with self.consumer.job_log.batch:
-            self._hand_out(self.consumer.receive())
-        if self.consumer.moved:
-            self.executors.exchanged(time.monotonic() - began, self.consumer.moved)
-        if (turn := self.consumer.turn) is not None:
-            self._learn(turn, asked=bool(slots.floors or slots.ahead))
+        self.consumer.send(slots, self.blocked_work.wishes(self._turn_began, self.probation))
+        if wait or not self.consumer.ask():
+            self._end_turn(self.consumer.receive)
 
-    def _hand_out(self, jobs: Sequence[Claimed]) -> None:
-        for claimed in jobs:
-            self.dispatcher.start(claimed)
-        self.executors.flush()
+    def _hear(self, now: float) -> None:
+        self._end_turn(self.consumer.hear)
+
+    def _end_turn(self, answer: Callable[[], list[Claimed]]) -> None:
+        with self.consumer.job_log.batch:
+            for claimed in answer():
+                self.dispatcher.start(claimed)
+            self.executors.flush()
+        if self.consumer.moved:
+            self.executors.exchanged(time.monotonic() - self._turn_began, self.consumer.moved)
+        if (turn := self.consumer.turn) is not None:
+            self._learn(turn, asked=self._turn_asks)
 
     def _learn(self, turn: Turn, *, asked: bool) -> None:
         """Take in what a turn said besides jobs. `asked`: it asked for some."""
@@ -314,7 +323,7 @@ class Worker(Process):
             self.outbox.struck(self.signals.struck_at)
             self.outbox.offer_late(inf)
             while not self.outbox.settled:
-                self._turn()
+                self._turn(wait=True)
             self.task_logs.flush_all()
             back = self.membership.leave()
             if back:

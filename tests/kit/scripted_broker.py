@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
+
+from redis import exceptions as errors
 
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import Claimed, Commit, Turn, Wishes
@@ -44,6 +47,51 @@ def claimed(job_id: str = "job-1", queue: str = "sms", *, ahead: bool = False, *
     return Claimed(queue, job_id, f"{job_id}:1{'a' if ahead else ''}", given)
 
 
+class ScriptedLine:
+    """A `ScriptLine` without Redis: a call that was sent is made when its answer is taken.
+
+    `is_there`: the answer has come; `refuses`: what sending raises.
+    """
+
+    def __init__(self) -> None:
+        self.is_there = False
+        self.refuses: Exception | None = None
+        self.wants_write = False
+        self.dropped = 0
+        self._call: Callable[[], Turn] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._call is not None
+
+    @property
+    def next_at(self) -> float:
+        return inf if self._call is None else 0.0 if self.is_there else 1e9
+
+    def fileno(self) -> int | None:
+        return None
+
+    def send(self, call: Callable[[], Turn]) -> bool:
+        if self.refuses is not None:
+            raise self.refuses
+        self._call, self.is_there = call, False
+        return True
+
+    def receive(self) -> None:
+        self.is_there = self.busy
+
+    def answer(self) -> Turn:
+        call, self._call = self._call, None
+        assert call is not None
+        if not self.is_there:
+            raise errors.TimeoutError("Timeout reading from socket")
+        return call()
+
+    def drop(self) -> None:
+        self.dropped += self.busy
+        self._call = None
+
+
 class ScriptedBroker:
     """Each turn takes the next of `turns`: an answer, or an exception to raise. When they are used up, a turn accepts all and brings nothing.
 
@@ -54,6 +102,7 @@ class ScriptedBroker:
 
     def __init__(self, *turns: Turn | Exception) -> None:
         self.keys = Keys("rq:")
+        self.line = ScriptedLine()
         self.turns = list(turns)
         self.names: set[str] = set()
         self.known = True
@@ -88,12 +137,38 @@ class ScriptedBroker:
         *,
         listed: bool,
     ) -> Turn:
-        self._called("turn")
-        self.sent.append(SentTurn(name, incarnation, token, commits, queues, slots, ahead, begun, wishes))
-        given = self.turns.pop(0) if self.turns else answer(answers=["ok"] * len(commits))
-        if isinstance(given, Exception):
-            raise given
-        return given
+        return self.turn_call(name, incarnation, token, commits, queues, slots, lease, worker_ttl, ahead, begun, wishes, listed=listed)()
+
+    def turn_line(self) -> ScriptedLine:
+        return self.line
+
+    def turn_call(
+        self,
+        name: str,
+        incarnation: str,
+        token: int,
+        commits: list[Commit],
+        queues: list[str],
+        slots: list[int],
+        lease: float,
+        worker_ttl: float,
+        ahead: int,
+        begun: list[tuple[str, str]],
+        wishes: Wishes,
+        *,
+        listed: bool,
+    ) -> Callable[[], Turn]:
+        sent = SentTurn(name, incarnation, token, commits, queues, slots, ahead, begun, wishes)
+
+        def call() -> Turn:
+            self._called("turn")
+            self.sent.append(sent)
+            given = self.turns.pop(0) if self.turns else answer(answers=["ok"] * len(commits))
+            if isinstance(given, Exception):
+                raise given
+            return given
+
+        return call
 
     def register(self, name: str, incarnation: str, lease: float, worker_ttl: float, fields: Mapping[str, Any]) -> bool:
         self._called("register")

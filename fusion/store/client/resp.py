@@ -64,7 +64,11 @@ class NonBlockingReader:
 
     def send(self, *args: str | bytes | int | float) -> None:
         """Send a command, as much of it as fits now. Raises redis ConnectionError (and closes) if the other side is gone."""
-        self._out += hiredis.pack_command(args)  # type: ignore[arg-type]  # its stub says: of one item
+        self.send_packed(hiredis.pack_command(args))  # type: ignore[arg-type]  # its stub says: of one item
+
+    def send_packed(self, packed: bytes) -> None:
+        """Send a command that is encoded already, as `send` does."""
+        self._out += packed
         self.flush()
 
     def flush(self) -> None:

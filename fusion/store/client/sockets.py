@@ -43,6 +43,12 @@ def check_options(given: dict[str, Any], where: str) -> dict[str, Any]:
     return given
 
 
+def time_for(size: int) -> float:
+    """Seconds that a request of so many bytes has beyond the time that any has: none if it is small."""
+    more = size / _SLOWEST
+    return min(more, _LONGEST) if more > 0.25 else 0.0
+
+
 class _Sized(AbstractConnection):
     """`socket_timeout` counts from when a request could be on the other side. One that needs longer on its way would be sent again and
     again, and its answer never heard: the results of several jobs over a slow line."""
@@ -51,11 +57,11 @@ class _Sized(AbstractConnection):
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Send a command, with more time for its answer if it is large."""
-        more = sum(map(len, [command] if isinstance(command, str) else command)) / _SLOWEST
+        more = time_for(sum(map(len, [command] if isinstance(command, str) else command)))
         sock: Any = self._sock
-        if (more > 0.25 or self._prolonged) and sock is not None and self.socket_timeout is not None:
-            self._prolonged = more > 0.25
-            sock.settimeout(self.socket_timeout + min(more, _LONGEST))
+        if (more or self._prolonged) and sock is not None and self.socket_timeout is not None:
+            self._prolonged = bool(more)
+            sock.settimeout(self.socket_timeout + more)
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
 
 

@@ -126,7 +126,8 @@ class Script:
         self.sha = hashlib.sha1(self.text.encode()).hexdigest()  # noqa: S324 - the server's own naming of scripts
         self._keys, self._args = source.keys, source.args
         self._count = str(len(source.keys))
-        self._before, self._after = f"{name}.before", f"{name}.after"
+        #: Failpoints on either side of a call.
+        self.before, self.after = f"{name}.before", f"{name}.after"
         self._send = sender(connection)
 
     def __call__(
@@ -135,18 +136,23 @@ class Script:
         """`send`: what takes the command in place of the connection."""
         command = self.command(keys, args, rest)
         send = send or self._send
-        failpoint(self._before)
+        failpoint(self.before)
         try:
             try:
                 answer = send("EVALSHA", self.sha, *command)
             except NoScriptError:
                 answer = send("EVAL", self.text, *command)
         except ResponseError as error:
-            if str(error).startswith(schema.REFUSAL):
-                raise schema.mismatch(str(error)) from None
+            if (refusal := self.refusal(error)) is not error:
+                raise refusal from None
             raise
-        failpoint(self._after)
+        failpoint(self.after)
         return answer
+
+    @staticmethod
+    def refusal(error: ResponseError) -> Exception:
+        """What to raise for an error reply: itself, or SchemaMismatch if it says that this process is too old for the data."""
+        return schema.mismatch(str(error)) if str(error).startswith(schema.REFUSAL) else error
 
     def command(self, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any] = ()) -> tuple[Any, ...]:
         """The words after the script, or its name, in the command."""

@@ -15,7 +15,9 @@ from fusion.store.layout import codec
 from fusion.store.layout.keys import LIST_QUEUES
 from fusion.store.layout.records import Claimed, Commit, LogLine, NewJob, Replicas, Turn, Wishes
 from fusion.store.scripting import pipelined
+from fusion.store.scripting.calls import ScriptCall
 from fusion.store.scripting.host import to_ms, to_texts
+from fusion.store.scripting.script_line import ScriptLine
 from fusion.store.write import enqueue_codec
 from fusion.store.write.callback_broker import CallbackBroker
 
@@ -183,7 +185,15 @@ class Broker(CallbackBroker):
     def _worker(self, name: str) -> dict[str, str]:
         return {"worker": self.keys.worker(name), "workers": self.keys.workers}
 
-    def turn(
+    def turn_line(self) -> ScriptLine[Turn]:
+        """A line for turns that are sent now and heard of later."""
+        return ScriptLine(self.connection)
+
+    def turn(self, *given: Any, **more: Any) -> Turn:
+        """Make the call that `turn_call` makes ready."""
+        return self.turn_call(*given, **more)()
+
+    def turn_call(
         self,
         name: str,
         incarnation: str,
@@ -197,7 +207,7 @@ class Broker(CallbackBroker):
         begun: Sequence[tuple[str, str]] = (),
         wishes: Wishes = _NO_WISHES,
         listed: bool = False,
-    ) -> Turn:
+    ) -> ScriptCall[Turn]:
         """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
 
         - Of queues with jobs of one class the first comes first; within the call they take turns, unless the order is the one `listed`.
@@ -233,16 +243,7 @@ class Broker(CallbackBroker):
         }
         rest += (*queues, *slots, *chain.from_iterable(begun), *wishes.sets, *chain.from_iterable(wishes.lacking.items()))
         keys = {"worker": self.keys.worker(name), "suspended": self.keys.suspended}
-        status, answers, jobs, bad, again, next_ms, waits = self._script("turn")(keys, args, rest)
-        return Turn(
-            codec.text(status),
-            to_texts(answers),
-            [Claimed(codec.text(j[0]), codec.text(j[1]), codec.text(j[2]), codec.run_fields(j[3:])) for j in jobs],
-            [(codec.text(queue), codec.text(error)) for queue, error in bad],
-            bool(again),
-            _seconds(next_ms),
-            (codec.text(waits[0]), to_texts(waits[1:])) if waits else None,
-        )
+        return ScriptCall(self._script("turn"), keys, args, rest, _turn_of)
 
     def hold_probation(self, host: str, incarnation: str, ttl: float, sets: Sequence[str], *, keep: bool = False) -> bool:
         """Ask for the right to run the jobs on probation of this worker's host for `ttl` seconds; True if this worker has it. It is given if
@@ -309,3 +310,16 @@ class Broker(CallbackBroker):
 def _seconds(ms: int) -> float | None:
     """Of an instant to come; -1 if there is none."""
     return None if ms < 0 else ms / 1000
+
+
+def _turn_of(answer: Any) -> Turn:
+    status, answers, jobs, bad, again, next_ms, waits = answer
+    return Turn(
+        codec.text(status),
+        to_texts(answers),
+        [Claimed(codec.text(j[0]), codec.text(j[1]), codec.text(j[2]), codec.run_fields(j[3:])) for j in jobs],
+        [(codec.text(queue), codec.text(error)) for queue, error in bad],
+        bool(again),
+        _seconds(next_ms),
+        (codec.text(waits[0]), to_texts(waits[1:])) if waits else None,
+    )

@@ -96,6 +96,8 @@ AMID_MANY = (
     Point("ahead.begun"),
     Point("ahead.told"),
     *_around("turn", 12),
+    Point("turn.sent"),
+    Point("turn.sent", 12),
     Point("claim.after_reply", 20),
     Point("dispatch.after", 20),
     Point("outcome.received", 20),
