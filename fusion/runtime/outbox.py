@@ -18,8 +18,7 @@ from fusion.runtime.free_slots import ANY, FreeSlots
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed, Commit, Turn, Wishes
-from fusion.store.scripting.calls import ScriptCall
-from fusion.store.write.broker import Broker
+from fusion.store.write.broker import Broker, TurnCall
 
 #: How often an outcome is offered again that a broken key refused, and the first of the pauses, in seconds, each twice the one before.
 _OFFERS, _PAUSE = 5, 1.0
@@ -162,7 +161,8 @@ class Outbox:
         RedisAway, with the turn kept. The answer `unregistered` keeps it too: register, then call again.
         """
         assert self._open is not None
-        self.line.drop()  # had it been asked for, it is repeated
+        if self.line.busy:
+            self.line.drop()  # what was asked for is repeated
         return self._take_in(self._open, self._link.attempt(self._call(self._open, name, incarnation)))
 
     def ask(self, name: str, incarnation: str) -> bool:
@@ -200,7 +200,7 @@ class Outbox:
                 failpoint("ahead.told")
         return turn, sent.results
 
-    def _call(self, sent: _OpenTurn, name: str, incarnation: str) -> ScriptCall[Turn]:
+    def _call(self, sent: _OpenTurn, name: str, incarnation: str) -> TurnCall:
         now = time.monotonic()
         commits = [result.commit(now) for result in sent.results]
         begun = [(claimed.id, claimed.execution_id) for claimed in sent.begun]

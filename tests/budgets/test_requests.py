@@ -71,7 +71,7 @@ def test_round_trips_of_a_busy_worker(
     worker = workers.start("sms", "--disable-job-desc-logging", *flags)
     queue = Queue("sms")
     datas = [Queue.prepare_data(basic.noop) for _ in range(JOBS)]
-    made = sum(1 for _ in queue.enqueue_many(datas[:20]))
+    made = sum(1 for _ in queue.enqueue_many([Queue.prepare_data(basic.noop) for _ in range(20)]))
     eventually(lambda: conn.zcard("rq:finished:sms") == made)  # all connections are made, all scripts are loaded
     eventually(lambda: at_doorbell(conn))
     before = connections_made(conn)

@@ -137,7 +137,9 @@ class ScriptedBroker:
         *,
         listed: bool,
     ) -> Turn:
-        return self.turn_call(name, incarnation, token, commits, queues, slots, lease, worker_ttl, ahead, begun, wishes, listed=listed)()
+        return self.turn_call(
+            name, incarnation, token, commits, queues, slots, lease, worker_ttl, ahead, begun, wishes, listed=listed
+        )()
 
     def turn_line(self) -> ScriptedLine:
         return self.line

@@ -21,7 +21,12 @@ class ScriptCall(Generic[T]):
     """
 
     def __init__(
-        self, script: Script, keys: Mapping[str, str], args: Mapping[str, Any], rest: Sequence[Any], understood: Callable[[Any], T]
+        self,
+        script: Script,
+        keys: Mapping[str, str],
+        args: Mapping[str, Any],
+        rest: Sequence[Any],
+        understood: Callable[[Any], T],
     ) -> None:
         self._script, self._keys, self._args, self._rest, self._understood = script, keys, args, rest, understood
 

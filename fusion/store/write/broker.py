@@ -23,6 +23,9 @@ from fusion.store.write.callback_broker import CallbackBroker
 
 _NO_WISHES = Wishes()
 
+#: A turn made ready.
+TurnCall = ScriptCall[Turn]
+
 
 class Broker(CallbackBroker):
     """Job state in one Redis.
@@ -207,7 +210,7 @@ class Broker(CallbackBroker):
         begun: Sequence[tuple[str, str]] = (),
         wishes: Wishes = _NO_WISHES,
         listed: bool = False,
-    ) -> ScriptCall[Turn]:
+    ) -> TurnCall:
         """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
 
         - Of queues with jobs of one class the first comes first; within the call they take turns, unless the order is the one `listed`.

@@ -1,0 +1,148 @@
+"""Turns that are asked for, and heard of later."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from redis.exceptions import NoScriptError
+
+from fusion.runtime.consumer import Consumer
+from fusion.runtime.free_slots import ANY, NO_SLOTS, FreeSlots
+from fusion.runtime.redis_link import RedisAway
+from tests.kit.scripted_broker import ScriptedBroker, answer, claimed
+from tests.runtime.test_consumer import DONE, ONE, consumer_of, turn
+
+
+def asked(consumer: Consumer, slots: FreeSlots = NO_SLOTS) -> bool:
+    consumer.send(slots)
+    return consumer.ask()
+
+
+def test_what_comes_while_a_turn_is_asked_for_waits_for_the_next() -> None:
+    broker = ScriptedBroker(answer(claimed("c"), answers=["ok"]))
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    assert asked(consumer, ONE)
+    consumer.settle(claimed("b"), DONE, 0.1)
+    consumer.send(FreeSlots([ANY, ANY]))
+    assert (consumer.asked, consumer.next_at, consumer.outbox.settled) == (True, inf, False)
+    assert [held.id for held in consumer.outbox.held()] == ["b", "a"], "leases of both are renewed"
+    broker.line.receive()
+    assert [job.id for job in consumer.hear()] == ["c"]
+    assert (consumer.asked, consumer.next_at, consumer.moved) == (False, 0, 1)
+    turn(consumer)
+    assert [[commit.job_id for commit in sent.commits] for sent in broker.sent] == [["a"], ["b"]]
+    assert broker.sent[1].token == broker.sent[0].token + 1
+
+
+def test_a_turn_with_nothing_to_say_is_not_asked_for() -> None:
+    consumer = consumer_of(ScriptedBroker())
+    assert not asked(consumer)
+    assert not consumer.asked
+
+
+@pytest.mark.parametrize("trouble", ["sending", "silence", "broken"])
+def test_a_turn_that_was_asked_for_in_vain_is_repeated_word_for_word_and_waited_for(trouble: str) -> None:
+    broker = ScriptedBroker(*([OSError("gone")] if trouble == "broken" else []), answer(answers=["ok"]))
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    broker.line.refuses = OSError("gone") if trouble == "sending" else None
+    consumer.send(ONE)
+    token = consumer.outbox._token
+    if trouble == "sending":
+        with pytest.raises(RedisAway):
+            consumer.ask()
+    else:
+        assert consumer.ask()
+        if trouble == "broken":
+            broker.line.receive()
+        with pytest.raises(RedisAway):
+            consumer.hear()
+    assert (consumer.asked, consumer.outbox.settled) == (False, False)
+    assert not asked(consumer), "while Redis is away one exchange at a time, on the main line"
+    assert consumer.receive() == []
+    assert [(sent.token, [commit.job_id for commit in sent.commits]) for sent in broker.sent][-1] == (token, ["a"])
+    assert {sent.token for sent in broker.sent} == {token}
+    assert consumer.outbox.settled
+    broker.line.refuses = None
+    assert asked(consumer, ONE), "and then as before"
+
+
+def test_an_answer_that_comes_while_redis_is_away_by_other_calls_is_not_taken() -> None:
+    broker = ScriptedBroker(answer(answers=["ok"]))
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    assert asked(consumer)
+    broker.fails["extend"] = [OSError("gone")]
+    with pytest.raises(RedisAway):
+        consumer.membership.beat(consumer.membership.next_at, [])
+    broker.line.receive()
+    with pytest.raises(RedisAway):
+        consumer.hear()
+    assert (broker.line.dropped, broker.sent, consumer.asked) == (1, [], False)
+    turn(consumer)
+    assert [commit.job_id for commit in broker.sent[0].commits] == ["a"]
+
+
+def test_a_turn_is_made_by_its_text_where_the_script_is_not_known() -> None:
+    broker = ScriptedBroker(NoScriptError("none"), answer(claimed("b"), answers=["ok"]))
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    assert asked(consumer, ONE)
+    broker.line.receive()
+    assert [job.id for job in consumer.hear()] == ["b"]
+    assert [(sent.token, [commit.job_id for commit in sent.commits]) for sent in broker.sent] == [(1, ["a"])] * 2
+
+
+def test_a_turn_that_finds_no_entry_is_kept_and_asked_for_again_under_another_token() -> None:
+    broker = ScriptedBroker(answer(status="unregistered"), answer(answers=["ok"]))
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    assert asked(consumer, ONE)
+    broker.line.receive()
+    assert consumer.hear() == []
+    assert (consumer.turn, consumer.wanted, broker.calls.count("register")) == (None, True, 2)
+    assert asked(consumer, ONE)
+    broker.line.receive()
+    consumer.hear()
+    assert broker.sent[1].token == broker.sent[0].token + 1
+    assert consumer.outbox.settled
+
+
+def test_an_entry_that_is_made_anew_meanwhile_makes_no_two_turns_of_one_token() -> None:
+    broker = ScriptedBroker(answer(claimed("b"), answers=["ok"]))
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    assert asked(consumer, ONE)
+    broker.known = False
+    consumer.membership.beat(consumer.membership.next_at, [])
+    broker.line.receive()
+    assert [job.id for job in consumer.hear()] == ["b"], "the answer is one to what was asked"
+    turn(consumer, ONE)
+    assert broker.sent[1].token > broker.sent[0].token + 1
+
+
+def test_an_exchange_that_is_waited_for_takes_the_place_of_what_was_asked() -> None:
+    """At the end, say: nobody would hear of it any more."""
+    broker = ScriptedBroker()
+    consumer = consumer_of(broker)
+    consumer.settle(claimed("a"), DONE, 0.1)
+    assert asked(consumer)
+    turn(consumer)
+    assert (broker.line.dropped, consumer.asked, consumer.outbox.settled) == (1, False, True)
+    assert [commit.job_id for commit in broker.sent[0].commits] == ["a"]
+
+
+def test_a_bell_that_rings_meanwhile_wants_another_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = ScriptedBroker()
+    consumer = consumer_of(broker)
+    assert asked(consumer, ONE)
+    monkeypatch.setattr(consumer.doorbells._any, "receive", lambda: "sms")
+    consumer.doorbells._on_any()
+    assert consumer.next_at == 0
+    consumer.look(-1.0, [ANY])
+    assert (consumer.next_at, consumer.wanted) == (inf, True)
+    broker.line.receive()
+    consumer.hear()
+    assert consumer.wanted, "that there is no more is what it found before the bell rang"
