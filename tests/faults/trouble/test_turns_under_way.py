@@ -21,9 +21,9 @@ from tests.worker.test_redis_trouble import QUICK, Jobs
 MODES = [pytest.param(("--slots", "2"), id="process per job"), pytest.param(("--horses", "2"), id="pool")]
 
 
-def line_of_turns(proxy: FaultProxy) -> int:
-    """Connections on which turns were asked for, beside the main line."""
-    return sum(link.sent == {"turn"} for link in proxy.links)
+def lines_with_turns(proxy: FaultProxy) -> int:
+    """Connections on which turns were taken."""
+    return sum("turn" in link.sent for link in proxy.links)
 
 
 @pytest.mark.parametrize("flags", MODES)
@@ -47,7 +47,7 @@ def test_a_turn_that_is_not_answered_is_repeated(
     assert struck.struck == 1
     assert [field(jobs.conn, job.id, "deliveries") for job in jobs.all] == ["1", "1"]
     assert "not accepted" not in worker.output
-    assert line_of_turns(proxy)
+    assert lines_with_turns(proxy) >= 2, "beside the main line"
 
 
 @pytest.mark.parametrize("flags", MODES)
