@@ -49,6 +49,14 @@ class FrameReader:
         """Add bytes in the order in which they came."""
         self._buffer += data
 
+    def only(self, data: bytes) -> dict[bytes, bytes] | None:
+        """The frame that these bytes are, no more and no less, as on a socket that keeps boundaries; else None, and they are to be fed. Raises
+        FrameError as `next` does."""
+        size = len(data) - 4
+        if self._buffer or size < 0 or size > self._limit or int.from_bytes(data[:4], "big") != size:
+            return None
+        return unpack(data[4:])
+
     def next(self) -> dict[bytes, bytes] | None:
         """The next whole frame, None if more bytes are needed. Raises FrameError; the stream is of no use after that."""
         buffer = self._buffer

@@ -79,22 +79,29 @@ class ExecutorGenerations:
     @property
     def busy(self) -> bool:
         """True while anything runs."""
-        return any(generation.runs for generation in self._all)
+        current = self._current
+        return bool(current and current.runs) or any(generation.runs for generation in self._draining)
 
     @property
     def capacity(self) -> int:
         """Jobs that can be started now."""
-        if self._drained or self._current is None or not self._current.capacity:
+        current = self._current
+        if self._drained or current is None or not (room := current.capacity):
             return 0
-        under_way = sum(len(generation.runs) for generation in self._all)
-        return max(0, min(self._settings.slots - under_way, self._current.capacity))
+        free = self._settings.slots - len(current.runs)
+        for generation in self._draining:
+            free -= len(generation.runs)
+        return max(0, min(free, room))
 
     @property
     def next_at(self) -> float:
         """Monotonic time of the next `tick` that has something to do though nothing happened."""
-        if (self._current and self._current.session.closed) or any(map(_is_over, self._draining)):
+        current, draining = self._current, self._draining
+        if (current and current.session.closed) or any(map(_is_over, draining)):
             return 0.0
-        restart_at = self._restart_at if self._current is None and not self._drained else inf
+        if current and not draining:
+            return current.next_at
+        restart_at = self._restart_at if current is None and not self._drained else inf
         return min([restart_at, *(generation.next_at for generation in self._all)])
 
     @property

@@ -28,7 +28,7 @@ def elapsed(frame: Mapping[bytes, bytes]) -> float:
         value = float(frame.get(b"elapsed") or 0)
     except ValueError:
         return 0.0
-    return min(max(value, 0.0), FURTHEST) if isfinite(value) else 0.0
+    return value if 0.0 <= value <= FURTHEST else FURTHEST if isfinite(value) and value > 0.0 else 0.0
 
 
 def signaled(frame: Mapping[bytes, bytes]) -> float | None:

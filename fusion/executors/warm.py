@@ -63,7 +63,7 @@ class WarmExecutor:
     @property
     def capacity(self) -> int:
         """Jobs that can be started now."""
-        return len(self.idle) if self.session.open else 0
+        return len(self.idle) if self.idle and self.session.open else 0
 
     @property
     def next_at(self) -> float:
@@ -242,7 +242,6 @@ class WarmExecutor:
             self._break_off(horse)
 
     def _take_in(self, horse: WarmHorse, frames: list[dict[bytes, bytes]]) -> None:
-        newest = max((at for at, frame in enumerate(frames) if frame.get(b"kind") not in (b"log", b"idle")), default=-1)
         for at, frame in enumerate(frames):
             run, kind = self.runs.get(horse.serial), frame.get(b"kind")
             if horse.serial not in self.horses or (run is None and kind in _OF_A_RUN):
@@ -259,10 +258,12 @@ class WarmExecutor:
                 horse.grant_callback(time.monotonic(), self._server.config.grace)
                 if horse.told < horse.deadline:
                     self._server.tell_deadline(horse, horse.deadline + SLACK)
-            elif kind == b"log" or (kind == b"meta" and at == newest):
+            elif kind == b"log":
                 self._listener.frame(run, frame)
             elif kind != b"meta":
                 self._finish(horse, run, frame)
+            elif not any(later.get(b"kind") not in (b"log", b"idle") for later in frames[at + 1 :]):
+                self._listener.frame(run, frame)
 
     def _break_off(self, horse: WarmHorse) -> None:
         """The process sent an impossible frame (this or an earlier task wrote to our socket): kill it."""

@@ -145,6 +145,9 @@ class WarmHorse(Horse):
                     self.at_eof = True
                     break
                 limit -= len(data)
+                if (frame := reader.only(data)) is not None:
+                    frames.append(frame)
+                    continue
                 reader.feed(data)
                 while (frame := reader.next()) is not None:
                     frames.append(frame)

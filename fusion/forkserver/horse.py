@@ -88,6 +88,8 @@ class Channel:
                 return None
             if not data:
                 return None
+            if (frame := reader.only(data)) is not None:
+                return frame
             reader.feed(data)
             frame = reader.next()
             if frame is not None:

@@ -33,6 +33,8 @@ class Loop:
     def follow(self, name: str, fd: int | None, on_read: Handler) -> None:
         """Watch the descriptor that `name` has now, in place of the one it had: a connection that comes and goes."""
         before = self._followed.get(name)
+        if before == fd and (fd is None or self._readers.get(fd) == on_read):
+            return
         # The number of a connection that broke may name another's socket by now.
         if before is not None and before != fd and self.handler(before) == on_read:
             self.unwatch(before)

@@ -89,7 +89,10 @@ class Timers:
     def next_at(self) -> float:
         """The first time at which something is due and can be done; `inf` if nothing ever is."""
         retry_at = self._link.retry_at if self._link is not None else 0.0
-        soonest = min((part.next_at for part in self._wakers), default=inf)
+        soonest = inf
+        for waker in self._wakers:
+            if (at := waker.next_at) < soonest:
+                soonest = at
         for part, _, redis in self._entries:
             at = part.next_at
             if redis and at < retry_at:

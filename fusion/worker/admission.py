@@ -65,7 +65,7 @@ class Admission:
 
     def block(self, reason: Blocked, blocked: bool = True) -> bool:
         """Set a reason, or take it back; True if that is a change."""
-        if blocked == (reason in self.blocked):
+        if not (blocked or self.blocked) or blocked == (reason in self.blocked):
             return False
         (self.blocked.add if blocked else self.blocked.discard)(reason)
         return True

@@ -35,7 +35,8 @@ class Slots:
 
     def floors(self) -> list[int]:
         """The lowest priority for each slot that may take a job now."""
-        return self._admission.floors(self._recycling.room(self._executor.capacity), len(self._executor.running))
+        free = self._executor.capacity
+        return self._admission.floors(self._recycling.room(free), len(self._executor.running)) if free else []
 
     def ahead(self, floors: list[int]) -> int:
         """The number of jobs to claim beyond those for the free slots, whose `floors` these are."""
@@ -46,7 +47,7 @@ class Slots:
 
     def fits(self, claimed: Claimed) -> bool:
         """Say whether a slot is free for a job of its class."""
-        floors = self.floors() if self._executor.capacity else []
+        floors = self.floors()
         return bool(floors) and readings.priority(claimed.fields) >= floors[0]
 
     def took(self, jobs: int) -> None:

@@ -72,3 +72,31 @@ def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
             pass
     except FrameError:
         pass
+
+
+@given(st.lists(st.lists(FIELDS, min_size=1, max_size=3), max_size=4), st.integers(min_value=0, max_value=12))
+def test_a_packet_that_is_one_frame_is_read_as_such(packets: list[list[dict[bytes, bytes]]], cut: int) -> None:
+    """Whatever the packets are, both ways together find all frames in their order."""
+    reader, found = FrameReader(10_000), []
+    pieces = [piece for frames in packets for piece in _cut(b"".join(map(pack, frames)), cut)]
+    for piece in pieces:
+        if (frame := reader.only(piece)) is not None:
+            found.append(frame)
+            continue
+        reader.feed(piece)
+        while (frame := reader.next()) is not None:
+            found.append(frame)
+    assert found == [frame for frames in packets for frame in frames]
+    assert reader.pending == 0
+
+
+def _cut(data: bytes, at: int) -> list[bytes]:
+    return [data[:at], data[at:]]
+
+
+def test_a_packet_over_the_limit_is_left_to_the_reader_that_refuses_it() -> None:
+    reader, frame = FrameReader(99), pack({b"k": b"x" * 87})
+    assert reader.only(frame) is None
+    reader.feed(frame)
+    with pytest.raises(FrameError, match="the limit is 99"):
+        reader.next()
