@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from benchmarks.figures.figure import Effort, Figure, Found
+from benchmarks.figures.figure import SPENT, Effort, Figure, Found
 from benchmarks.peers.base import Conditions
 from benchmarks.race import Field, Lap, race
 
@@ -120,7 +120,7 @@ def _ratio(
         return []
     what = f"{f'{title}: ' if title else ''}{ours} / {theirs}"
     a, b = laps[ours], laps[theirs]
-    return [Figure(row, what, a.rate / b.rate, at_least=at_least), Figure(row, f"{what}, CPU a job", a.spent / b.spent)]
+    return [Figure(row, what, a.rate / b.rate, at_least=at_least), Figure(row, what + SPENT, a.spent / b.spent)]
 
 
 def _trips(mode: str, lap: Lap) -> list[Figure]:

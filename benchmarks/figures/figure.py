@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from benchmarks.race import Lap
 
+#: Ends the name of a figure that is the ratio of the CPU that a job costs; without it, it is that of the rates.
+SPENT = ", CPU a job"
+
 
 @dataclass(frozen=True)
 class Figure:

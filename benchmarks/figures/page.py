@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures.figure import SPENT
 from benchmarks.figures.table import ROWS, reached
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,17 +51,22 @@ def text(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_ELSEWHERE = ("CPU a job in warm processes beside that of an older version: python -m benchmarks ab v0.1 . --only pool",)
+_ELSEWHERE = ("CPU a job in warm processes beside that of an older version: python -m benchmarks ab OLD . --only pool",)
 
 
 def figures(found: dict[str, Any]) -> str:
-    """A table in Markdown of all that has a bound, or is a ratio."""
-    lines = [_measured(found), "", "| | measured | to reach | |", "|---|---:|---:|---|"]
+    """A table in Markdown of all that has a bound, is a ratio, or a time."""
+    lines = [_measured(found), "", "| | measured | to reach | | CPU a job |", "|---|---:|---:|---|---:|"]
+    spent = {(one["row"], one["what"].removesuffix(SPENT)): one for one in found["figures"] if one["what"].endswith(SPENT)}
     for key, row in ROWS.items():
-        shown = [one for one in found["figures"] if one["row"] == key and (reached(one) is not None or one["unit"] == "x")]
+        of_row = [one for one in found["figures"] if one["row"] == key and not one["what"].endswith(SPENT)]
+        shown = [one for one in of_row if reached(one) is not None or one["unit"] in ("x", "ms")]
         if shown:
-            lines.append(f"| **{row.title}** | | | |")
-            lines += [f"| {one['what']} | {_value(one)} | {_bound(one)} | {_verdict(one)} |" for one in shown]
+            lines.append(f"| **{row.title}** | | | | |")
+        for one in shown:
+            cpu_ratio = spent.get((key, one["what"]))
+            cells = [one["what"], _value(one), _bound(one), _verdict(one), _value(cpu_ratio) if cpu_ratio else ""]
+            lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "Conditions:", ""]
     lines += [
         f"- {row.title}: {row.conditions}." for key, row in ROWS.items() if any(one["row"] == key for one in found["figures"])

@@ -99,11 +99,16 @@ ROWS = {
 
 
 def measure(names: Iterable[str], effort: Effort) -> Found:
-    """One run of these sections."""
+    """One run of these sections. One that fails is tried once more: the others' minutes are not to be lost."""
     found = Found()
     for name in names:
         began = time.monotonic()
-        found.add(SECTIONS[name](effort))
+        try:
+            part = SECTIONS[name](effort)
+        except RuntimeError as error:
+            print(f"{name} failed and is tried again: {error}", file=sys.stderr)
+            part = SECTIONS[name](effort)
+        found.add(part)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.figures import page
-from benchmarks.figures.figure import Figure, Found
+from benchmarks.figures.figure import SPENT, Figure, Found
 from benchmarks.figures.table import ROWS, SECTIONS, merged, reached
 from benchmarks.race import Lap
 
@@ -22,7 +22,8 @@ def _lap(rate: float) -> Lap:
 
 def _run(ratio: float, rate: float) -> Found:
     return Found(
-        [Figure("fork", "Fusion / RQ", ratio, at_least=10.0), Figure("fork", "CPU", 2 * ratio)], {"fork": {"Fusion": _lap(rate)}}
+        [Figure("fork", "Fusion / RQ", ratio, at_least=10.0), Figure("fork", "Fusion / RQ" + SPENT, ratio / 100)],
+        {"fork": {"Fusion": _lap(rate)}},
     )
 
 
@@ -44,7 +45,7 @@ def test_runs_are_shown_by_median_and_spread() -> None:
     assert (first["median"], first["least"], first["greatest"]) == (11.0, 9.0, 12.0)
     assert found["races"]["fork"]["Fusion"]["rate"] == 600
     assert [reached(first), reached(second)] == [True, None]
-    assert "| Fusion / RQ | 11.00x (9.00 to 12.00) | >= 10 | reached |" in page.figures(found)
+    assert "| Fusion / RQ | 11.00x (9.00 to 12.00) | >= 10 | reached | 0.11x (0.09 to 0.12) |" in page.figures(found)
     assert "1 of 1 bounds are reached" in page.text(found)
 
 
