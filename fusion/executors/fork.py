@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from signal import SIGKILL
 
 from fusion.executors.base import ExecutorListener, KillCause, Run
@@ -59,6 +60,8 @@ class ForkExecutor:
         """Give a job to a spare; its process group is gone `limit` seconds from now."""
         horse = self._spares.popleft()
         now = time.monotonic()
+        if self.session.leaving:  # a busy worker: one message of the job and its successor; else nothing comes before the job
+            self._fork(now, self._server.fork_with_next)
         run = HorseRun(claimed, limit, now, horse=horse)
         self.runs[horse.serial] = run
         frame = {b"id": claimed.id.encode(), b"execution_id": claimed.execution_id.encode(), **claimed.fields}
@@ -84,9 +87,12 @@ class ForkExecutor:
 
     def fill(self, now: float) -> None:
         """Fork spares ahead."""
+        self._fork(now, self._server.fork)
+
+    def _fork(self, now: float, ask: Callable[[], Horse]) -> None:
         if not self.session.may_fork(now):
             return
-        while len(self._spares) < self._wanted and (horse := self.session.fork(self._server.fork)):
+        while len(self._spares) < self._wanted and (horse := self.session.fork(ask)):
             self._spares.append(horse)
 
     def tick(self, now: float) -> None:

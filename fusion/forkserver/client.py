@@ -5,6 +5,7 @@ Register `server.fileno()` and each `horse.fileno()` for reading, and for writin
 
 from __future__ import annotations
 
+import _socket
 import json
 import os
 import signal
@@ -46,7 +47,7 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.forkserver.
 class Horse:
     """The worker's end of one horse's socket."""
 
-    def __init__(self, server: ForkServerClient, serial: int, end: socket.socket, limit: int) -> None:
+    def __init__(self, server: ForkServerClient, serial: int, end: _socket.socket, limit: int) -> None:
         self.serial = serial
         #: No more frames will come. Says nothing about the process: only HorseExited does.
         self.at_eof = False
@@ -165,7 +166,7 @@ class ForkServerClient:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._in = b""
-        self._out: deque[tuple[bytes, socket.socket | None]] = deque()
+        self._out: deque[tuple[bytes, _socket.socket | None]] = deque()
         self._serial = 0
         self._asked: dict[int, Horse] = {}
         self._limit = 2 * config.max_result + defaults.MAX_EXC_INFO + _OVERHEAD
@@ -209,11 +210,17 @@ class ForkServerClient:
 
     def fork(self) -> Horse:
         """Ask for a horse. It can be given its job at once; ForkFailed comes if there will be no process."""
+        horse = self.fork_with_next()
+        self.flush()
+        return horse
+
+    def fork_with_next(self) -> Horse:
+        """As `fork`, but asks together with the next message: one wake-up of the server for both."""
         self._serial += 1
-        ours, theirs = socket.socketpair()
+        ours, theirs = _socket.socketpair()  # `socket` looks at each end once more
         ours.setblocking(False)
         horse = Horse(self, self._serial, ours, self._limit)
-        self._say(f"FORK {horse.serial}", theirs)
+        self._queue(f"FORK {horse.serial}", theirs)
         return horse
 
     def run(self, horse: Horse, deadline: float, fields: Mapping[bytes, bytes]) -> None:
@@ -223,6 +230,8 @@ class ForkServerClient:
         # First the deadline: a worker that is stopped between the two leaves no job without its limit.
         if deadline != inf:
             self.set_deadline(horse, deadline)
+        else:
+            self.flush()
         horse.send(fields)
         failpoint("handout.frame")
 
@@ -267,6 +276,10 @@ class ForkServerClient:
         """Send what is waiting, as far as the socket takes it."""
         while self._out and self._control is not None:
             data, end = self._out[0]
+            lines = 1
+            while lines < len(self._out) and self._out[lines][1] is None:
+                data += self._out[lines][0]
+                lines += 1
             try:
                 if end is None:
                     sent = self._control.send(data)
@@ -278,10 +291,10 @@ class ForkServerClient:
             except OSError:  # the server is gone; `receive` says so
                 self._drop_unsent()
                 return
-            if sent < len(data):
-                self._out[0] = (data[sent:], None)
-            else:
+            for _ in range(lines):
                 self._out.popleft()
+            if sent < len(data):
+                self._out.appendleft((data[sent:], None))
 
     def destroy(self) -> None:
         """End the server and everything below it, by SIGKILL if it does not go by itself. Waits up to 2.5 s, and 2 s for what it left."""
@@ -305,13 +318,15 @@ class ForkServerClient:
         if process.returncode != 0:  # else it has ended them itself
             end_orphans(self._living)
 
-    def _say(self, line: str, end: socket.socket | None = None) -> None:
-        if self._control is None:
-            if end is not None:
-                end.close()
-            return
-        self._out.append((line.encode() + b"\n", end))
+    def _say(self, line: str, end: _socket.socket | None = None) -> None:
+        self._queue(line, end)
         self.flush()
+
+    def _queue(self, line: str, end: _socket.socket | None) -> None:
+        if self._control is not None:
+            self._out.append((line.encode() + b"\n", end))
+        elif end is not None:
+            end.close()
 
     def _parse(self, line: bytes) -> Message | None:
         verb, _, rest = line.decode("utf-8", "replace").partition(" ")

@@ -35,6 +35,9 @@ SWEEP_LIMIT = 1.0
 #: Seconds between two looks while orphans are dying, and until the look after the last EXIT.
 SWEEP_INTERVAL = 0.05
 SWEEP_AGAIN = 0.25
+#: EXITs of horses that ended well go to the worker together: so many, or those of so many seconds.
+EXITS_TOGETHER = 4
+EXITS_WITHIN = 0.005
 #: The longest wait in milliseconds: poll() takes no more than a C int has room for, and a limit may be months away.
 LONGEST_WAIT = 3_600_000
 #: Seconds for the last sweep when the worker is gone.
@@ -74,6 +77,7 @@ class ForkServer:
         self._horses: dict[int, _Horse] = {}
         self._by_pid: dict[int, _Horse] = {}
         self._ended: list[bytes] = []
+        self._tell_at = inf
         self._sweep_at = inf
         self._sweep_until = inf
         self._stuck: set[int] = set()
@@ -134,6 +138,8 @@ class ForkServer:
         now = monotonic()
         if self._sweep_at <= now:
             self._reap()
+        if self._tell_at <= now and self._sweep_until == inf:
+            self._tell()
         for horse in self._horses.values():
             if horse.deadline <= now:
                 horse.why = "timeout"
@@ -141,7 +147,7 @@ class ForkServer:
                 self._signal(horse, signal.SIGKILL)
 
     def _patience(self) -> int | None:
-        soonest = self._sweep_at
+        soonest = self._sweep_at if self._sweep_until < inf else min(self._sweep_at, self._tell_at)
         for horse in self._horses.values():
             if horse.deadline < soonest:
                 soonest = horse.deadline
@@ -272,6 +278,8 @@ class ForkServer:
         del self._horses[horse.serial]
         maxrss = usage.ru_maxrss // 1024 if sys.platform == "darwin" else usage.ru_maxrss
         self._ended.append(b"EXIT %d %d %d %s\n" % (horse.serial, status, maxrss, horse.why.encode()))
+        ended_well = status == 0 and horse.why == "-" and len(self._ended) < EXITS_TOGETHER
+        self._tell_at = min(self._tell_at, monotonic() + EXITS_WITHIN) if ended_well else 0.0
 
     def _sweep(self) -> None:
         """A child that is not a horse is an orphan of a dead one: kill until none is left, then tell the worker."""
@@ -290,10 +298,15 @@ class ForkServer:
         self._sweep_until = inf
         # Reading the list is not atomic; a second look finds what a first one missed.
         self._sweep_at = now + SWEEP_AGAIN if self._ended else inf
-        if self._ended:
-            self._out += b"".join(self._ended)
-            self._ended.clear()
-            self._flush()
+        if self._tell_at <= now:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Tell the worker which horses have ended, and with them everything below."""
+        self._tell_at = inf
+        self._out += b"".join(self._ended)
+        self._ended.clear()
+        self._flush()
 
     def _farewell(self) -> None:
         """The worker is gone: nothing may survive it."""
