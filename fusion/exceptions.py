@@ -78,6 +78,18 @@ class SchemaMismatch(FusionError):
         self.needed = needed
 
 
+class DataTooOld(FusionError):
+    """The data in Redis are of layout `version`, and what was to be written needs `needed`. Nothing was written."""
+
+    def __init__(self, version: int, needed: int) -> None:
+        super().__init__(
+            f"the data in Redis are of schema {version}, and this needs schema {needed}: once this version of Fusion runs everywhere, "
+            "producers included, run `run_worker.py schema --raise`"
+        )
+        self.version = version
+        self.needed = needed
+
+
 class NoSuchJobError(FusionError):
     """No job has this id."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from os import urandom
+from string import ascii_letters, digits
 from typing import Any
 
 from fusion.callbacks import hooks, payload_url
@@ -22,14 +23,13 @@ from fusion.store.layout.keys import check_new_job_id
 from fusion.store.layout.records import NewJob
 from fusion.store.layout.score import check_priority
 
-_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+#: A letter or digit for each byte, as evenly as may be: 22 of them hold 130 bits.
+_CHARACTERS = bytes((ascii_letters + digits).encode()[byte % 62] for byte in range(256))
 
 
-def _identity() -> tuple[str, str]:
-    """A random UUID and a nonce."""
-    digits = urandom(22).hex()
-    rest = f"4{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:32]}"
-    return f"{digits[:8]}-{digits[8:12]}-{rest}", digits[32:]
+def _identity() -> str:
+    """A random id, which is the nonce as well: of two calls each makes its own."""
+    return urandom(22).translate(_CHARACTERS).decode()
 
 
 @dataclass(slots=True)
@@ -66,18 +66,18 @@ def build(
         "retryCount": defaults.RETRY_COUNT_START,
     }
     if serializer is not _JSON:
-        stored["serializer"] = serializer.name
+        stored["serializer"], stored["func"] = serializer.name, name
     url = options.callback_url or payload_url(args, kwargs)
     ends = options.success_task_handler, options.failed_task_handler
     if url is not None or ends != (None, None):
         stored |= hooks(*ends, url, settings.callback_allow_http)
     if options is NONE:
-        job_id, nonce = _identity()
-        return JobData(name, NewJob(job_id, 1, stored, nonce=nonce), len(data) + _OVERHEAD)
+        job_id = _identity()
+        return JobData(name, NewJob(job_id, 1, stored, nonce=job_id), len(data) + _OVERHEAD)
     ttl = _add(stored, options)
     size = _check_options(name, stored, settings.max_payload)
     priority = check_priority(1 if options.priority is None else options.priority)
-    job_id, nonce = _identity()
+    job_id = nonce = _identity()
     if options.job_id is not None:
         job_id = check_new_job_id(options.job_id)
     due, delay = _time(options)

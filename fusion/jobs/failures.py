@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -19,7 +19,7 @@ from fusion.store.read.inspector import Inspector
 CHUNK = 100
 #: Characters of a reason that are looked at.
 _REASON = 1000
-#: What a choice is made by. `data`, which may be long, only where the function counts.
+#: What a choice is made by. The function only where it counts: of older jobs their `data` tells it, which may be long.
 _FIELDS = ("status", "origin", "original_queue", "reason", "error_class", "error_bases", "error_frame", "ended_at", "requeued")
 
 
@@ -86,12 +86,23 @@ def scan(inspector: Inspector, wanted: FailedFilter, chunk: int = CHUNK) -> Iter
     now = inspector.now()
     names = [*_FIELDS, "quarantined"]
     if wanted.function is not None:
-        names += ["data", "serializer"]
+        names += ["func"]
     for start in range(0, len(ids), chunk):
         part = ids[start : start + chunk]
         rows = inspector.table(part, names)
+        if wanted.function is not None:
+            _add_calls(inspector, part, rows)
         found = (_failure(job_id, row) for job_id, row in zip(part, rows, strict=True))
         yield len(part), [failure for failure in found if failure is not None and _fits(failure, wanted, now)]
+
+
+def _add_calls(inspector: Inspector, ids: Sequence[str], rows: Sequence[dict[str, bytes | None] | Exception]) -> None:
+    """Add what tells the function, of jobs of the first layout: the call itself."""
+    older = {job_id: row for job_id, row in zip(ids, rows, strict=True) if isinstance(row, dict) and row["func"] is None}
+    calls = inspector.table([*older], ["data", "serializer"]) if older else []
+    for row, call in zip(older.values(), calls, strict=True):
+        if isinstance(call, dict):
+            row.update(call)
 
 
 def _failure(job_id: str, row: Mapping[str, bytes | None] | Exception) -> Failure | None:
@@ -117,6 +128,8 @@ def _failure(job_id: str, row: Mapping[str, bytes | None] | Exception) -> Failur
 
 
 def _function(row: Mapping[str, bytes | None]) -> str:
+    if row.get("func"):
+        return text(row["func"])
     data = row.get("data")
     if data is None:
         return ""

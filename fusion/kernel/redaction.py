@@ -248,6 +248,10 @@ def _beginning(text: str, limit: int) -> str:
 def _parsed(raw: bytes) -> Any:
     if len(raw) > _PARSED:
         raise ValueError("too long")
+    if raw[:1] == b"x":  # no JSON begins so
+        from fusion.kernel.compression import plain
+
+        raw = plain(raw, _PARSED)
     return json.loads(raw)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from fusion.exceptions import ConfigurationError, DeserializationError, PayloadTooLarge, SerializationError
 from fusion.kernel import defaults
+from fusion.kernel.compression import LARGEST, inflated, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -20,8 +21,6 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 TAG = "__fusion__"
 _RAW_TAG = TAG.encode()
 
-#: Bytes of a compressed pickle that are looked at together.
-_CHUNK = 64 * 1024
 #: Characters of a key that an error shows.
 _QUOTED = 100
 
@@ -154,7 +153,8 @@ class JSONSerializer(Serializer):
             raise SerializationError(f"{reason}; send it as a string or None") from None
 
     def loads(self, raw: bytes) -> Any:
-        """The value of a JSON text. DeserializationError, whatever is wrong with `raw`."""
+        """The value of a JSON text, compressed or not. DeserializationError, whatever is wrong with `raw`."""
+        raw = plain(raw)
         return self.untag(self.parse(raw), raw)
 
     def parse(self, raw: bytes) -> Any:
@@ -189,7 +189,7 @@ class PickleSerializer(Serializer):
     name = "pickle"
 
     #: Largest size of a decompressed pickle, in bytes: 1 MB of zlib may hold a gigabyte.
-    max_size = 16 * 1024 * 1024
+    max_size = LARGEST
 
     def dumps(self, value: Any) -> bytes:
         """The value as a pickle. SerializationError, whatever the value's own code raises."""
@@ -224,16 +224,7 @@ class PickleSerializer(Serializer):
         import zlib
 
         try:
-            # Counted before anything is kept: a bomb must not take even as much memory as the largest pickle may.
-            reader, size = zlib.decompressobj(), 0
-            for at in range(0, len(raw), _CHUNK):
-                rest = raw[at : at + _CHUNK]  # the reader copies what it did not get to each time
-                while rest and not reader.eof:
-                    size += len(reader.decompress(rest, _CHUNK))
-                    if size > self.max_size:
-                        raise DeserializationError(f"the compressed pickle is larger than {self.max_size} bytes")
-                    rest = reader.unconsumed_tail
-            return zlib.decompressobj().decompress(raw)
+            return inflated(raw, self.max_size)
         except zlib.error:
             return raw
 
@@ -312,7 +303,7 @@ def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tu
     """The name, and a function that loads args and kwargs. In two steps, since importing the task's module in between is what
     makes the Enums and dataclasses it uses known."""
     if isinstance(serializer, JSONSerializer):
-        json_serializer = serializer
+        json_serializer, raw = serializer, plain(raw)
         name, parsed_args, parsed_kwargs = _checked_call(serializer.parse(raw))
 
         def load() -> tuple[tuple[Any, ...], dict[str, Any]]:

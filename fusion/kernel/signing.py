@@ -1,4 +1,5 @@
 """The signature of a job: HMAC-SHA256 over all that decides what it does. docs/security.md says what it protects against, and what not.
+It covers the job's full fields, however few of them are stored (`fusion.store.layout.compact`).
 
 Only HMAC of the standard library: whoever can enqueue can also sign, there is one kind of trust.
 """
@@ -9,6 +10,9 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from hmac import compare_digest, digest
+
+from fusion.exceptions import DeserializationError
+from fusion.kernel.compression import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +105,11 @@ class Keyring:
                 f"it is signed with the key {key_id.decode()!r}, which is none of this worker's ({known}): add it to secret_keys and reload "
                 "the workers, or enqueue the job anew (for a cron entry: declare it again)"
             )
-        priority, values = fields.get(b"priority"), [fields.get(name) for name in _COVERED]
+        try:
+            values = [_meant(name, fields) for name in _COVERED]
+        except DeserializationError:
+            return _ALTERED
+        priority = fields.get(b"priority")
         if compare_digest(self._seal(key_id, envelope(_JOB, job_id, queue, priority, values)), given):
             return ""
         entry = _OF_ENTRY.fullmatch(job_id)
@@ -124,6 +132,14 @@ def as_claimed(fields: Mapping[str, Any]) -> dict[bytes, bytes]:
     """A producer's fields in the form in which a worker claims them, for `Keyring.flaw`."""
     stored = {name.encode(): _stored(fields.get(name)) for name in (*COVERED, SIGNATURE, "priority")}
     return {name: value for name, value in stored.items() if value is not None}
+
+
+def _meant(name: bytes, fields: Mapping[bytes, bytes]) -> bytes | None:
+    """The value that was signed: a call as it was before it was compressed."""
+    value = fields.get(name)
+    if name == b"data" and value and fields.get(b"serializer") in (None, b"", b"json"):
+        return plain(value)
+    return value
 
 
 def _stored(value: Any) -> bytes | None:

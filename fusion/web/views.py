@@ -7,8 +7,9 @@ from typing import Any
 
 from redis import Redis
 
-from fusion.exceptions import NoSuchJobError
+from fusion.exceptions import DeserializationError, NoSuchJobError
 from fusion.job import Job
+from fusion.kernel.compression import plain
 from fusion.kernel.timeutil import to_iso
 from fusion.store.access import inspector_of
 from fusion.store.layout.codec import text
@@ -56,8 +57,16 @@ def job_view(connection: Redis, job_id: str, *, details: bool = False) -> dict[s
         "error": {"class": job.error_class, "at": job.error_frame} if job.error_class else None,
     }
     if details:
-        view |= {name: _cut(found[name]) for name in _DETAILS}
+        view |= {name: _cut(_text_of(found[name]) if name == "result" else found[name]) for name in _DETAILS}
     return view
+
+
+def _text_of(result: bytes | None) -> bytes | None:
+    """What is damaged shows as it is stored, and so does a pickle."""
+    try:
+        return result and plain(result)
+    except DeserializationError:
+        return result
 
 
 def _cut(raw: bytes | None) -> dict[str, Any] | None:

@@ -190,7 +190,7 @@ def test_a_task_that_is_cancelled_anywhere(late: LateAnswers, conn: redis.Redis,
             for n in range(2):
                 mark = f"{steps}-{n}"
                 assert (await queue.enqueue(basic.noop, job_id=mark)).id == mark
-                assert await client.execute_command("HGET", f"rq:job:{mark}", "description") == b"tests.jobs.basic.noop"
+                assert await client.execute_command("HGET", f"rq:job:{mark}", "func") == b"tests.jobs.basic.noop"
                 await check_own_answer(client, conn, mark)
         assert len(conn.client_list()) <= before + 1
         await client.aclose()

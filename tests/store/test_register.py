@@ -19,7 +19,7 @@ def test_what_a_registration_holds(broker: Broker, conn: redis.Redis) -> None:
     assert from_iso(times[0]) is not None
     assert abs(int(found.pop("beat_ms")) - now_ms(conn)) < 2000
     assert found == {
-        "incarnation": "inc", "schema": "1", "lease_ms": "30000", "state": "started", "queues": "q,r", "pid": "7", "hostname": "host",
+        "incarnation": "inc", "schema": "2", "lease_ms": "30000", "state": "started", "queues": "q,r", "pid": "7", "hostname": "host",
     }  # fmt: skip
     assert conn.smembers("rq:workers") == {b"rq:worker:host.1"}
     assert 400 < conn.ttl("rq:worker:host.1") <= 420

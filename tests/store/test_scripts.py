@@ -211,7 +211,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "resume": lambda: _said_nothing(broker.resume()),
         "pause": lambda: broker.pause("q"),
         "unpause": lambda: _said_nothing(broker.unpause("q")),
-        "schema_raise": lambda: SchemaBroker(conn).schema_raise("host.9", Schema(2)),
+        "schema_raise": lambda: SchemaBroker(conn).schema_raise("host.9", Schema(3)),
         **_cron_scenario(conn),
         **event_scenario(conn),
     } | of_waits(conn, hand, running[0], token)

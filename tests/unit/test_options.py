@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import uuid
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -59,7 +59,8 @@ def test_what_is_stored_without_options() -> None:
     assert json.loads(kept.pop("data")) == [TASK, None, [1], {"to": "x"}]
     assert kept == {"description": TASK, "timeout": 180, "result_ttl": 500, "retryCount": 7}
     assert (job.priority, job.front, job.ttl) == (1, False, None)
-    assert str(uuid.UUID(job.id)) == job.id
+    assert re.fullmatch("[A-Za-z0-9]{22}", job.id)
+    assert job.nonce == job.id
 
 
 def test_settings_are_the_defaults() -> None:

@@ -6,12 +6,15 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-#: What a run needs, in the order in which `turn` returns it. The first three are where lua/include/job/claim.lua looks for them.
+from fusion.store.layout.compact import expand_claimed
+
+#: What a run needs, in the order in which `turn` returns it. The first five are where lua/include/job/claim.lua looks for them.
 RUN_FIELDS = (
     "data",
     "origin",
     "log_tag",
     "serializer",
+    "func",
     "timeout",
     "meta",
     "priority",
@@ -39,8 +42,8 @@ _RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS)
 
 
 def run_fields(values: list[bytes | None]) -> dict[bytes, bytes]:
-    """Name the values of a claimed job; absent fields stay absent."""
-    return {name: value for name, value in zip(_RUN_BYTES, values, strict=True) if value is not None}
+    """Name the values of a claimed job; what is absent though it has a default of the layout is filled in."""
+    return expand_claimed({name: value for name, value in zip(_RUN_BYTES, values, strict=True) if value is not None})
 
 
 def to_pairs(fields: Mapping[str, Any]) -> list[Any]:

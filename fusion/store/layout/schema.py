@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fusion.exceptions import SchemaMismatch
+from fusion.exceptions import DataTooOld, SchemaMismatch
 
 #: The layout this code knows. One more with every change that older processes must not meet unprepared.
-VERSION = 1
+VERSION = 2
 #: What `schema --raise` run from this code asks for: the layout that workers, schedulers and relays must know, and the one that whoever
 #: enqueues or changes jobs must know.
-MIN_READER = 1
-MIN_WRITER = 1
-#: The layout of data without the key, for ever: those before there was one.
+MIN_READER = 2
+MIN_WRITER = 2
+#: The layout of data without the key, for ever: those before there was one. Where there are no data either, the newest begins.
 FIRST = 1
 
 #: How a script says that it changed nothing: this word, the data's version, what would be needed, and which Fusion wrote that.
 REFUSAL = "FUSION_SCHEMA"
-_BROKEN = "broken"
+_BROKEN, _OLDER = "broken", "older"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,13 @@ class Schema:
             raise mismatch(f"{REFUSAL} {self.version} {self.min_writer} {self.fusion}", known)
 
 
-def mismatch(said: str, known: int = VERSION) -> SchemaMismatch:
+def mismatch(said: str, known: int = VERSION) -> SchemaMismatch | DataTooOld:
     """Say in words what a script's refusal means."""
     from fusion import __version__
 
     words = said.split()
+    if words[1:2] == [_OLDER]:
+        return DataTooOld(int(words[2]), int(words[3]))
     if len(words) < 3 or words[1] == _BROKEN:
         return SchemaMismatch(
             "the key `schema` in Redis (under the prefix) is damaged, so nothing is changed; delete it,"

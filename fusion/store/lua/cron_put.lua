@@ -1,7 +1,7 @@
 -- cron_put: a cron entry comes into being, or changes.
 -- KEYS: due marks
 -- ARGV: entry plan spec rev app version error
--- INCLUDE: writer cron_keys time schedule version
+-- INCLUDE: writer layout cron_keys time schedule version
 -- Returns: new | changed | same | faulty (what is stored stays, with the error) | taken <whose it is> | outdated
 -- app empty: made at run time. An app may declare its own entries only; a version of it that another one alive has
 -- overtaken, none. Ticks count from now on, so what was planned before an entry (or its plan) was there is not made
@@ -11,6 +11,7 @@ local owner, plan, spec, rev, planned, paused = unpack(redis.call('HMGET', key, 
     'paused'))
 if owner and owner ~= A_app then return 'taken ' .. owner end
 if A_app ~= '' and is_outdated(A_app, A_version) then return 'outdated' end
+if not schema[2] and is_new() then begin_layout('cron_put', true) end
 redis.call('HSET', key, 'app', A_app, 'version', A_version, 'declared_at', now_iso)
 redis.call('HSETNX', key, 'created_at', now_iso)
 if A_error ~= '' then

@@ -1,16 +1,19 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
--- ARGV: queue n_jobs
--- INCLUDE: writer keys time emit ring accept
+-- ARGV: queue n_jobs needs
+-- INCLUDE: writer layout keys time emit ring accept
 -- Uses: fifos
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of)
--- Returns: {'ok', enqueued_at} | {'duplicate', id, status; foreign: another program's record}
+-- Returns: {'ok', enqueued_at, layout of the data} | {'duplicate', id, status; foreign: another program's record}
 -- Events: queued scheduled
+-- `needs`: the layout in which these jobs are written. A nonce that is the job's id is not stored: an id made by chance
+-- is its call's alone.
 -- Same id + same nonce is a resend and answers as the first time; same id + other nonce is a new life of an ended job,
 -- or refused. A resend writes all the same, what changes nothing and a full server takes: on a connection that wrote
 -- nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for what its successor may
 -- not have. No allow-oom here: at maxmemory the first write is refused and nothing has happened.
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
+local version = tonumber(schema[2])
 
 -- Whether there is a record without a mark of ours. Mostly there is none at all, and no queue ever was a LIST of stock
 -- RQ's: one look for both.
@@ -27,7 +30,7 @@ for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
   local status, nonce, origin, created_at = unpack(redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin',
       'created_at'))
-  if status and nonce == sent then
+  if status and (nonce or id) == sent then
     first_answer, again = created_at, job_key(id)
   elseif seen[id] or status and not is_terminal(status) then
     return { 'duplicate', id, status or 'queued' }
@@ -49,7 +52,10 @@ if again and #fresh == 0 then
   redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
   if ttl < 0 then redis.call('PERSIST', again) end
 end
-if #fresh == 0 then return { 'ok', first_answer } end
+if #fresh == 0 then return { 'ok', first_answer, version or FIRST_SCHEMA } end
+
+if not version then version = is_new() and begin_layout('enqueue', true) or FIRST_SCHEMA end
+if version < tonumber(A_needs) then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. A_needs) end
 
 if several > 1 then -- jobs go to several keys: a broken one refuses them all now, not the rest of them later
   if not fifos[A_queue] then fifos[A_queue] = nil end
@@ -67,4 +73,4 @@ for i, job in ipairs(fresh) do
   if not later then best = math.max(best or 0, tonumber(job.priority)) end
 end
 if best then ring(A_queue, best) end
-return { 'ok', now_iso }
+return { 'ok', now_iso, version }

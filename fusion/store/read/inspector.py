@@ -11,6 +11,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
+from fusion.store.layout.compact import expand, meant, sources
 from fusion.store.read.base import moment
 from fusion.store.read.blocked import BlockedJobs, blocked_jobs
 from fusion.store.read.queue_inspector import QueueInfo, QueueInspector
@@ -47,28 +48,28 @@ class Inspector(QueueInspector, WorkerInspector):
     # -- jobs
 
     def job(self, job_id: str) -> dict[str, bytes]:
-        """Read all fields of a job; empty if there is none."""
+        """Read all fields of a job, as they are meant however they are stored; empty if there is none."""
         return self.jobs([job_id])[0]
 
     def jobs(self, job_ids: Sequence[str]) -> list[dict[str, bytes]]:
         """Read all fields of many jobs in one round trip; empty for those that are gone."""
         rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.job(job_id)) for job_id in job_ids])
-        return [{codec.text(name): value for name, value in row.items()} for row in rows]
+        return [expand({codec.text(name): value for name, value in row.items()}) for row in rows]
 
     def fields(self, job_id: str, *names: str) -> list[bytes | None]:
-        """Read some fields of one job; None for each that it lacks."""
-        found: Any = self.connection.hmget(self.keys.job(job_id), list(names))
-        return list(found)
+        """Read some fields of one job as they are meant; None for each that it lacks."""
+        read = sources(names)
+        found: Any = self.connection.hmget(self.keys.job(job_id), read)
+        return list(map(meant(read, found).__getitem__, names))
 
     def table(self, job_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, bytes | None] | Exception]:
-        """Read some fields of many jobs in one round trip; the error stands in place of a record that is no hash."""
-        rows = self._batch(
-            lambda pipe: [pipe.hmget(self.keys.job(job_id), list(names)) for job_id in job_ids], raise_on_error=False
-        )
+        """Read some fields of many jobs, as they are meant, in one round trip; the error stands in place of a record that is no hash."""
+        read = sources(names)
+        rows = self._batch(lambda pipe: [pipe.hmget(self.keys.job(job_id), read) for job_id in job_ids], raise_on_error=False)
         for row in rows:
             if isinstance(row, RedisError) and not isinstance(row, ResponseError):
                 raise row
-        return [row if isinstance(row, Exception) else dict(zip(names, row, strict=True)) for row in rows]
+        return [row if isinstance(row, Exception) else meant(read, row) for row in rows]
 
     def now(self) -> datetime:
         """Read the server's clock."""

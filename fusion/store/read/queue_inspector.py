@@ -11,6 +11,7 @@ from typing import Any
 from fusion.kernel.timeutil import from_iso
 from fusion.store.client.classify import OTHERS_DATA
 from fusion.store.layout import codec
+from fusion.store.layout.compact import meant, sources
 from fusion.store.layout.keys import LIST_QUEUES, is_reserved
 from fusion.store.read.base import InspectorBase
 
@@ -20,6 +21,7 @@ _RANGES: tuple[tuple[float | str, float | str], ...] = ((0, "(1"), (1, "(2"), (2
 _REPLIES = 11
 #: Below this a score in the set of running jobs is one of stock RQ's, in seconds; +inf is one, too.
 _LEAST_LEASE = 100_000_000_000
+_ARRIVED = sources(["enqueued_at"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +137,9 @@ class QueueInspector(InspectorBase):
 
     def _oldest(self, heads: list[list[str]]) -> list[datetime | None]:
         found = self._batch(
-            lambda pipe: [pipe.hget(self.keys.job(job_id), "enqueued_at") for ids in heads for job_id in ids],
-            raise_on_error=False,
+            lambda pipe: [pipe.hmget(self.keys.job(job_id), _ARRIVED) for ids in heads for job_id in ids], raise_on_error=False
         )
-        times = (None if isinstance(raw, Exception) else from_iso(raw) for raw in found)
+        times = (None if isinstance(row, Exception) else from_iso(meant(_ARRIVED, row)["enqueued_at"]) for row in found)
         return [min((t for t in [next(times) for _ in ids] if t), default=None) for ids in heads]
 
     def waiting(self, queue: str, offset: int = 0, limit: int = 100) -> list[str]:

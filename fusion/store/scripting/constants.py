@@ -8,7 +8,7 @@ from typing import Self
 from fusion import __version__
 from fusion.kernel import defaults
 from fusion.settings import Settings
-from fusion.store.layout import codec, schema
+from fusion.store.layout import codec, compact, schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +48,14 @@ class FleetConstants:
 
     def literals(self) -> dict[str, str]:
         """The names that scripts use, each with its value as Lua source. HOLD_MS is in milliseconds; CAP is an argument of XADD;
-        PROBATION: losses after which a job runs alone; RUN_FIELDS: the fields that a claim answers."""
+        PROBATION: losses after which a job runs alone; RUN_FIELDS: the fields that a claim answers;
+        STORED_RESULT_TTL: what its absence means in the second layout."""
         values: dict[str, str | int | tuple[str, ...]] = {
             "P": self.prefix,
             "CAP": str(self.events_cap),
             "MIN_TTL": defaults.MIN_TERMINAL_TTL,
             "RESULT_TTL": int(self.result_ttl),
+            "STORED_RESULT_TTL": compact.DEFAULTS["result_ttl"],
             "FAILURE_TTL": int(self.failure_ttl),
             "CANCELED_TTL": defaults.CANCELED_TTL,
             "MAX_LOST": self.max_lost,
@@ -68,6 +70,8 @@ class FleetConstants:
             "CALLBACKS_MAX": self.callbacks_max,
             "SCHEMA": self.schema,
             "FIRST_SCHEMA": schema.FIRST,
+            "LEAST_READER": min(schema.MIN_READER, self.schema),
+            "LEAST_WRITER": min(schema.MIN_WRITER, self.schema),
             "FUSION": __version__,
         }
         return {name: literal(value) for name, value in values.items()}

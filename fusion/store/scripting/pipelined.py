@@ -97,9 +97,10 @@ def ready(
     keys: Mapping[str, str],
     args: Mapping[str, Any],
     rest: Sequence[Any],
+    call: Callable[[Callable[..., Any] | None], Any],
     understood: Callable[[Any], T],
 ) -> PipelinedCall[T]:
-    """Encode the call of a script. `understood`: the answer's meaning."""
+    """Encode the call of a script. `call`: the ordinary one, see `PipelinedCall`; `understood`: the answer's meaning."""
     client = client_of(connection)
     command = pack(("EVALSHA", script.sha, *script.command(keys, args, rest))) if is_ours(client) else None
-    return PipelinedCall(lambda send: script(keys, args, rest, send), understood, client, command)
+    return PipelinedCall(call, understood, client, command)

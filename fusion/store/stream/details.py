@@ -15,10 +15,13 @@ from redis.exceptions import RedisError, ResponseError
 
 from fusion.events.event import JobEvent
 from fusion.events.wording import message_of, seconds_of, whole_of
-from fusion.kernel.redaction import masked_call, masked_result
+from fusion.exceptions import DeserializationError
+from fusion.kernel.compression import plain
+from fusion.kernel.redaction import UNREADABLE, masked_call, masked_result
 from fusion.kernel.timeutil import EPOCH
 from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
+from fusion.store.layout.compact import call_of, meant
 from fusion.store.layout.keys import Keys
 from fusion.store.write.event_broker import StreamEntry
 
@@ -34,6 +37,7 @@ _ONCE = "result_once"
 #: 1 January 9999, in ms: an entry's id may be anything an outsider wrote.
 _LAST = 253_370_764_800_000
 _FUNCTION = re.compile(rb'\s*\[\s*"([A-Za-z_][\w.]{0,255})"')
+_ABOUT = ("serializer", "priority", "result_ttl", "func")
 _NUMBERS = re.compile(r"(?:\d+\.)+")
 
 
@@ -43,6 +47,7 @@ class _Job:
 
     priority: int | None = None
     serializer: str = "json"
+    func: bytes | None = None
     data_size: int = 0
     result_size: int = 0
     kept: str = "result"
@@ -109,7 +114,7 @@ class Details:
                 lambda pipe: (
                     [
                         (
-                            pipe.hmget(key, ["serializer", "priority", "result_ttl"]),
+                            pipe.hmget(key, _ABOUT),
                             pipe.hstrlen(key, "data"),
                             pipe.hstrlen(key, "result"),
                         )
@@ -124,8 +129,11 @@ class Details:
             fields, data, result = islice(replies, 3)
             if fields is None or data is None or result is None:  # not a hash
                 continue
-            serializer, priority, ttl = fields
-            job = jobs[job_id] = _Job(codec.number(priority, -1) if priority else None, codec.text(serializer) or "json", data)
+            about = meant(_ABOUT, fields)
+            priority, ttl = about["priority"], about["result_ttl"]
+            job = jobs[job_id] = _Job(
+                codec.number(priority, -1) if priority else None, codec.text(about["serializer"]) or "json", about["func"], data
+            )
             if needs_result and not result and ttl and codec.number(ttl, -1) == 0:
                 result, job.kept = self._connection.hstrlen(self._keys.job(job_id), _ONCE), _ONCE
             job.result_size = result if needs_result else 0
@@ -147,9 +155,10 @@ class Details:
         for job, values in zip(some.values(), rows, strict=True):
             found = dict(zip(job.readable, values or (), strict=False))
             if raw := found.get("data"):
-                name = _FUNCTION.match(raw)
+                call = raw if job.func is None or job.serializer != "json" else call_of(job.func, raw)
+                name = _FUNCTION.match(b'["%b"' % job.func if job.func else raw)
                 job.func_name = name[1].decode() if name and job.serializer == "json" else ""
-                job.payload = self._told(raw, len(raw), job.serializer, call=True)
+                job.payload = self._told(call, len(call), job.serializer, call=True)
             if raw := found.get(job.kept):
                 job.result = self._told(raw, len(raw), job.serializer, call=False)
 
@@ -159,7 +168,10 @@ class Details:
         if raw is None:
             return f"[{size} bytes]" if size else ""
         if self._payload == "full" and serializer == "json":
-            return _in_full(raw, call=call)
+            try:
+                return _in_full(plain(raw, _LARGEST), call=call)
+            except DeserializationError:
+                return UNREADABLE
         return masked_call(raw, serializer) if call else masked_result(raw, serializer)
 
     def _read(self, ask: Callable[[Any], object]) -> list[Any]:

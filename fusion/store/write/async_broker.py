@@ -9,6 +9,7 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from fusion.exceptions import DataTooOld
 from fusion.kernel.failpoints import failpoint
 from fusion.settings import Settings
 from fusion.store.client.adapter import plain, undecoded, words
@@ -64,21 +65,36 @@ class AsyncBroker(ScriptHost):
     """The part of the Broker that a coroutine needs."""
 
     connection: Any
+    #: As the Broker's.
+    _layout = schema.VERSION
 
     async def enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> str:
         """Enqueue as `Broker.enqueue` does, with its errors."""
-        args, rest = enqueue_codec.arguments(queue, jobs, "")
         if replicas is None:
-            return enqueue_codec.accepted(await self._call("enqueue", args, rest, self.connection.execute_command))
+            return self._accepted(await self._enqueue(queue, jobs, self.connection.execute_command))
         replication = Replication(jobs, replicas, self.connection)
 
         async def send(*command: Any) -> Any:
             return replication.heard(await replication.pipeline(command).execute())
 
         while True:
-            at = enqueue_codec.accepted(await self._call("enqueue", args, rest, send))
+            at = self._accepted(await self._enqueue(queue, jobs, send))
             if replication.done():
                 return at
+
+    async def _enqueue(self, queue: str, jobs: Sequence[NewJob], send: Callable[..., Awaitable[Any]]) -> Any:
+        while True:
+            try:
+                return await self._call("enqueue", *enqueue_codec.arguments(queue, jobs, "", self._layout), send)
+            except DataTooOld as error:
+                if error.version >= self._layout:
+                    raise
+                self._layout = error.version
+
+    def _accepted(self, answer: Any) -> str:
+        at = enqueue_codec.accepted(answer)
+        self._layout = int(answer[2])
+        return at
 
     async def _call(self, name: str, args: dict[str, Any], rest: list[Any], send: Callable[..., Awaitable[Any]]) -> Any:
         """As a Script calls itself."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
+from fusion.exceptions import DataTooOld
 from fusion.kernel import defaults
 from fusion.store.client.adapter import batch
 from fusion.store.client.replication import Replication
-from fusion.store.layout import codec
+from fusion.store.layout import codec, schema
 from fusion.store.layout.keys import LIST_QUEUES
 from fusion.store.layout.records import Claimed, Commit, LogLine, NewJob, Replicas, Turn, Wishes
 from fusion.store.scripting import pipelined
@@ -35,28 +37,45 @@ class Broker(CallbackBroker):
     whether to wait, to retry or to tell a person. SchemaMismatch if this process is too old for the data.
     """
 
+    #: Of the data, as far as this process has heard: what is sent is written in it.
+    _layout = schema.VERSION
+
     # -- jobs
 
     def enqueue(self, queue: str, jobs: Sequence[NewJob], nonce: str = "", replicas: Replicas | None = None) -> str:
         """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids.
         `nonce`, if given, stands for the jobs' own. With `replicas`, NotReplicated if too few have them in time."""
-        script, keys = self._script("enqueue"), {"queues": self.keys.queues}
-        args, rest = enqueue_codec.arguments(queue, jobs, nonce)
         if replicas is None:
-            return enqueue_codec.accepted(script(keys, args, rest))
+            return self._accepted(self._enqueue(queue, jobs, nonce))
         replication = Replication(jobs, replicas, self.connection)
         while True:
-            at = enqueue_codec.accepted(script(keys, args, rest, replication.send))
+            at = self._accepted(self._enqueue(queue, jobs, nonce, replication.send))
             if replication.done():
                 return at
+
+    def _enqueue(self, queue: str, jobs: Sequence[NewJob], nonce: str, send: Callable[..., Any] | None = None) -> Any:
+        script, keys = self._script("enqueue"), {"queues": self.keys.queues}
+        while True:
+            try:
+                return script(keys, *enqueue_codec.arguments(queue, jobs, nonce, self._layout), send)
+            except DataTooOld as error:
+                if error.version >= self._layout:
+                    raise
+                self._layout = error.version
+
+    def _accepted(self, answer: Any) -> str:
+        at = enqueue_codec.accepted(answer)
+        self._layout = int(answer[2])
+        return at
 
     def ready_enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> pipelined.PipelinedCall[str]:
         """Encode an `enqueue`, to be made in steps."""
         if replicas is not None:
             return pipelined.PipelinedCall(lambda _: self.enqueue(queue, jobs, replicas=replicas), str)
-        args, rest = enqueue_codec.arguments(queue, jobs, "")
         script, keys = self._script("enqueue"), {"queues": self.keys.queues}
-        return pipelined.ready(script, self.connection, keys, args, rest, enqueue_codec.accepted)
+        args, rest = enqueue_codec.arguments(queue, jobs, "", self._layout)
+        call = partial(self._enqueue, queue, jobs, "")
+        return pipelined.ready(script, self.connection, keys, args, rest, call, self._accepted)
 
     waits = staticmethod(enqueue_codec.waits)
 

@@ -9,22 +9,27 @@ from typing import Any
 
 from fusion.exceptions import DuplicateJob
 from fusion.kernel.timeutil import EPOCH, from_iso
-from fusion.store.layout import codec
+from fusion.store.layout import codec, schema
+from fusion.store.layout.compact import COMPACT, compact
 from fusion.store.layout.records import NewJob
 from fusion.store.scripting.host import to_ms
 
 
-def arguments(queue: str, jobs: Sequence[NewJob], nonce: str) -> tuple[dict[str, Any], list[Any]]:
-    """Make ARGV of enqueue.lua: the named arguments and the rest. `nonce`, if there is one, in place of the jobs' own."""
+def arguments(queue: str, jobs: Sequence[NewJob], nonce: str, layout: int) -> tuple[dict[str, Any], list[Any]]:
+    """Make ARGV of enqueue.lua for data of that layout: the named arguments and the rest. `nonce`, if there is one, in place of the jobs'
+    own."""
     rest: list[Any] = []
+    needs = schema.FIRST
     for job in jobs:
-        fields = job.fields
-        if None in fields.values():
-            fields = {name: value for name, value in fields.items() if value is not None}
+        fields = compact(job.fields) if layout >= COMPACT else None
+        if fields is not None:
+            needs = COMPACT
+        else:
+            fields = {name: value for name, value in job.fields.items() if value is not None and name != "func"}
         ttl = "" if job.ttl is None else to_ms(job.ttl)
         rest += (job.id, nonce or job.nonce, job.priority, _place(job), ttl, 2 * len(fields))
         rest += chain.from_iterable(fields.items())
-    return {"queue": queue, "n_jobs": len(jobs)}, rest
+    return {"queue": queue, "n_jobs": len(jobs), "needs": needs}, rest
 
 
 def accepted(answer: Any) -> str:

@@ -29,10 +29,18 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
     local names = redis.call('HKEYS', key)
     for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
   end
-  redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'original_queue', queue,
-    'created_at', now_iso, 'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV, first,
-    last))
-  if later and front then more[3], more[4] = 'at_front', 1 end
+  -- of the second layout is what tells its function: it holds nothing that equals its default or another field
+  if ARGV[first] == 'func' then
+    redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'created_at', now_iso, 'seq',
+      seq, unpack(ARGV, first, last))
+    if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
+    if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
+  else
+    redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'original_queue', queue,
+      'created_at', now_iso, 'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV,
+      first, last))
+  end
+  if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
   if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
   if more[1] then redis.call('HSET', key, unpack(more)) end
   if ttl then expect_expiry(id, more[#more]) end

@@ -53,9 +53,9 @@ end
 
 -- Accepts what is to be told of a job that has just ended. Never fails that end; what could not be accepted is counted.
 local function tell_ended(id, key, queue, status)
-  local success, failure, url, data, log_tag, attempts, ended_at, class, reason = unpack(redis.call('HMGET', key,
+  local success, failure, url, data, log_tag, attempts, ended_at, class, reason, func = unpack(redis.call('HMGET', key,
     'success_task_handler', 'failed_task_handler', 'callback_url', 'data', 'log_tag', 'attempts', 'ended_at',
-    'error_class', 'reason'))
+    'error_class', 'reason', 'func'))
   if class == 'fusion.exceptions.BadSignature' then return end -- nobody vouches for its URLs
   if status == 'canceled' and reason == 'expired' then status = reason end
   local own = status == 'finished' and success or (status == 'failed' or status == 'expired') and failure
@@ -63,8 +63,8 @@ local function tell_ended(id, key, queue, status)
     if target ~= '' and (i == 1 or target ~= own) then
       local ok = pcall(accept_delivery, { url = target, job_id = id, queue = queue, status = status, log_tag = log_tag
           or nil,
-        task = string.match(data or '', '^%["([%w_.]+)"'), attempts = tonumber(attempts) or 0, ended_at = ended_at
-            or now_iso,
+        task = string.match(func or '', '^[%w_.]+$') or string.match(data or '', '^%["([%w_.]+)"'),
+        attempts = tonumber(attempts) or 0, ended_at = ended_at or now_iso,
         error = status == 'failed' and class or nil })
       if not ok then redis.pcall('INCR', P .. 'callbacks:dropped') end
     end

@@ -1,7 +1,7 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
 -- rotates the queues' order, so equal classes are served round-robin.
 -- INCLUDE: keys time callbacks emit end_job inbox park score on_arrive on_claim
--- RARER: note_pickle take_over_one take_over gather pass_expired set_aside
+-- RARER: note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked
 -- Exports: held lacking unexpected
 local TAKE_OVER = 20 -- ids taken over from an inbox at a time
@@ -11,6 +11,11 @@ local TAKE_OVER = 20 -- ids taken over from an inbox at a time
 local function note_pickle(key, data)
   local first = string.byte(data)
   if first == 0x78 or first == 0x80 then return redis.call('HSETNX', key, 'serializer', 'pickle') == 1 end
+end
+
+-- A job was moved to this queue by hand: where it is requeued to stays what it was.
+local function keep_origin(key, origin, queue)
+  if origin ~= queue then redis.call('HSETNX', key, 'original_queue', origin) end
 end
 
 -- Ids that outsiders pushed to a LIST queue get a place of their own, in the order of the list.
@@ -31,6 +36,7 @@ local function take_over_one(queue, id, position)
   local seq = next_seq()
   redis.call('ZADD', ready, score_of(queue, 1, seq), id)
   if not known then note_pickle(key, data) end
+  if known and origin then keep_origin(key, origin, queue) end
   redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
   mark_hooks(key)
   if not known then on_arrive(id, key, queue) end
@@ -118,8 +124,8 @@ local unexpected = {} -- ids that are to leave the index of expiry
 local lacking = A_n_lacking ~= '0' and {} -- tasks that this worker was found to lack: their jobs are for others
 
 -- A job that its queue holds and this worker must not run now: it is blocked, and true is returned. One lost so often
--- that the next loss is to be its own; and one of a task that the worker lacks, as far as `data` tells the task.
-local function set_aside(queue, id, key, head, data, deliveries, log_tag)
+-- that the next loss is to be its own; and one of a task that the worker lacks.
+local function set_aside(queue, id, key, head, task, deliveries, log_tag)
   if (tonumber(deliveries) or 0) >= PROBATION then
     local lost, on_lost = unpack(redis.call('HMGET', key, 'lost', 'on_lost'))
     if (tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again' then
@@ -128,7 +134,6 @@ local function set_aside(queue, id, key, head, data, deliveries, log_tag)
       return true
     end
   end
-  local task = lacking and string.match(data, '^%["([%w_.]+)"')
   local why, set = task and lacking[task], task and 'held:' .. queue .. ':' .. task
   if not why or not has_room(set) then return false end
   local since = tonumber(redis.call('HGET', key, 'held_since'))
@@ -148,7 +153,7 @@ local function take(queue, head, exec, set)
     fail_corrupt(id, queue, nil, 'the queue names what is no job')
     return false
   end
-  local status, expires, deliveries, seq, data, origin, log_tag = unpack(job, 1, 7)
+  local status, expires, deliveries, seq, data, origin, log_tag, _, func = unpack(job, 1, 9)
   if not seq and redis.call('HEXISTS', key, 'success_callback_name') == 1 then
     fail_corrupt(id, queue, nil, 'the queue names a job of stock RQ')
     return false
@@ -173,8 +178,9 @@ local function take(queue, head, exec, set)
   end
   -- an old producer's gets a place of its own first
   local own = tonumber(seq) and head.score % 1 ~= 0 and origin == queue
-  if own and not set and (deliveries or lacking) and set_aside(queue, id, key, head, data, deliveries, log_tag) then
-    return nil
+  if own and not set and (deliveries or lacking) then
+    local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
+    if set_aside(queue, id, key, head, task, deliveries, log_tag) then return nil end
   end
   redis.call('ZADD', wip_key(queue), LEASE_END, id)
   if #held == 0 then redis.call('HSET', held_key, id, exec) end
@@ -186,6 +192,7 @@ local function take(queue, head, exec, set)
     redis.call('HSET', key, 'seq', next_seq(), 'priority', head.class, 'origin', queue)
     redis.call('SADD', QUEUES, queue_key(queue))
     mark_hooks(key)
+    if seq and origin then keep_origin(key, origin, queue) end
     if not seq and note_pickle(key, data) then job[8] = 'pickle' end
     job[6] = queue
   end

@@ -1,0 +1,104 @@
+"""The fields of a job as the second layout stores them: none that equals its default, or another field.
+
+A record with the field `func` is of that layout. Everybody but the scripts knows jobs by their full fields, those of the first layout:
+`compact` makes stored ones of them, and `expand` full ones again. Signatures cover the full ones, so one holds under both layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusion.kernel.compression import compressed
+
+#: The first layout of such records.
+COMPACT = 2
+#: What an absent field means, whatever the settings of a process say: what was accepted stays what it was. Never to be changed.
+DEFAULTS = {"timeout": 180, "result_ttl": 500, "retryCount": 7, "priority": 1}
+#: Of a field that is absent: the one that has its value.
+SAME_AS = {"description": "func", "original_queue": "origin", "enqueued_at": "created_at"}
+#: The call's arguments, of which `data` holds no more than these: `[args,kwargs]`. Else it is the whole call.
+_ARGUMENTS = b"[["
+#: How a whole call begins, and what stands behind the function's name.
+_CALL, _NO_INSTANCE = b'["', b'",null,'
+_COMPLETE = {"data", "description", "timeout", "result_ttl", "retryCount"}
+
+_BYTES = {name.encode(): b"%d" % value for name, value in DEFAULTS.items()}
+_TEXTS = {name: b"%d" % value for name, value in DEFAULTS.items()}
+
+
+def expand(fields: dict[str, bytes]) -> dict[str, bytes]:
+    """The full fields of a record, by texts. Data, results and meta that are compressed stay so."""
+    func = fields.get("func")
+    if func is None:
+        return fields
+    full = {**_TEXTS, **fields}
+    for name, other in SAME_AS.items():
+        if name not in full and other in full:
+            full[name] = full[other]
+    data = full.get("data")
+    if data is not None:
+        full["data"] = call_of(func, data)
+    return full
+
+
+def expand_claimed(fields: dict[bytes, bytes]) -> dict[bytes, bytes]:
+    """The same by bytes, of what a run needs."""
+    func = fields.get(b"func")
+    if func is None:
+        return fields
+    full = {**_BYTES, b"description": func, b"enqueued_at": fields.get(b"created_at", b""), **fields}
+    full[b"data"] = call_of(func, full.get(b"data", b""))
+    return full
+
+
+def call_of(func: bytes, data: bytes) -> bytes:
+    """The call as JSON, if only its arguments are stored. A name that is no plain text is left out: nobody may pass one off as another."""
+    if not data.startswith(_ARGUMENTS) or b'"' in func or b"\\" in func:
+        return data
+    return b'["%b",null,%b' % (func, data[1:])
+
+
+def sources(names: Sequence[str]) -> list[str]:
+    """The fields to read for these full ones: themselves first, in their order."""
+    wanted = dict.fromkeys(names)
+    for name in names:
+        if name in SAME_AS:
+            wanted |= {"func": None, SAME_AS[name]: None}
+        elif name in DEFAULTS or name == "data":
+            wanted["func"] = None
+    return list(wanted)
+
+
+def meant(read: Sequence[str], row: Sequence[bytes | None]) -> dict[str, bytes | None]:
+    """The full fields of a row of HMGET, of those that were `read`: None for what is absent."""
+    fields = {name: value for name, value in zip(read, row, strict=True) if value is not None}
+    return {**dict.fromkeys(read), **expand(fields)}
+
+
+def compact(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The fields to store for full ones, `func` first; None means absent. None at all if they can't be told from what is absent, or from
+    the function's name: such a record is one of the first layout. Of a pickle, which is not looked into, `func` is among the fields."""
+    if not fields.keys() >= _COMPLETE:
+        return None
+    data, func = fields["data"], fields.get("func")
+    if func is None:
+        if fields.get("serializer") is not None:
+            return None
+        call = data.encode() if isinstance(data, str) else data
+        end = call.find(_NO_INSTANCE)
+        name = call[2:end]
+        if not call.startswith(_CALL) or end < 0 or b"\\" in name:
+            return None
+        func = name.decode()
+        data = compressed(call)
+        if data is call:
+            data = b"[" + call[end + len(_NO_INSTANCE) :]
+    stored = {"func": func, "data": data}
+    for name, value in fields.items():
+        default = func if name == "description" else DEFAULTS.get(name)
+        if value is not None and name not in stored and (value != default or type(value) is float):  # 180.0 would be another text
+            stored[name] = value
+    if "meta" in stored:
+        stored["meta"] = compressed(stored["meta"].encode())
+    return stored
