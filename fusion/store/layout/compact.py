@@ -70,10 +70,10 @@ def sources(names: Sequence[str]) -> list[str]:
     return list(wanted)
 
 
-def meant(read: Sequence[str], row: Sequence[bytes | None]) -> dict[str, bytes | None]:
-    """The full fields of a row of HMGET, of those that were `read`: None for what is absent."""
-    fields = {name: value for name, value in zip(read, row, strict=True) if value is not None}
-    return {**dict.fromkeys(read), **expand(fields)}
+def meant(names: Sequence[str], read: Sequence[str], row: Sequence[bytes | None]) -> dict[str, bytes | None]:
+    """These full fields of a row of HMGET, for which their `sources` were read; None for what is absent."""
+    full = expand({name: value for name, value in zip(read, row, strict=True) if value is not None})
+    return {name: full.get(name) for name in names}
 
 
 def compact(fields: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@
 -- nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for what its successor may
 -- not have. No allow-oom here: at maxmemory the first write is refused and nothing has happened.
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
-local version = tonumber(schema[2])
+local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
 
 -- Whether there is a record without a mark of ours. Mostly there is none at all, and no queue ever was a LIST of stock
 -- RQ's: one look for both.

@@ -60,7 +60,7 @@ class Inspector(QueueInspector, WorkerInspector):
         """Read some fields of one job as they are meant; None for each that it lacks."""
         read = sources(names)
         found: Any = self.connection.hmget(self.keys.job(job_id), read)
-        return list(map(meant(read, found).__getitem__, names))
+        return [*meant(names, read, found).values()]
 
     def table(self, job_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, bytes | None] | Exception]:
         """Read some fields of many jobs, as they are meant, in one round trip; the error stands in place of a record that is no hash."""
@@ -69,7 +69,7 @@ class Inspector(QueueInspector, WorkerInspector):
         for row in rows:
             if isinstance(row, RedisError) and not isinstance(row, ResponseError):
                 raise row
-        return [row if isinstance(row, Exception) else meant(read, row) for row in rows]
+        return [row if isinstance(row, Exception) else meant(names, read, row) for row in rows]
 
     def now(self) -> datetime:
         """Read the server's clock."""

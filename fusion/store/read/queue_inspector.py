@@ -139,7 +139,10 @@ class QueueInspector(InspectorBase):
         found = self._batch(
             lambda pipe: [pipe.hmget(self.keys.job(job_id), _ARRIVED) for ids in heads for job_id in ids], raise_on_error=False
         )
-        times = (None if isinstance(row, Exception) else from_iso(meant(_ARRIVED, row)["enqueued_at"]) for row in found)
+        times = (
+            None if isinstance(row, Exception) else from_iso(meant(("enqueued_at",), _ARRIVED, row)["enqueued_at"])
+            for row in found
+        )
         return [min((t for t in [next(times) for _ in ids] if t), default=None) for ids in heads]
 
     def waiting(self, queue: str, offset: int = 0, limit: int = 100) -> list[str]:

@@ -129,7 +129,7 @@ class Details:
             fields, data, result = islice(replies, 3)
             if fields is None or data is None or result is None:  # not a hash
                 continue
-            about = meant(_ABOUT, fields)
+            about = meant(_ABOUT, _ABOUT, fields)
             priority, ttl = about["priority"], about["result_ttl"]
             job = jobs[job_id] = _Job(
                 codec.number(priority, -1) if priority else None, codec.text(about["serializer"]) or "json", about["func"], data
