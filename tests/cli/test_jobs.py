@@ -157,7 +157,7 @@ def test_a_dry_run_shows_what_is_then_stored(invoke: Invoke, conn: redis.Redis) 
     fields = json.loads(invoke(*args, "--dry-run").stdout)["fields"]
     assert conn.keys("*") == []
     invoke(*args)
-    stored = {name.decode(): value.decode() for name, value in conn.hgetall("rq:job:x").items()}
+    stored = {name: value.decode() for name, value in Inspector(conn).job("x").items()}
     assert {name: stored[name] for name in fields} == fields
 
 

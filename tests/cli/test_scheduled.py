@@ -167,9 +167,9 @@ def test_nothing_is_scheduled(invoke: Invoke, conn: redis.Redis) -> None:
 
 
 def test_looking_changes_nothing(invoke: Invoke, conn: redis.Redis, waiting: Broker) -> None:
-    before = {key: conn.dump(key) for key in conn.scan_iter()}
+    before = everything(conn, clocks=True)
     invoke("scheduled"), invoke("scheduled", "--json")
-    assert {key: conn.dump(key) for key in conn.scan_iter()} == before
+    assert everything(conn, clocks=True) == before
 
 
 # -- cancel

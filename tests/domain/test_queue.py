@@ -81,7 +81,7 @@ def test_what_a_job_hash_holds(conn: redis.Redis) -> None:
         "on_lost": "fail",
     }
     assert {name: found[name] for name in expected} == expected
-    assert set(found) - set(expected) == {"created_at", "seq", "hooks"}
+    assert set(found) - set(expected) == {"created_at", "seq", "hooks", "expires_at"}
     assert dt.datetime.fromisoformat(found["created_at"]).utcoffset() == dt.timedelta(0)
     assert found["created_at"].endswith("Z")
 

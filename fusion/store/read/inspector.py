@@ -60,7 +60,8 @@ class Inspector(QueueInspector, WorkerInspector):
         """Read some fields of one job as they are meant; None for each that it lacks."""
         read = sources(names)
         found: Any = self.connection.hmget(self.keys.job(job_id), read)
-        return [*meant(names, read, found).values()]
+        full = meant(names, read, found)
+        return [full[name] for name in names]
 
     def table(self, job_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, bytes | None] | Exception]:
         """Read some fields of many jobs, as they are meant, in one round trip; the error stands in place of a record that is no hash."""
