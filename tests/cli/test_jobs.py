@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from fusion import FailedQueue, Job, Queue
+from fusion.store.read.inspector import Inspector
 from tests.cli.conftest import Fail, Invoke, run_worker
 from tests.cli.terminal import terminal
 

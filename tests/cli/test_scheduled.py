@@ -14,6 +14,7 @@ from fusion.store.layout.records import Commit
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import Hands, Invoke, run_worker
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.hands import everything
 
 SMS = "tasks.sms.sendSMS"
 SCHEDULED = "rq:scheduler:scheduled_jobs"
