@@ -13,8 +13,7 @@ from redis import Redis
 
 from fusion.exceptions import BadSignature, DeserializationError, InvalidJobOperation, NoSuchJobError
 from fusion.jobs.attempts import Attempt, parse_history
-from fusion.jobs.meta import to_json
-from fusion.kernel.compression import compressed
+from fusion.jobs.meta import to_stored
 from fusion.kernel.importing import CallableModule
 from fusion.kernel.nonces import new_nonce
 from fusion.kernel.serializers import JSONSerializer, get_serializer, loads_call
@@ -332,9 +331,7 @@ class Job:
 
     def save_meta(self) -> None:
         """Store `meta`, whoever holds the job. NoSuchJobError, InvalidJobOperation (not Fusion's job) or SerializationError if it can't be."""
-        raw = to_json("meta", self.meta).encode()
-        stored = compressed(raw) if "func" in self._fields else raw  # who reads that layout knows compressed texts
-        self._check(broker_of(self.connection).save_meta(self.id, stored))
+        self._check(broker_of(self.connection).save_meta(self.id, to_stored(self.meta, self._fields)))
 
     def _check(self, answer: str) -> None:
         if answer == "missing":

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fusion.exceptions import PayloadTooLarge, SerializationError
+from fusion.kernel.compression import compressed
 from fusion.kernel.serializers import JSONSerializer
 from fusion.settings import get_settings
 
@@ -20,3 +21,9 @@ def to_json(name: str, value: Mapping[str, Any]) -> str:
     if len(raw) > limit:
         raise PayloadTooLarge(f"{name} takes {len(raw)} bytes; the limit is {limit} (max_result, FUSION_MAX_RESULT)")
     return raw.decode()
+
+
+def to_stored(meta: Mapping[str, Any], fields: Mapping[str, Any]) -> bytes:
+    """The meta of a job with these fields as its record holds it, with the errors of `to_json`."""
+    raw = to_json("meta", meta).encode()
+    return compressed(raw) if "func" in fields else raw  # whoever reads that layout knows compressed texts
