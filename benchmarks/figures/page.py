@@ -42,10 +42,7 @@ def text(found: dict[str, Any]) -> str:
         lines += [
             f"  {race}: {name:42} {lap['rate']:>9,.0f} jobs/s {_total(lap):7.3f} = {_parts(lap)}" for name, lap in laps.items()
         ]
-    rates = [
-        figure for figure in found["figures"] if figure["row"] == "rates" and figure["what"].split(":")[0] not in found["races"]
-    ]
-    lines += [f"  {figure['what']:50} {_value(figure):>28}" for figure in rates]
+    lines += [f"  {figure['what']:50} {_value(figure):>28}" for figure in _raceless(found)]
     judged = [verdict for figure in found["figures"] if (verdict := reached(figure)) is not None]
     lines += ["", f"{sum(judged)} of {len(judged)} bounds are reached", *_ELSEWHERE]
     return "\n".join(lines) + "\n"
@@ -84,6 +81,8 @@ def cpu(found: dict[str, Any]) -> str:
                 f"| {name} | {lap['rate']:,.0f} | {_total(lap):.2f} | {_parts(lap)} |"
                 for name, lap in found["races"][race].items()
             ]
+    lines.append("| **without a worker** | | | |")
+    lines += [f"| {one['what']} | {one['median']:,.0f} | | |" for one in _raceless(found)]
     return "\n".join(lines) + "\n"
 
 
@@ -169,6 +168,11 @@ def _bound(figure: dict[str, Any]) -> str:
 def _verdict(figure: dict[str, Any]) -> str:
     verdict = reached(figure)
     return "" if verdict is None else "reached" if verdict else "not reached"
+
+
+def _raceless(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rates that no worker makes."""
+    return [one for one in found["figures"] if one["row"] == "rates" and one["what"].split(":")[0] not in found["races"]]
 
 
 def _total(lap: dict[str, Any]) -> float:
