@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import fusion.kernel.json_types  # noqa: F401  each process whose job has a tuple would import it
 from fusion.execution.frames import FrameReader, pack
 from fusion.execution.perform import Performer
 from fusion.forkserver.horse import SAFE_FD, Channel, HorseSettings, close_django_connections, rehearse, run_one

@@ -1,16 +1,19 @@
 """The types that JSON lacks, as `{"__fusion__": [type, value]}`.
 
-Loaded only when a value needs it, so that jobs with plain arguments don't pay for datetime, decimal and dataclasses.
+It loads none of their modules, so that nobody pays for decimal and dataclasses before a value needs them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
 
 from fusion.exceptions import DeserializationError, PayloadTooLarge, SerializationError
 from fusion.kernel.serializers import _SCALARS, TAG
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any
 
 #: Attempts to unpack deeper than this are refused; JSON itself was already held to its limit.
 _MAX_UNPACK = 400
@@ -49,36 +52,35 @@ def _encode_dict(value: dict[Any, Any], room: int) -> Any:
     return {key: item if type(item) in _SCALARS else encode(item, room - 1) for key, item in value.items()}
 
 
-def _encode_other(value: Any, room: int) -> Any:
-    import datetime
-    import decimal
-    import enum
-    import uuid
+def _is(value: Any, module: str, name: str) -> bool:
+    """True for an instance of that class; while its module is not loaded there is none."""
+    return isinstance(value, getattr(sys.modules.get(module), name, ()))
 
-    if isinstance(value, enum.Enum):
+
+def _encode_other(value: Any, room: int) -> Any:
+    if _is(value, "enum", "Enum"):
         if not value.name or type(value).__members__.get(value.name) is not value:  # a combination of flags
             return _tag("flag", [_path_of(type(value)), value.value])
         return _tag("enum", [_path_of(type(value)), value.name])
-    if isinstance(value, datetime.datetime):
+    if _is(value, "datetime", "datetime"):
         return _tag("datetime", _encode_datetime(value))
-    if isinstance(value, datetime.date):
+    if _is(value, "datetime", "date"):
         return _tag("date", value.isoformat())
-    if isinstance(value, datetime.time):
+    if _is(value, "datetime", "time"):
         if value.tzinfo is not None and value.utcoffset() is None:
             raise SerializationError(f"{value!r} has a zone whose offset depends on the day; send a datetime")
         return _tag("time", [value.isoformat(), value.fold])
-    if isinstance(value, datetime.timedelta):
+    if _is(value, "datetime", "timedelta"):
         return _tag("timedelta", [value.days, value.seconds, value.microseconds])
-    if isinstance(value, decimal.Decimal):
+    if _is(value, "decimal", "Decimal"):
         return _tag("decimal", str(value))
-    if isinstance(value, uuid.UUID):
+    if _is(value, "uuid", "UUID"):
         return _tag("uuid", str(value))
     if isinstance(value, bytes):
         from binascii import b2a_base64
 
         return _tag("bytes", b2a_base64(value, newline=False).decode())
-    redaction = sys.modules.get("fusion.kernel.redaction")  # not loaded: then the value can't be one
-    if redaction is not None and isinstance(value, redaction.Secret):
+    if _is(value, "fusion.kernel.redaction", "Secret"):
         return _tag("secret", value.reveal())
     if isinstance(value, (set, frozenset)):
         return _tag("set" if isinstance(value, set) else "frozenset", [encode(item, room - 1) for item in value])

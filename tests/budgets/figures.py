@@ -70,8 +70,10 @@ FORK_SERVER = 12 * MB
 #: Memory that a spare horse shares with nobody: 1.2 MB measured, pages written since the fork. A warm one, which has run jobs: 2.7 MB.
 HORSE_PRIVATE = 4 * MB
 WARM_PRIVATE = 8 * MB
-#: Minor page faults of a horse from its fork to its task, with a lean task module.
-HORSE_FAULTS = 700
+#: Minor page faults of a horse from its fork to its task, with a lean task module: 350 to 400, the most if it has rehearsed a job before.
+HORSE_FAULTS = 550
+#: How many more with `requests` loaded: 35 to 60 measured, 140 if the hooks of threading, logging and random ran.
+HORSE_FAULTS_OF_REQUESTS = 105
 #: Descriptors. A worker: the standard three, epoll, a wake-up pipe, two connections, the fork server's socket, and one for each horse.
 DESCRIPTORS = {"worker": 16, "pool": 20, "scheduler": 12, "relay": 20, "supervisor": 12}
 FORK_SERVER_DESCRIPTORS = 10

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -121,6 +122,17 @@ def test_what_a_horse_has_cost_when_its_task_begins(workers: Workers, conn: redi
         assert max(run["faults"] for run in runs) <= figures.HORSE_FAULTS
 
 
+def test_what_requests_adds_to_a_horse() -> None:
+    def faults(*modules: str) -> float:
+        with Driver(modules=(*modules, "tests.jobs.costs")) as driver:
+            runs = [driver.run("tests.jobs.costs.own").result for _ in range(25)]
+        return statistics.median(int(run["faults"]) for run in runs)
+
+    more = faults("requests") - faults()
+    print(f"{more} faults more")
+    assert more <= figures.HORSE_FAULTS_OF_REQUESTS
+
+
 def test_the_fork_server_is_lean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
@@ -149,8 +161,10 @@ def test_the_fork_server_is_lean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("import fusion; fusion.Queue", LEAN - {"redis", "hiredis", "asyncio"} | {"fusion.async_queue", "fusion.runtime", "fusion.worker"}),
         ("import fusion.forkserver.server", LEANER | {"fusion.store", "fusion.cli"}),
         ("import fusion.settings; fusion.settings.get_settings()", LEAN | {"logging"}),
+        ("import fusion.forkserver.server; from fusion.kernel.serializers import JSONSerializer; JSONSerializer().dumps((1, {2}, b''))",
+         LEANER | {"decimal", "uuid"}),
     ],
-    ids=["fusion", "Queue", "fork server", "settings"],
+    ids=["fusion", "Queue", "fork server", "settings", "results of types that JSON lacks"],
 )  # fmt: skip
 def test_what_an_import_brings_along(code: str, unwanted: set[str]) -> None:
     script = f"import sys; before = set(sys.modules)\n{code}\nprint(*(set(sys.modules) - before))"
