@@ -98,6 +98,11 @@ class Consumer:
         return self.outbox.line.busy
 
     @property
+    def heard(self) -> bool:
+        """The answer to the turn that was asked for has come, or what is in its place: `hear` has something to take."""
+        return not self.outbox.line.next_at
+
+    @property
     def next_at(self) -> float:
         """When the owner is to take a turn: at once if one is wanted, else when it is time to look though no doorbell rang. While one is asked
         for only a doorbell counts."""
@@ -184,6 +189,10 @@ class Consumer:
         if self._has_room and not self._wanted and not self.asked and self._shared.link.away_since is None:
             self.doorbells.arm(queues, floors)
         self.doorbells.follow()
+        self.follow()
+
+    def follow(self) -> None:
+        """Keep the loop in step with the connection on which turns are asked for."""
         loop, line = self._shared.loop, self.outbox.line
         loop.follow("turn", fd := line.fileno(), line.receive)
         if fd is not None and line.wants_write:

@@ -42,6 +42,8 @@ from fusion.worker.task_logs import TaskLogs
 
 log = logging.getLogger("fusion.worker")
 
+#: Seconds for which a turn's answer is waited for amid a round.
+_MOMENT = 0.002
 #: Seconds a killed horse's last words are waited for at a cold shutdown.
 _COLD_LIMIT = 2.0
 
@@ -217,6 +219,18 @@ class Worker(Process):
         self.consumer.send(slots, self.blocked_work.wishes(self._turn_began, self.probation))
         if wait or not self.consumer.ask():
             self._end_turn(self.consumer.receive)
+        elif self._heard_soon():
+            self._end_turn(self.consumer.hear)
+
+    def _heard_soon(self) -> bool:
+        """Serve what runs, and nothing else, for a moment: most turns are answered by then, and a whole round takes as long as some turns do."""
+        until = time.monotonic() + _MOMENT
+        self.consumer.follow()
+        while (left := until - time.monotonic()) > 0:
+            self.loop.run_once(left)
+            if self.consumer.heard:
+                return True
+        return False
 
     def _hear(self, now: float) -> None:
         self._end_turn(self.consumer.hear)
