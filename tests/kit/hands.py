@@ -10,9 +10,13 @@ from typing import Any
 import redis
 
 from fusion.store.layout.records import Claimed, Commit, NewJob, Turn, Wishes
+from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 
-DATA = b'["tasks.sms.sendSMS", null, [], {}]'
+TASK = "tasks.sms.sendSMS"
+DATA = b'["tasks.sms.sendSMS",null,[],{}]'
+#: What every job has that a producer enqueues: in the second layout most of it is not stored.
+FULL = {"data": DATA, "description": TASK, "timeout": 180, "result_ttl": 500, "retryCount": 7}
 LEASE = 30.0
 
 
@@ -26,7 +30,7 @@ def new(
     delay: float | None = None,
     **fields: Any,
 ) -> NewJob:
-    return NewJob(job_id, priority, {"data": DATA, "result_ttl": 500, **fields}, front, ttl, due, delay)
+    return NewJob(job_id, priority, {**FULL, **fields}, front, ttl, due, delay)
 
 
 def put(broker: Broker, queue: str, *ids: str, priority: int = 1, **more: Any) -> None:
@@ -132,6 +136,11 @@ def promote_all(broker: Broker, conn: redis.Redis) -> None:
 def fields_of(conn: redis.Redis, job_id: str) -> dict[str, str]:
     raw: dict[bytes, bytes] = conn.hgetall(f"rq:job:{job_id}")
     return {name.decode(): value.decode("utf-8", "replace") for name, value in raw.items()}
+
+
+def full_of(conn: redis.Redis, job_id: str) -> dict[str, str]:
+    """The fields of a job as they are meant, however they are stored."""
+    return {name: value.decode("utf-8", "replace") for name, value in Inspector(conn).job(job_id).items()}
 
 
 def status_of(conn: redis.Redis, job_id: str) -> str | None:

@@ -44,7 +44,7 @@ def test_the_oldest_is_that_of_any_class(broker: Broker, conn: redis.Redis, insp
     put(broker, "q", "a", priority=0)
     put(broker, "q", "b", priority=2)
     (info,) = inspector.queues(["q"])
-    assert info.oldest == from_iso(fields_of(conn, "a")["enqueued_at"])
+    assert info.oldest == from_iso(fields_of(conn, "a")["created_at"])
     conn.hset("rq:job:a", "enqueued_at", "junk")
     conn.hset("rq:job:b", "enqueued_at", "2020-01-01T00:00:00")
     (info,) = inspector.queues(["q"])

@@ -33,7 +33,7 @@ def test_back_to_its_queue_and_priority_behind_those_waiting(broker: Broker, con
     assert (found["status"], found["retryCount"], found["lost"]) == ("queued", str(defaults.RETRY_COUNT_START), "0")
     assert not {"exc_info", "reason", "ended_at", "execution_id"} & set(found)
     assert int(found["seq"]) > int(before["seq"])
-    assert found["enqueued_at"] > before["enqueued_at"]
+    assert found["enqueued_at"] > before["created_at"]
     assert found["created_at"] == before["created_at"]
     assert conn.ttl("rq:job:a") == -1
     assert conn.llen("rq:wake:q") == 1

@@ -14,7 +14,7 @@ from fusion.kernel.timeutil import from_iso
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
-from tests.kit.hands import Hand, drain, events_of, everything, fields_of, new, now_ms, promote_all, put, status_of
+from tests.kit.hands import Hand, drain, events_of, everything, fields_of, full_of, new, now_ms, promote_all, put, status_of
 from tests.kit.servers import SpawnedServer
 
 SCHEDULED = "rq:scheduler:scheduled_jobs"
@@ -43,7 +43,7 @@ def test_it_waits_until_it_is_due(broker: Broker, conn: redis.Redis) -> None:
     assert hand.claim() == []
     assert check_conservation(conn, ["a"]) == {"a": "scheduled"}
     assert _due_of(conn, "a") == round(due, 3)
-    found = fields_of(conn, "a")
+    found = full_of(conn, "a")
     assert (found["seq"], found["origin"], found["priority"]) == ("", "q", "1")
     assert conn.exists("rq:wake:q") == 0, "no worker is woken for it"
     (event,) = events_of(conn, "a")

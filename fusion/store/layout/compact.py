@@ -97,6 +97,8 @@ def compact(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     stored = {"func": func, "data": data}
     for name, value in fields.items():
         default = func if name == "description" else DEFAULTS.get(name)
+        if value is None and name in _COMPLETE:
+            return None  # to a worker that would be its own setting
         if value is not None and name not in stored and (value != default or type(value) is float):  # 180.0 would be another text
             stored[name] = value
     if "meta" in stored:
