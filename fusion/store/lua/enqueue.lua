@@ -1,6 +1,7 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
 -- ARGV: queue n_jobs needs
+-- RARE: in_fifo is_terminal is_elsewhere set_of due_of
 -- INCLUDE: writer layout keys time emit ring accept
 -- Uses: fifos
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of)
@@ -37,7 +38,8 @@ for _ = 1, tonumber(A_n_jobs) do
   elseif not nonce and is_anothers(job_key(id)) then
     return { 'duplicate', id, 'foreign' }
   else
-    local due, front = due_of(ARGV[at + 3])
+    local due, front
+    if ARGV[at + 3] ~= 'back' then due, front = due_of(ARGV[at + 3]) end
     fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
       ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n,
       ended = status and set_of(status, origin or A_queue) }

@@ -40,7 +40,7 @@ local held, found = now_ms < hold_until(tonumber(A_lease_ms)), {}
 -- sign of life, `rq:fleet` says so; one of a version before that is known by what it holds.
 local function is_fusions(key, incarnation)
   if incarnation then return true end
-  local name = worker_name(key)
+  local name = worker_of(key)
   if redis.call('EXISTS', key) == 1 then return false end
   return redis.call('SISMEMBER', FLEET, name) == 1 or redis.call('EXISTS', worker_jobs_key(name)) == 1
 end
@@ -51,7 +51,7 @@ for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
   local ours = is_fusions(key, incarnation)
   local silent = ours and silence(key, beat)
   if ours and not held and (not silent or silent > (tonumber(lease) or tonumber(A_lease_ms))) then
-    local name = worker_name(key)
+    local name = worker_of(key)
     found[#found + 1] = name
     found[#found + 1] = remove(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')
   end

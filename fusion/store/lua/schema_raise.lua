@@ -20,7 +20,7 @@ local function ask(kind, name, key)
   older[#older + 1] = knows
 end
 
-for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do ask('worker', worker_name(key), key) end
+for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do ask('worker', worker_of(key), key) end
 for _, name in ipairs(redis.call('ZRANGE', K_schedulers, 0, -1)) do ask('scheduler', name, scheduler_key(name)) end
 for _, name in ipairs(redis.call('ZRANGE', K_relays, 0, -1)) do ask('relay', name, relay_key(name)) end
 if #older > 1 then return older end

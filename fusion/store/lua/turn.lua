@@ -4,7 +4,7 @@
 -- ARGV: n_lacking listed
 -- FLAGS: allow-oom
 -- RARE: enter_line line_up_again score_of next_seq
--- RARER: error_text
+-- RARER: error_text in_fifo is_elsewhere is_terminal expand
 -- INCLUDE: keys time emit ring schedule next_due park commit claim wildcards
 -- Uses: bound count crowded expected fifos held lacking left listed names origin parked soonest tail unexpected
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after
@@ -105,9 +105,11 @@ for i = first_slot + A_n_slots, first_slot + A_n_slots + 2 * A_n_begun - 1, 2 do
   if job[1] == 'started' and job[2] == ARGV[i + 1] then redis.call('HSET', key, 'begun', ARGV[i + 1]) end
 end
 -- Sets of blocked jobs come as further sources: each belongs to the queue with whose jobs its own stand in one order.
-local NONE, sets_of, set_at, first_set, unindexed = {}, {}, {}, first_slot + A_n_slots + 2 * A_n_begun, {}
+local NONE, first_set = {}, first_slot + A_n_slots + 2 * A_n_begun
+local sets_of, set_at, unindexed = NONE, NONE, NONE
 if A_n_sets ~= '0' and tonumber(A_n_slots) > 0 then
   local index = {}
+  sets_of, set_at, unindexed = {}, {}, {}
   for i = 0, count - 1 do index[names[i]] = i end
   for i = first_set, first_set + A_n_sets - 1 do
     local queue = queue_of_set(ARGV[i])

@@ -160,7 +160,7 @@ local function take(queue, head, exec, set)
   end
   if set then
     if status ~= 'blocked' or redis.call('HGET', key, 'waits_in') ~= set then return false end
-  elseif is_elsewhere(status) then
+  elseif status ~= 'queued' and is_elsewhere(status) then
     return false
   end
   if not data then

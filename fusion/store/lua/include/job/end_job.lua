@@ -14,7 +14,7 @@ local function end_job(id, key, queue, status, ttl, leave, ...)
     expiry = now_s + (now_us + ended_before) / 1e6 + seconds
     ended_before = ended_before + 1 -- inside one call too
   end
-  redis.call('ZADD', set_of(status, queue), expiry, id)
+  redis.call('ZADD', status == 'failed' and FAILED or P .. status .. ':' .. queue, expiry, id)
   redis.call('HSET', key, 'status', status, ...)
   if seconds >= 0 then redis.call('EXPIRE', key, seconds + NET_SECONDS) else redis.call('PERSIST', key) end
   if leave then redis.call('ZREM', leave, id) end

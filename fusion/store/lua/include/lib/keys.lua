@@ -18,7 +18,7 @@ local function paused_key(queue) return P .. 'paused:' .. queue end
 local function worker_key(name) return P .. 'worker:' .. name end
 local function worker_jobs_key(name) return P .. 'worker:' .. name .. ':jobs' end
 local function queue_name(key) return string.sub(key, #P + 7) end
-local function worker_name(key) return string.sub(key, #P + 8) end
+local function worker_of(key) return string.sub(key, #P + 8) end
 
 -- Whether a worker named this for any number of queues; no queue can have such a name.
 local function is_wildcard(name) return string.find(name, '[*?%[]') ~= nil end
@@ -48,7 +48,7 @@ local function in_fifo(queue)
 end
 
 local function ready_key(queue)
-  if in_fifo(queue) then return fifo_key(queue) end
+  if fifos[queue] ~= false and in_fifo(queue) then return fifo_key(queue) end
   return queue_key(queue)
 end
 

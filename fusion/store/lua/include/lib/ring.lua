@@ -5,17 +5,22 @@
 -- empty, or paused, takes it out. The score is the best class that may wait there: too high is mended by the turn that
 -- looks, too low never happens.
 -- INCLUDE: keys score
+-- RARE: wildcards_of wake
 local wildcards, woken
 
--- The wildcards that workers serve and that match the queue. Each is stored as `<last named, ms> <pattern of Lua>...`,
--- see `ServedQueues`.
-local function wildcards_of(queue)
+-- The wildcards that workers serve: none, mostly.
+local function are_wildcards()
   if not wildcards then
     wildcards = redis.pcall('HGETALL', WILDCARDS)
     if wildcards.err then wildcards = {} end -- broken, or an ACL user of before: `survey` makes up for it
   end
+  return wildcards[1]
+end
+
+-- Those of them that match the queue. Each is stored as `<last named, ms> <pattern of Lua>...`, see `ServedQueues`.
+local function wildcards_of(queue)
   local found = {}
-  if not wildcards[1] or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
+  if not are_wildcards() or queue == 'failed' or string.sub(queue, 1, 1) == '_' then return found end
   for i = 1, #wildcards, 2 do
     local at = 1
     for piece in string.gmatch(wildcards[i + 1], ' (%S+)') do
@@ -42,15 +47,16 @@ end
 
 -- `class`: the best that waits, where the caller knows it. `known`: it is in the index, and not paused.
 local function ring(queue, class, known)
-  local high, paused, matching = wake_high_key(queue), paused_key(queue), wildcards_of(queue)
+  local high, paused = wake_high_key(queue), paused_key(queue)
   push(wake_key(queue), paused)
-  if matching[1] and not class then
-    class = class_of(redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])
-  end
-  local stopped = not known and matching[1] and redis.call('EXISTS', SUSPENDED, paused) > 0
-  for _, wildcard in ipairs(matching) do
-    if not known then redis.pcall('ZADD', work_key(wildcard), 'GT', class, queue) end
-    if not stopped then wake(wildcard, class) end
+  local matching = are_wildcards() and wildcards_of(queue)
+  if matching and matching[1] then
+    class = class or class_of(redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])
+    local stopped = not known and redis.call('EXISTS', SUSPENDED, paused) > 0
+    for _, wildcard in ipairs(matching) do
+      if not known then redis.pcall('ZADD', work_key(wildcard), 'GT', class, queue) end
+      if not stopped then wake(wildcard, class) end
+    end
   end
   if class and class < 2 or redis.call('EXISTS', high, SUSPENDED, paused) > 0 then return end
   local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
