@@ -7,6 +7,7 @@ A record with the field `func` is of that layout. Everybody but the scripts know
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from fusion.kernel.compression import compressed
@@ -22,6 +23,8 @@ _ARGUMENTS = b"[["
 #: How a whole call begins, and what stands behind the function's name.
 _CALL, _NO_INSTANCE = b'["', b'",null,'
 _COMPLETE = {"data", "description", "timeout", "result_ttl", "retryCount"}
+_figures = itemgetter("timeout", "result_ttl", "retryCount")
+_USUAL = _figures(DEFAULTS)
 
 _BYTES = {name.encode(): b"%d" % value for name, value in DEFAULTS.items()}
 _TEXTS = {name: b"%d" % value for name, value in DEFAULTS.items()}
@@ -95,6 +98,10 @@ def compact(fields: Mapping[str, Any]) -> dict[str, Any] | None:
         if data is call:
             data = b"[" + call[end + len(_NO_INSTANCE) :]
     stored = {"func": func, "data": data}
+    if len(fields) == len(_COMPLETE) and fields["description"] == func:
+        figures = _figures(fields)
+        if figures == _USUAL and float not in map(type, figures):
+            return stored  # mostly: no option was given
     for name, value in fields.items():
         default = func if name == "description" else DEFAULTS.get(name)
         if value is None and name in _COMPLETE:

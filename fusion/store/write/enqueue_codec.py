@@ -17,7 +17,7 @@ from fusion.store.scripting.host import to_ms
 
 def arguments(queue: str, jobs: Sequence[NewJob], nonce: str, layout: int) -> tuple[dict[str, Any], list[Any]]:
     """Make ARGV of enqueue.lua for data of that layout: the named arguments and the rest. `nonce`, if there is one, in place of the jobs'
-    own."""
+    own. Numbers as texts, as which they are sent."""
     rest: list[Any] = []
     needs = schema.FIRST
     for job in jobs:
@@ -26,10 +26,10 @@ def arguments(queue: str, jobs: Sequence[NewJob], nonce: str, layout: int) -> tu
             needs = COMPACT
         else:
             fields = {name: value for name, value in job.fields.items() if value is not None and name != "func"}
-        ttl = "" if job.ttl is None else to_ms(job.ttl)
-        rest += (job.id, nonce or job.nonce, job.priority, _place(job), ttl, 2 * len(fields))
+        ttl = "" if job.ttl is None else str(to_ms(job.ttl))
+        rest += (job.id, nonce or job.nonce, str(job.priority), _place(job), ttl, str(2 * len(fields)))
         rest += chain.from_iterable(fields.items())
-    return {"queue": queue, "n_jobs": len(jobs), "needs": needs}, rest
+    return {"queue": queue, "n_jobs": str(len(jobs)), "needs": str(needs)}, rest
 
 
 def accepted(answer: Any) -> str:
