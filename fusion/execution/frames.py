@@ -18,7 +18,9 @@ class FrameError(FusionError):
 
 def pack(fields: Mapping[bytes, bytes]) -> bytes:
     """One frame holding `fields`."""
-    parts = [part for pair in fields.items() for part in pair]
+    parts: list[bytes] = []
+    for pair in fields.items():
+        parts += pair
     count, lengths = len(parts), list(map(len, parts))
     return struct.pack(f">{count + 2}I", sum(lengths) + 4 * count + 4, count, *lengths) + b"".join(parts)
 
@@ -29,13 +31,15 @@ def unpack(body: bytes) -> dict[bytes, bytes]:
     at = 4 * count + 4
     if at > size or count % 2:
         raise FrameError(f"a frame of {size} bytes can't have {count} parts")
-    parts = []
-    for length in struct.unpack_from(f">{count}I", body, 4):
-        parts.append(body[at : at + length])
-        at += length
+    fields, lengths = {}, iter(struct.unpack_from(f">{count}I", body, 4))
+    for key, value in zip(lengths, lengths, strict=True):
+        middle = at + key
+        end = middle + value
+        fields[body[at:middle]] = body[middle:end]
+        at = end
     if at != size:
         raise FrameError(f"the parts of a frame end at byte {at}, the frame at {size}")
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    return fields
 
 
 class FrameReader:
