@@ -45,6 +45,8 @@ class PrefetchEstimator:
         self._seen = 0
         self._expected = 0.0
         self._turn = self._moved = 0.0
+        #: Seconds after which a run is a long one.
+        self.patience = LOOK
 
     def saw(self, seconds: float) -> None:
         """Record that a job took so many seconds."""
@@ -56,6 +58,7 @@ class PrefetchEstimator:
         """Record one exchange with Redis: how long it took, delivery to processes included, and how many jobs it committed or claimed."""
         self._turn += (seconds - self._turn) * _NEW
         self._moved += (jobs - self._moved) * _NEW
+        self.patience = min(max(LOOK, _TURNS * self._turn), _LONGEST_LOOK)
 
     @property
     def depth(self) -> int:
@@ -66,11 +69,6 @@ class PrefetchEstimator:
     def most(self) -> int:
         """Jobs that one turn may take."""
         return max(_FEW, int(self._budget * self._moved / self._turn)) if self._turn else MOST
-
-    @property
-    def patience(self) -> float:
-        """Seconds after which a run is a long one."""
-        return min(max(LOOK, _TURNS * self._turn), _LONGEST_LOOK)
 
 
 class Prefetch:

@@ -51,10 +51,11 @@ class Outcomes:
         the job is lost instead, unless it says `on_lost="fail"`.
         """
         fields, elapsed = run.claimed.fields, readings.elapsed(frame)
-        decision, ago = of_frame(fields, frame), readings.signaled(frame)
+        decision = of_frame(fields, frame)
+        ago = readings.signaled(frame) if decision.kind in ("failed", "retry") else None
         if decision.kind == "held":
             self._blocked_work.lacks(str(decision.fields["task"]), decision.reason, monotonic())
-        if ago is None or decision.kind not in ("failed", "retry") or fields.get(b"on_lost") == b"fail":
+        if ago is None or fields.get(b"on_lost") == b"fail":
             self._outbox.add(run.claimed, decision, elapsed)
         else:
             self._outbox.add_struck(run.claimed, decision, elapsed, struck(decision), monotonic() - ago)

@@ -170,8 +170,10 @@ class Worker(Process):
                 self.drain(why)
             elif self.burst.is_hopeless():
                 self.drain("no job can run")
-        bells = () if self.consumer.wanted else self.blocked_work.bells(now, self.probation)
-        self.consumer.listen(bells, self.slots.floors())
+        if self.consumer.wanted or self.consumer.asked:
+            self.consumer.listen((), ())
+        else:
+            self.consumer.listen(self.blocked_work.bells(now, self.probation), self.slots.floors())
         self.loop.follow("commands", self.commands.fileno(), self._on_command)
         self.executors.flush()
 

@@ -25,7 +25,7 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     estimator = made.executor._prefetching.estimator  # type: ignore[union-attr]
     for _ in range(100):
         estimator.saw(1e-5)
-    monkeypatch.setattr(type(estimator), "patience", 1000.0)
+    monkeypatch.setattr(estimator, "patience", 1000.0)
     yield made
     made.executor.close()
 
