@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fusion.executors.base import Run
@@ -23,6 +25,7 @@ from fusion.worker.recycling import Recycling
 from fusion.worker.slots import Slots
 from fusion.worker.task_logs import TaskLogs
 from tests.kit.fake_executor import FakeExecutor
+from tests.kit.scripted_broker import ScriptedLine
 
 LOG = logging.getLogger("fusion.worker")
 _numbers = itertools.count()
@@ -43,9 +46,17 @@ class _Broker:
         self.begun: list[tuple[str, str]] = []
         self.metas: list[tuple[str, bytes]] = []
 
-    def turn(self, name: str, incarnation: str, token: int, commits: list[Commit], *rest: Any, listed: bool) -> Turn:
+    def turn_line(self) -> ScriptedLine:
+        return ScriptedLine()
+
+    def turn_call(
+        self, name: str, incarnation: str, token: int, commits: list[Commit], *rest: Any, listed: bool
+    ) -> Callable[[], Turn]:
+        return partial(self._turn, commits, rest[5])
+
+    def _turn(self, commits: list[Commit], begun: list[tuple[str, str]]) -> Turn:
         self.commits += commits
-        self.begun += rest[5]
+        self.begun += begun
         return Turn("ok", ["ok"] * len(commits), [], [], False, None, None)
 
     def save_meta(self, job: str, meta: bytes, execution: str) -> None:
