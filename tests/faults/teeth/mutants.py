@@ -52,6 +52,7 @@ _FAREWELL = Edit(
 _FENCE = "  if job.execution_id ~= exec then return 'stale', false end\n"
 _FINISHED = "    end_job(id, key, queue, 'finished',"
 _TOLD = "  if job.status ~= 'started' then return 'ok', false end\n"
+_HEARD = "        return self._take_in(self._open, self._link.attempt(partial(self._heard, self._open, name, incarnation)))\n"
 _DUE = "local found = redis.call('ZRANGEBYSCORE', K_scheduled, from, upto, 'WITHSCORES', 'LIMIT', 0, limit + 1)\n"
 _PROMOTE = 'self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit}'
 _POP = f"""seconds, micros = self.connection.time()
@@ -130,6 +131,17 @@ MUTANTS = (
         "a turn that is sent again is another turn",
         "faults/trouble/test_replies.py::test_a_turn_whose_answer_is_lost store/test_turn.py::test_a_token_claims_once",
         Edit(LUA + "turn.lua", "if tonumber(A_token) == last then", "if false then"),
+    ),
+    _mutant(
+        "f3",
+        "a turn that was asked for and got no answer is forgotten",
+        "runtime/test_asked_turns.py::test_a_turn_that_was_asked_for_in_vain_is_repeated_word_for_word_and_waited_for"
+        " faults/trouble/test_turns_under_way.py::test_a_turn_that_is_not_answered_is_repeated",
+        Edit(
+            "fusion/runtime/outbox.py",
+            _HEARD,
+            "        sent, self._open = self._open, None\n" + _HEARD.replace("self._open", "sent"),
+        ),
     ),
     _mutant(
         "g",
