@@ -178,6 +178,19 @@ def test_a_connection_that_breaks_amid_a_call_is_the_calls_trouble(scripted: Scr
         assert (server.connections, line.busy) == (connections, False)
 
 
+@pytest.mark.parametrize(("reply", "kept"), [("READONLY it is a replica", False), ("NOSCRIPT none", True)])
+def test_a_server_that_refuses_is_connected_to_anew(scripted: Scripted, reply: str, kept: bool) -> None:
+    server = scripted(lambda n: f"-{reply}\r\n".encode())
+    broker = Broker(connect(server.url, "worker"), server_version=(7,))
+    line = broker.turn_line()
+    assert line.send(broker.turn_call("w", "i", 1, [], ["q"], [], 60, 420))
+    heard(line)
+    with pytest.raises(errors.ResponseError):
+        line.answer()
+    assert (line.busy, line.fileno() is not None) == (False, kept)
+    line.drop()
+
+
 def test_an_answer_that_nobody_asked_for_ends_the_connection(scripted: Scripted) -> None:
     server = scripted(lambda n: b"+OK\r\n+OK\r\n")
     broker = Broker(connect(server.url, "worker"), server_version=(7,))

@@ -114,6 +114,8 @@ class ScriptLine(Generic[T]):
             raise errors.TimeoutError("Timeout reading from socket")
         self._call = self._reply = None
         self._has_reply = False
+        if isinstance(reply, Exception) and not isinstance(reply, errors.NoScriptError):
+            self._close()  # of a server that became a replica, say: a new connection may lead to another
         return call.heard(reply)
 
     def drop(self) -> None:
