@@ -15,6 +15,7 @@ import pytest
 import redis
 import trustme
 from redis import asyncio as aredis
+from redis import exceptions as errors
 from redis.connection import parse_url
 
 from fusion import AsyncQueue, Job, Queue, Retry, StoreUnavailable
@@ -343,3 +344,17 @@ def test_fusion_alone_imports_neither_asyncio_nor_redis() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_loops_client_sends_whatever_redis_pys_own_does(redis_url: str) -> None:
+    async def main() -> None:
+        client = twin(connect(redis_url))
+        for value in ("", "Grüße ☃", b"\x00\xff\r\n", 7, -1, 2.5, "x" * 100_000):
+            sent = value if isinstance(value, bytes) else str(value).encode()
+            assert await client.execute_command("EVAL", "return ARGV[1]", 0, value) == sent
+        assert await client.client_id() == await client.execute_command("CLIENT ID")
+        with pytest.raises(errors.DataError):
+            await client.execute_command("EVAL", "return ARGV[1]", 0, None)
+        await client.aclose()
+
+    asyncio.run(main())
