@@ -35,7 +35,7 @@ def test_a_claim_moves_the_job_and_gives_what_a_run_needs(broker: Broker, conn: 
     after = now_ms(conn)
     assert (claimed.queue, claimed.id, claimed.execution_id) == ("q", "a", f"{hand.incarnation}:1:1")
     stored = full_of(conn, "a")
-    names = "data func description timeout retryCount meta origin priority log_tag created_at enqueued_at result_ttl"
+    names = "data func description timeout retryCount meta origin priority log_tag created_at enqueued_at"
     assert claimed.fields == {name.encode(): stored[name].encode() for name in names.split()}
     assert (stored["status"], stored["worker_name"], stored["deliveries"]) == ("started", "host.1", "1")
     assert stored["execution_id"] == claimed.execution_id

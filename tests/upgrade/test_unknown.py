@@ -103,7 +103,7 @@ class Walk:
 
     def enqueue_again(self) -> None:
         """A resend of the first call; a new life of the id would be another job."""
-        self.broker.enqueue(self.queue, [new(self.id)], str(fields_of(self.conn, self.id)["nonce"]))
+        self.broker.enqueue(self.queue, [new(self.id)], fields_of(self.conn, self.id).get("nonce", self.id))
 
     def reap(self) -> None:
         may_reap(self.conn)

@@ -26,7 +26,7 @@ _COMPLETE = {"data", "description", "timeout", "result_ttl", "retryCount"}
 _figures = itemgetter("timeout", "result_ttl", "retryCount")
 _USUAL = _figures(DEFAULTS)
 
-_BYTES = {name.encode(): b"%d" % value for name, value in DEFAULTS.items()}
+_BYTES = {name.encode(): b"%d" % DEFAULTS[name] for name in ("timeout", "retryCount", "priority")}
 _TEXTS = {name: b"%d" % value for name, value in DEFAULTS.items()}
 
 
