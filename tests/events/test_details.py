@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import zlib
 
 import pytest
 import redis
 
 from fusion import Job
 from fusion.events.event import JobEvent
+from fusion.kernel.compression import compressed
 from fusion.store.stream import details as event_details
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
@@ -47,6 +49,34 @@ def test_a_finished_job(hand: Hand, events: EventBroker) -> None:
     assert set(json.loads(done.result)) == {"token", "ok"}
     assert found["queued"].result == ""
     assert (found["queued"].message, found["processing"].message) == ("queued to sms", "processing by web1.4711")
+
+
+@pytest.mark.parametrize("payload", ["masked", "full", "off"])
+@pytest.mark.parametrize("size", [3, 700])
+def test_it_is_told_alike_in_either_layout(
+    broker: Broker, conn: redis.Redis, events: EventBroker, payload: str, size: int
+) -> None:
+    data = json.dumps(["tasks.sms.sendSMS", None, ["x " * size], {"api_key": SECRET}], separators=(",", ":")).encode()
+    result = json.dumps({"token": SECRET, "said": "y " * size}).encode()
+    broker.enqueue("q", [new("compact", data=data), new("full", data=data, timeout=None)], "n")
+    raw = conn.hmget("rq:job:compact", "func", "data")
+    assert (raw[0], raw[1][:1]) == (b"tasks.sms.sendSMS", b"x" if size > 500 else b"[")
+    assert conn.hget("rq:job:full", "data") == data
+    for claimed, stored in zip((hand := Hand(broker, "q")).claim(2), (compressed(result), result), strict=True):
+        hand.tell(claimed, fields={"result": stored})
+    found = {d.event.job_id: d.event for d in reader(events, payload=payload).read(500, 0) if d.event.event == "completed"}
+    one, two = found["compact"], found["full"]
+    assert (one.func_name, one.payload, one.result, one.priority) == (two.func_name, two.payload, two.result, two.priority)
+    assert (one.func_name, one.priority) == ("tasks.sms.sendSMS", 1)
+    assert (SECRET in repr(one)) is (payload == "full")
+
+
+def test_a_bomb_is_told_as_unreadable(broker: Broker, conn: redis.Redis, events: EventBroker) -> None:
+    put(broker, "q", "a")
+    conn.hset("rq:job:a", "data", zlib.compress(b"[" * 50_000_000))
+    for payload in ("masked", "full"):
+        (found,) = (d.event for d in reader(events, sink=payload, payload=payload).read(9, 0))
+        assert found.payload == "[unreadable]"
 
 
 def test_a_result_that_is_not_kept_is_told_once_all_the_same(
