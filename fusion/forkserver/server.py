@@ -17,6 +17,7 @@ from math import ceil, inf
 from time import monotonic
 
 from fusion.forkserver.horse import HorseSettings, flush_stdio, run_horse
+from fusion.forkserver.immortal import make_immortal
 from fusion.forkserver.offspring import PASSING, let_pass
 from fusion.forkserver.preload import prepare
 from fusion.forkserver.process_hooks import end, fork
@@ -116,6 +117,8 @@ class ForkServer:
         poll.register(self._wake_fd, select.POLLIN)
         flush_stdio()
         gc.collect()
+        if not self._settings.warm:  # which lives long enough to let go of what it was forked with
+            make_immortal()
         gc.freeze()
         try:
             self._say("READY")
