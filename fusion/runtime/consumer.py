@@ -104,13 +104,11 @@ class Consumer:
 
     @property
     def next_at(self) -> float:
-        """When the owner is to take a turn: at once if one is wanted, else when it is time to look though no doorbell rang. While one is asked
-        for only a doorbell counts."""
-        if self.doorbells.rung:
-            return 0.0
+        """When the owner is to take a turn: at once if one is wanted or a doorbell rang, else when it is time to look all the same. Never while
+        one is asked for."""
         if self.asked:
             return inf
-        if self._wanted or not self.outbox.settled:
+        if self._wanted or self.doorbells.rung or not self.outbox.settled:
             return 0.0
         return self._look_at if self._has_room else inf
 
@@ -120,7 +118,8 @@ class Consumer:
 
     def look(self, now: float, floors: Sequence[int]) -> None:
         """Want a turn if a doorbell rang for a free slot, or none did for long; name wildcards to Redis. RedisAway if it does not answer."""
-        if self.doorbells.rung and self.doorbells.answer(floors):
+        # A turn under way may bring jobs for these slots: until it ends nobody knows if the token is another's to have.
+        if self.doorbells.rung and not self.outbox.is_sending and self.doorbells.answer(floors):
             self._wanted = True
         self._has_room = bool(floors)
         if self._has_room and now >= self._look_at:

@@ -134,15 +134,43 @@ def test_an_exchange_that_is_waited_for_takes_the_place_of_what_was_asked() -> N
     assert [commit.job_id for commit in broker.sent[0].commits] == ["a"]
 
 
+def rung(consumer: Consumer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer.doorbells._any, "receive", lambda: "sms")
+    consumer.doorbells._on_any()
+
+
 def test_a_bell_that_rings_meanwhile_wants_another_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = ScriptedBroker()
     consumer = consumer_of(broker)
     assert asked(consumer, ONE)
-    monkeypatch.setattr(consumer.doorbells._any, "receive", lambda: "sms")
-    consumer.doorbells._on_any()
-    assert consumer.next_at == 0
-    consumer.look(-1.0, [ANY])
-    assert (consumer.next_at, consumer.wanted) == (inf, True)
+    rung(consumer, monkeypatch)
+    assert consumer.next_at == inf, "not before the turn ends"
     broker.line.receive()
     consumer.hear()
-    assert consumer.wanted, "that there is no more is what it found before the bell rang"
+    assert consumer.next_at == 0
+    consumer.look(-1.0, [ANY])
+    assert (consumer.wanted, broker.rung) == (True, []), "that there is no more is what it found before the bell rang"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_bell_that_rings_meanwhile_is_rung_for_others_if_the_turn_fills_the_slots(
+    monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    """Also if the answer is `lost`, and the turn repeated."""
+    broker = ScriptedBroker(answer(claimed("a")))
+    consumer = consumer_of(broker)
+    assert asked(consumer, ONE)
+    rung(consumer, monkeypatch)
+    consumer.look(-1.0, [ANY])
+    if lost:
+        with pytest.raises(RedisAway):
+            consumer.hear()
+        consumer.look(-1.0, [ANY])
+        assert turn(consumer) == ["a"]
+    else:
+        broker.line.receive()
+        assert [job.id for job in consumer.hear()] == ["a"]
+    assert consumer.next_at == 0
+    consumer.look(-1.0, [])
+    assert broker.rung == ["sms"], "it rang after the slot was given away"
+    assert not consumer.doorbells.rung
