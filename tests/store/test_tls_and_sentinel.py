@@ -13,10 +13,13 @@ from fusion.store.client.connections import classify, connect, one_line
 from fusion.store.client.resp import NonBlockingReader
 from fusion.store.embedded.binary import ServerBinary
 from fusion.store.embedded.instance import EmbeddedRedis
+from fusion.store.write.broker import Broker
 from tests.kit import guarded
+from tests.kit.hands import Hand, outcome, put
 from tests.kit.servers import SpawnedServer, TLSFront, closing_all, free_port
 from tests.kit.waiting import eventually
 from tests.store.test_resp import replies
+from tests.store.test_script_line import heard
 
 Spawn = Callable[..., SpawnedServer]
 
@@ -58,6 +61,20 @@ def test_tls_with_our_authority(front: TLSFront, ca_file: str) -> None:
     conn = connect(settings_for(front, redis_ssl_ca_certs=ca_file))
     assert conn.set("rq:a", b"x" * 200_000)
     assert conn.get("rq:a") == b"x" * 200_000
+
+
+def test_turns_with_large_outcomes_and_jobs_over_tls(front: TLSFront, ca_file: str) -> None:
+    broker = Broker(connect(settings_for(front, redis_ssl_ca_certs=ca_file), "worker"))
+    hand, line = Hand(broker, "q"), broker.turn_line()
+    put(broker, "q", *"abcd", data="x" * 1_000_000)
+    told, *held = hand.claim(2)
+    commit = outcome(told, fields={"result": b"y" * 5_000_000})
+    assert line.send(broker.turn_call(hand.name, hand.incarnation, 2, [commit], ["q"], [0, 0], 60, 420))
+    assert hand.extend(*held) == (True, ["ok"])
+    heard(line)
+    turn = line.answer()
+    assert (turn.answers, [len(job.fields[b"data"]) for job in turn.jobs]) == (["ok"], [1_000_000] * 2)
+    line.drop()
 
 
 def test_an_unknown_authority_is_refused_at_once(front: TLSFront) -> None:
