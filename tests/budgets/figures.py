@@ -74,7 +74,8 @@ WARM_PRIVATE = 8 * MB
 HORSE_FAULTS = 550
 #: How many more with `requests` loaded: 35 to 60 measured, 140 if the hooks of threading, logging and random ran.
 HORSE_FAULTS_OF_REQUESTS = 105
-#: Descriptors. A worker: the standard three, epoll, a wake-up pipe, two connections, the fork server's socket, and one for each horse.
+#: Descriptors. A worker: the standard three, epoll, a wake-up pipe, three connections and one more once a turn was taken while jobs ran, the
+#: fork server's socket, and one for each horse.
 DESCRIPTORS = {"worker": 16, "pool": 20, "scheduler": 12, "relay": 20, "supervisor": 12}
 FORK_SERVER_DESCRIPTORS = 10
 HORSE_DESCRIPTORS = 6
