@@ -43,6 +43,7 @@ class Batch:
         found = []
         for new in self.jobs:
             fields = {**new.fields, **common, "priority": new.priority}
+            fields.pop("func", None)  # of a pickle; the record may be of the first layout, whose readers know no compressed meta
             if (new.due is not None or new.delay is not None) and Broker.waits(new, at):
                 fields["status"] = "scheduled"
             found.append(Job.of(new.id, fields, connection))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import zlib
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
 import redis
+import redis.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusion import Job, Queue
+from fusion import AsyncQueue, Job, Queue
 from fusion.enqueue.build import build
 from fusion.enqueue.options import EnqueueOptions
 from fusion.exceptions import DataTooOld, DeserializationError, DuplicateJob, PayloadTooLarge
@@ -296,6 +300,44 @@ def test_many_at_once_on_older_data(conn: redis.Redis) -> None:
     jobs = Queue("q", conn).enqueue_many([Queue.prepare_data(basic.add, (i, i)) for i in range(1200)])
     assert len(jobs) == Queue("q", conn).count == 1200
     assert {frozenset(fields_of(conn, job.id)) for job in jobs[::100]} == {frozenset(OLD)}
+
+
+def test_threads_that_learn_it_at_once(redis_url: str, conn: redis.Redis) -> None:
+    """Each is refused, whichever has told the others by then."""
+
+    def enqueue(queue: Queue, start: Barrier) -> None:
+        start.wait(10)
+        queue.enqueue(basic.noop)
+
+    for _ in range(5):
+        conn.flushdb()
+        first_layout(conn)
+        with redis.Redis.from_url(redis_url) as client, ThreadPoolExecutor(8) as threads:
+            queue, start = Queue("q", client), Barrier(8)
+            assert [*threads.map(lambda _: enqueue(queue, start), range(8))] == [None] * 8  # noqa: B023 - ends in its round
+        assert Queue("q", conn).count == 8
+
+
+def test_coroutines_that_learn_it_at_once(redis_url: str, conn: redis.Redis) -> None:
+    first_layout(conn)
+
+    async def main() -> None:
+        async with redis.asyncio.Redis.from_url(redis_url) as client:
+            queue = AsyncQueue("q", client)
+            await asyncio.gather(*(queue.enqueue(basic.echo, nth) for nth in range(20)))
+
+    asyncio.run(main())
+    assert Queue("q", conn).count == 20
+
+
+def test_meta_of_a_job_just_enqueued_is_as_older_readers_know_it(conn: redis.Redis) -> None:
+    first_layout(conn)
+    for serializer in ("json", "pickle"):
+        use_settings(Settings(allow_pickle=True, serializer=serializer))
+        job = Queue("q", conn).enqueue(basic.noop)
+        job.meta = {"note": LONG}
+        job.save_meta()
+        assert json.loads(fields_of(conn, job.id)["meta"]) == {"note": LONG}
 
 
 def test_what_the_data_cannot_hold_is_refused_with_what_to_do(conn: redis.Redis, broker: Broker) -> None:

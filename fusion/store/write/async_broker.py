@@ -84,10 +84,11 @@ class AsyncBroker(ScriptHost):
 
     async def _enqueue(self, queue: str, jobs: Sequence[NewJob], send: Callable[..., Awaitable[Any]]) -> Any:
         while True:
+            layout = self._layout  # another coroutine may learn meanwhile what this one is about to be told
             try:
-                return await self._call("enqueue", *enqueue_codec.arguments(queue, jobs, "", self._layout), send)
+                return await self._call("enqueue", *enqueue_codec.arguments(queue, jobs, "", layout), send)
             except DataTooOld as error:
-                if error.version >= self._layout:
+                if error.version >= layout:
                     raise
                 self._layout = error.version
 

@@ -56,10 +56,11 @@ class Broker(CallbackBroker):
     def _enqueue(self, queue: str, jobs: Sequence[NewJob], nonce: str, send: Callable[..., Any] | None = None) -> Any:
         script, keys = self._script("enqueue"), {"queues": self.keys.queues}
         while True:
+            layout = self._layout  # another thread may learn meanwhile what this one is about to be told
             try:
-                return script(keys, *enqueue_codec.arguments(queue, jobs, nonce, self._layout), send)
+                return script(keys, *enqueue_codec.arguments(queue, jobs, nonce, layout), send)
             except DataTooOld as error:
-                if error.version >= self._layout:
+                if error.version >= layout:
                     raise
                 self._layout = error.version
 
