@@ -141,10 +141,13 @@ class CleanPool(ConnectionPool):
             connection: Any = self._available_connections.pop()
             self._in_use_connections.add(connection)
         connection.quick = True
-        if connection.pid == self.pid and _is_quiet(connection):
-            return connection
-        self.release(connection)
-        return None
+        ready = False
+        try:
+            ready = connection.pid == self.pid and _is_quiet(connection)
+        finally:
+            if not ready:
+                self.release(connection)
+        return connection if ready else None
 
 
 def _is_quiet(connection: Any) -> bool:
