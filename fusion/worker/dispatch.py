@@ -29,7 +29,7 @@ class Dispatcher:
         failpoint("claim.after_reply")
         slots, executor = self._slots, self._executor
         idle = slots.fits(claimed)  # its slot may be gone since it was asked for
-        if not (idle or claimed.ahead):
+        if not (idle or slots.may_wait(claimed)):
             self._outcomes.give_back(claimed, "no free process")
             return
         limit = self._envelopes.open(claimed)

@@ -50,6 +50,10 @@ class Slots:
         floors = self.floors()
         return bool(floors) and readings.priority(claimed.fields) >= floors[0]
 
+    def may_wait(self, claimed: Claimed) -> bool:
+        """Say whether a job was claimed to wait behind another, and still may: this worker may have been told since to take none."""
+        return claimed.ahead and self._admission.open
+
     def took(self, jobs: int) -> None:
         """Count jobs that went to a process, or by -1 one that came back."""
         self._recycling.took(jobs)

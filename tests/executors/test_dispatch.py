@@ -43,6 +43,16 @@ def test_a_worker_that_takes_nothing_gives_back_what_it_claimed(stop: Any, ahead
     assert rig.slots.floors() == [] and rig.slots.ahead([]) == 0
 
 
+@pytest.mark.parametrize("stop", [Rig.stop, Rig.be_quiet], ids=["stopping", "quiet"])
+def test_a_worker_that_was_told_amid_a_turn_to_take_nothing_lets_no_job_wait(stop: Any) -> None:
+    rig = Rig(FakeExecutor(1, depth=2))
+    running = rig.start()
+    stop(rig)
+    late = rig.start(ahead=True)
+    assert [run.claimed for run in (*rig.executor.running, *rig.executor.queued)] == [running]
+    assert [(commit.job_id, commit.kind) for commit in rig.told()] == [(late.id, "release")]
+
+
 @pytest.mark.parametrize(
     ("timeout", "limit"), [(b"10", 15.0), (b"0.5", 5.5), (b"-1", float("inf")), (b"0", float("inf")), (b"", 185.0)]
 )
