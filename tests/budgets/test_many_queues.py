@@ -39,7 +39,7 @@ class Slowest:
         def measured(script: Script, *args: Any, **more: Any) -> Any:
             before = self._used()
             answer = call(script, *args, **more)
-            name = script._before.removesuffix(".before")
+            name = script.before.removesuffix(".before")
             self.found[name] = max(self.found.get(name, 0.0), self._used() - before)
             return answer
 

@@ -53,7 +53,7 @@ NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if ent
 CONSTANTS = FleetConstants(events_cap=100, result_ttl=500, failure_ttl=600, max_lost=5)
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
 READ = {"wrong_types", "callbacks_refused", "gone", "served", "callbacks_served", "readmit_endpoint", "stored",
-        "ready_enqueue", "callbacks_secret", "agree", "unpark", "forget"}  # fmt: skip
+        "ready_enqueue", "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
 
 
