@@ -8,6 +8,8 @@ from pathlib import Path
 import psutil
 import redis
 
+from fusion.kernel.compression import plain
+
 
 def status_of(conn: redis.Redis, job_id: str) -> str:
     """`missing` if there is no such job."""
@@ -16,9 +18,11 @@ def status_of(conn: redis.Redis, job_id: str) -> str:
 
 
 def field(conn: redis.Redis, job_id: str, name: str) -> str:
-    """A field of a job's hash; empty if it is not there."""
+    """A field of a job's hash, compressed or not; empty if it is not there."""
     raw = conn.hget(f"rq:job:{job_id}", name)
-    return raw.decode("utf-8", "replace") if raw else ""
+    return (
+        plain(raw).decode("utf-8", "replace") if raw and name in ("result", "meta") else (raw or b"").decode("utf-8", "replace")
+    )
 
 
 def lines(path: Path) -> Iterator[str]:
