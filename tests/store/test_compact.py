@@ -176,6 +176,18 @@ def test_a_resend_is_told_from_another_call(conn: redis.Redis) -> None:
         queue.enqueue_many([data])
 
 
+def test_one_whose_record_was_lost_is_accepted_anew(conn: redis.Redis, broker: Broker) -> None:
+    """What stands in its place has no nonce, and is no job that was enqueued."""
+    queue, data = Queue("q", conn), Queue.prepare_data(basic.noop)
+    (job,) = queue.enqueue_many([data])
+    conn.delete(f"rq:job:{job.id}")
+    hand = Hand(broker, "q")
+    assert not hand.claim()
+    assert fields_of(conn, job.id)["status"] == "failed"
+    queue.enqueue_many([data])
+    assert hand.take().id == job.id
+
+
 def test_moved_by_hand_it_is_requeued_to_where_it_came_from(conn: redis.Redis, broker: Broker) -> None:
     put(broker, "q", "a")
     conn.zadd("rq:queue:r", {"a": conn.zscore("rq:queue:q", "a")})

@@ -8,7 +8,8 @@
 -- Returns: {'ok', enqueued_at, layout of the data} | {'duplicate', id, status; foreign: another program's record}
 -- Events: queued scheduled
 -- `needs`: the layout in which these jobs are written. A nonce that is the job's id is not stored: an id made by chance
--- is its call's alone.
+-- is its call's alone. That holds for what was enqueued only: a record made for an entry whose job was lost has none
+-- either, and who sends that job again must not be told that it is there.
 -- Same id + same nonce is a resend and answers as the first time; same id + other nonce is a new life of an ended job,
 -- or refused. A resend writes all the same, what changes nothing and a full server takes: on a connection that wrote
 -- nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for what its successor may
@@ -29,9 +30,9 @@ end
 
 for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
-  local status, nonce, origin, created_at = unpack(redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin',
-      'created_at'))
-  if status and (nonce or id) == sent then
+  local status, nonce, origin, created_at, func = unpack(redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin',
+      'created_at', 'func'))
+  if status and (nonce or func and id) == sent then
     first_answer, again = created_at, job_key(id)
   elseif seen[id] or status and not is_terminal(status) then
     return { 'duplicate', id, status or 'queued' }
