@@ -272,6 +272,17 @@ def test_a_producer_sees_how_its_jobs_end_and_may_use_their_ids_again(server: Sp
         assert fields_of(admin, "mine")["status"] == "queued"
 
 
+def test_a_producer_may_use_an_id_again_that_was_made_by_chance(server: SpawnedServer) -> None:
+    with user(server, producer_rules()) as conn, redis.Redis.from_url(f"{server.url}?db=1", protocol=2) as admin:
+        broker = Broker(admin)
+        Hand(broker, "q")  # a worker's, which begins the data
+        job = Queue("q", conn).enqueue(TASK)
+        assert "nonce" not in fields_of(admin, job.id)
+        broker.cancel(job.id)
+        Queue("q", conn).enqueue(TASK, job_id=job.id)
+        assert fields_of(admin, job.id)["status"] == "queued"
+
+
 @pytest.mark.parametrize(
     "command",
     [

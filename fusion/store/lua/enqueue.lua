@@ -25,7 +25,7 @@ local function is_anothers(key)
     return false
   end
   in_fifo(A_queue)
-  return redis.call('EXISTS', key) == 1 and redis.call('HEXISTS', key, 'seq') == 0
+  return redis.call('EXISTS', key) == 1 and not redis.call('HGET', key, 'seq') -- HEXISTS is not a producer's
 end
 
 for _ = 1, tonumber(A_n_jobs) do
