@@ -129,3 +129,42 @@ def test_a_signal_amid_a_turn(
     eventually(lambda: {status_of(jobs.conn, job.id) for job in jobs.all} == {"finished"}, 30)
     check_conservation(jobs.conn, [job.id for job in jobs.all])
     assert jobs.runs(short) == 1 or (told, answer, jobs.runs(short)) == ("QUIT", "there", 2), "a cold end may cut off a run"
+
+
+def _amid_a_late_turn(proxy: FaultProxy, jobs: Jobs) -> None:
+    """A job runs, and the answer to the turn that takes a second one is two seconds on its way."""
+    eventually(lambda: at_doorbell(jobs.conn), why="it waits for a job")
+    jobs.begun(jobs.gated())
+    eventually(lambda: at_doorbell(jobs.conn), why="it waits for a second one")
+    proxy.delay = (2.0, 2.0)
+    jobs.short(1)
+    eventually(lambda: status_of(jobs.conn, jobs.all[-1].id) == "started", why="Redis has given it the job")
+
+
+@pytest.mark.parametrize("flags", MODES)
+@pytest.mark.parametrize("told", ["TSTP", "HUP", "gone", "forgotten"])
+def test_a_worker_is_told_something_amid_a_turn(
+    proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], told: str
+) -> None:
+    """To be quiet or to reload; or its entry is gone, or Redis has forgotten the scripts. Whatever the turn brings runs once."""
+    worker = fleet.start("r", *flags, env={**QUICK, "FUSION_SOCKET_TIMEOUT": "6", "FUSION_LEASE": "9", "FUSION_CLAIM_AHEAD": "0"})
+    _amid_a_late_turn(proxy, jobs)
+    if told == "gone":
+        jobs.conn.delete(*jobs.conn.keys("rq:worker:*"))
+    elif told == "forgotten":
+        jobs.conn.script_flush()
+    else:
+        worker.signal(getattr(signal, f"SIG{told}"))
+        eventually(lambda: {"TSTP": "quiet:", "HUP": "reload:"}[told] in worker.output)
+    proxy.delay = (0.0, 0.0)
+    if told == "TSTP":
+        eventually(lambda: status_of(jobs.conn, jobs.all[-1].id) == "queued", why="what the turn brought went back")
+        assert jobs.runs(jobs.all[-1]) == 0
+        worker.signal(signal.SIGCONT)
+    jobs.gate.unlink()
+    jobs.short(2)
+    jobs.finished(20)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(20) == 0, worker.output
+    for job in jobs.all:
+        assert worker.output.count(f"Job OK ({job.id})") == 1, worker.output
