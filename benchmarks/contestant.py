@@ -134,9 +134,9 @@ class Contestant:
         self._signal([*self._held(), *self.pids], signal.SIGCONT)
 
     def hold(self) -> None:
-        """Have the workers stand still. Raises RuntimeError if one has ended."""
+        """Have the workers stand still, and wait until they do. Raises RuntimeError if one has ended."""
         self._signal([*self.pids, *self._held()], signal.SIGSTOP)
-        self._check()
+        self.until(lambda: all(psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in self.pids))
 
     def read(self) -> Reading:
         """All that was done so far. Sends one request to Redis, which is not counted."""

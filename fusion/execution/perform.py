@@ -50,7 +50,8 @@ class Performer:
         started = monotonic()
         self._send = send
         self._found = False
-        self._compress = b"func" in fields  # a record of the second layout: those who read it know compressed texts
+        # A record of the second layout: those who read it know compressed texts. Stock RQ, which reads pickled jobs, does not.
+        self._compress = b"func" in fields and b"serializer" not in fields
         job = context.CurrentJob(fields, self._save_meta, offer)
         context.set_current_job(job)
         try:

@@ -26,4 +26,5 @@ def to_json(name: str, value: Mapping[str, Any]) -> str:
 def to_stored(meta: Mapping[str, Any], fields: Mapping[str, Any]) -> bytes:
     """The meta of a job with these fields as its record holds it, with the errors of `to_json`."""
     raw = to_json("meta", meta).encode()
-    return compressed(raw) if "func" in fields else raw  # whoever reads that layout knows compressed texts
+    # Whoever reads that layout knows compressed texts; stock RQ, which reads pickled jobs, does not.
+    return compressed(raw) if "func" in fields and fields.get("serializer") is None else raw

@@ -261,13 +261,17 @@ def test_a_signature_covers_the_call_whatever_is_stored(conn: redis.Redis) -> No
 def test_rq_reads_a_pickled_job(conn: redis.Redis) -> None:
     rq_job = pytest.importorskip("rq.job")
     use_settings(Settings(serializer="pickle", allow_pickle=True))
-    job = Queue("q", conn).enqueue(basic.noop, {"a": (1, LONG)}, b=2)
-    assert set(fields_of(conn, job.id)) == LEAST | {"serializer"}
+    job = Queue("q", conn).options(meta={"told": LONG}).enqueue(basic.noop, {"a": (1, LONG)}, b=2)
+    assert set(fields_of(conn, job.id)) == LEAST | {"serializer", "meta"}
     theirs = rq_job.Job.fetch(job.id, connection=conn)
     assert (theirs.func_name, theirs.args, theirs.kwargs) == ("tests.jobs.basic.noop", ({"a": (1, LONG)},), {"b": 2})
     assert (theirs.origin, theirs.get_status(), theirs.created_at is not None) == ("q", "queued", True)
     ours = Job.fetch(job.id, conn)
     assert (ours.args, ours.timeout, ours.description) == (({"a": (1, LONG)},), 180, "tests.jobs.basic.noop")
+    assert LONG.encode() in conn.hget(f"rq:job:{job.id}", "meta")
+    ours.meta["more"] = LONG
+    ours.save_meta()
+    assert conn.hget(f"rq:job:{job.id}", "meta").count(LONG.encode()) == 2
     raw = conn.hget(f"rq:job:{job.id}", "data")
     assert PickleSerializer().loads(raw)[0] == "tests.jobs.basic.noop"
 

@@ -108,6 +108,6 @@ def compact(fields: Mapping[str, Any]) -> dict[str, Any] | None:
             return None  # to a worker that would be its own setting
         if value is not None and name not in stored and (value != default or type(value) is float):  # 180.0 would be another text
             stored[name] = value
-    if "meta" in stored:
+    if "meta" in stored and "serializer" not in stored:  # stock RQ reads the meta of a pickled job
         stored["meta"] = compressed(stored["meta"].encode())
     return stored
