@@ -75,7 +75,8 @@ def test_who_is_held_does_nothing(key: str) -> None:
         second = one.slice(0.1)
     assert 0 < first.jobs <= first.after.jobs - first.before.jobs
     assert held[-1].jobs - held[0].jobs <= 1, "but for what a loaded machine is late with"
-    assert held[-1].cpu["worker"] == held[0].cpu["worker"] == second.before.cpu["worker"]
+    # a loaded machine sets the clock of a process right some time after that has stopped
+    assert held[-1].cpu["worker"] == pytest.approx(held[0].cpu["worker"], abs=0.05) == second.before.cpu["worker"]
     assert second.after.cpu["worker"] > second.before.cpu["worker"]
 
 
