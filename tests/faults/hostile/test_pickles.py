@@ -224,8 +224,8 @@ def test_what_unpacks_to_more_than_may_be_is_refused_in_little_memory(conn: redi
     env = {"FUSION_ALLOW_PICKLE": "1", "FUSION_REDIS_URL": redis_url, "PATH": "/usr/bin:/bin"}
     program = [sys.executable, "-c", READER]
     said = subprocess.run(program, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
-    refused = [line for line in said if "the compressed pickle is larger than 16777216 bytes" in line]
-    assert [line.split()[0] for line in refused] == ["args", "func_name", "result"], said
+    refused = [line for line in said if "what was compressed is larger than 16777216 bytes" in line]
+    assert [line.split()[0] for line in refused] == ["args", "func_name", "result", "meta"], said
     assert int(said[-1]) < ROOM * 1024, said
     server = start(redis_url, "--no-auth", env={"FUSION_ALLOW_PICKLE": "1"})
     process = psutil.Process(server.process.pid)

@@ -250,7 +250,7 @@ MUTANTS = (
         "o",
         "an enqueue that is sent again is not known by its nonce",
         "faults/trouble/test_replies.py::test_an_enqueue_that_got_no_answer_is_one_job",
-        Edit(LUA + "enqueue.lua", "  if status and (nonce or id) == sent then\n", "  if false then\n"),
+        Edit(LUA + "enqueue.lua", "  if status and (nonce or func and id) == sent then\n", "  if false then\n"),
     ),
     _mutant(
         "p",
