@@ -219,7 +219,7 @@ def test_a_client_of_the_programs_own_is_used_by_its_own_methods(redis_url: str,
 
 def test_answers_may_be_slow(private_redis: PrivateRedis) -> None:
     slow = LateAnswers(private_redis.url.removeprefix("unix://").partition("?")[0], 0.3)
-    three = _, hand, line = made(f"{slow.url}?socket_timeout=5")
+    three = _, hand, line = made(f"{slow.url}{'&' if '?' in slow.url else '?'}socket_timeout=5")
     hand.turn()
     began = time.monotonic()
     assert send(three)
