@@ -40,7 +40,7 @@ def plain(stored: bytes, largest: int = LARGEST) -> bytes:
 
 
 def inflated(stored: bytes, largest: int = LARGEST) -> bytes:
-    """What a zlib stream holds. zlib.error if it is none; DeserializationError if that would be larger than so many bytes."""
+    """The content of a zlib stream. zlib.error if it is none; DeserializationError if that would be larger than so many bytes."""
     import zlib
 
     # Counted before anything is kept: a bomb must not take even as much memory as the largest text may.

@@ -62,7 +62,7 @@ def job_view(connection: Redis, job_id: str, *, details: bool = False) -> dict[s
 
 
 def _text_of(result: bytes | None) -> bytes | None:
-    """What is damaged shows as it is stored, and so does a pickle."""
+    """A result as text, uncompressed; one that is damaged as it is stored, and so a pickle."""
     try:
         return result and plain(result)
     except DeserializationError:

@@ -121,26 +121,6 @@ class ScriptedBroker:
         if self.fails.get(name):
             raise self.fails[name].pop(0)
 
-    def turn(
-        self,
-        name: str,
-        incarnation: str,
-        token: int,
-        commits: list[Commit],
-        queues: list[str],
-        slots: list[int],
-        lease: float,
-        worker_ttl: float,
-        ahead: int,
-        begun: list[tuple[str, str]],
-        wishes: Wishes,
-        *,
-        listed: bool,
-    ) -> Turn:
-        return self.turn_call(
-            name, incarnation, token, commits, queues, slots, lease, worker_ttl, ahead, begun, wishes, listed=listed
-        )()
-
     def turn_line(self) -> ScriptedLine:
         return self.line
 

@@ -285,4 +285,4 @@ def test_a_failure_beside_a_signal_is_lost_if_the_worker_got_it_too(signaled: fl
 
 def test_the_script_runs_out_into_plain_answers() -> None:
     broker = ScriptedBroker()
-    assert isinstance(broker.turn("w", "i", 1, [], [], [], 1, 1, 0, [], None, listed=False), Turn)  # type: ignore[arg-type]
+    assert isinstance(broker.turn_call("w", "i", 1, [], [], [], 1, 1, 0, [], None, listed=False)(), Turn)  # type: ignore[arg-type]

@@ -108,8 +108,8 @@ class AsyncBroker(ScriptHost):
             except NoScriptError:
                 answer = await send("EVAL", script.text, *command)
         except ResponseError as error:
-            if str(error).startswith(schema.REFUSAL):
-                raise schema.mismatch(str(error)) from None
+            if (refusal := script.refusal(error)) is not error:
+                raise refusal from None
             raise
         failpoint(f"{name}.after")
         return answer

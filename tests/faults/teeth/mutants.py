@@ -135,8 +135,8 @@ MUTANTS = (
     _mutant(
         "f3",
         "a turn that was asked for and got no answer is forgotten",
-        "runtime/test_asked_turns.py::test_a_turn_that_was_asked_for_in_vain_is_repeated_word_for_word_and_waited_for"
-        " faults/trouble/test_turns_under_way.py::test_a_turn_that_is_not_answered_is_repeated",
+        "runtime/test_asked_turns.py::test_a_turn_that_was_asked_for_in_vain_is_repeated_word_for_word_and_waited_for[silence]"
+        " faults/trouble/test_turns_under_way.py::test_a_turn_that_is_not_answered_is_repeated[claim-lose-pool]",
         Edit(
             "fusion/runtime/outbox.py",
             _HEARD,
