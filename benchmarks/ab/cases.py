@@ -83,10 +83,13 @@ def _start(side: Side, seconds: float) -> Slice:
     return Slice(answer["median"], work)
 
 
+_POOL = ["--horses", "2", "--max-jobs-per-horse", "0"]
+
 CASES = {
-    "fork": Case("one process per job", "jobs/s", True, [], 4_000, _drain),
-    "pool": Case("--horses 2", "jobs/s", True, ["--horses", "2", "--max-jobs-per-horse", "0"], 40_000, _drain),
+    "fork": Case("one process per job", "jobs/s", True, ["--quiet"], 4_000, _drain),
+    "pool": Case("--horses 2", "jobs/s", True, ["--quiet", *_POOL], 40_000, _drain),
+    "pool-logs": Case("--horses 2, with the lines that a worker logs of each job", "jobs/s", True, _POOL, 40_000, _drain),
     "enqueue": Case("enqueue, one by one", "jobs/s", True, None, 0, _enqueue("one"), "each"),
     "many": Case("enqueue_many", "jobs/s", True, None, 0, _enqueue("many"), "fill"),
-    "start": Case("from enqueue to the start on an idle worker", "ms, p50", False, [], 0, _start),
+    "start": Case("from enqueue to the start on an idle worker", "ms, p50", False, ["--quiet"], 0, _start),
 }

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             "OLD": f"{options.old} {revision(old)}",
             "NEW": f"{options.new} {revision(new)}",
             "slices": f"{options.pairs} pairs of {options.seconds:g} s in each case, {options.starts} starts of all processes",
-            "jobs": "no-ops of a module that imports os, sys and time; workers with --quiet, 1 slot unless told otherwise",
+            "jobs": "no-ops of a module that imports os, sys and time; workers with --quiet (pool-logs: without), 1 slot unless told otherwise",
             "machine": f"{_server()}, niceness {os.nice(0)}, Python {platform.python_version()}, {os.cpu_count()} cores, load {load:.1f} before and "
             f"{os.getloadavg()[0]:.1f} after",
         }

@@ -243,7 +243,7 @@ class Side:
 
 def worker_command(flags: Sequence[str]) -> list[str]:
     """The command line of a worker, for the directory of a checkout."""
-    return [sys.executable, "-m", "fusion", "worker", "--quiet", *flags]
+    return [sys.executable, "-m", "fusion", "worker", *flags]
 
 
 def prefer(pid: int) -> None:
