@@ -188,6 +188,10 @@ class Keys:
         return f"{self.prefix}fifos"
 
     @property
+    def gates(self) -> str:
+        return f"{self.prefix}gates"
+
+    @property
     def dropped(self) -> str:
         return f"{self.prefix}dropped"
 

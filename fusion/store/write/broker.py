@@ -22,6 +22,7 @@ from fusion.store.scripting.host import to_ms, to_texts
 from fusion.store.scripting.script_line import ScriptLine
 from fusion.store.write import enqueue_codec
 from fusion.store.write.callback_broker import CallbackBroker
+from fusion.store.write.gate_broker import GateBroker
 
 _NO_WISHES = Wishes()
 
@@ -29,7 +30,7 @@ _NO_WISHES = Wishes()
 TurnCall = ScriptCall[Turn]
 
 
-class Broker(CallbackBroker):
+class Broker(CallbackBroker, GateBroker):
     """Job state in one Redis.
 
     Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and answers as the first

@@ -3,7 +3,7 @@
 local FAILED, SCHEDULED = P .. 'queue:failed', P .. 'scheduler:scheduled_jobs'
 local SUSPENDED, REAP = P .. 'suspended', P .. 'reap'
 local QUEUES, LEASES, WILDCARDS = P .. 'queues', P .. 'leases', P .. 'wildcards'
-local FIFOS, FLEET = P .. 'fifos', P .. 'fleet'
+local FIFOS, FLEET, GATES = P .. 'fifos', P .. 'fleet', P .. 'gates'
 local EXPIRING, CALLBACK_ERRORS = P .. 'expiring', P .. 'callback_errors'
 local function job_key(id) return P .. 'job:' .. id end
 local function dependents_key(id) return P .. 'job:' .. id .. ':dependents' end
