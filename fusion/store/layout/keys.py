@@ -119,6 +119,14 @@ class Keys:
         """The doorbell of workers that take only HIGH jobs now."""
         return f"{self.prefix}wake:{name}:high"
 
+    def wake_closed(self, name: str) -> str:
+        """While it exists the doorbells of a queue are silent: its gate is closed, and somebody will open it."""
+        return f"{self.prefix}wake:{name}:closed"
+
+    def gate(self, name: str) -> str:
+        """The state of a queue's gate."""
+        return f"{self.prefix}gate:{name}"
+
     def paused(self, name: str) -> str:
         """While it exists nothing of the queue is claimed."""
         return f"{self.prefix}paused:{name}"

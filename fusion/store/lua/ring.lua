@@ -6,8 +6,8 @@
 -- Returns: 1
 if is_wildcard(A_queue) then
   local best = redis.pcall('ZREVRANGE', work_key(A_queue), 0, 0, 'WITHSCORES')[2]
-  if best then push(wake_key(A_queue), SUSPENDED) end
-  if best and tonumber(best) >= 2 then push(wake_high_key(A_queue), SUSPENDED) end
+  if best then push(wake_key(A_queue)) end
+  if best and tonumber(best) >= 2 then push(wake_high_key(A_queue)) end
 elseif queue_of_set(A_queue) then
   ring_set(A_queue)
 else

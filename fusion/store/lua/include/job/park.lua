@@ -19,10 +19,11 @@ local parked = false -- in this call
 
 -- Wakes a worker that can serve the set.
 local function ring_set(set, class)
-  local paused = paused_key(queue_of_set(set))
-  push(wake_key(set), paused)
+  local queue = queue_of_set(set)
+  local paused, closed = paused_key(queue), closed_key(queue)
+  push(wake_key(set), paused, closed)
   local best = class or class_of(redis.pcall('ZREVRANGE', waits_key(set), 0, 0, 'WITHSCORES')[2])
-  if best >= 2 then push(wake_high_key(set), paused) end
+  if best >= 2 then push(wake_high_key(set), paused, closed) end
 end
 
 -- The caller takes it out of where it stood. `until_ms`: '+inf' for no end; `why`: for people, of the set. Further

@@ -15,6 +15,7 @@ local function wake_key(queue) return P .. 'wake:' .. queue end
 local function wake_high_key(queue) return P .. 'wake:' .. queue .. ':high' end
 local function work_key(wildcard) return P .. 'work:' .. wildcard end
 local function paused_key(queue) return P .. 'paused:' .. queue end
+local function closed_key(queue) return P .. 'wake:' .. queue .. ':closed' end
 local function worker_key(name) return P .. 'worker:' .. name end
 local function worker_jobs_key(name) return P .. 'worker:' .. name .. ':jobs' end
 local function queue_name(key) return string.sub(key, #P + 7) end

@@ -1,9 +1,9 @@
 -- A doorbell holds one token at most; the token wakes one idle worker and never carries the job. Nothing rings for a
--- paused queue, nor while all are suspended. Workers whose free slots are all reserved for HIGH wait at a bell of
--- their own: they would only waste the tokens of the others. Workers that serve a wildcard wait at its bell, and find
--- in its index which queues to look at. Whatever makes work claimable enters the queue there; the turn that finds it
--- empty, or paused, takes it out. The score is the best class that may wait there: too high is mended by the turn that
--- looks, too low never happens.
+-- queue that is paused or closed by its gate, nor while all are suspended. Workers whose free slots are all reserved
+-- for HIGH wait at a bell of their own: they would only waste the tokens of the others. Workers that serve a wildcard
+-- wait at its bell, and find in its index which queues to look at. Whatever makes work claimable enters the queue
+-- there; the turn that finds it empty, or paused, takes it out. The score is the best class that may wait there: too
+-- high is mended by the turn that looks, too low never happens.
 -- INCLUDE: keys score
 -- RARE: wildcards_of wake
 local wildcards, woken
@@ -33,32 +33,33 @@ local function wildcards_of(queue)
   return found
 end
 
-local function push(bell, paused)
-  if redis.call('EXISTS', bell, SUSPENDED, paused) == 0 then redis.call('RPUSH', bell, '1') end
+-- Further arguments: keys that silence it.
+local function push(bell, ...)
+  if redis.call('EXISTS', bell, SUSPENDED, ...) == 0 then redis.call('RPUSH', bell, '1') end
 end
 
 -- Wakes a worker that serves the wildcard: of its queues one that is not paused has work of this class.
 local function wake(wildcard, class)
   woken = woken or {}
-  if not woken[wildcard] then push(wake_key(wildcard), SUSPENDED) end
-  if class >= 2 and woken[wildcard] ~= 'high' then push(wake_high_key(wildcard), SUSPENDED) end
+  if not woken[wildcard] then push(wake_key(wildcard)) end
+  if class >= 2 and woken[wildcard] ~= 'high' then push(wake_high_key(wildcard)) end
   woken[wildcard] = class >= 2 and 'high' or woken[wildcard] or 'any'
 end
 
--- `class`: the best that waits, where the caller knows it. `known`: it is in the index, and not paused.
+-- `class`: the best that waits, where the caller knows it. `known`: it is in the index, and open.
 local function ring(queue, class, known)
-  local high, paused = wake_high_key(queue), paused_key(queue)
-  push(wake_key(queue), paused)
+  local high, paused, closed = wake_high_key(queue), paused_key(queue), closed_key(queue)
+  push(wake_key(queue), paused, closed)
   local matching = are_wildcards() and wildcards_of(queue)
   if matching and matching[1] then
     class = class or class_of(redis.pcall('ZREVRANGE', ready_key(queue), 0, 0, 'WITHSCORES')[2])
-    local stopped = not known and redis.call('EXISTS', SUSPENDED, paused) > 0
+    local stopped = not known and redis.call('EXISTS', SUSPENDED, paused, closed) > 0
     for _, wildcard in ipairs(matching) do
       if not known then redis.pcall('ZADD', work_key(wildcard), 'GT', class, queue) end
       if not stopped then wake(wildcard, class) end
     end
   end
-  if class and class < 2 or redis.call('EXISTS', high, SUSPENDED, paused) > 0 then return end
+  if class and class < 2 or redis.call('EXISTS', high, SUSPENDED, paused, closed) > 0 then return end
   local waiting = redis.pcall('ZCOUNT', ready_key(queue), '2', '+inf')
   if type(waiting) == 'number' and waiting > 0 then redis.call('RPUSH', high, '1') end
 end
