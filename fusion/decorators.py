@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from fusion.enqueue.typed import CallOptions
     from fusion.job import Job
 
+#: Options that hold for every call of the function, however it is enqueued. The others are those of `.delay()`.
+OF_EVERY_CALL = frozenset(("concurrency_key", "max_concurrent"))
+
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -48,12 +51,16 @@ class _Decorator:
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
 
+        Those that bind it to other jobs (`concurrency_key`, `max_concurrent`) hold for every call of the function object, by `Queue.enqueue`
+        as well; `concurrency_key` may be a function of the call's arguments that returns the key.
+
         `timeout` is RQ's name of job_timeout. The brackets are needed, also when empty. The function itself is unchanged. Being marked also
         lets workers that have its module loaded run it without `--tasks`.
         """
 
         if callable(queue):
             raise TypeError("write @job() or @job('sms'), with brackets")
+        ties = {name: options.pop(name) for name in OF_EVERY_CALL & options.keys()}  # type: ignore[misc]
 
         def decorate(func: Callable[P, R]) -> Task[P, R]:
             check_no_generator(func, f"{func.__module__}.{getattr(func, '__qualname__', func)}")
@@ -65,6 +72,8 @@ class _Decorator:
 
             task = cast(Any, func)
             task.__fusion_job__ = True
+            if ties:
+                task.__fusion_ties__ = ties
             task.delay = delay
             return cast("Task[P, R]", task)
 

@@ -12,6 +12,7 @@ from typing import Any
 from fusion.callbacks import hooks, payload_url
 from fusion.enqueue.kinds import number, seconds
 from fusion.enqueue.options import NONE, OPTIONS, EnqueueOptions, Func
+from fusion.enqueue.ties import declared, tie, with_declared
 from fusion.exceptions import OptionError, PayloadTooLarge
 from fusion.kernel import defaults
 from fusion.kernel.importing import func_name_of
@@ -71,10 +72,13 @@ def build(
     ends = options.success_task_handler, options.failed_task_handler
     if url is not None or ends != (None, None):
         stored |= hooks(*ends, url, settings.callback_allow_http)
+    if (ties := declared(func)) is not None:
+        options = with_declared(ties, args, kwargs, options)
     if options is NONE:
         job_id = _identity()
         return JobData(name, NewJob(job_id, 1, stored, nonce=job_id), len(data) + _OVERHEAD)
     ttl = _add(stored, options)
+    tie(name, stored)
     size = _check_options(name, stored, settings.max_payload)
     priority = check_priority(1 if options.priority is None else options.priority)
     job_id = nonce = _identity()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,9 @@ from fusion.store.layout.score import check_priority
 _LONGEST = 500
 _MOST_RETRIES = 1000
 _MOST = 10**9
+#: The highest limit of a key.
+MOST_AT_ONCE = 1_000_000
+_KEY = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,22 @@ def other_than(default: str, *others: str) -> Callable[[str, Any], str | None]:
     return stored
 
 
+def key(name: str, value: Any) -> str:
+    """A name that jobs share."""
+    if callable(value):
+        raise OptionError(name, "use a text; a function that makes it of the arguments goes to @job(...)")
+    if not isinstance(value, str) or not _KEY.match(value):
+        raise OptionError(name, "use a text of 1 to 200 characters without spaces and control characters", value)
+    return value
+
+
+def at_once(name: str, value: Any) -> int:
+    """A number of jobs that may run at once."""
+    if type(value) is not int or not 1 <= value <= MOST_AT_ONCE:
+        raise OptionError(name, f"use a whole number from 1 to {MOST_AT_ONCE:,}", value)
+    return value
+
+
 def number(seconds: float) -> float:
     """The same number, whole if it can be."""
     return int(seconds) if float(seconds).is_integer() else seconds
@@ -133,6 +153,13 @@ def _text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
         raise ValueError(f"use a text of up to {_LONGEST} characters without control characters")
     return value
+
+
+def _key(value: Any) -> str:
+    try:
+        return key("", value)
+    except OptionError as error:
+        raise ValueError(f"{str(value)[:60]!r}: {error.rule}") from None
 
 
 def _priority(value: Any) -> int:
@@ -217,6 +244,7 @@ DURATION = Reader('seconds, `"90s"`, `"5m"`, `"2h"`, `"1d"`', "SECONDS", _durati
 MOMENT = Reader('a time with its zone, `"2030-01-31T09:00+01:00"`', "TIME", _moment, _moment)
 TEXT = Reader("a text", "TEXT", _text, str)
 TAG = Reader(TEXT.takes, "TAG", _text, str)
+KEY = Reader("1 to 200 characters, no spaces", "KEY", _key, _key)
 JOB_ID = Reader("1 to 128 of `A-Z a-z 0-9 _ -`", "ID", check_new_job_id, check_new_job_id)
 SWITCH = Reader("true, false", "", _flag, lambda text: _flag({"true": True, "false": False}.get(text)))
 RETRIES = whole(0, _MOST_RETRIES)

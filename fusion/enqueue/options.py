@@ -114,6 +114,12 @@ class EnqueueOptions:
     isolate: bool = _option(
         "A process of its own, in a worker with warm processes too.", kinds.SWITCH, store=kinds.switch, default=False
     )
+    concurrency_key: str | Callable[..., str] | None = _option(
+        "Of the jobs with this key only so many run at once.", kinds.KEY, store=kinds.key
+    )
+    max_concurrent: int | None = _option(
+        "How many of its key, without one of its function.", kinds.whole(1, kinds.MOST_AT_ONCE), store=kinds.at_once
+    )
     durability: str | None = _option(
         "Wait until replicas have it (replicated), or for the primary alone.", kinds.words("primary", "replicated"), of=CALL
     )

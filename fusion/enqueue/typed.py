@@ -50,6 +50,10 @@ class EntryJobOptions(TypedDict, total=False):
     on_lost: str | None
     #: A process of its own, in a worker with warm processes too.
     isolate: bool
+    #: Of the jobs with this key only so many run at once.
+    concurrency_key: str | Callable[..., str] | None
+    #: How many of its key, without one of its function.
+    max_concurrent: int | None
 
 
 class JobOptions(EntryJobOptions, total=False):

@@ -1,7 +1,8 @@
-"""Scripts whose hooks do something, for tests: in Fusion their bodies are empty."""
+"""Scripts whose hooks do something more, for tests."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -13,7 +14,7 @@ HOOKS = ("arrive", "claim", "return", "leave", "end")
 
 @contextmanager
 def armed(bodies: Mapping[str, str]) -> Iterator[None]:
-    """Scripts that are made meanwhile have these bodies, in Lua, by hook. A body knows `id`, `key` and `queue`."""
+    """Scripts that are made meanwhile do this first, in Lua, by hook. It knows `id`, `key` and `queue`."""
     own = scripts.include
 
     def include(name: str) -> str:
@@ -21,8 +22,12 @@ def armed(bodies: Mapping[str, str]) -> Iterator[None]:
         body = bodies.get(name.removeprefix("on_")) if name.startswith("on_") else None
         if body is None:
             return text
-        assert text.count(" end\n") == 1, "the hook is empty"
-        return text.replace(" end\n", f"\n{body}\nend\n")
+        return re.sub(
+            r"^(local function on_\w+\(.*?\))(?: (end))?$",
+            lambda m: "\n".join(filter(None, (m[1], body, m[2]))),
+            text,
+            flags=re.MULTILINE,
+        )
 
     scripts.load.cache_clear()
     try:

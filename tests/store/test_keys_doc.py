@@ -24,6 +24,7 @@ from fusion.store.write.schema_broker import SchemaBroker
 from tests.events.hands import ack, reader
 from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
 from tests.store.cron_hands import Cron
+from tests.store.limits_hands import give
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "keys.md").read_text()
 _SCRIPTS = resources.files("fusion.store") / "lua"
@@ -105,6 +106,8 @@ def used(conn: redis.Redis) -> redis.Redis:
     put(broker, "q", "front", front=True)
     put(broker, "q", *(f"j{i}" for i in range(12)))
     put(broker, "scheduler", "s1", "s2")
+    give(broker, "limited", "t1", "t2")
+    conn.zadd("rq:limits:due", {"k": 1e15})
     broker.survey(ServedQueues(["*"])._compiled, 0)
     hand = Hand(broker, "q", "scheduler")
     jobs = hand.claim(8, ["q"])

@@ -31,10 +31,14 @@ def _user_of(*names: str) -> str:
 
 
 def _without(name: str, kind: str, word: str) -> dict[str, str]:
-    line = f"-- {kind}: {' '.join(HEADS[name][kind])}\n"
-    assert line in TEXTS[name]
-    rest = " ".join(other for other in HEADS[name][kind] if other != word)
-    return TEXTS | {name: TEXTS[name].replace(line, f"-- {kind}: {rest}\n" if rest else "")}
+    lines = TEXTS[name].splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        head, _, words = line.partition(": ")
+        if head == f"-- {kind}" and word in words.split():
+            rest = " ".join(other for other in words.split() if other != word)
+            lines[at] = f"{head}: {rest}\n" if rest else ""
+            return TEXTS | {name: "".join(lines)}
+    raise AssertionError(f"{name} has no {word} in a line of {kind}")
 
 
 def _words(kind: str) -> list[tuple[str, str]]:

@@ -41,6 +41,8 @@ TEXTS = {
     "callback_url": "https://example.com/",
     "on_lost": "fail",
     "isolate": "true",
+    "concurrency_key": "user:42",
+    "max_concurrent": "2",
     "durability": "replicated",
     "replicas": "2",
     "replicas_timeout": "3s",

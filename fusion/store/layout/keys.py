@@ -215,6 +215,27 @@ class Keys:
         """The set in which blocked jobs wait: `held:<queue>:<task>`, `probation:<queue>`."""
         return f"{self.prefix}waits:{waits_in}"
 
+    # -- concurrency keys
+    def limit(self, key: str) -> str:
+        """The hash of a concurrency key: its limit."""
+        return f"{self.prefix}limit:{key}"
+
+    def limit_held(self, key: str) -> str:
+        """The jobs of a concurrency key that have a slot, by their place; `+inf` once they have started."""
+        return f"{self.prefix}limits:held:{key}"
+
+    def limit_waiting(self, key: str) -> str:
+        """The blocked jobs of a concurrency key by their place."""
+        return f"{self.prefix}limits:waiting:{key}"
+
+    @property
+    def limits(self) -> str:
+        return f"{self.prefix}limits"
+
+    @property
+    def limits_due(self) -> str:
+        return f"{self.prefix}limits:due"
+
     def probation(self, host: str) -> str:
         """The incarnation of the one worker of a host that may run jobs on probation."""
         return f"{self.prefix}probation:{host}"

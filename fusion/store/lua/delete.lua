@@ -1,7 +1,8 @@
 -- delete: forget jobs that are not running.
 -- ARGV: n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark emit park expiry forget
+-- INCLUDE: writer keys waits mark emit park expiry ties forget
+-- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a
 --   newer version knows
@@ -10,8 +11,8 @@ local answers = {}
 for i = 1, tonumber(A_n_jobs) do
   local id = ARGV[REST + i - 1]
   local key = job_key(id)
-  local status, origin, log_tag, seq, set, expires = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag',
-    'seq', 'waits_in', 'expires_at'))
+  local status, origin, log_tag, seq, set, expires, ties = unpack(redis.call('HMGET', key, 'status', 'origin',
+    'log_tag', 'seq', 'waits_in', 'expires_at', 'ties'))
   if not status then
     redis.call('ZREM', FAILED, id)
     answers[i] = 'missing'
@@ -22,6 +23,7 @@ for i = 1, tonumber(A_n_jobs) do
   elseif is_foreign(status) and not set and not waits(id, origin or '') then
     answers[i] = status
   else
+    if ties then tied[key] = ties end
     if set then unpark(id, key, origin or '') end
     forget(id, key, status, origin or '')
     forget_expiry(id, expires)

@@ -1,12 +1,14 @@
 -- empty: forget the waiting jobs of a queue, blocked ones too, a bounded number at a time.
 -- ARGV: queue limit
 -- FLAGS: allow-oom
--- INCLUDE: writer keys mark emit park expiry inbox on_end
+-- INCLUDE: writer keys mark emit park expiry inbox ties on_end
+-- Uses: tied
 -- Returns: {deleted, again}
 -- Events: deleted
 local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
 
-local function remove(id, key, log_tag, expires_at)
+local function remove(id, key, log_tag, expires_at, ties)
+  if ties then tied[key] = ties end
   on_end(id, key, A_queue)
   if redis.call('DEL', key, dependents_key(id)) == 0 then return end
   forget_expiry(id, expires_at)
@@ -16,34 +18,35 @@ end
 
 local function drop(id)
   local key = job_key(id)
-  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin', 'seq', 'expires_at')
+  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin', 'seq', 'expires_at', 'ties')
   if job.err or is_elsewhere(job[1]) then return end
   if not job[4] and not is_list(A_queue) and is_rqs(key) then return end
   local origin = job[3] -- an outsider may have pushed the id of a job that waits in another queue
   if origin and origin ~= A_queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
-  remove(id, key, job[2], job[5])
+  remove(id, key, job[2], job[5], job[6])
 end
 
-local ids = redis.call('ZRANGE', ready, 0, limit - 1)
-if #ids > 0 then redis.call('ZREMRANGEBYRANK', ready, 0, #ids - 1) end
-for _, id in ipairs(ids) do drop(id) end
-if #ids == limit then return { deleted, 1 } end
-
--- One of a newer version's waits where only that knows; it is left alone.
+-- First what is blocked: nobody is to be admitted to the queue for one that goes. One of a newer version's waits where
+-- only that knows; it is left alone.
 local blocked, left = redis.call('ZRANGE', P .. 'blocked:' .. A_queue, 0, limit - 1), 0
 for _, id in ipairs(blocked) do
   local key = job_key(id)
-  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'waits_in', 'expires_at')
+  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'waits_in', 'expires_at', 'ties')
   if job.err or job[1] ~= 'blocked' then
     redis.call('ZREM', P .. 'blocked:' .. A_queue, id)
   elseif not job[3] then
     left = left + 1
   else
     unpark(id, key, A_queue)
-    remove(id, key, job[2], job[4])
+    remove(id, key, job[2], job[4], job[5])
   end
 end
 if #blocked == limit and left < limit then return { deleted, 1 } end
+
+local ids = redis.call('ZRANGE', ready, 0, limit - 1)
+if #ids > 0 then redis.call('ZREMRANGEBYRANK', ready, 0, #ids - 1) end
+for _, id in ipairs(ids) do drop(id) end
+if #ids == limit then return { deleted, 1 } end
 if not is_list(A_queue) then return { deleted, 0 } end
 
 local inbox = redis.call('LRANGE', queue_key(A_queue), 0, limit - 1)

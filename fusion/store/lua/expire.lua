@@ -2,8 +2,8 @@
 -- KEYS: expiring
 -- ARGV: limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring park callbacks end_job inbox
--- Uses: expected hooked
+-- INCLUDE: keys time score emit ring park callbacks end_job inbox ties
+-- Uses: expected hooked tied
 -- Returns: {ended, ms to the next or -1}
 -- Events: expired
 -- The index only says where to look; the job says whether.
@@ -11,8 +11,8 @@ local ended, PUT_OFF = 0, 30000 -- ms until one that can't be ended (a broken ke
 
 local function expire(id)
   local key = job_key(id)
-  local status, queue, expires, log_tag, hooks, priority, seq, waits_in = unpack(redis.call('HMGET', key, 'status',
-    'origin', 'expires_at', 'log_tag', 'hooks', 'priority', 'seq', 'waits_in'))
+  local status, queue, expires, log_tag, hooks, priority, seq, waits_in, ties = unpack(redis.call('HMGET', key,
+    'status', 'origin', 'expires_at', 'log_tag', 'hooks', 'priority', 'seq', 'waits_in', 'ties'))
   expires = tonumber(expires)
   -- an older version gave it more time
   if expires and expires > now_ms and status ~= 'started' and not is_terminal(status) then
@@ -31,6 +31,7 @@ local function expire(id)
       strike(queue, id)
     end
     if hooks then hooked[key] = true end
+    if ties then tied[key] = ties end
     end_job(id, key, queue or '', 'canceled', CANCELED_TTL, set, 'ended_at', now_iso, 'reason', 'expired')
     if waits_in then unpark(id, key, queue) end
     emit('expired', id, queue or '', log_tag, 'reason', 'waited longer than its ttl')

@@ -1,7 +1,9 @@
--- promote: scheduled jobs that are due go to their queues, a bounded number at a time.
+-- promote: scheduled jobs that are due go to their queues, and concurrency keys of which something is due are settled,
+--   a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score emit ring next_due on_arrive
+-- INCLUDE: keys time score emit ring next_due ties limit_keys limit on_arrive
+-- Uses: tied
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
 -- Events: queued
@@ -15,7 +17,8 @@ local moved, rung, PUT_OFF = 0, {}, 30
 
 local function move(id, job)
   local key = job_key(id)
-  local status, queue, priority, seq, log_tag, front = unpack(job)
+  local status, queue, priority, seq, log_tag, front, _, ties = unpack(job, 1, 8)
+  if ties then tied[key] = ties end
   if status ~= 'scheduled' then
     if is_foreign(status) then error('left to a newer version') end -- put off
   else
@@ -33,9 +36,8 @@ local function move(id, job)
       redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'enqueued_at', now_iso)
     end
     redis.call('PERSIST', key)
-    on_arrive(id, key, queue)
     emit('queued', id, queue, log_tag, 'reason', 'due')
-    rung[queue] = true
+    if not on_arrive(id, key, queue) then rung[queue] = true end
     moved = moved + 1
   end
   redis.call('ZREM', K_scheduled, id)
@@ -59,7 +61,7 @@ local function read(from)
   for i = 1, count do
     local id, score = found[2 * i - 1], found[2 * i]
     local job = redis.pcall('HMGET', job_key(id), 'status', 'origin', 'priority', 'seq', 'log_tag', 'at_front',
-        'arrival')
+        'arrival', 'ties')
     local before = due[#due]
     if job[4] then
       due[#due + 1] = { id = id, job = job, score = score, number = tonumber(job[4]) or tonumber(job[7]) or 0,
@@ -85,6 +87,10 @@ end
 for i = 1, math.min(count, limit) do
   local id = due[i].id
   if not pcall(move, id, due[i].job) then redis.call('ZADD', K_scheduled, now_s + PUT_OFF, id) end
+end
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', LIMITS_DUE, '-inf', now_ms, 'LIMIT', 0, limit)) do
+  redis.call('ZREM', LIMITS_DUE, name)
+  if not pcall(settle_key, name) then redis.call('ZADD', LIMITS_DUE, now_ms + 1000 * PUT_OFF, name) end
 end
 for queue in pairs(rung) do
   redis.call('SADD', QUEUES, queue_key(queue)) -- it may have been forgotten while the job waited for its time

@@ -2,7 +2,8 @@
 --   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys mark time score emit ring schedule expiry each on_arrive
+-- INCLUDE: writer keys mark time score emit ring schedule expiry each ties on_arrive
+-- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
 --   quarantined (unless those were asked for) | error: why (a broken key; the others go on) | its status, which is
@@ -16,8 +17,8 @@ local delay = tonumber(A_delay_ms)
 local function requeue(id)
   local key = job_key(id)
   local status, nonce, origin, original, priority, seq, data, log_tag, ttl, quarantined,
-    times = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce', 'origin', 'original_queue', 'priority', 'seq',
-    'data', 'log_tag', 'ttl', 'quarantined', 'requeued'))
+    times, ties = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce', 'origin', 'original_queue', 'priority',
+    'seq', 'data', 'log_tag', 'ttl', 'quarantined', 'requeued', 'ties'))
   if not status then
     redis.call('ZREM', FAILED, id)
     return 'missing'
@@ -55,9 +56,9 @@ local function requeue(id)
     local due = now_ms + delay
     emit('scheduled', id, queue, log_tag, 'reason', 'requeued', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
   else
-    on_arrive(id, key, queue)
     emit('queued', id, queue, log_tag, 'reason', 'requeued')
-    ring(queue)
+    if ties then tied[key] = ties end
+    if not on_arrive(id, key, queue) then ring(queue) end
   end
   return 'ok'
 end

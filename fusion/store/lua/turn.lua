@@ -5,8 +5,9 @@
 -- FLAGS: allow-oom
 -- RARE: enter_line line_up_again score_of next_seq
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand
--- INCLUDE: keys time emit ring schedule next_due park commit claim wildcards
+-- INCLUDE: keys time emit ring schedule next_due park limit commit claim wildcards
 -- Uses: bound count crowded expected fifos held lacking left listed names origin parked soonest tail unexpected
+-- Uses: unsettled
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after
 --   a space the last queue that was served by it), a priority floor per free slot, begun (id execution). The last
 --   n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told
@@ -177,7 +178,7 @@ local function head_of(i)
   return line and line[line.at]
 end
 
--- The source to take from, and the index of its queue.
+-- The source to take from, and the index of its queue. A queue whose head has a key is `shut` for claiming ahead.
 local function best_queue(floor)
   local best, class, of
   for k = 0, count - 1 do
@@ -187,6 +188,7 @@ local function best_queue(floor)
       local theirs = head_of(other)
       if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
     end
+    if head and queued[at].shut then head = nil end
     if head and head.class >= floor and (not class or head.class > class) then best, class, of = at, head.class, i end
   end
   return best, of
@@ -203,6 +205,8 @@ local function claim(floor, mark)
     if not ok then
       bad[#bad + 1] = { queue, error_text(job) }
       queued[i] = false
+    elseif job == KEYED then
+      line.shut = true -- those that are claimed ahead come last
     else
       out[i][#out[i] + 1] = head.id
       line.at = line.at + 1
@@ -226,6 +230,7 @@ local function claim(floor, mark)
   return nil
 end
 
+unsettled = {}
 for s = 0, A_n_slots - 1 do
   local floor, mark = tonumber(ARGV[first_slot + s]), s >= A_n_slots - A_n_ahead and 'a' or A_alone ~= '0' and 's' or ''
   local job = claim(floor, mark)
@@ -248,6 +253,9 @@ for _, job in ipairs(jobs) do
 end
 if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
 for i = 0, n_sources - 1 do take_out(i) end
+local names_of_keys = unsettled
+unsettled = nil
+for name in pairs(names_of_keys) do settle_key(name) end
 
 -- What is in a wildcard's index and isn't so.
 for i = 0, count - 1 do

@@ -26,6 +26,8 @@ def arguments(queue: str, jobs: Sequence[NewJob], nonce: str, layout: int) -> tu
             needs = COMPACT
         else:
             fields = {name: value for name, value in job.fields.items() if value is not None and name != "func"}
+        if "ties" in job.fields:  # whoever knows the first layout alone would let too many of them run
+            needs = COMPACT
         ttl = "" if job.ttl is None else str(to_ms(job.ttl))
         rest += (job.id, nonce or job.nonce, str(job.priority), _place(job), ttl, str(2 * len(fields)))
         rest += chain.from_iterable(fields.items())

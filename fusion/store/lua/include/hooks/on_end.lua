@@ -1,2 +1,6 @@
 -- A job ends, whatever ended it: finished, failed, canceled, expired, corrupt, deleted. Its record is still there.
-local function on_end(id, key, queue) end
+-- INCLUDE: ties limit
+-- Uses: tied
+local function on_end(id, key, queue)
+  if tied[key] then leave_limit(id, key) end
+end

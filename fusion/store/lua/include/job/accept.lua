@@ -1,5 +1,6 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
--- INCLUDE: keys time emit expiry schedule score on_arrive
+-- INCLUDE: keys time emit expiry schedule score ties on_arrive
+-- Uses: tied
 
 -- When a job is due (ms; nil: no time was given), and whether it goes to the front. `place`: back | front | `@ms` at
 -- that time | `+ms` so much later; an `f` behind it: to the front once it is due.
@@ -11,7 +12,7 @@ end
 
 -- There is no record of this id, unless from a former life. `seq`: an arrival number kept for it; `ended`: the
 -- terminal set it stands in from that life; `first` to `last`: its fields in ARGV.
--- Returns whether it waits for a time; what is due already is queued.
+-- Returns whether it waits, for a time or for others of its key; what is due already is queued.
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last)
   local key, later, more = job_key(id), due and due > now_ms, {}
   -- index first: should the hash be refused, an entry without data is found and reported; data without an entry is not
@@ -47,13 +48,13 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   if ended then redis.call('ZREM', ended, id) end
   local log_tag
   for j = first, last, 2 do
-    if ARGV[j] == 'log_tag' then log_tag = ARGV[j + 1] end
+    if ARGV[j] == 'log_tag' then log_tag = ARGV[j + 1] elseif ARGV[j] == 'ties' then tied[key] = ARGV[j + 1] end
   end
   if later then
     emit('scheduled', id, queue, log_tag, 'priority', priority, 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
   else
-    on_arrive(id, key, queue)
     emit('queued', id, queue, log_tag, 'priority', priority)
+    if on_arrive(id, key, queue, true) then return true end
   end
   return later
 end

@@ -1,8 +1,8 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
 -- rotates the queues' order, so equal classes are served round-robin.
--- INCLUDE: keys time callbacks emit end_job inbox park score on_arrive on_claim
+-- INCLUDE: keys time callbacks emit end_job inbox park score ties limit on_arrive on_claim
 -- RARER: note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
--- Uses: fifos hooked
+-- Uses: fifos hooked tied
 -- Exports: held lacking unexpected
 local TAKE_OVER = 20 -- ids taken over from an inbox at a time
 
@@ -21,9 +21,10 @@ end
 -- Ids that outsiders pushed to a LIST queue get a place of their own, in the order of the list.
 local function take_over_one(queue, id, position)
   local key, ready = job_key(id), fifo_key(queue)
-  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq')
+  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties')
   if not job or job.err then return fail_corrupt(id, queue, nil, 'the inbox names what is no job') end
-  local status, data, origin, known = unpack(job)
+  local status, data, origin, known, ties = unpack(job)
+  if ties then tied[key] = ties end
   if is_elsewhere(status) then return end
   local struck = position and is_struck(queue, id, position)
   if struck and not data then return end
@@ -39,8 +40,8 @@ local function take_over_one(queue, id, position)
   if known and origin then keep_origin(key, origin, queue) end
   redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
   mark_hooks(key)
-  if not known then on_arrive(id, key, queue) end
   redis.call('SADD', QUEUES, queue_key(queue))
+  if not known or ties then on_arrive(id, key, queue) end
 end
 
 -- Whether there are more.
@@ -144,11 +145,14 @@ end
 
 -- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was
 -- no work, and whether it had expired, nil when it was set aside. In any case the caller takes it out of the queue or
--- set afterwards, and writes down `held`: what may be of a wrong type shows here, before the job changes.
+-- set afterwards, and writes down `held`: what may be of a wrong type shows here, before the job changes. KEYED for a
+-- job that has a slot of its key and is not claimed ahead: it stays.
+local KEYED = 'keyed'
 local function take(queue, head, exec, set)
   local id = head.id
   local key = job_key(id)
-  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', RUN_FIELDS, 'hooks')
+  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', RUN_FIELDS, 'hooks',
+    'ties')
   if not job or job.err then
     fail_corrupt(id, queue, nil, 'the queue names what is no job')
     return false
@@ -163,6 +167,8 @@ local function take(queue, head, exec, set)
   elseif status ~= 'queued' and is_elsewhere(status) then
     return false
   end
+  local ties = job[6 + N_RUN_FIELDS]
+  if ties then tied[key] = ties end
   if not data then
     fail_corrupt(id, queue, nil, 'the queue names a job that has no data')
     return false
@@ -181,6 +187,13 @@ local function take(queue, head, exec, set)
   if own and not set and (deliveries or lacking) then
     local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
     if set_aside(queue, id, key, head, task, deliveries, log_tag) then return nil end
+  end
+  if ties then
+    if string.sub(exec, -1) == 'a' then return KEYED end
+    if not take_slot(id, key, queue, head.score, log_tag) then
+      if set then redis.call('ZREM', waits_key(set), id) end
+      return nil
+    end
   end
   redis.call('ZADD', wip_key(queue), LEASE_END, id)
   if #held == 0 then redis.call('HSET', held_key, id, exec) end

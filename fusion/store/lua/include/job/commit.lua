@@ -93,9 +93,9 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
     'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
   if not at_once then on_leave(id, key, queue) end
   if at_once then
-    on_return(id, key, queue)
     emit('queued', id, queue, job.log_tag, 'reason', 'due')
     ring(queue)
+    on_return(id, key, queue)
   end
 end
 

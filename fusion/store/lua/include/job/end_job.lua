@@ -1,9 +1,9 @@
 -- A job's end, whatever ended it: into the terminal set first, out of the old one last (Lua has no rollback).
 -- Terminal sets are scored by expiry in seconds; the hash's own EXPIRE is later and only a net for a lost index.
--- INCLUDE: keys time callbacks emit on_end
+-- INCLUDE: keys time callbacks emit ties on_end
 -- RARE: cancel_job fail_job
 -- RARER: fail_corrupt
--- Uses: hooked
+-- Uses: hooked tied
 local NET_SECONDS, LONGEST_TTL, ended_before = 3600, 1e9, 0
 
 local function end_job(id, key, queue, status, ttl, leave, ...)
@@ -41,6 +41,7 @@ local function fail_corrupt(id, queue, leave, what)
   local kind = is_id(id) and redis.call('TYPE', job_key(id)).ok
   local others = kind == 'hash' and redis.call('HEXISTS', job_key(id), 'seq') == 0
   if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
+  if kind == 'hash' and redis.call('HEXISTS', job_key(id), 'ties') == 1 then tied[job_key(id)] = true end
   fail_job(record, job_key(record), queue, nil, '', nil, why, { 'reason', why }, 'origin', queue, 'original_queue',
     queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
   if leave then redis.call('ZREM', leave, id) end

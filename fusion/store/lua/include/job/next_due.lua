@@ -1,7 +1,9 @@
--- When the next job is due (ms since 1970), nil for none. rq-scheduler keeps its entries in the same ZSET, and moves
--- them when it likes: those that are overdue count for nothing.
--- INCLUDE: keys time schedule
+-- When the next job, or something of a concurrency key, is due (ms since 1970), nil for none. rq-scheduler keeps its
+-- entries in the same ZSET, and moves them when it likes: those that are overdue count for nothing.
+-- INCLUDE: keys limit_keys time schedule
 local function next_due()
+  local limit = tonumber(redis.pcall('ZRANGE', LIMITS_DUE, 0, 0, 'WITHSCORES')[2])
+  if limit and limit <= now_ms then return now_ms end
   local first = redis.pcall('ZRANGE', SCHEDULED, 0, 0, 'WITHSCORES')
   if first[2] and ms_of(first[2]) <= now_ms then
     local from = string.format('%.17g', (now_ms + 1) / 1000)
@@ -10,5 +12,6 @@ local function next_due()
     end
     first = redis.call('ZRANGEBYSCORE', SCHEDULED, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   end
-  return first[2] and ms_of(first[2])
+  local job = first[2] and ms_of(first[2])
+  return limit and math.min(limit, job or limit) or job
 end

@@ -2,8 +2,8 @@
 -- scored by the ms at which its wait is over, and waits by its own score in one set, which its hash names
 -- (`waits_in`): `held:<queue>:<task>` until a worker that has the task takes it from there, `probation:<queue>` until
 -- a worker can give it a place alone. `rq:waits` lists these sets; whoever has another `version` of the list than it
--- reads it again.
--- INCLUDE: keys time ring score on_leave
+-- reads it again. One over the limit of its key (`limit:<key>`) is admitted by those who settle that, no worker asks.
+-- INCLUDE: keys limit_keys time ring score on_leave
 -- RARER: has_room park unpark ring_set news_of_waits
 -- Exports: parked
 local WAITS, MOST_WAITS = P .. 'waits', 1000
@@ -48,7 +48,8 @@ local function unpark(id, key, queue)
   local set = redis.call('HGET', key, 'waits_in')
   redis.call('ZREM', P .. 'blocked:' .. queue, id)
   if set then
-    redis.call('ZREM', waits_key(set), id)
+    local limit = string.match(set, '^limit:(.*)')
+    redis.call('ZREM', limit and queue_up_key(limit) or waits_key(set), id)
     redis.call('HDEL', key, 'waits_in')
   end
 end

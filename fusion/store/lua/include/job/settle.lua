@@ -1,16 +1,16 @@
 -- Where an execution leads when it did not finish: shared by what a worker reports and by what others find out for it.
--- INCLUDE: time callbacks emit end_job expiry history ring schedule score on_return
+-- INCLUDE: time callbacks emit end_job expiry history ring schedule score ties on_return
 -- RARE: settle recover
--- RARE: settle recover
--- Uses: hooked
+-- Uses: hooked tied
 
 -- The fields a transition needs; absent ones are false. One with `func` is of the second layout, where absence has a
 -- meaning of its own.
 local function read_job(key)
   local found = redis.call('HMGET', key, 'status', 'execution_id', 'origin', 'priority', 'seq', 'result_ttl',
     'failure_ttl', 'cancel', 'lost', 'on_lost', 'attempts', 'log_tag', 'worker_name', 'reason', 'hooks', 'expires_at',
-    'func')
+    'func', 'ties')
   if found[15] then hooked[key] = true end
+  if found[18] then tied[key] = found[18] end
   return { status = found[1], execution_id = found[2], origin = found[3], priority = found[4], seq = found[5],
     result_ttl = found[6] or found[17] and STORED_RESULT_TTL,
     failure_ttl = found[7], cancel = found[8], lost = found[9], on_lost = found[10],
@@ -62,7 +62,6 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   redis.call('PERSIST', key)
   expect_expiry(id, job.expires_at)
   redis.call('ZREM', leave, id)
-  on_return(id, key, queue)
   if pause == 0 then ring(queue) end
   if lost then
     emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause,
@@ -70,6 +69,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   else
     emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
   end
+  on_return(id, key, queue)
 end
 
 -- A loss found out by others: should the execution come back to life, nothing it says counts any more. One claimed

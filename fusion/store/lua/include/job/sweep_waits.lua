@@ -1,7 +1,8 @@
 -- What nobody came for. A job held longer than it may be fails, for the reason for which it is held. While an older
 -- worker lives, which knows no blocked jobs and may have their task, held ones go back to their queues from time to
 -- time. Sets that were empty are forgotten.
--- INCLUDE: keys time emit end_job expiry history park ring settle on_arrive
+-- INCLUDE: keys time emit end_job expiry history park ring settle ties on_arrive
+-- Uses: tied
 local READMIT, FORGET_MS = 20, 60000
 
 local function fail_held(id, queue)
@@ -21,14 +22,14 @@ end
 local function readmit(set, queue, count, why)
   for _, id in ipairs(redis.call('ZREVRANGE', waits_key(set), 0, count - 1)) do
     local key = job_key(id)
-    local status, log_tag, own = unpack(redis.call('HMGET', key, 'status', 'log_tag', 'waits_in'))
+    local status, log_tag, own, ties = unpack(redis.call('HMGET', key, 'status', 'log_tag', 'waits_in', 'ties'))
     if status == 'blocked' and own == set then
       redis.call('ZADD', ready_key(queue), redis.call('ZSCORE', waits_key(set), id), id)
       redis.call('HSET', key, 'status', 'queued')
       unpark(id, key, queue)
-      on_arrive(id, key, queue)
       emit('queued', id, queue, log_tag, 'reason', why)
-      ring(queue)
+      if ties then tied[key] = ties end
+      if not on_arrive(id, key, queue) then ring(queue) end
     else
       redis.call('ZREM', waits_key(set), id)
     end

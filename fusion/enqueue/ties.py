@@ -1,0 +1,39 @@
+"""What binds a job to others: its concurrency key, and what a task's `@job` says of such things for every call of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from fusion.enqueue.kinds import key
+from fusion.exceptions import OptionError
+
+if TYPE_CHECKING:
+    from fusion.enqueue.options import EnqueueOptions, Func
+
+
+def declared(func: Func) -> Mapping[str, Any] | None:
+    """What `@job` says for every call of the function; None for nothing, and for a function that is given by its name."""
+    return func.__dict__.get("__fusion_ties__") if isinstance(func, FunctionType) else None
+
+
+def with_declared(
+    ties: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions
+) -> EnqueueOptions:
+    """The options of a call, with what the task declares where they say nothing; a callable is called with the call's arguments. What it
+    raises is raised here, and nothing is enqueued. OptionError if it returns no text."""
+    found = dict(ties)
+    for name, value in ties.items():
+        if callable(value) and getattr(options, name) is None:
+            found[name] = value(*args, **kwargs)
+            if not isinstance(found[name], str):
+                raise OptionError(name, "the function that @job was given must return a text", found[name])
+    return options.over(type(options)(**found))
+
+
+def tie(name: str, stored: dict[str, Any]) -> None:
+    """Say in the record of a call of the function `name` what it is bound to."""
+    if "concurrency_key" in stored or "max_concurrent" in stored:
+        stored["concurrency_key"] = key("concurrency_key", stored.get("concurrency_key", name))
+        stored["ties"] = "k"

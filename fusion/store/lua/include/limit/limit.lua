@@ -1,0 +1,158 @@
+-- Concurrency keys. Of the jobs of a key only so many hold a slot: those wait in their queues, scored here by their own
+-- place, or run, scored +inf. The others are `blocked` and wait by (priority, arrival) inside the key; `waits_in` is
+-- `limit:<key>`. Settling a key is level-triggered: it looks at what is, so nothing is ever handed on twice. After it
+-- - there are as many holders as the limit says, or nobody waits;
+-- - nobody who waits has a better place than a holder that has not started;
+-- - there are not more holders than the limit says, but for those that run.
+-- INCLUDE: keys limit_keys time emit ring score schedule
+-- RARER: limit_of put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
+-- RARER: look_at_limit leave_limit return_to_limit
+-- Uses: soonest
+-- Exports: unsettled
+local MOST_STEPS, LATER_MS = 100, 30000
+
+-- In the claim half of a turn keys are settled at its end: what it takes out of queues it takes out late, and must not
+-- meet a job that was admitted meanwhile.
+local unsettled
+
+-- How many may hold a slot of this key now.
+local function limit_of(name)
+  local max, pinned = unpack(redis.call('HMGET', limit_key(name), 'max', 'pinned'))
+  return tonumber(pinned) or tonumber(max) or 1
+end
+
+-- Something is to be looked at again at `ms`: `promote` does.
+local function look_at_limit(member, ms)
+  redis.call('ZADD', LIMITS_DUE, 'LT', ms, member)
+  soonest = math.min(soonest or ms, ms)
+  if (redis.call('ZRANGE', LIMITS_DUE, 0, 0)[1]) == member then ring_scheduler() end
+end
+
+-- A job that has no slot waits for one; the caller takes it out of where it stood, but for its queue.
+local function put_in_line(name, id, key, queue, score, log_tag)
+  redis.call('ZADD', queue_up_key(name), score, id)
+  redis.call('ZADD', P .. 'blocked:' .. queue, '+inf', id)
+  redis.call('HSET', key, 'status', 'blocked', 'waits_in', 'limit:' .. name)
+  redis.call('ZREM', ready_key(queue), id)
+  emit('blocked', id, queue, log_tag, 'reason', 'limit', 'limit', name)
+end
+
+-- The best that waits gets a slot, and its place in its queue.
+local function admit(name, id, score)
+  local key = job_key(id)
+  local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+  if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', queue_up_key(name), id) end
+  enter_line(queue, score, id)
+  redis.call('ZADD', holders_key(name), score, id)
+  redis.call('HSET', key, 'status', 'queued')
+  redis.call('HDEL', key, 'waits_in')
+  redis.call('ZREM', P .. 'blocked:' .. queue, id)
+  redis.call('ZREM', queue_up_key(name), id)
+  emit('queued', id, queue, log_tag, 'reason', 'admitted')
+  ring(queue, class_of(score))
+end
+
+-- A holder that has not started gives its slot up for a better one, or for a limit that is less by now.
+local function step_back(name, id, score)
+  local key = job_key(id)
+  local status, queue, log_tag = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag'))
+  if status == 'queued' then put_in_line(name, id, key, queue, score, log_tag) end
+  redis.call('ZREM', holders_key(name), id)
+end
+
+local function settle_key(name)
+  if unsettled then
+    unsettled[name] = true
+    return
+  end
+  local held, waiting, limit = holders_key(name), queue_up_key(name), limit_of(name)
+  for _ = 1, MOST_STEPS do
+    local count = redis.call('ZCARD', held)
+    local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
+    if count < limit then
+      if not best[1] then return end
+      if not pcall(admit, name, best[1], best[2]) then -- its queue is broken: it keeps its place
+        return look_at_limit(name, now_ms + LATER_MS)
+      end
+    else
+      local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+      if not worst[1] or worst[2] == 'inf' then return end
+      if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
+      step_back(name, worst[1], worst[2])
+    end
+  end
+  look_at_limit(name, now_ms)
+end
+
+-- What its job says of a key: the number that the last enqueue named is the limit, unless a person pinned another.
+local function name_limit(name, max)
+  redis.call('ZADD', LIMITS, now_ms, name)
+  if max and redis.call('HGET', limit_key(name), 'max') ~= max then
+    redis.call('HSET', limit_key(name), 'max', max)
+    return true
+  end
+end
+
+-- A job stands in its queue, and takes a slot or is blocked; returns true if it is. One that stands in an inbox does so
+-- when it is taken over from there. `named`: by an enqueue just now. It may have a slot already: it was lost, and kept
+-- it over its pause.
+local function arrive_at_limit(id, key, queue, named)
+  local name, max, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'log_tag'))
+  if not name then return end
+  local changed = name_limit(name, max and (named or redis.call('HEXISTS', limit_key(name), 'max') == 0) and max)
+  local score, held = redis.call('ZSCORE', ready_key(queue), id), holders_key(name)
+  if not score then
+    if changed then settle_key(name) end
+    return
+  end
+  if not named and redis.call('ZSCORE', held, id) then
+    redis.call('ZADD', held, score, id)
+    changed = true
+  elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0 then
+    redis.call('ZADD', held, score, id)
+  else
+    put_in_line(name, id, key, queue, score, log_tag)
+    changed = true
+  end
+  if changed then settle_key(name) end
+  return redis.call('HGET', key, 'status') == 'blocked'
+end
+
+-- A worker takes a job that stands in a queue, or in another set of blocked ones: false if it has no slot, and can get
+-- none: then it is blocked for its key.
+local function take_slot(id, key, queue, score, log_tag)
+  local name = redis.call('HGET', key, 'concurrency_key')
+  if not name then return true end
+  local held = holders_key(name)
+  if redis.call('ZADD', held, 'XX', 'CH', '+inf', id) == 1 or redis.call('ZSCORE', held, id) then return true end
+  if redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0 then
+    redis.call('ZADD', held, '+inf', id)
+    redis.call('ZADD', LIMITS, now_ms, name)
+    return true
+  end
+  put_in_line(name, id, key, queue, score, log_tag)
+  settle_key(name)
+  return false
+end
+
+-- It ends, or waits for something else: whoever is next gets the slot.
+local function leave_limit(id, key)
+  local name = redis.call('HGET', key, 'concurrency_key')
+  if not name then return end
+  local held = redis.call('ZREM', holders_key(name), id)
+  if held + redis.call('ZREM', queue_up_key(name), id) > 0 then settle_key(name) end
+end
+
+-- An execution ended and the job keeps its slot: it waits in its queue again, or, lost more than once, for a time. One
+-- whose slot was taken back asks for one.
+local function return_to_limit(id, key, queue)
+  local name = redis.call('HGET', key, 'concurrency_key')
+  local score = name and redis.call('ZSCORE', ready_key(queue), id)
+  if not score then return end
+  if redis.call('ZSCORE', holders_key(name), id) then
+    redis.call('ZADD', holders_key(name), score, id)
+    settle_key(name)
+  else
+    arrive_at_limit(id, key, queue)
+  end
+end

@@ -1,0 +1,79 @@
+"""What the tests of concurrency keys share: jobs with a key, and what must be true of every key at any moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+
+from fusion.store.layout.records import NewJob
+from fusion.store.write.broker import Broker
+from tests.kit.hands import new
+
+
+def tied(job_id: str, key: str = "k", limit: int | None = 1, priority: int = 1, **more: Any) -> NewJob:
+    """A job with a concurrency key."""
+    named = {} if limit is None else {"max_concurrent": limit}
+    return new(job_id, priority, **{"ties": "k", "concurrency_key": key, **named, **more})
+
+
+def give(broker: Broker, queue: str, *ids: str, **more: Any) -> None:
+    """Enqueue jobs with a key, each in a call of its own."""
+    for job_id in ids:
+        broker.enqueue(queue, [tied(job_id, **more)], f"n-{job_id}")
+
+
+def members(conn: redis.Redis, key: str) -> dict[str, float]:
+    return {name.decode(): score for name, score in conn.zrange(key, 0, -1, withscores=True)}
+
+
+def holders(conn: redis.Redis, key: str = "k") -> list[str]:
+    """Those that have a slot, the best first; those that run before all others."""
+    return [one.decode() for one in conn.zrevrange(f"rq:limits:held:{key}", 0, -1)]
+
+
+def waiting(conn: redis.Redis, key: str = "k") -> list[str]:
+    """Those that wait for one, the best first."""
+    return [one.decode() for one in conn.zrevrange(f"rq:limits:waiting:{key}", 0, -1)]
+
+
+def faults(conn: redis.Redis) -> list[str]:
+    """What is wrong with the slots of any key. Every job with a key that waits or runs has a slot or is blocked for one; there are not more
+    holders than the limit, unless all run; nobody waits who could have a slot, or who has a better place than a holder that waits too."""
+    found: list[str] = []
+    seen: dict[str, str] = {}
+    for raw in conn.scan_iter("rq:limit:*"):
+        key = raw.decode().removeprefix("rq:limit:")
+        hash_of = {name.decode(): value.decode() for name, value in conn.hgetall(raw).items()}
+        limit = int(hash_of.get("pinned") or hash_of.get("max") or 1)
+        held, lined = members(conn, f"rq:limits:held:{key}"), members(conn, f"rq:limits:waiting:{key}")
+        idle = {one: score for one, score in held.items() if score != float("inf")}
+        if len(held) > limit and idle:
+            found.append(f"{key}: {len(held)} holders of {limit} slots, and {sorted(idle)} have not started")
+        if lined and len(held) < limit:
+            found.append(f"{key}: {sorted(lined)} wait, and {limit - len(held)} slots are free")
+        if lined and idle and max(lined.values()) > min(idle.values()):
+            found.append(f"{key}: somebody waits who is better than a holder that has not started")
+        seen |= dict.fromkeys(held, f"held {key}") | dict.fromkeys(lined, f"waits {key}")
+        for job_id, score in held.items():
+            status = conn.hget(f"rq:job:{job_id}", "status")
+            if status not in ((b"started", b"scheduled") if score == float("inf") else (b"queued",)):
+                found.append(f"{key}: {job_id} is {status!r} and holds a slot by {score}")
+    for raw in conn.scan_iter("rq:job:*"):
+        if conn.type(raw) != b"hash" or not conn.hget(raw, "ties"):
+            continue
+        job_id = raw.decode().removeprefix("rq:job:")
+        status, key, queue, waits = conn.hmget(raw, "status", "concurrency_key", "origin", "waits_in")
+        key, place = key.decode(), seen.pop(job_id, "")
+        if status in (b"queued", b"started") and place != f"held {key}":
+            found.append(f"{job_id} is {status.decode()}, and not among the holders of {key}: {place!r}")
+        blocked = status == b"blocked" and waits == f"limit:{key}".encode()
+        if blocked != (place == f"waits {key}"):
+            found.append(f"{job_id} is {status!r}, waits in {waits!r}, and is in {place!r}")
+        if blocked and conn.zscore(f"rq:blocked:{queue.decode()}", job_id) != float("inf"):
+            found.append(f"{job_id} is blocked, and not among its queue's")
+        if place and status not in (b"queued", b"started", b"scheduled", b"blocked"):
+            found.append(f"{job_id} is {status!r}, and in {place}")
+        if status == b"queued" and all(conn.zscore(f"rq:{kind}:{queue.decode()}", job_id) is None for kind in ("queue", "fifo")):
+            found.append(f"{job_id} is queued, and not in its queue")
+    return found + [f"{job_id} is gone, and {place}" for job_id, place in seen.items()]

@@ -1,0 +1,380 @@
+"""Concurrency keys: so many jobs of a key at once, the others wait in their order and hold up nobody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from fusion.exceptions import DataTooOld
+from fusion.store.layout.records import Wishes
+from fusion.store.write.broker import Broker
+from tests.kit.hands import (
+    LEASE,
+    TASK,
+    Hand,
+    events_of,
+    expire_lease,
+    fields_of,
+    ids,
+    may_reap,
+    new,
+    outcome,
+    over,
+    put,
+    status_of,
+)
+from tests.store.limits_hands import faults, give, holders, tied, waiting
+
+
+@pytest.fixture
+def broker(conn: redis.Redis) -> Broker:
+    return Broker(conn)
+
+
+def test_five_jobs_of_a_key_with_two_slots_start_in_exactly_their_order(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", *"ABCDE", limit=2)
+    assert (holders(conn), waiting(conn)) == (["A", "B"], ["C", "D", "E"])
+    assert [status_of(conn, one) for one in "BC"] == ["queued", "blocked"]
+    hand = Hand(broker, "q")
+    running = hand.claim(5)
+    assert ids(running) == ["A", "B"]
+    for expected in "CDE":
+        turn = hand.turn(outcome(running.pop(0)), slots=[0, 0])
+        assert ids(turn.jobs) == [expected], "the turn that ends one takes the next"
+        running += turn.jobs
+        assert faults(conn) == []
+    for job in running:
+        hand.tell(job)
+    assert faults(conn) == []
+    assert not conn.exists("rq:limits:held:k", "rq:limits:waiting:k", "rq:blocked:q")
+    told = [(event["event"], event.get("reason"), event.get("limit")) for event in events_of(conn, "C")]
+    assert told[:3] == [("queued", None, None), ("blocked", "limit", "k"), ("queued", "admitted", None)]
+
+
+def test_a_key_holds_up_no_others(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", *"abc")
+    give(broker, "q", "other", key="o")
+    put(broker, "q", "free")
+    assert ids(Hand(broker, "q").claim(5)) == ["a", "other", "free"]
+    assert faults(conn) == []
+
+
+def test_a_key_spans_queues(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a")
+    give(broker, "p", "b")
+    give(broker, "q", "c")
+    hand = Hand(broker, "p", "q")
+    (a,) = hand.claim(3)
+    assert a.id == "a"
+    (b,) = hand.turn(outcome(a), slots=[0] * 3).jobs
+    assert (b.id, b.queue) == ("b", "p")
+    assert ids(hand.turn(outcome(b), slots=[0]).jobs) == ["c"]
+
+
+def test_a_job_that_is_admitted_wakes_a_worker_of_its_queue(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a")
+    give(broker, "p", "b")
+    hand = Hand(broker, "q")
+    job = hand.take()
+    conn.delete("rq:wake:p", "rq:wake:q")
+    hand.tell(job)
+    assert conn.exists("rq:wake:p") == 1
+    assert conn.exists("rq:wake:q") == 0
+
+
+def test_a_better_newcomer_takes_the_slot_of_one_that_has_not_started(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a", "b", limit=2)
+    give(broker, "q", "high", limit=2, priority=2)
+    assert (holders(conn), waiting(conn)) == (["high", "a"], ["b"])
+    assert status_of(conn, "b") == "blocked"
+    assert ids(Hand(broker, "q").claim(5)) == ["high", "a"]
+    give(broker, "q", "higher", limit=2, priority=3)
+    assert waiting(conn) == ["higher", "b"], "those that run keep theirs"
+    assert faults(conn) == []
+
+
+def test_the_last_enqueue_that_says_so_sets_the_limit(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", *"abcd", limit=1)
+    give(broker, "q", "e", limit=3)
+    assert (holders(conn), waiting(conn)) == (["a", "b", "c"], ["d", "e"])
+    give(broker, "q", "f", limit=None)
+    assert len(holders(conn)) == 3, "one that names none changes nothing"
+    hand = Hand(broker, "q")
+    hand.claim(2)
+    give(broker, "q", "g", limit=1)
+    assert (holders(conn), waiting(conn)) == (["b", "a"], ["c", "d", "e", "f", "g"]), "two run, and no third one starts"
+    assert faults(conn) == []
+    assert status_of(conn, "c") == "blocked"
+
+
+def test_a_key_without_a_number_has_one_slot(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a", "b", limit=None)
+    assert (holders(conn), waiting(conn)) == (["a"], ["b"])
+
+
+def test_jobs_of_one_call(conn: redis.Redis, broker: Broker) -> None:
+    jobs = [tied("a"), tied("b"), new("c"), tied("d", priority=2), tied("e", key="o")]
+    broker.enqueue("q", jobs, "n")
+    broker.enqueue("q", jobs, "n")
+    assert (holders(conn), waiting(conn), holders(conn, "o")) == (["d"], ["a", "b"], ["e"])
+    assert faults(conn) == []
+
+
+# -- whatever ends, or leaves, hands its slot on
+
+
+def _tell(kind: str, **more: object) -> Callable[[redis.Redis, Broker, Hand], None]:
+    return lambda conn, broker, hand: [hand.tell(job, kind, **more) for job in hand.claim()] and None  # type: ignore[func-returns-value,arg-type]
+
+
+def _canceled(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    broker.cancel("a")
+
+
+def _canceled_while_it_ran(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    job = hand.take()
+    broker.cancel("a")
+    hand.tell(job, "release", reason="r")
+
+
+def _deleted(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    broker.delete(["a"])
+
+
+def _emptied(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    broker.empty("q")
+
+
+def _expired(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    conn.zadd("rq:expiring", {"a": 1})
+    over(conn, "a")
+    broker.expire()
+
+
+def _expired_in_a_claim(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    over(conn, "a")
+    hand.turn(slots=[0], queues=["q"])
+
+
+def _corrupt(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    conn.hdel("rq:job:a", "data")
+    hand.turn(slots=[0], queues=["q"])
+
+
+def _lost_for_good(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    conn.hset("rq:job:a", "on_lost", "fail")
+    hand.take()
+    may_reap(conn)
+    expire_lease(conn, "q", "a")
+    broker.reap(LEASE, 0)
+
+
+def _pruned_for_good(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    conn.hset("rq:job:a", "on_lost", "fail")
+    hand.take()
+    broker.prune(LEASE, hand.name)
+
+
+def _held_in_a_claim(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    hand.turn(slots=[0], wishes=Wishes(lacking={TASK: "no such task"}))
+
+
+WAYS: dict[str, Callable[[redis.Redis, Broker, Hand], None]] = {
+    "finished": _tell("finished"),
+    "failed": _tell("failed", reason="r"),
+    "retry": _tell("retry", reason="r", delay=60.0),
+    "later": _tell("later", reason="r", delay=60.0),
+    "held": _tell("held", reason="r", delay=60.0, fields={"task": "shop.f"}),
+    "canceled": _canceled,
+    "canceled while it ran": _canceled_while_it_ran,
+    "deleted": _deleted,
+    "emptied": _emptied,
+    "expired": _expired,
+    "expired in a claim": _expired_in_a_claim,
+    "corrupt": _corrupt,
+    "lost for good": _lost_for_good,
+    "pruned for good": _pruned_for_good,
+    "held in a claim": _held_in_a_claim,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_ends_or_leaves_hands_its_slot_on_in_that_call(conn: redis.Redis, broker: Broker, way: str) -> None:
+    give(broker, "q", "a")
+    give(broker, "p", "b", "c")
+    WAYS[way](conn, broker, Hand(broker, "q"))
+    assert (holders(conn), waiting(conn)) == (["b"], ["c"])
+    assert faults(conn) == []
+    assert ids(Hand(broker, "p", name="host.2").claim(2)) == ["b"]
+
+
+@pytest.mark.parametrize("way", ["canceled", "deleted", "emptied", "expired"])
+def test_one_that_waits_for_a_slot_goes_in_every_way(conn: redis.Redis, broker: Broker, way: str) -> None:
+    give(broker, "p", "first", "second")
+    give(broker, "q", "a")
+    give(broker, "p", "last")
+    assert waiting(conn) == ["second", "a", "last"]
+    WAYS[way](conn, broker, Hand(broker, "q"))
+    assert (holders(conn), waiting(conn)) == (["first"], ["second", "last"])
+    assert not conn.exists("rq:blocked:q")
+    assert faults(conn) == []
+
+
+def test_an_emptied_queue_stays_empty(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", *"abcdef", limit=2)
+    total, again = 0, True
+    while again:
+        deleted, again = broker.empty("q", 2)
+        total += deleted
+    assert total == 6
+    assert not conn.exists("rq:queue:q", "rq:blocked:q", "rq:limits:held:k", "rq:limits:waiting:k")
+
+
+# -- what comes back
+
+
+@pytest.mark.parametrize("kind", ["release", "lost", "retry"])
+def test_what_is_given_back_keeps_its_slot(conn: redis.Redis, broker: Broker, kind: str) -> None:
+    give(broker, "q", "a", "b")
+    hand = Hand(broker, "q")
+    hand.tell(hand.take(), kind, reason="r")
+    assert (status_of(conn, "a"), holders(conn), waiting(conn)) == ("queued", ["a"], ["b"])
+    assert faults(conn) == []
+    assert ids(hand.claim(2)) == ["a"]
+
+
+def test_one_that_is_lost_again_keeps_its_slot_over_its_pause(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a", "b", on_lost="again")
+    conn.hset("rq:job:a", "lost", 1)
+    hand = Hand(broker, "q")
+    hand.tell(hand.take(), "lost", reason="r")
+    assert (status_of(conn, "a"), holders(conn)) == ("scheduled", ["a"])
+    conn.zadd("rq:scheduler:scheduled_jobs", {"a": 1}, xx=True)
+    broker.promote()
+    assert faults(conn) == []
+    assert ids(hand.claim(2)) == ["a"]
+
+
+def test_what_a_dead_worker_ran_keeps_its_slot(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a", "b")
+    hand = Hand(broker, "q")
+    hand.take()
+    broker.prune(LEASE, hand.name)
+    assert (holders(conn), waiting(conn)) == (["a"], ["b"])
+    assert faults(conn) == []
+
+
+def test_what_comes_back_to_a_lower_limit_waits(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a", "b", limit=2)
+    hand = Hand(broker, "q")
+    (a, b) = hand.claim(2)
+    give(broker, "q", "c", limit=1)
+    hand.tell(a, "release", reason="r")
+    assert (holders(conn), waiting(conn)) == (["b"], ["a", "c"])
+    hand.tell(b, "release", reason="r")
+    assert (holders(conn), waiting(conn)) == (["a"], ["b", "c"])
+    assert faults(conn) == []
+
+
+def test_a_retry_comes_back_in_its_order(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a", "b", "c")
+    hand = Hand(broker, "q")
+    hand.tell(hand.take(), "retry", reason="r", delay=60.0)
+    conn.zadd("rq:scheduler:scheduled_jobs", {"a": 1}, xx=True)
+    broker.promote()
+    assert (holders(conn), waiting(conn)) == (["a"], ["b", "c"]), "nobody had started"
+    assert ids(hand.claim(3)) == ["a"]
+    broker.cancel("c"), broker.requeue(["c"], "n")
+    assert waiting(conn) == ["b", "c"]
+    assert faults(conn) == []
+
+
+def test_one_that_was_held_needs_a_slot_to_start(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a", "b")
+    hand = Hand(broker, "q")
+    hand.turn(slots=[0], wishes=Wishes(lacking={TASK: "no such task"}))
+    assert holders(conn) == ["b"]
+    b = hand.take()
+    other = Hand(broker, "q", name="host.2")
+    assert other.turn(slots=[0], wishes=Wishes(sets=(f"held:q:{TASK}",))).jobs == []
+    assert (fields_of(conn, "a")["waits_in"], waiting(conn)) == ("limit:k", ["a"])
+    assert not conn.exists(f"rq:waits:held:q:{TASK}")
+    hand.tell(b)
+    assert ids(other.claim()) == ["a"]
+    assert faults(conn) == []
+
+
+def test_one_that_was_held_starts_from_there_if_a_slot_is_free(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a")
+    Hand(broker, "q").turn(slots=[0], wishes=Wishes(lacking={TASK: "no such task"}))
+    assert holders(conn) == []
+    assert ids(Hand(broker, "q", name="host.2").turn(slots=[0], wishes=Wishes(sets=(f"held:q:{TASK}",))).jobs) == ["a"]
+    assert holders(conn) == ["a"]
+    assert faults(conn) == []
+
+
+def test_a_job_for_later_arrives_when_it_is_due(conn: redis.Redis, broker: Broker) -> None:
+    broker.enqueue("q", [tied("later", delay=60.0)], "n")
+    assert not conn.exists("rq:limits:held:k")
+    give(broker, "q", "a")
+    conn.zadd("rq:scheduler:scheduled_jobs", {"later": 1}, xx=True)
+    broker.promote()
+    assert (status_of(conn, "later"), waiting(conn)) == ("blocked", ["later"])
+    assert faults(conn) == []
+
+
+def test_jobs_of_an_inbox_arrive_when_they_are_taken_over(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "scheduler", "a", "b")
+    hand = Hand(broker, "scheduler")
+    (a,) = hand.claim(3)
+    assert (a.id, waiting(conn)) == ("a", ["b"])
+    assert ids(hand.turn(outcome(a), slots=[0, 0]).jobs) == ["b"]
+
+
+# -- claiming
+
+
+def test_nothing_with_a_key_is_claimed_ahead(conn: redis.Redis, broker: Broker) -> None:
+    put(broker, "q", "x", "y")
+    give(broker, "q", "a", limit=9)
+    put(broker, "q", "z")
+    put(broker, "p", "other")
+    hand = Hand(broker, "q", "p")
+    assert ids(hand.turn(slots=[0] * 5, ahead=4).jobs) == ["x", "other", "y"], "what stands behind it is not, either"
+    assert status_of(conn, "a") == "queued"
+    assert ids(hand.claim(2)) == ["a", "z"]
+    assert faults(conn) == []
+
+
+def test_who_stands_in_a_queue_without_a_slot_is_not_claimed(conn: redis.Redis, broker: Broker) -> None:
+    """Somebody else put it there."""
+    give(broker, "q", "a", "b")
+    score = conn.zscore("rq:limits:waiting:k", "b")
+    conn.zrem("rq:limits:waiting:k", "b"), conn.zrem("rq:blocked:q", "b")
+    conn.hset("rq:job:b", "status", "queued"), conn.hdel("rq:job:b", "waits_in")
+    conn.zadd("rq:queue:q", {"b": score})
+    assert ids(Hand(broker, "q").claim(3)) == ["a"]
+    assert waiting(conn) == ["b"]
+    assert faults(conn) == []
+
+
+def test_a_resend_of_a_claim_answers_alike(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a", "b")
+    hand = Hand(broker, "q")
+    first = hand.turn(slots=[0, 0])
+    again = hand.turn(slots=[0, 0], token=hand.token)
+    assert ids(first.jobs) == ids(again.jobs) == ["a"]
+    done = hand.turn(outcome(first.jobs[0]), slots=[0, 0])
+    again = hand.turn(outcome(first.jobs[0]), slots=[0, 0], token=hand.token)
+    assert (ids(done.jobs), ids(again.jobs)) == (["b"], ["b"])
+    assert faults(conn) == []
+
+
+def test_data_of_the_first_layout_take_no_such_job(conn: redis.Redis, broker: Broker) -> None:
+    conn.hset("rq:schema", mapping={"version": 1, "min_reader": 1, "min_writer": 1})
+    with pytest.raises(DataTooOld, match=r"schema --raise"):
+        give(broker, "q", "a")
+    assert not conn.exists("rq:job:a")
+    put(broker, "q", "b")
