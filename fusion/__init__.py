@@ -27,6 +27,7 @@ _HOME = {
     "NotReplicated": "exceptions",
     "PriorityQueue": "queue",
     "Queue": "queue",
+    "QueueFull": "exceptions",
     "Retry": "retry",
     "RetryLater": "retry",
     "Scheduler": "cron.scheduler",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from fusion.decorators import job as job
     from fusion.exceptions import JobTimeoutException as JobTimeoutException
     from fusion.exceptions import NotReplicated as NotReplicated
+    from fusion.exceptions import QueueFull as QueueFull
     from fusion.exceptions import StoreFull as StoreFull
     from fusion.exceptions import StoreUnavailable as StoreUnavailable
     from fusion.failed_queue import FailedQueue as FailedQueue

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from redis.asyncio import Redis
 
-from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, prepared, replicas_of, timed
+from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, prepared, timed
 from fusion.enqueue.build import JobData
 from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.options import EnqueueOptions
-from fusion.exceptions import StoreUnavailable
+from fusion.enqueue.terms import Terms, terms_of
+from fusion.exceptions import QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.settings import get_settings
 from fusion.store.client.async_connections import close_loops_client, loops_client
 from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.keys import check_queue_name
-from fusion.store.layout.records import Replicas
 from fusion.store.write.async_broker import async_broker_of
 
 if TYPE_CHECKING:
@@ -133,16 +133,20 @@ class AsyncQueue:
         self,
         job_datas: Iterable[JobData],
         *,
+        spread: float | str | timedelta | None = None,
+        max_queue_length: int | None = None,
         durability: str | None = None,
         replicas: int | None = None,
         replicas_timeout: float | str | None = None,
     ) -> list[Job]:
         """`Queue.enqueue_many`. Encoding is the loop's work, a few milliseconds per chunk."""
-        options = EnqueueOptions(durability=durability, replicas=replicas, replicas_timeout=replicas_timeout)
-        return await self._all([], chunks(self.name, job_datas, replicas_of(options, get_settings())))
+        options = EnqueueOptions(
+            max_queue_length=max_queue_length, durability=durability, replicas=replicas, replicas_timeout=replicas_timeout
+        )
+        return await self._all([], chunks(self.name, job_datas, terms_of(options, get_settings()), spread))
 
-    async def _one(self, data: JobData, replicas: Replicas | None) -> Job:
-        return await self._accept_one(Batch.of(self.name, [data], replicas))
+    async def _one(self, data: JobData, terms: Terms) -> Job:
+        return await self._accept_one(Batch.of(self.name, [data], terms))
 
     async def _accept_one(self, batch: Batch) -> Job:
         try:
@@ -159,6 +163,9 @@ class AsyncQueue:
             except StoreUnavailable as error:
                 batch.failed(error, partial(self._go_on, done, batch, left))
                 raise
+            except QueueFull as error:
+                error.accepted = tuple(done)
+                raise
         return done
 
     async def _go_on(self, done: list[Job], batch: Batch, left: Iterator[Batch]) -> list[Job]:
@@ -167,5 +174,6 @@ class AsyncQueue:
     async def _accept(self, batch: Batch) -> list[Job]:
         connection = self._connection if self._connection is not None else loops_client()
         with fusion_errors(connection):
-            at = await async_broker_of(connection, get_settings()).enqueue(batch.queue, batch.jobs, batch.replicas)
+            broker, terms = async_broker_of(connection, get_settings()), batch.terms
+            at = await broker.enqueue(batch.queue, batch.jobs, terms.replicas, terms.room)
         return batch.accepted(at, _ELSEWHERE)

@@ -111,6 +111,32 @@ class DuplicateJob(FusionError):
         self.status = status
 
 
+class QueueFull(FusionError):
+    """So many jobs wait in a queue that it takes no more. Nothing was written but, by `enqueue_many`, the jobs `accepted`.
+
+    `queue` is its name, `length` how many waited, `limit` how many may, `wanted` how many more were to. Waiting helps, as workers catch up;
+    the same call with the same job_id, or the same data, is then safe to make again.
+    """
+
+    #: Of `enqueue_many`: the jobs of the chunks before.
+    accepted: tuple[Any, ...] = ()
+
+    def __init__(self, queue: str, length: int, limit: int, wanted: int = 1) -> None:
+        super().__init__(queue, length, limit, wanted)
+        self.queue, self.length, self.limit, self.wanted = queue, length, limit, wanted
+
+    def __str__(self) -> str:
+        what = "is full" if self.wanted == 1 else f"has no room for {self.wanted} more jobs"
+        return (
+            f"queue {self.queue!r} {what}: {self.length} of {self.limit} wait (max_queue_length). Try again when workers have caught up, start "
+            f"more of them, or raise the limit: Queue({self.queue!r}).set_max_length(N)"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # jobs hold a connection, which no other process can use
+        return type(self), self.args
+
+
 class InvalidName(FusionError, ValueError):
     """A queue name or job id has characters that are not allowed."""
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
-from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, delayed, prepared, replicas_of, timed
+from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, delayed, prepared, timed
 from fusion.enqueue.build import JobData
 from fusion.enqueue.enqueuer import Enqueuer
+from fusion.enqueue.kinds import seconds
 from fusion.enqueue.options import EnqueueOptions
-from fusion.exceptions import StoreUnavailable
+from fusion.enqueue.terms import Terms, check_length, terms_of
+from fusion.exceptions import QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.settings import get_settings
@@ -22,7 +24,6 @@ from fusion.store.access import broker_of, inspector_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.keys import check_queue_name
-from fusion.store.layout.records import Replicas
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -34,7 +35,8 @@ class PriorityQueue:
     """A queue. Higher priority runs first; inside one priority, jobs run in the order in which they were enqueued.
 
     Making one costs nothing and talks to nobody. Every `enqueue` is one round trip; when it has returned, the job is Redis's. It raises,
-    with nothing written: ValueError for a bad option, SerializationError for an argument that is no JSON, PayloadTooLarge, DuplicateJob.
+    with nothing written: ValueError for a bad option, SerializationError for an argument that is no JSON, PayloadTooLarge, DuplicateJob,
+    QueueFull.
     StoreUnavailable while Redis can't be reached: then whether the job was accepted is not known, and the error's `repeat()` is safe.
 
     `default_timeout`: of jobs that name none. `serializer`: "json" or "pickle", in place of the setting; pickle only where the settings allow it.
@@ -134,17 +136,26 @@ class PriorityQueue:
         self,
         job_datas: Iterable[JobData],
         *,
+        spread: float | str | timedelta | None = None,
+        max_queue_length: int | None = None,
         durability: str | None = None,
         replicas: int | None = None,
         replicas_timeout: float | str | None = None,
     ) -> list[Job]:
         """Accept many jobs, one round trip per chunk: 500 of them or 1 MiB, a larger one alone.
 
+        `spread` has them become due at even distances over so long a time by the server's clock, the first at once; a generator is then read
+        whole before anything is sent, and OptionError is raised if one has a time of its own. The first chunk of a list or tuple asks for
+        room for all of it. `max_queue_length`, `durability` ...: as of `enqueue`.
+
         If it raises, the chunks before were accepted. DuplicateJob if another call's job has one of the ids and lives: then nothing of its
-        chunk was written. With the same data again, after whatever error, what was accepted already is not accepted twice.
+        chunk was written. QueueFull, too; its `accepted` are the jobs of the chunks before. With the same data again, after whatever error,
+        what was accepted already is not accepted twice.
         """
-        options = EnqueueOptions(durability=durability, replicas=replicas, replicas_timeout=replicas_timeout)
-        return self._all([], chunks(self.name, job_datas, replicas_of(options, get_settings())))
+        options = EnqueueOptions(
+            max_queue_length=max_queue_length, durability=durability, replicas=replicas, replicas_timeout=replicas_timeout
+        )
+        return self._all([], chunks(self.name, job_datas, terms_of(options, get_settings()), spread))
 
     def _delay(
         self,
@@ -156,8 +167,8 @@ class PriorityQueue:
     ) -> Job:
         return self._one(*delayed(f, args, kwargs, timeout, options))
 
-    def _one(self, data: JobData, replicas: Replicas | None) -> Job:
-        return self._accept_one(Batch.of(self.name, [data], replicas))
+    def _one(self, data: JobData, terms: Terms) -> Job:
+        return self._accept_one(Batch.of(self.name, [data], terms))
 
     def _accept_one(self, batch: Batch) -> Job:
         try:
@@ -170,7 +181,7 @@ class PriorityQueue:
         left = iter(batches)
         connection = self.connection
         broker = broker_of(connection)
-        ready = ((batch, broker.ready_enqueue(batch.queue, batch.jobs, batch.replicas)) for batch in left)
+        ready = ((batch, broker.ready_enqueue(batch.queue, batch.jobs, batch.terms.replicas, batch.terms.room)) for batch in left)
         heard: Callable[[], list[Job]] = list
         current = next(ready, None)
         while current is not None:
@@ -192,6 +203,9 @@ class PriorityQueue:
                 rest = [batch] if current is None else [batch, current[0]]
                 batch.failed(error, partial(self._go_on, done, rest, left))
                 raise
+            except QueueFull as error:
+                error.accepted = tuple(done)
+                raise
             finally:
                 call.close()
         done += heard()
@@ -202,7 +216,8 @@ class PriorityQueue:
 
     def _accept(self, batch: Batch) -> list[Job]:
         connection = self.connection
-        at = broker_of(connection).enqueue(batch.queue, batch.jobs, replicas=batch.replicas)
+        broker, terms = broker_of(connection), batch.terms
+        at = broker.enqueue(batch.queue, batch.jobs, replicas=terms.replicas, room=terms.room)
         return batch.accepted(at, connection)
 
     # -- looking
@@ -245,6 +260,18 @@ class PriorityQueue:
     def resume(self) -> bool:
         """Start its jobs again; False if it was not paused."""
         return broker_of(self.connection).unpause(self.name)
+
+    def set_max_length(self, length: int | None) -> None:
+        """Let no more than `length` jobs wait in it, from the next enqueue on and whoever makes it: one more raises QueueFull. None: as many as
+        the setting `max_queue_length` of whoever enqueues says. Jobs that wait stay. OptionError for what is no whole number from 1."""
+        wanted = None if length is None else check_length("length", length)
+        broker_of(self.connection).set_gate(self.name, {"max_length": wanted})
+
+    def set_timeout(self, timeout: float | str | timedelta | None) -> None:
+        """Have jobs that are enqueued from now on and name no `ttl` expire when they have waited so long; those to come at a time have it from
+        then on. None: as long as the setting `queue_timeout` of whoever enqueues says. OptionError for no duration over 0."""
+        wanted = None if timeout is None else max(1, round(seconds("timeout", timeout) * 1000))
+        broker_of(self.connection).set_gate(self.name, {"timeout": wanted})
 
     def empty(self) -> int:
         """Forget all waiting jobs; returns how many. Those that are running are not touched."""

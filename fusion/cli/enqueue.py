@@ -17,6 +17,7 @@ from fusion.cli.output import echo, styled
 from fusion.cli.scheduled import due
 from fusion.enqueue.build import JobData, build
 from fusion.enqueue.options import OF_CALLS, SPELLINGS, EnqueueOptions, Spelling, from_text, spelling_of
+from fusion.enqueue.terms import terms_of
 from fusion.exceptions import FusionError, OptionError
 from fusion.kernel import defaults
 from fusion.kernel.importing import check_path
@@ -80,8 +81,6 @@ def enqueue(
     FUNCTION is its dotted path. ARGS are texts; `:` in front makes one JSON, `%` a Python literal. `key=text`, `key:=JSON` and
     `key%=literal` are keywords. `@file` as the value stands for what is in the file.
     """
-    from fusion.enqueue.batch import replicas_of
-
     _check_function(function)
     names.check(queue)
     args, kwargs = parse(arguments)
@@ -89,7 +88,7 @@ def enqueue(
     options = _options(given)
     try:
         data = build(function, tuple(args), kwargs, options, settings)
-        replicas_of(options, settings)
+        terms_of(options, settings)
     except OptionError as error:
         spelling = spelling_of(error.name)
         raise click.UsageError(error.spelled(spelling.flag, " ") if spelling else str(error)) from None
@@ -98,8 +97,8 @@ def enqueue(
         return
     from fusion.queue import Queue
 
-    waits = {name: getattr(options, name) for name in OF_CALLS}
-    (job,) = Queue(queue, cli.connection).enqueue_many([data], **waits)
+    terms = {name: getattr(options, name) for name in OF_CALLS}
+    (job,) = Queue(queue, cli.connection).enqueue_many([data], **terms)
     if not quiet:
         shown = [*map(repr, args), *sorted(f"{key}={value!r}" for key, value in kwargs.items())]
         call = styled(f"{function}({', '.join(shown)})", fg="blue")

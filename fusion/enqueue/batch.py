@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from fusion.enqueue.build import JobData, build, sealed
 from fusion.enqueue.keywords import check_keywords, options_of, split_options
 from fusion.enqueue.kinds import seconds
 from fusion.enqueue.options import NONE, OF_CALLS, EnqueueOptions, Func
+from fusion.enqueue.terms import Terms, terms_of
 from fusion.exceptions import OptionError, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
-from fusion.settings import Settings, get_settings
-from fusion.store.layout.records import NewJob, Replicas
+from fusion.settings import get_settings
+from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
 
-_DURABILITIES = ("primary", "replicated")
 _OF_CALLS = frozenset(OF_CALLS)
 
 
 @dataclass(slots=True)
 class Batch:
-    """Jobs that go to one queue in one call, and whom that waits for."""
+    """Jobs that go to one queue in one call, on these terms."""
 
     queue: str
     jobs: list[NewJob]
-    replicas: Replicas | None
+    terms: Terms
 
     @classmethod
-    def of(cls, queue: str, datas: Iterable[JobData], replicas: Replicas | None) -> Batch:
+    def of(cls, queue: str, datas: Iterable[JobData], terms: Terms) -> Batch:
         """Sign the jobs for this queue. ValueError if one id stands twice."""
         jobs = sealed(queue, [data.new for data in datas], get_settings())
         if len(jobs) > 1 and len({job.id for job in jobs}) < len(jobs):
             raise ValueError("the same job_id twice in one enqueue_many; ids are unique")
-        return cls(queue, jobs, replicas)
+        return cls(queue, jobs, terms)
 
     def accepted(self, at: str, connection: Any) -> list[Job]:
         """The jobs as they were accepted at that time, without another look at Redis."""
@@ -72,7 +73,7 @@ SERIALIZERS = (
 )
 
 
-def called(f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], own: QueueDefaults) -> tuple[JobData, Replicas | None]:
+def called(f: Func, args: tuple[Any, ...], kwargs: dict[str, Any], own: QueueDefaults) -> tuple[JobData, Terms]:
     """`enqueue(f, *args, **kwargs)`."""
     options, rest = split_options(kwargs)
     if rest:
@@ -94,14 +95,14 @@ def called_apart(
     timeout: float | str | None,
     options: Mapping[str, Any],
     own: QueueDefaults,
-) -> tuple[JobData, Replicas | None]:
+) -> tuple[JobData, Terms]:
     """`enqueue_call(func, args, kwargs, timeout=timeout, **options)`."""
     return called_with(func, tuple(args or ()), kwargs or {}, _options(timeout, options), own)
 
 
 def delayed(
     func: Func, args: tuple[Any, ...], kwargs: dict[str, Any], timeout: float | str | None, options: Mapping[str, Any]
-) -> tuple[JobData, Replicas | None]:
+) -> tuple[JobData, Terms]:
     """`func.delay(*args, **kwargs)` of a function marked by `@job(..., timeout=timeout, **options)`."""
     check_keywords(func, kwargs, delayed=True)
     return called_apart(func, args, kwargs, timeout, options, QueueDefaults())
@@ -133,38 +134,41 @@ def timed(name: str, time: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     return {**kwargs, name: time}
 
 
-def chunks(queue: str, job_datas: Iterable[JobData], replicas: Replicas | None) -> Iterator[Batch]:
-    """The calls that `enqueue_many` makes: 500 jobs or 1 MiB each at most, a larger job alone."""
+def chunks(
+    queue: str, job_datas: Iterable[JobData], terms: Terms, spread: float | str | timedelta | None = None
+) -> Iterator[Batch]:
+    """The calls that `enqueue_many` makes: 500 jobs or 1 MiB each at most, a larger job alone. The first asks for room for all of them, if
+    their number is known. `spread`: see `spread_over`."""
+    if spread is not None:
+        job_datas = spread_over(job_datas, spread)
+    known = job_datas if isinstance(job_datas, (list, tuple)) else ()
     chunk: list[JobData] = []
     size = 0
     for data in job_datas:
         if chunk and (size + data.size > defaults.ENQUEUE_CHUNK_BYTES or len(chunk) == defaults.ENQUEUE_CHUNK):
-            yield Batch.of(queue, chunk, replicas)
-            chunk, size = [], 0
+            to_come = sum(map(_is_for_now, known[len(chunk) :])) if known else 0
+            yield Batch.of(queue, chunk, terms.with_more(to_come))
+            chunk, size, known = [], 0, ()
         chunk.append(data)
         size += data.size
     if chunk:
-        yield Batch.of(queue, chunk, replicas)
+        yield Batch.of(queue, chunk, terms)
 
 
-def replicas_of(options: EnqueueOptions, settings: Settings) -> Replicas | None:
-    """For whom the call waits; None for nobody. OptionError for what is no such wish."""
-    if options is NONE and settings.durability == "primary":
-        return None
-    durability = settings.durability if options.durability is None else options.durability
-    if durability not in _DURABILITIES:
-        raise OptionError("durability", "use 'primary' or 'replicated'", durability)
-    if durability == "primary":
-        for name in ("replicas", "replicas_timeout"):
-            if getattr(options, name) is not None:
-                rule = "needs durability='replicated'; to pass it to the task use enqueue_call(func, kwargs={...})"
-                raise OptionError(name, rule, getattr(options, name))
-        return None
-    count: Any = settings.replicas if options.replicas is None else options.replicas
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise OptionError("replicas", "use a whole number from 1", count)
-    given = options.replicas_timeout
-    return Replicas(count, settings.replicas_timeout if given is None else seconds("replicas_timeout", given))
+def _is_for_now(data: JobData) -> bool:
+    """A job that waits for a time is not in the queue yet."""
+    return data.new.due is None and not data.new.delay
+
+
+def spread_over(job_datas: Iterable[JobData], spread: float | str | timedelta) -> list[JobData]:
+    """The jobs in their order, due at even distances over `spread`: the first at once, each other by one distance later than the one before.
+    OptionError for no duration over 0, and for a job that has a time of its own."""
+    whole, datas = seconds("spread", spread), list(job_datas)
+    for data in datas:
+        if data.new.due is not None or data.new.delay is not None:
+            rule = f"job {data.new.id} has a time of its own (enqueue_at or enqueue_in); give one of the two"
+            raise OptionError("spread", rule, spread)
+    return [replace(data, new=replace(data.new, delay=whole * i / len(datas))) for i, data in enumerate(datas)]
 
 
 def _options(timeout: float | str | None, options: Mapping[str, Any]) -> EnqueueOptions:
@@ -175,9 +179,9 @@ def _options(timeout: float | str | None, options: Mapping[str, Any]) -> Enqueue
 
 def called_with(
     func: Func, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: EnqueueOptions, own: QueueDefaults
-) -> tuple[JobData, Replicas | None]:
-    """The call, encoded, and whom it waits for; with the queue's own defaults where the options say nothing."""
+) -> tuple[JobData, Terms]:
+    """The call, encoded, and its terms; with the queue's own defaults where the options say nothing."""
     if own.timeout is not None and options.job_timeout is None:
         options = options.over(EnqueueOptions(job_timeout=own.timeout))
     settings = get_settings()
-    return build(func, args, kwargs, options, settings, own.serializer), replicas_of(options, settings)
+    return build(func, args, kwargs, options, settings, own.serializer), terms_of(options, settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from fusion.enqueue.batch import QueueDefaults, called_with, prepared, timed
 from fusion.enqueue.build import JobData
 from fusion.enqueue.keywords import check_arguments, options_of
-from fusion.store.layout.records import Replicas
+from fusion.enqueue.terms import Terms
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -30,7 +30,7 @@ class Enqueuer(Generic[Sent]):
 
     __slots__ = ("_given", "_options", "_own", "_send")
 
-    def __init__(self, send: Callable[[JobData, Replicas | None], Sent], own: QueueDefaults, given: Mapping[str, Any]) -> None:
+    def __init__(self, send: Callable[[JobData, Terms], Sent], own: QueueDefaults, given: Mapping[str, Any]) -> None:
         self._send, self._own, self._given = send, own, given
         self._options = options_of(given)
 
@@ -71,8 +71,8 @@ class Enqueuer(Generic[Sent]):
     @overload
     def prepare_data(self, f: str, /, *args: Any, **kwargs: Any) -> JobData: ...
     def prepare_data(self, f: Any, /, *args: Any, **kwargs: Any) -> JobData:
-        """A job for `Queue.enqueue_many`, checked and encoded. OptionError if `durability` or `replicas` are among the options: `enqueue_many`
-        has those."""
+        """A job for `Queue.enqueue_many`, checked and encoded. OptionError if `durability`, `replicas` or `max_queue_length` are among the
+        options: `enqueue_many` has those."""
         check_arguments(f, kwargs)
         given = {"job_timeout": self._own.timeout, **self._given}
         return prepared(f, args, kwargs, None, given, self._own.serializer)

@@ -19,10 +19,11 @@ from fusion.store.layout.score import check_priority
 #: Characters of a text that lists show, of those that come over HTTP.
 _LONGEST = 500
 _MOST_RETRIES = 1000
-_MOST = 10**9
 #: The highest limit of a key.
 MOST_AT_ONCE = 1_000_000
 _KEY = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}\Z")
+#: The highest whole number that a text may name.
+MOST = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ def _object_of(text: str) -> dict[str, Any]:
 def whole(low: int, high: int) -> Reader:
     """A whole number from `low`; from the network up to `high`."""
     return Reader(
-        f"{low} to {high:,}", "N", lambda value: _whole(value, low, high), lambda text: _whole(_digits(text), low, _MOST)
+        f"{low} to {high:,}", "N", lambda value: _whole(value, low, high), lambda text: _whole(_digits(text), low, MOST)
     )
 
 

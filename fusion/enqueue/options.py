@@ -120,6 +120,9 @@ class EnqueueOptions:
     max_concurrent: int | None = _option(
         "How many of its key, without one of its function.", kinds.whole(1, kinds.MOST_AT_ONCE), store=kinds.at_once
     )
+    max_queue_length: int | None = _option(
+        "Refuse it if more jobs than that would wait in the queue.", kinds.whole(1, kinds.MOST), of=CALL
+    )
     durability: str | None = _option(
         "Wait until replicas have it (replicated), or for the primary alone.", kinds.words("primary", "replicated"), of=CALL
     )

@@ -72,6 +72,8 @@ class JobOptions(EntryJobOptions, total=False):
 class CallOptions(JobOptions, total=False):
     """Options of a job and of the call that sends it."""
 
+    #: Refuse it if more jobs than that would wait in the queue.
+    max_queue_length: int | None
     #: Wait until replicas have it (replicated), or for the primary alone.
     durability: str | None
     #: How many replicas must have it, with durability replicated.

@@ -181,6 +181,10 @@ class JobSettings:
     finished_max: int = _setting(defaults.FINISHED_MAX, readers.whole(1))
     #: Canceled jobs that are kept per queue.
     canceled_max: int = _setting(defaults.CANCELED_MAX, readers.whole(1))
+    #: Jobs that may wait in a queue that has no number of its own; one more is refused with QueueFull (docs/queues.md).
+    max_queue_length: int | None = _setting(None, readers.whole(1))
+    #: Time after which a job that waits in a queue expires, if it has no ttl and its queue no time of its own.
+    queue_timeout: float | None = _setting(None, readers.seconds(0.001))
     #: What an enqueue waits for: `primary`, nothing more; `replicated`, that replicas have it too (docs/producers.md).
     durability: str = _setting("primary", readers.choice("primary", "replicated"))
     #: How many replicas must have it then.

@@ -9,7 +9,7 @@ from typing import Any
 from redis import Redis
 
 from fusion.enqueue.build import sealed
-from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError
+from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError, QueueFull
 from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
@@ -18,7 +18,7 @@ from fusion.store.layout.records import NewJob
 from fusion.store.read.tolerant import forgiving, in_words
 from fusion.web import putback
 from fusion.web.calls import Call, read_call
-from fusion.web.exchange import HttpError, Request, Response
+from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
 from fusion.web.idempotency import Once, once
 from fusion.web.routing import Route
 from fusion.web.views import job_view, queue_view
@@ -100,7 +100,10 @@ class Api:
         if repeat.job_id and not call.named:
             self._check_same(new.id, repeat)
         try:
-            accepted = broker.enqueue(call.queue, sealed(call.queue, [new], get_settings()), repeat.nonce, call.replicas)
+            jobs = sealed(call.queue, [new], get_settings())
+            accepted = broker.enqueue(call.queue, jobs, repeat.nonce, call.terms.replicas, call.terms.room)
+        except QueueFull as error:
+            raise HttpError(429, "queue_full", str(error), headers={"Retry-After": str(RETRY_AFTER)}) from None
         except DuplicateJob as error:
             code = "duplicate_job" if call.named or not repeat.job_id else "key_reused"
             raise HttpError(409, code, str(error)) from None

@@ -19,7 +19,7 @@ from fusion.kernel.timeutil import now, to_iso
 from fusion.store.client.classify import classify, one_line
 from fusion.web import wsgi
 from fusion.web.auth import Authenticator
-from fusion.web.exchange import MAX_BODY, HttpError, Request, Response, plain
+from fusion.web.exchange import MAX_BODY, RETRY_AFTER, HttpError, Request, Response, plain
 from fusion.web.hosts import Hosts
 from fusion.web.routing import Route, Router
 
@@ -27,8 +27,6 @@ log = logging.getLogger("fusion.web")
 _access = logging.getLogger("fusion.web.access")
 _audit = logging.getLogger("fusion.web.audit")
 
-#: Seconds after which a client may try again when Redis can't be reached.
-RETRY_AFTER = 5
 #: Seconds between two log lines about an outage.
 _OUTAGE_LINE = 10.0
 

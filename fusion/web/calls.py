@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fusion.enqueue.batch import replicas_of
 from fusion.enqueue.build import JobData, build
 from fusion.enqueue.keywords import did_you_mean
 from fusion.enqueue.options import SPELLINGS, EnqueueOptions, from_text, spelling_of
+from fusion.enqueue.terms import Terms, terms_of
 from fusion.exceptions import InvalidName, OptionError, PayloadTooLarge, SerializationError, TaskNotAllowed
 from fusion.kernel import defaults
 from fusion.kernel.importing import check_path, how_to_allow, is_allowed
 from fusion.settings import get_settings
 from fusion.store.layout.keys import check_queue_name
-from fusion.store.layout.records import Replicas
 from fusion.web.exchange import HttpError, listed
 
 #: Seconds for which a caller may have a thread of the server wait for replicas.
@@ -24,12 +23,12 @@ LONGEST_WAIT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a task, ready to be sent. `named`: the caller chose the job's id. `replicas`: whom the answer waits for."""
+    """One call of a task, ready to be sent on these terms. `named`: the caller chose the job's id."""
 
     queue: str
     data: JobData
     named: bool
-    replicas: Replicas | None
+    terms: Terms
 
 
 def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = "", enqueue_in: float | None = None) -> Call:
@@ -48,7 +47,7 @@ def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = ""
         options.enqueue_in = enqueue_in
     try:
         data = build(func, tuple(args), kwargs, options, get_settings())
-        replicas = _replicas(options)
+        terms = _terms(options)
     except PayloadTooLarge as error:
         raise HttpError(413, "payload_too_large", str(error)) from None
     except SerializationError as error:
@@ -61,12 +60,12 @@ def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = ""
         raise _invalid("", str(error)) from None
     if job_id and not named:
         data.new.id = job_id
-    return Call(queue, data, named, replicas)
+    return Call(queue, data, named, terms)
 
 
-def _replicas(options: EnqueueOptions) -> Replicas | None:
-    found = replicas_of(options, get_settings())
-    if options.replicas_timeout is not None and found is not None and found.timeout > LONGEST_WAIT:
+def _terms(options: EnqueueOptions) -> Terms:
+    found = terms_of(options, get_settings())
+    if options.replicas_timeout is not None and found.replicas is not None and found.replicas.timeout > LONGEST_WAIT:
         raise OptionError(
             "replicas_timeout", f"use up to {LONGEST_WAIT:g} s here: a request waits so long", options.replicas_timeout
         )

@@ -14,6 +14,8 @@ from fusion.kernel.serializers import JSONSerializer
 
 #: Bytes of a body. The largest payload with what JSON may add to it.
 MAX_BODY = 2 * defaults.MAX_PAYLOAD
+#: Seconds after which a client may try again when Redis can't be reached, or a queue is full.
+RETRY_AFTER = 5
 #: Characters of an error's message: it may quote what was sent.
 _LONGEST_MESSAGE = 500
 

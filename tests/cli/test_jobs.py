@@ -140,6 +140,14 @@ def test_an_id_that_is_taken(invoke: Invoke, conn: redis.Redis) -> None:
     assert "job id 'x' is taken and is queued" in invoke("enqueue", SMS, "--job-id", "x", code=1).stderr
 
 
+def test_a_full_queue(invoke: Invoke, conn: redis.Redis) -> None:
+    invoke("enqueue", SMS, "--max-queue-length", "1")
+    said = invoke("enqueue", SMS, "--max-queue-length", "1", code=1).stderr
+    assert "queue 'default' is full: 1 of 1 wait (max_queue_length). Try again" in said
+    assert conn.zcard("rq:queue:default") == 1
+    assert "use a whole number from 1" in invoke("enqueue", SMS, "--max-queue-length", "0", code=2).stderr
+
+
 def test_a_dry_run_needs_no_redis(invoke: Invoke) -> None:
     # No `conn` here: the environment names a server that does not exist.
     said = json.loads(invoke("enqueue", SMS, "a", "k:=1", "-q", "sms", "--priority", "high", "--job-id", "x", "--dry-run").stdout)

@@ -11,14 +11,16 @@ import pytest
 import redis
 
 from fusion import NotReplicated, Queue
+from fusion.exceptions import QueueFull
 from fusion.job import Job
 from fusion.store.client.connections import connect
 from fusion.store.client.resp import NonBlockingReader
 from fusion.store.client.server import read_server
 from fusion.store.layout.acl import acl_rules, producer_rules
+from fusion.store.layout.records import Room
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
-from tests.kit.hands import Hand, fields_of, put
+from tests.kit.hands import Hand, fields_of, new, put
 from tests.kit.servers import SpawnedServer
 from tests.store.test_resp import replies
 
@@ -137,6 +139,25 @@ def test_without_its_ban_it_would_be_allowed(server: SpawnedServer, command: str
         if command == "FUNCTION DELETE lib":
             conn.execute_command("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('f', function() end)")
         conn.execute_command(*command.split())
+
+
+def test_a_producer_with_the_rules_of_before_goes_on_and_is_not_bounded_by_what_it_may_not_read(server: SpawnedServer) -> None:
+    newer = ("gates", "blocked", "inbox")
+    before = " ".join(word for word in producer_rules().split() if not any(name in word for name in newer))
+    with user(server, before) as conn, server.client() as admin:
+        admin.select(1)
+        Broker(admin).set_gate("q", {"max_length": 1})
+        for job_id in ("a", "b"):
+            put(Broker(conn), "q", job_id)
+        with pytest.raises(redis.ResponseError, match=REFUSED):  # who asks is not left in the belief that it holds
+            Broker(conn).enqueue("q", [new("c")], "n", room=Room(9))
+        assert admin.zcard("rq:queue:q") == 2
+    with user(server, producer_rules()) as conn, server.client() as admin:
+        admin.select(1)
+        Broker(admin).set_gate("q", {"max_length": 1})
+        put(Broker(conn), "q", "a")
+        with pytest.raises(QueueFull):
+            put(Broker(conn), "q", "b")
 
 
 #: Commands without a key, which no pattern restrains, that somebody with the rules may send. None of them says anything of others' data.

@@ -196,6 +196,7 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
         "signature",
         "requeue_nonce",
         "expires_at",
+        "queue_timeout",
         "cancel",
         "isolate",
         "begun",

@@ -43,6 +43,7 @@ TEXTS = {
     "isolate": "true",
     "concurrency_key": "user:42",
     "max_concurrent": "2",
+    "max_queue_length": "10000",
     "durability": "replicated",
     "replicas": "2",
     "replicas_timeout": "3s",

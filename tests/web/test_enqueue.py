@@ -339,3 +339,23 @@ def test_ids_that_fusion_makes_are_not_for_callers(post: Post, conn: redis.Redis
         assert (refused.status, refused.json["error"]["field"]) == (422, "job_id")
         assert "are those of" in refused.json["error"]["message"]
     assert not conn.exists("rq:queues")
+
+
+def test_a_full_queue_is_429_and_the_same_request_is_good_later(post: Post, conn: redis.Redis) -> None:
+    Queue("sms").set_max_length(1)
+    body = {"queue": "sms", "func": NOOP}
+    first = post(body, key="one")
+    assert first.status == 201
+    before = everything(conn)
+    full = post(body, key="two")
+    assert (full.status, full.json["error"]["code"], full.headers["retry-after"]) == (429, "queue_full", "5")
+    assert full.json["error"]["message"].startswith("queue 'sms' is full: 1 of 1 wait (max_queue_length). Try again")
+    assert everything(conn) == before
+    assert post(body, key="one").json == first.json, "a resend is none more"
+    own = post({**body, "queue": "free", "max_queue_length": 1})
+    assert own.status == 201
+    assert post({**body, "queue": "free", "max_queue_length": 1}).status == 429
+    assert post({**body, "max_queue_length": 0}).status == 422
+    Queue("sms").set_max_length(2)
+    assert post(body, key="two").status == 201
+    assert post(body, path="/retryTask").status == 202, "that one waits for its time"

@@ -24,7 +24,7 @@ _PRODUCERS_COMMANDS = (
     " +llen +rpush +sadd +sismember +type +xadd +zadd +zcard +zcount +zrange +zrem +zrevrank +zscore"
 )
 #: Keys that it only has to read; on 6.2 there is no way to say so.
-_READ = ("paused:*", "suspended", "schema", "wildcards")
+_READ = ("paused:*", "inbox:*", "gates", "suspended", "schema", "wildcards")
 #: What an enqueue that is sent again does to the job's own record; without a selector it may be done to any of the keys.
 _AGAIN = "+pexpire +persist +pttl"
 

@@ -33,6 +33,15 @@ class Replicas:
     timeout: float
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """An enqueue is refused if it would have more than `length` jobs wait in the queue (None: what holds there in any case), the `to_come`
+    jobs counted that the call brings after these."""
+
+    length: int | None = None
+    to_come: int = 0
+
+
 @dataclass(slots=True)
 class Commit:
     """The end of one execution: finished, failed, retry, held, later (put off, no attempt spent), release, lost or struck (lost with what

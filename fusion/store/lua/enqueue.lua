@@ -2,10 +2,12 @@
 -- KEYS: queues
 -- ARGV: queue n_jobs needs
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of
--- INCLUDE: writer layout keys time emit ring accept
--- Uses: fifos
--- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of)
--- Returns: {'ok', enqueued_at, layout of the data} | {'duplicate', id, status; foreign: another program's record}
+-- INCLUDE: writer layout keys time emit ring gate room accept
+-- Uses: fifos gate_texts
+-- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
+--   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
+-- Returns: {'ok', enqueued_at, layout of the data} | {'duplicate', id, status; foreign: another program's record} |
+--   {'full', how many wait, how many may, how many more were to}
 -- Events: queued scheduled
 -- `needs`: the layout in which these jobs are written. A nonce that is the job's id is not stored: an id made by chance
 -- is its call's alone. That holds for what was enqueued only: a record made for an entry whose job was lost has none
@@ -17,11 +19,13 @@
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
 local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
 
--- Whether there is a record without a mark of ours. Mostly there is none at all, and no queue ever was a LIST of stock
--- RQ's: one look for both.
+-- Whether there is a record without a mark of ours. Mostly there is none at all, no queue ever was a LIST of stock
+-- RQ's, and nothing is set for any: one look for all.
 local function is_anothers(key)
-  if redis.call('EXISTS', key, FIFOS) == 0 then
-    if fifos[A_queue] == nil then fifos[A_queue] = false end
+  local found = redis.pcall('EXISTS', key, FIFOS, GATES)
+  if type(found) ~= 'number' then found = redis.call('EXISTS', key, FIFOS) end -- a user of before may not read GATES
+  if found == 0 then
+    if fifos[A_queue] == nil then fifos[A_queue], gate_texts[A_queue] = false, false end
     return false
   end
   in_fifo(A_queue)
@@ -56,6 +60,15 @@ if again and #fresh == 0 then
   if ttl < 0 then redis.call('PERSIST', again) end
 end
 if #fresh == 0 then return { 'ok', first_answer, version or FIRST_SCHEMA } end
+
+if gate_texts[A_queue] ~= false or MAX_LENGTH > 0 or ARGV[at] then
+  local most, more = most_of(A_queue, ARGV[at]), tonumber(ARGV[at + 1]) or 0
+  for _, job in ipairs(fresh) do -- those that wait for a time are not in the queue yet
+    if not job.due or job.due <= now_ms then more = more + 1 end
+  end
+  local length = most and more > 0 and length_of(A_queue)
+  if length and length + more > most then return { 'full', length, most, more } end
+end
 
 if not version then version = is_new() and begin_layout('enqueue', true) or FIRST_SCHEMA end
 if version < tonumber(A_needs) then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. A_needs) end

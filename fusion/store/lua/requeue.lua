@@ -2,7 +2,7 @@
 --   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys mark time score emit ring schedule expiry each ties on_arrive
+-- INCLUDE: writer keys mark time score emit ring schedule expiry room each ties on_arrive
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
@@ -44,9 +44,13 @@ local function requeue(id)
   redis.call('HSET', key, 'status', delay > 0 and 'scheduled' or 'queued', 'origin', queue, 'enqueued_at', now_iso,
     'requeue_nonce', A_nonce, 'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
   redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
-    'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared')
-  if tonumber(ttl) then
-    local expires_at = math.floor(now_ms + delay + ttl * 1000)
+    'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared',
+    'queue_timeout')
+  local given = not tonumber(ttl) and timeout_of(queue)
+  if given then redis.call('HSET', key, 'queue_timeout', given) end
+  ttl = given or tonumber(ttl) and ttl * 1000
+  if ttl then
+    local expires_at = math.floor(now_ms + delay + ttl)
     redis.call('HSET', key, 'expires_at', expires_at)
     expect_expiry(id, expires_at)
   end

@@ -5,10 +5,10 @@
 -- FLAGS: allow-oom
 -- Returns: ok | missing | foreign (another program's job) | its status, which is not scheduled
 -- Events: scheduled
--- The ttl of one that was enqueued or requeued for a time counts from that time, and moves along; that of a retry, or
--- of one that was held back or lost, does not. Those have a reason.
-local status, queue, log_tag, ttl, reason, seq = unpack(redis.call('HMGET', K_job, 'status', 'origin', 'log_tag',
-    'ttl', 'reason', 'seq'))
+-- The ttl of one that was enqueued or requeued for a time counts from that time, and moves along, as does what its
+-- queue gave it in place of one; that of a retry, or of one that was held back or lost, does not. Those have a reason.
+local status, queue, log_tag, ttl, reason, seq, timeout = unpack(redis.call('HMGET', K_job, 'status', 'origin',
+    'log_tag', 'ttl', 'reason', 'seq', 'queue_timeout'))
 if not status then return 'missing' end
 if not seq then return 'foreign' end
 if status ~= 'scheduled' then return status end
@@ -16,8 +16,9 @@ local due = tonumber(A_due_ms)
 local before = redis.call('ZSCORE', SCHEDULED, A_id)
 if before and ms_of(before) == due then return 'ok' end
 schedule(A_id, due)
-if tonumber(ttl) and not reason then
-  local expires_at = math.floor(math.max(due, now_ms) + ttl * 1000)
+ttl = tonumber(ttl) and ttl * 1000 or tonumber(timeout)
+if ttl and not reason then
+  local expires_at = math.floor(math.max(due, now_ms) + ttl)
   redis.call('HSET', K_job, 'expires_at', expires_at)
   expect_expiry(A_id, expires_at)
 end

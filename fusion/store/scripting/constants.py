@@ -14,7 +14,8 @@ from fusion.store.layout import codec, compact, schema
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetConstants:
     """The values that all processes of a fleet share. Times in seconds; `events_cap`: entries that the event stream keeps; `*_max`: entries
-    of a terminal set; `adopt_rq`: queues whose LIST of stock RQ's this process takes over; `schema`: the layout of the data that it knows.
+    of a terminal set; `max_queue_length`, `queue_timeout`: of queues that have none of their own, 0 for none; `adopt_rq`: queues whose LIST
+    of stock RQ's this process takes over; `schema`: the layout of the data that it knows.
     """
 
     prefix: str = defaults.KEY_PREFIX
@@ -27,6 +28,8 @@ class FleetConstants:
     finished_max: int = defaults.FINISHED_MAX
     canceled_max: int = defaults.CANCELED_MAX
     callbacks_max: int = defaults.CALLBACKS_MAX
+    max_queue_length: int = 0
+    queue_timeout: float = 0
     adopt_rq: tuple[str, ...] = ()
     schema: int = schema.VERSION
 
@@ -43,11 +46,13 @@ class FleetConstants:
             failed_max=settings.failed_max,
             finished_max=settings.finished_max,
             canceled_max=settings.canceled_max,
+            max_queue_length=settings.max_queue_length or 0,
+            queue_timeout=settings.queue_timeout or 0,
             adopt_rq=settings.adopt_rq or (),
         )
 
     def literals(self) -> dict[str, str]:
-        """The names that scripts use, each with its value as Lua source. HOLD_MS is in milliseconds; CAP is an argument of XADD;
+        """The names that scripts use, each with its value as Lua source. HOLD_MS and QUEUE_TIMEOUT are in milliseconds; CAP is an argument of XADD;
         PROBATION: losses after which a job runs alone; RUN_FIELDS: the fields that a claim answers;
         STORED_RESULT_TTL: what its absence means in the second layout."""
         values: dict[str, str | int | tuple[str, ...]] = {
@@ -63,6 +68,8 @@ class FleetConstants:
             "HOLD_MS": int(self.hold_timeout * 1000),
             "RUN_FIELDS": codec.RUN_FIELDS,
             "N_RUN_FIELDS": len(codec.RUN_FIELDS),
+            "MAX_LENGTH": self.max_queue_length,
+            "QUEUE_TIMEOUT": int(self.queue_timeout * 1000),
             "ADOPT": self.adopt_rq,
             "FAILED_MAX": self.failed_max,
             "FINISHED_MAX": self.finished_max,

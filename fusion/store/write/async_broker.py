@@ -16,7 +16,7 @@ from fusion.store.client.adapter import plain, undecoded, words
 from fusion.store.client.async_connections import AsyncCleanPool
 from fusion.store.client.replication import Replication
 from fusion.store.layout import schema
-from fusion.store.layout.records import NewJob, Replicas
+from fusion.store.layout.records import NewJob, Replicas, Room
 from fusion.store.scripting.host import ScriptHost
 from fusion.store.write import enqueue_codec
 
@@ -68,32 +68,34 @@ class AsyncBroker(ScriptHost):
     #: As the Broker's.
     _layout = schema.VERSION
 
-    async def enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> str:
+    async def enqueue(
+        self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None, room: Room | None = None
+    ) -> str:
         """Enqueue as `Broker.enqueue` does, with its errors."""
         if replicas is None:
-            return self._accepted(await self._enqueue(queue, jobs, self.connection.execute_command))
+            return self._accepted(await self._enqueue(queue, jobs, room, self.connection.execute_command), queue)
         replication = Replication(jobs, replicas, self.connection)
 
         async def send(*command: Any) -> Any:
             return replication.heard(await replication.pipeline(command).execute())
 
         while True:
-            at = self._accepted(await self._enqueue(queue, jobs, send))
+            at = self._accepted(await self._enqueue(queue, jobs, room, send), queue)
             if replication.done():
                 return at
 
-    async def _enqueue(self, queue: str, jobs: Sequence[NewJob], send: Callable[..., Awaitable[Any]]) -> Any:
+    async def _enqueue(self, queue: str, jobs: Sequence[NewJob], room: Room | None, send: Callable[..., Awaitable[Any]]) -> Any:
         while True:
             layout = self._layout  # another coroutine may learn meanwhile what this one is about to be told
             try:
-                return await self._call("enqueue", *enqueue_codec.arguments(queue, jobs, "", layout), send)
+                return await self._call("enqueue", *enqueue_codec.arguments(queue, jobs, "", layout, room), send)
             except DataTooOld as error:
                 if error.version >= layout:
                     raise
                 self._layout = error.version
 
-    def _accepted(self, answer: Any) -> str:
-        at = enqueue_codec.accepted(answer)
+    def _accepted(self, answer: Any, queue: str) -> str:
+        at = enqueue_codec.accepted(answer, queue)
         self._layout = int(answer[2])
         return at
 

@@ -15,7 +15,7 @@ from fusion.store.client.adapter import batch
 from fusion.store.client.replication import Replication
 from fusion.store.layout import codec, schema
 from fusion.store.layout.keys import LIST_QUEUES
-from fusion.store.layout.records import Claimed, Commit, LogLine, NewJob, Replicas, Turn, Wishes
+from fusion.store.layout.records import Claimed, Commit, LogLine, NewJob, Replicas, Room, Turn, Wishes
 from fusion.store.scripting import pipelined
 from fusion.store.scripting.calls import ScriptCall
 from fusion.store.scripting.host import to_ms, to_texts
@@ -43,41 +43,52 @@ class Broker(CallbackBroker, GateBroker):
 
     # -- jobs
 
-    def enqueue(self, queue: str, jobs: Sequence[NewJob], nonce: str = "", replicas: Replicas | None = None) -> str:
-        """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids.
-        `nonce`, if given, stands for the jobs' own. With `replicas`, NotReplicated if too few have them in time."""
+    def enqueue(
+        self,
+        queue: str,
+        jobs: Sequence[NewJob],
+        nonce: str = "",
+        replicas: Replicas | None = None,
+        room: Room | None = None,
+    ) -> str:
+        """Accept all of `jobs` or none; returns the server's time of enqueueing. Raises DuplicateJob if a live job has one of the ids, and
+        QueueFull. `nonce`, if given, stands for the jobs' own. With `replicas`, NotReplicated if too few have them in time."""
         if replicas is None:
-            return self._accepted(self._enqueue(queue, jobs, nonce))
+            return self._accepted(self._enqueue(queue, jobs, nonce, room), queue)
         replication = Replication(jobs, replicas, self.connection)
         while True:
-            at = self._accepted(self._enqueue(queue, jobs, nonce, replication.send))
+            at = self._accepted(self._enqueue(queue, jobs, nonce, room, replication.send), queue)
             if replication.done():
                 return at
 
-    def _enqueue(self, queue: str, jobs: Sequence[NewJob], nonce: str, send: Callable[..., Any] | None = None) -> Any:
+    def _enqueue(
+        self, queue: str, jobs: Sequence[NewJob], nonce: str, room: Room | None, send: Callable[..., Any] | None = None
+    ) -> Any:
         script, keys = self._script("enqueue"), {"queues": self.keys.queues}
         while True:
             layout = self._layout  # another thread may learn meanwhile what this one is about to be told
             try:
-                return script(keys, *enqueue_codec.arguments(queue, jobs, nonce, layout), send)
+                return script(keys, *enqueue_codec.arguments(queue, jobs, nonce, layout, room), send)
             except DataTooOld as error:
                 if error.version >= layout:
                     raise
                 self._layout = error.version
 
-    def _accepted(self, answer: Any) -> str:
-        at = enqueue_codec.accepted(answer)
+    def _accepted(self, answer: Any, queue: str) -> str:
+        at = enqueue_codec.accepted(answer, queue)
         self._layout = int(answer[2])
         return at
 
-    def ready_enqueue(self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None) -> pipelined.PipelinedCall[str]:
+    def ready_enqueue(
+        self, queue: str, jobs: Sequence[NewJob], replicas: Replicas | None = None, room: Room | None = None
+    ) -> pipelined.PipelinedCall[str]:
         """Encode an `enqueue`, to be made in steps."""
         if replicas is not None:
-            return pipelined.PipelinedCall(lambda _: self.enqueue(queue, jobs, replicas=replicas), str)
+            return pipelined.PipelinedCall(lambda _: self.enqueue(queue, jobs, replicas=replicas, room=room), str)
         script, keys = self._script("enqueue"), {"queues": self.keys.queues}
-        args, rest = enqueue_codec.arguments(queue, jobs, "", self._layout)
-        call = partial(self._enqueue, queue, jobs, "")
-        return pipelined.ready(script, self.connection, keys, args, rest, call, self._accepted)
+        args, rest = enqueue_codec.arguments(queue, jobs, "", self._layout, room)
+        call = partial(self._enqueue, queue, jobs, "", room)
+        return pipelined.ready(script, self.connection, keys, args, rest, call, partial(self._accepted, queue=queue))
 
     waits = staticmethod(enqueue_codec.waits)
 

@@ -7,15 +7,17 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any
 
-from fusion.exceptions import DuplicateJob
+from fusion.exceptions import DuplicateJob, QueueFull
 from fusion.kernel.timeutil import EPOCH, from_iso
 from fusion.store.layout import codec, schema
 from fusion.store.layout.compact import COMPACT, compact
-from fusion.store.layout.records import NewJob
+from fusion.store.layout.records import NewJob, Room
 from fusion.store.scripting.host import to_ms
 
 
-def arguments(queue: str, jobs: Sequence[NewJob], nonce: str, layout: int) -> tuple[dict[str, Any], list[Any]]:
+def arguments(
+    queue: str, jobs: Sequence[NewJob], nonce: str, layout: int, room: Room | None = None
+) -> tuple[dict[str, Any], list[Any]]:
     """Make ARGV of enqueue.lua for data of that layout: the named arguments and the rest. `nonce`, if there is one, in place of the jobs'
     own. Numbers as texts, as which they are sent."""
     rest: list[Any] = []
@@ -31,11 +33,15 @@ def arguments(queue: str, jobs: Sequence[NewJob], nonce: str, layout: int) -> tu
         ttl = "" if job.ttl is None else str(to_ms(job.ttl))
         rest += (job.id, nonce or job.nonce, str(job.priority), _place(job), ttl, str(2 * len(fields)))
         rest += chain.from_iterable(fields.items())
+    if room is not None:
+        rest += ("" if room.length is None else str(room.length), str(room.to_come))
     return {"queue": queue, "n_jobs": str(len(jobs)), "needs": str(needs)}, rest
 
 
-def accepted(answer: Any) -> str:
-    """Read the server's time of enqueueing from the answer. Raises DuplicateJob."""
+def accepted(answer: Any, queue: str) -> str:
+    """Read the server's time of enqueueing from the answer. Raises DuplicateJob or QueueFull."""
+    if answer[0] == b"full":
+        raise QueueFull(queue, *map(int, answer[1:]))
     if answer[0] != b"ok":
         raise DuplicateJob(codec.text(answer[1]), codec.text(answer[2]))
     return codec.text(answer[1])

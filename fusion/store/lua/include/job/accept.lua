@@ -1,6 +1,6 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
--- INCLUDE: keys time emit expiry schedule score ties on_arrive
--- Uses: tied
+-- INCLUDE: keys time emit expiry schedule score gate room ties on_arrive
+-- Uses: gate_texts tied
 
 -- When a job is due (ms; nil: no time was given), and whether it goes to the front. `place`: back | front | `@ms` at
 -- that time | `+ms` so much later; an `f` behind it: to the front once it is due.
@@ -42,6 +42,10 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
       first, last))
   end
   if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
+  if not ttl and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
+    ttl = timeout_of(queue)
+    if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
+  end
   if ttl then more[#more + 1], more[#more + 2] = 'expires_at', (later and due or now_ms) + ttl end
   if more[1] then redis.call('HSET', key, unpack(more)) end
   if ttl then expect_expiry(id, more[#more]) end

@@ -1,0 +1,63 @@
+"""The options of a call that enqueues: whom it waits for, and how full the queue may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fusion.enqueue.kinds import MOST, seconds
+from fusion.enqueue.options import NONE, EnqueueOptions
+from fusion.exceptions import OptionError
+from fusion.settings import Settings
+from fusion.store.layout.records import Replicas, Room
+
+_DURABILITIES = ("primary", "replicated")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The terms of one call; None: for nobody, and up to what holds for the queue in any case."""
+
+    replicas: Replicas | None = None
+    room: Room | None = None
+
+    def with_more(self, to_come: int) -> Terms:
+        """The same of a call that brings so many jobs more after this one."""
+        if not to_come:
+            return self
+        return Terms(self.replicas, Room(self.room.length if self.room else None, to_come))
+
+
+PLAIN = Terms()
+
+
+def terms_of(options: EnqueueOptions, settings: Settings) -> Terms:
+    """The terms that the options and the settings name. OptionError for what is no such wish."""
+    if options is NONE and settings.durability == "primary":
+        return PLAIN
+    length = options.max_queue_length
+    return Terms(_replicas(options, settings), Room(check_length("max_queue_length", length)) if length is not None else None)
+
+
+def check_length(name: str, length: Any) -> int:
+    """A number of jobs that may wait in a queue. OptionError, of `name`."""
+    if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= MOST:
+        raise OptionError(name, f"use a whole number from 1 to {MOST:,}", length)
+    return length
+
+
+def _replicas(options: EnqueueOptions, settings: Settings) -> Replicas | None:
+    durability = settings.durability if options.durability is None else options.durability
+    if durability not in _DURABILITIES:
+        raise OptionError("durability", "use 'primary' or 'replicated'", durability)
+    if durability == "primary":
+        for name in ("replicas", "replicas_timeout"):
+            if getattr(options, name) is not None:
+                rule = "needs durability='replicated'; to pass it to the task use enqueue_call(func, kwargs={...})"
+                raise OptionError(name, rule, getattr(options, name))
+        return None
+    count: Any = settings.replicas if options.replicas is None else options.replicas
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise OptionError("replicas", "use a whole number from 1", count)
+    given = options.replicas_timeout
+    return Replicas(count, settings.replicas_timeout if given is None else seconds("replicas_timeout", given))
