@@ -31,7 +31,8 @@ class Consumer:
     `hear` is called when the answer is there. One turn at a time; one that got no answer is repeated word for word. The owner takes turns
     while one is `wanted` and none is `asked` for:
 
-    - an outcome waits, the answer before said that there is more, a doorbell rang, or nobody asked for `idle_wait` seconds.
+    - an outcome waits, the answer before said that there is more, a doorbell rang, a closed queue opens for which it waits, or nobody asked
+      for `idle_wait` seconds.
 
     `floors` below are the lowest priorities of the free slots.
     """
@@ -59,7 +60,7 @@ class Consumer:
         self.turn: Turn | None = None
         self.moved = 0
         self._wanted = self._has_room = False
-        self._look_at = 0.0
+        self._look_at, self._opens_at = 0.0, inf
 
     @property
     def name(self) -> str:
@@ -110,7 +111,7 @@ class Consumer:
             return inf
         if self._wanted or self.doorbells.rung or not self.outbox.settled:
             return 0.0
-        return self._look_at if self._has_room else inf
+        return min(self._look_at, self._opens_at) if self._has_room else inf
 
     def want(self) -> None:
         """Ask for a turn."""
@@ -122,6 +123,8 @@ class Consumer:
         if self.doorbells.rung and not self.outbox.is_sending and self.doorbells.answer(floors):
             self._wanted = True
         self._has_room = bool(floors)
+        if self._has_room and now >= self._opens_at:
+            self._opens_at, self._wanted = inf, True
         if self._has_room and now >= self._look_at:
             wait = self._shared.settings.idle_wait
             self._look_at = now + wait
@@ -168,6 +171,7 @@ class Consumer:
         for claimed in turn.jobs:
             self._served_queues.served(claimed.queue)
         self.job_log.suspended(turn.status == "suspended")
+        self._opens_at = inf if turn.opens_in is None else time.monotonic() + turn.opens_in
         if turn.next_in is not None:
             self.maintenance.due(time.monotonic() + turn.next_in)
         if turn.again:  # what was wanted since it was sent still is

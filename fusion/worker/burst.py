@@ -35,7 +35,7 @@ class Burst:
 
     def is_over(self, turn: Turn, probation: Probation) -> bool:
         """True if nothing is left to do, after a turn that brought nothing, while nothing runs. What is due now is still work."""
-        if probation.pending or turn.waits is not None:
+        if probation.pending or turn.waits is not None or turn.opens_in is not None:
             return False
         if turn.status == "ok" and turn.next_in is not None and turn.next_in <= 0:
             self._link.attempt(self._broker.promote)

@@ -80,7 +80,8 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The answer to a turn. `next_in`: seconds to the next due job, None if none is scheduled."""
+    """The answer to a turn. `next_in`: seconds to the next due job, None if none is scheduled. `opens_in`: seconds until a closed queue opens
+    of which this worker is to take care; None if there is none."""
 
     status: str
     answers: list[str]
@@ -90,6 +91,7 @@ class Turn:
     next_in: float | None
     #: The list of sets of blocked jobs and its version, if the worker has another one.
     waits: tuple[str, list[str]] | None = None
+    opens_in: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

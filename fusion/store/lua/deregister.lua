@@ -2,11 +2,11 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation
 -- FLAGS: allow-oom
--- INCLUDE: keys settle sweep_waits
+-- INCLUDE: keys settle sweep_waits queue_gate
 -- Returns: jobs given back
 -- Events: released canceled queued
 if redis.call('HGET', K_worker, 'incarnation') ~= A_incarnation then return 0 end
-local held, back = redis.call('HGETALL', worker_jobs_key(A_name)), 0
+local held, back, queues = redis.call('HGETALL', worker_jobs_key(A_name)), 0, {}
 
 local function give_back(id, exec)
   local key = job_key(id)
@@ -14,6 +14,7 @@ local function give_back(id, exec)
   if job.status ~= 'started' or job.execution_id ~= exec then return end
   settle('released', id, key, job.origin, job, wip_key(job.origin), 'worker ended', A_name, {})
   back = back + 1
+  queues[job.origin] = true
 end
 
 -- one that can't be given back (a broken key) is left to its lease
@@ -22,4 +23,5 @@ redis.call('DEL', K_worker, worker_jobs_key(A_name))
 redis.call('SREM', K_workers, K_worker)
 redis.call('SREM', FLEET, A_name)
 readmit_all()
+reopen_all(queues)
 return back

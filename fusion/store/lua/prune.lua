@@ -2,12 +2,12 @@
 -- KEYS: workers
 -- ARGV: name incarnation reason lease_ms limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time settle hold silence
+-- INCLUDE: keys time settle hold silence queue_gate
 -- Returns: {name, jobs recovered, name, jobs ...}
 -- Events: abandoned failed canceled
 -- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now.
 -- Without: those silent for three beats, unless an outage is just over.
-local recovered
+local recovered, queues = 0, {}
 
 local function give_back(id, exec, why, name)
   local key = job_key(id)
@@ -15,6 +15,7 @@ local function give_back(id, exec, why, name)
   if job.status ~= 'started' or job.execution_id ~= exec then return end
   recover(id, key, job.origin, job, wip_key(job.origin), why, name)
   recovered = recovered + 1
+  queues[job.origin] = true
 end
 
 local function remove(name, why)
@@ -25,6 +26,7 @@ local function remove(name, why)
   redis.call('DEL', worker_key(name), worker_jobs_key(name))
   redis.call('SREM', K_workers, worker_key(name))
   redis.call('SREM', FLEET, name)
+  reopen_all(queues)
   return recovered
 end
 

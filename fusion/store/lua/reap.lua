@@ -2,7 +2,7 @@
 --   blocked for too long.
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
--- INCLUDE: keys time end_job settle hold sweep_waits
+-- INCLUDE: keys time end_job settle hold sweep_waits queue_gate
 -- Rest: the caller's own queues (looked at even if they are not in the index of leases)
 -- Returns: {recovered, again, holding}
 -- Events: abandoned failed canceled queued
@@ -14,7 +14,7 @@ local hold = hold_until(tonumber(A_lease_ms))
 redis.call('HSET', REAP, 'last', now_ms, 'hold', hold, 'more', 0)
 if now_ms < hold then return { 0, 0, 1 } end
 
-local left, recovered, LOOKS = tonumber(A_limit), 0, 100
+local left, recovered, LOOKS, queues_of = tonumber(A_limit), 0, 100, {}
 
 local function give_back(queue, wip, id)
   local key = job_key(id)
@@ -24,6 +24,7 @@ local function give_back(queue, wip, id)
     recover(id, key, queue, job, wip, 'lease expired; worker ' .. worker .. ' is gone or cut off', worker)
     redis.pcall('HDEL', worker_jobs_key(worker), id)
     recovered = recovered + 1
+    queues_of[queue] = true
   elseif job.status and is_foreign(job.status) then
     error('left to a newer version') -- put off
   elseif job.status then
@@ -73,5 +74,6 @@ for i = 1, tonumber(A_n_queues) do
   if left > 0 then pcall(sweep, ARGV[REST + i - 1]) end
 end
 if left <= 0 then again = 1 end
+reopen_all(queues_of)
 if again == 1 then redis.call('HSET', REAP, 'more', 1) end
 return { recovered, again, 0 }

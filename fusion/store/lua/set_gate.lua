@@ -21,5 +21,5 @@ if text == '' then
 else
   redis.call('HSET', GATES, A_queue, text)
 end
-reopen(A_queue)
+reopen(A_queue, true)
 return text

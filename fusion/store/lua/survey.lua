@@ -46,7 +46,7 @@ for _, key in ipairs(keys) do
       local known = redis.pcall('ZSCORE', work_key(wildcard), queue)
       missing = missing or (tonumber(known) or -1) < class
     end
-    if missing and redis.call('EXISTS', paused_key(queue)) == 0 then ring(queue, class) end
+    if missing and redis.call('EXISTS', paused_key(queue), closed_key(queue)) == 0 then ring(queue, class) end
   end
 end
 return cursor == '0' and 0 or 1

@@ -5,22 +5,24 @@
 -- FLAGS: allow-oom
 -- RARE: enter_line line_up_again score_of next_seq
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand
--- INCLUDE: keys time emit ring schedule next_due park limit commit claim wildcards
--- Uses: bound count crowded expected fifos held lacking left listed names origin parked soonest tail unexpected
--- Uses: unsettled
+-- INCLUDE: keys time emit ring schedule next_due park limit commit claim wildcards queue_gate turn_gates
+-- Uses: bound count crowded expected fifos freed gates held lacking left listed names opens origin parked soonest tail
+-- Uses: unexpected unsettled
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after
 --   a space the last queue that was served by it), a priority floor per free slot, begun (id execution). The last
 --   n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told
 --   begun Then sets of blocked jobs that the worker can serve, of its queues, and pairs of a task that it lacks and
 --   why. `alone`: 1 = it runs one job at a time, and nothing ever beside it: its executions end in `s`; `only` = the
 --   same, and it serves those sets alone. `known`: the version of the list of sets that it has
--- Returns: {status, answers, jobs, bad, again, next_ms, waits}; status ok | suspended | unregistered | outdated;
+-- Returns: {status, answers, jobs, bad, again, next_ms, waits, open_ms}; status: ok | suspended | unregistered |
+--   outdated;
 --   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the
 --   worker may not know of, -1 for none; waits: {} if the worker has the list of sets of blocked jobs; else its
---   version (empty: there is none), and the sets
+--   version (empty: there is none), and the sets; open_ms: ms until this worker is to take a turn, as a queue that is
+--   closed by its rate opens then; missing mostly
 -- Events: completed failed retry held released abandoned canceled processing expired blocked
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per
--- outcome) and was given (a line per job), and ms to what it put into the schedule.
+-- outcome) and was given (a line per job), ms to what it put into the schedule, and open_ms.
 -- entries that are no work (stale, expired, corrupt) cleared per call; and expired ones before more are set aside
 local STEPS, FEW = 20, 5
 local BEAT_MS = math.min(1000, A_lease_ms / 10) -- a turn is a sign of life, written down this often at most
@@ -42,7 +44,8 @@ if tonumber(A_token) == last then -- a resend: the same answers, and the jobs th
       jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + N_RUN_FIELDS) }
     end
   end
-  return { 'ok', answers, jobs, {}, 0, tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known) }
+  return { 'ok', answers, jobs, {}, 0, tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known),
+    tonumber(string.match(memory, '\n~(%d+)')) }
 end
 
 -- One command for a whole list of arguments; Lua's stack bounds how many go into one.
@@ -125,22 +128,24 @@ end
 if lacking then
   for i = first_set + A_n_sets, first_set + A_n_sets + 2 * A_n_lacking - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
 end
-local stops = { K_suspended, FIFOS, WAITS }
-for i = 0, count - 1 do stops[i + 4] = paused_key(names[i]) end
-local stopped, waiting = 0, false -- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
-for first = 1, count + 3, 1000 do
-  stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 3)))
+local stops = { K_suspended, FIFOS, WAITS, GATES }
+for i = 0, count - 1 do stops[i + 5] = paused_key(names[i]) end
+-- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
+local stopped, waiting, gated = 0, false, false
+for first = 1, count + 4, 1000 do
+  stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 4)))
 end
-if stopped > 0 then waiting = redis.call('EXISTS', WAITS) == 1 end
-stopped = stopped > (waiting and 1 or 0)
+if stopped > 0 then waiting, gated = redis.call('EXISTS', WAITS) == 1, redis.call('EXISTS', GATES) == 1 end
+stopped = stopped > (waiting and 1 or 0) + (gated and 1 or 0)
 local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
+if gated and count > 0 then bad = read_gates(names, count) end
 local expired = 0
 -- of the i-th queue: its best entries, and those that are to leave it
 local queued, out, start, steps, again = {}, {}, 0, 0, 0
 for i = 0, count - 1 do
   out[i] = {}
-  if stopped and redis.call('EXISTS', stops[i + 4]) == 1 then queued[i] = false end
+  if stopped and redis.call('EXISTS', stops[i + 5]) == 1 then queued[i] = false end
 end
 
 local n_sources = count -- sets come behind the queues
@@ -179,12 +184,15 @@ local function head_of(i)
 end
 
 -- The source to take from, and the index of its queue. A queue whose head has a key is `shut` for claiming ahead.
-local function best_queue(floor)
+-- `ahead`: for a job that is to wait behind others.
+local function best_queue(floor, ahead)
   local best, class, of
   for k = 0, count - 1 do
     local i = (start + k) % count
-    local head, at = not (bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)) and head_of(i), i
-    for _, other in ipairs(sets_of[i] or NONE) do
+    local closed = gates[i] and not is_open(i, ahead)
+    local passed_over = closed or bound[i] and queued[i] == nil and bound[i] <= (class or floor - 1)
+    local head, at = not passed_over and head_of(i), i
+    for _, other in ipairs(not closed and sets_of[i] or NONE) do
       local theirs = head_of(other)
       if theirs and (not head or theirs.score > head.score) then head, at = theirs, other end
     end
@@ -194,14 +202,25 @@ local function best_queue(floor)
   return best, of
 end
 
+-- An entry of a lower class that has waited longer than it may in its queue, and the queue's index.
+local function starving(class)
+  for k = 0, count - 1 do
+    local i = (start + k) % count
+    local head = gates[i] and queued[i] ~= false and overdue(i, names[i], class, #jobs)
+    if head then return head, i end
+  end
+end
+
 -- A job for one slot, or nil. `mark`: what its execution ends in.
 local function claim(floor, mark)
   while steps < STEPS do
-    local i, of = best_queue(floor)
+    local i, of = best_queue(floor, mark == 'a')
     if not i then return nil end
+    local head, late, late_of = queued[i][queued[i].at], nil, nil
+    if gated and floor <= 0 and head.class > 0 and mark ~= 'a' then late, late_of = starving(head.class) end
+    if late then head, i, of = late, late_of, late_of end
     local queue, line = names[of], queued[i]
-    local head = line[line.at]
-    local ok, job, late = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
+    local ok, job, expired_now = pcall(take, queue, head, execution .. (#jobs + 1) .. mark, set_at[i])
     if not ok then
       bad[#bad + 1] = { queue, error_text(job) }
       queued[i] = false
@@ -209,13 +228,19 @@ local function claim(floor, mark)
       line.shut = true -- those that are claimed ahead come last
     else
       out[i][#out[i] + 1] = head.id
-      line.at = line.at + 1
+      if late then -- it may stand further down in what was read
+        take_out(i)
+        queued[i] = nil
+      else
+        line.at = line.at + 1
+      end
       if job then
+        if gates[of] then note_start(of) end
         if A_listed == '0' then start = of + 1 end -- the others of its class come before it
         return job
       end
       steps = steps + (job == nil and 0.2 or 1) -- setting one aside is little work
-      if late and not head.aside and not set_at[i] then
+      if expired_now and not head.aside and not set_at[i] then
         expired = expired + 1
         if expired == FEW then -- once a call
           take_out(i)
@@ -231,9 +256,11 @@ local function claim(floor, mark)
 end
 
 unsettled = {}
+local spare -- the lowest priority of the free slots
 for s = 0, A_n_slots - 1 do
   local floor, mark = tonumber(ARGV[first_slot + s]), s >= A_n_slots - A_n_ahead and 'a' or A_alone ~= '0' and 's' or ''
   local job = claim(floor, mark)
+  if not job and mark ~= 'a' then spare = math.min(spare or floor, floor) end
   if job then
     jobs[#jobs + 1] = job
     lines[#lines + 1] = '>' .. job[1] .. ' ' .. job[2] .. (mark == '' and '' or ' ' .. mark)
@@ -253,6 +280,19 @@ for _, job in ipairs(jobs) do
 end
 if leases[2] then redis.pcall('ZADD', LEASES, unpack(leases)) end
 for i = 0, n_sources - 1 do take_out(i) end
+
+if gated then
+  for i = 0, count - 1 do
+    if not unindexed[i] then freed[names[i]] = nil end
+  end
+  for queue in pairs(freed) do pcall(reopen, queue) end
+end
+for i in pairs(gates) do
+  local head = head_of(i)
+  for _, other in ipairs(sets_of[i] or NONE) do head = head or head_of(other) end
+  if keep_gate(i, names[i], head, spare, #jobs) then ring(names[i], head.class) end
+end
+-- behind the gates: what is admitted rings, unless its queue is closed and somebody waits for it
 local names_of_keys = unsettled
 unsettled = nil
 for name in pairs(names_of_keys) do settle_key(name) end
@@ -272,6 +312,7 @@ end
 
 local state = 'busy'
 if soonest then lines[#lines + 1] = '@' .. math.max(0, soonest - now_ms) end
+if opens then lines[#lines + 1] = '~' .. opens end
 if #jobs > 0 then -- what is left wakes another worker
   for i = 0, count - 1 do
     local head = not (bound[i] and queued[i] == nil) and head_of(i)
@@ -303,4 +344,4 @@ end
 redis.call('HSET', K_worker, unpack(note))
 give_back_numbers()
 local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known) or {}
-return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, next_ms, waits }
+return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, next_ms, waits, opens }

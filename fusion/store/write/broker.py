@@ -348,7 +348,7 @@ def _seconds(ms: int) -> float | None:
 
 
 def _turn_of(answer: Any) -> Turn:
-    status, answers, jobs, bad, again, next_ms, waits = answer
+    status, answers, jobs, bad, again, next_ms, waits, *opens_ms = answer
     return Turn(
         codec.text(status),
         to_texts(answers),
@@ -357,4 +357,5 @@ def _turn_of(answer: Any) -> Turn:
         bool(again),
         _seconds(next_ms),
         (codec.text(waits[0]), to_texts(waits[1:])) if waits else None,
+        opens_ms[0] / 1000 if opens_ms else None,
     )

@@ -1,40 +1,65 @@
--- Gates: what bounds a queue as a whole, over the fleet. `rq:gates` holds a text for each queue of which something is
--- set, `limit=20 rate=100/60000/100 until=<ms>`; the state of such a queue is in `rq:gate:<queue>`. No job is moved
--- for a gate's sake: a closed queue is one from which nothing is claimed. While it is closed and somebody will open it
--- `rq:wake:<queue>:closed` exists, and its bells are silent: at its limit whoever ends one of its jobs rings, at its
--- rate one idle worker waits for the instant.
+-- Gates: what bounds the claims of a queue as a whole, over the fleet. `rq:gates` says what is set, `limit=20
+-- rate=100/60000/100 max_wait=<ms> until=<ms>`; the state is in `rq:gate:<queue>`. No job is moved for a gate's sake: a
+-- closed queue is one from which nothing is claimed. While it is closed and somebody will open it
+-- `rq:wake:<queue>:closed` exists, and its bells are silent: at its limit whoever ends one of its jobs rings, else one
+-- idle worker waits for the instant.
 -- INCLUDE: keys time rate ring
--- RARER: gate_word read_gate reopen
+-- RARER: rate_of used_ahead rate_room rate_spend gate_word forget_until read_gate is_awaited reopen
+-- RARER: reopen_all
 local function gate_key(queue) return P .. 'gate:' .. queue end
+local AWAITED_MS = 3000 -- a worker that waits says so again this often, or is taken for gone
 
 -- What is set under a name; nil if nothing is.
 local function gate_word(text, name) return string.match(' ' .. text, ' ' .. name .. '=(%S+)') end
 
-local NOW = now_s * 1000000 + now_us -- in microseconds, as rates count
+-- A queue that was held back for a time is not any more.
+local function forget_until(queue, text)
+  local rest = string.match(string.gsub(' ' .. text, ' until=%S+', ''), '^ ?(.*)$')
+  if rest == '' then redis.call('HDEL', GATES, queue) else redis.call('HSET', GATES, queue, rest) end
+end
 
--- How many jobs of the queue may be claimed now (`room`). Without room it is `full`, or `opens` at an instant.
+-- How many jobs may be claimed now: for its limit (`places`), for its rate (`tokens`); if there are no tokens, the
+-- instant at which there will be (`opens`). Times in microseconds. nil if nothing that is set is about claims.
 local function read_gate(queue, text)
   local limit, interval, burst = tonumber(gate_word(text, 'limit')), rate_of(gate_word(text, 'rate'))
-  local held_back, room = (tonumber(gate_word(text, 'until')) or 0) * 1000, math.huge
-  local gate = { text = text, interval = interval, burst = burst, held_back = held_back > 0 }
-  gate.tat, gate.waiter, gate.named = unpack(redis.call('HMGET', gate_key(queue), 'tat', 'waiter', 'named'))
-  if limit then room = math.max(0, limit - redis.call('ZCOUNT', wip_key(queue), LEAST_LEASE, '(+inf')) end
-  gate.full = room <= 0
-  if interval then
-    local tokens, opens = rate_room(gate.tat, NOW, interval, burst)
-    if tokens < 1 then gate.opens = opens end
-    room = math.min(room, tokens)
+  local max_wait, held_back = tonumber(gate_word(text, 'max_wait')), tonumber(gate_word(text, 'until'))
+  if not (limit or interval or max_wait or held_back) then return nil end
+  local gate = { at = now_s * 1000000 + now_us, places = math.huge, tokens = math.huge, started = 0,
+    interval = interval, burst = burst, max_wait = max_wait }
+  gate.tat, gate.waiter, gate.named, gate.claims = unpack(redis.call('HMGET', gate_key(queue), 'tat', 'waiter', 'named',
+      'claims'))
+  if limit then gate.places = limit - redis.call('ZCOUNT', wip_key(queue), LEAST_LEASE, '(+inf') end
+  if interval then gate.tokens, gate.opens = rate_room(gate.tat, gate.at, interval, burst) end
+  if held_back and held_back > now_ms then
+    gate.tokens, gate.opens = 0, math.max(gate.opens or 0, held_back * 1000)
+  elseif held_back then
+    forget_until(queue, text)
   end
-  if held_back > NOW then room, gate.opens = 0, math.max(gate.opens or 0, held_back) end
-  gate.room = math.max(0, room)
   return gate
 end
 
--- What closed a queue is over, or may be: nobody waits for it any more, and one worker is woken that finds out.
-local function reopen(queue)
+-- Whether a worker waits for the instant at which the queue opens.
+local function is_awaited(gate)
+  local age = now_ms - (tonumber(gate.named) or -AWAITED_MS)
+  return gate.waiter and age >= 0 and age < AWAITED_MS
+end
+
+-- One of its jobs has ended, or what is set was `changed`: unless the queue stays closed, and somebody knows when it
+-- opens, one worker is woken that looks.
+local function reopen(queue, changed)
   local text = redis.call('HGET', GATES, queue)
-  if text and read_gate(queue, text).full then return end
-  redis.call('DEL', closed_key(queue))
-  redis.call('HDEL', gate_key(queue), 'waiter', 'named')
+  local gate = text and read_gate(queue, text)
+  if gate and (gate.places < 1 or gate.tokens < 1 and not changed and is_awaited(gate)) then return end
+  if changed then redis.call('HDEL', gate_key(queue), 'waiter', 'named') end
+  if redis.call('DEL', closed_key(queue)) == 0 and not changed then return end
   if redis.call('EXISTS', ready_key(queue), queue_key(queue)) > 0 then ring(queue) end
+end
+
+-- Executions of these queues (a set) have ended outside a turn.
+local function reopen_all(queues)
+  local gated
+  for queue in pairs(queues) do
+    if gated == nil then gated = redis.call('EXISTS', GATES) == 1 end
+    if gated then pcall(reopen, queue) end
+  end
 end

@@ -1,7 +1,7 @@
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
 -- INCLUDE: keys time emit end_job expiry history park ring schedule score settle on_leave on_return
 -- RARE: error_of gives_up_place set_result_aside put_off fail_or_retry
--- Exports: left
+-- Exports: freed left
 -- Events: completed failed retry held canceled queued
 
 -- What events tell of an error: its class and place. Its text may hold whatever the task was given.
@@ -100,6 +100,7 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
 end
 
 local left = {} -- by set: finished jobs that are to leave it, all together
+local freed = {} -- queues of which an execution has ended in this call
 
 -- Compare-and-set on (status, execution_id). Answers: ok | stale (another execution holds or held the job since) | gone
 -- (no such job); and whether it changed anything: an outcome that stands already is ok too. `more`: hash fields as the
@@ -111,6 +112,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   if job.execution_id ~= exec then return 'stale', false end
   if job.status ~= 'started' then return 'ok', false end
   local queue, wip, started, ended = job.origin, wip_key(job.origin), iso_before(age + elapsed), iso_before(age)
+  freed[queue] = true
 
   if kind == 'finished' then
     local dropped = tonumber(job.result_ttl) == 0
