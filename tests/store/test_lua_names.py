@@ -139,7 +139,7 @@ def test_an_include_that_there_is_not() -> None:
 # -- Lua's limits
 
 FREE_LOCALS, FREE_UPVALUES = 110, 30
-TURN_FREE_LOCALS = 85
+TURN_FREE_LOCALS = 70
 
 
 def test_every_script_leaves_room_under_luas_limits() -> None:
