@@ -13,7 +13,7 @@ from redis import Redis
 from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, delayed, prepared, timed
 from fusion.enqueue.build import JobData
 from fusion.enqueue.enqueuer import Enqueuer
-from fusion.enqueue.kinds import seconds
+from fusion.enqueue.kinds import one_line, seconds
 from fusion.enqueue.options import EnqueueOptions
 from fusion.enqueue.terms import Terms, check_length, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
@@ -24,6 +24,7 @@ from fusion.store.access import broker_of, inspector_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.keys import check_queue_name
+from fusion.store.layout.pauses import this_user
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -252,14 +253,20 @@ class PriorityQueue:
 
     # -- changing
 
-    def pause(self, seconds: int | None = None) -> None:
-        """From the moment this returns no job of the queue is started, for `seconds` or until `resume`. Those that run go on; jobs can
-        still be enqueued. Survives restarts of workers and, with its data, of Redis."""
-        broker_of(self.connection).pause(self.name, seconds)
+    def pause(self, duration: float | str | timedelta | None = None, *, reason: str = "", by: str = "") -> None:
+        """From the moment this returns no job of the queue is started, for `duration` or until `resume`. Those that run go on; jobs can
+        still be enqueued. Survives restarts of workers and, with its data, of Redis. One that is paused gets this end and reason.
+
+        `reason` and `by` are shown wherever the queue is, of up to 500 characters in one line; `by` is else the user and the host. OptionError for
+        what is no such text, and no duration over 0.
+        """
+        time = None if duration is None else seconds("duration", duration)
+        told = {name: one_line(name, value) for name, value in (("reason", reason), ("by", by or this_user()))}
+        broker_of(self.connection).pause(self.name, time, **told)
 
     def resume(self) -> bool:
         """Start its jobs again; False if it was not paused."""
-        return broker_of(self.connection).unpause(self.name)
+        return broker_of(self.connection).unpause(self.name) is not None
 
     def set_max_length(self, length: int | None) -> None:
         """Let no more than `length` jobs wait in it, from the next enqueue on and whoever makes it: one more raises QueueFull. None: as many as

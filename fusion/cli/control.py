@@ -79,30 +79,47 @@ def tell_unknown(cli: Cli, queues: Sequence[str]) -> None:
         echo(sentence, err=True)
 
 
-@command(example="run_worker.py pause email\n  run_worker.py pause sms email --duration 600")
+def _duration(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
+    from fusion.enqueue.kinds import seconds
+    from fusion.exceptions import OptionError
+
+    try:
+        return None if given is None else seconds("--duration", given)
+    except OptionError as error:
+        raise click.BadParameter(error.rule) from None
+
+
+def _line(ctx: click.Context, param: click.Parameter, given: str) -> str:
+    from fusion.enqueue.kinds import one_line
+    from fusion.exceptions import OptionError
+
+    try:
+        return one_line("--reason", given)
+    except OptionError as error:
+        raise click.BadParameter(error.rule) from None
+
+
+@command(example='run_worker.py pause email\n  run_worker.py pause sms email --duration 10m --reason "the provider is down"')
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@click.option(
-    "--duration",
-    type=click.IntRange(1, int(FURTHEST)),
-    metavar="SECONDS",
-    help="Unpause by itself after so long.  [default: never]",
-)
+@click.option("--duration", callback=_duration, metavar="SECONDS", help="Unpause by itself after so long.  [default: never]")
+@click.option("--reason", callback=_line, default="", metavar="TEXT", help="Shown wherever the queue is, with who paused it.")
 @click.option("-y", "--yes", is_flag=True, help="Also queues that nobody has used yet.")
 @shared_options
-def pause(cli: Cli, queues: tuple[str, ...], duration: int | None, yes: bool) -> None:
+def pause(cli: Cli, queues: tuple[str, ...], duration: float | None, reason: str, yes: bool) -> None:
     """Let no job of these queues be started.
 
     Jobs that run are completed, and jobs can still be enqueued. Other queues go on. Exit code 1, and none is paused, if one is unknown: no
     job was ever enqueued to it, no worker serves it by its name, and the settings don't name it.
     """
     from fusion.store.layout.keys import check_queue_name
+    from fusion.store.layout.pauses import this_user
 
     wanted = [check_queue_name(name) for name in queues]
     if not yes:
         refuse_unknown(cli, wanted, "--yes pauses it all the same")
     for queue in wanted:
-        cli.broker.pause(queue, duration)
-        echo(f"{queue} is paused" + (f" for {duration} seconds" if duration else ""))
+        cli.broker.pause(queue, duration, by=this_user(), reason=reason)
+        echo(f"{queue} is paused" + (f" for {duration:g} seconds" if duration else ""))
 
 
 @command(example="run_worker.py unpause email")
@@ -110,12 +127,14 @@ def pause(cli: Cli, queues: tuple[str, ...], duration: int | None, yes: bool) ->
 @shared_options
 def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
     """Let jobs of paused queues be started again."""
+    from fusion.cli.bounds import was_paused
+    from fusion.kernel.timeutil import now
     from fusion.store.layout.keys import check_queue_name
 
     stayed = []
     for queue in [check_queue_name(name) for name in queues]:
-        if cli.broker.unpause(queue):
-            echo(f"{queue} goes on")
+        if pause := cli.broker.unpause(queue):
+            echo(f"{queue} goes on{was_paused(pause, now())}")
         else:
             echo(f"{queue} was not paused")
             stayed.append(queue)

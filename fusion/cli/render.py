@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fusion.cli import bounds
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
 from fusion.kernel.timeutil import to_iso
@@ -197,6 +198,7 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
         if queue.rq:
             why = f"{queue.rq} jobs of stock RQ wait in the queue {queue.name}, which RQ's producers write to: they are RQ's"
             lines.append(f"{why}; to run them here, too: {program} worker {queue.name} --adopt-rq {queue.name}")
+        lines += [styled(line, fg="yellow") for line in bounds.remarks(queue, snapshot.at, program)]
         if queue.error:
             lines.append(styled(f"The queue {queue.name} can't be read: {queue.error}", fg="red"))
     if snapshot.unseen:
@@ -330,7 +332,8 @@ def _queue(snapshot: Snapshot, queue: QueueInfo) -> dict[str, Any]:
         "finished": queue.finished,
         "deferred": queue.deferred,
         "canceled": queue.canceled,
-        "paused": queue.paused,
+        "blocked": queue.blocked,
+        **bounds.document(queue, snapshot.at),
         "rq": queue.rq,
     }
 

@@ -76,6 +76,14 @@ def given_text(name: str, value: str) -> str | None:
     return value or None
 
 
+def one_line(name: str, value: Any) -> str:
+    """A text for people, which may be empty. OptionError for a long one, and for control characters."""
+    try:
+        return _text(value)
+    except ValueError as error:
+        raise OptionError(name, str(error), value) from None
+
+
 def as_is(name: str, value: Any) -> Any:
     """The value, whatever it is."""
     return value

@@ -17,12 +17,13 @@ from fusion.store.layout.keys import check_job_id
 from fusion.store.layout.records import NewJob
 from fusion.store.read.tolerant import forgiving, in_words
 from fusion.web import putback
-from fusion.web.calls import Call, read_call
+from fusion.web.calls import Call, read_call, read_pause
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
 from fusion.web.idempotency import Once, once
 from fusion.web.routing import Route
 from fusion.web.views import job_view, queue_view
 
+NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
 #: Queues of one page.
 _PAGE, _LARGEST_PAGE = 100, 1000
 
@@ -44,6 +45,8 @@ class Api:
             Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job"),
             Route("GET", "/api/v1/queues", self.queues, "read", "queues"),
             Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats"),
+            Route("POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause"),
+            Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume"),
         ]
 
     # -- probes
@@ -164,11 +167,29 @@ class Api:
         inspector = inspector_of(looking)
         if name not in inspector.queue_names():
             _check_sound(broken)
-            raise HttpError(
-                404, "no_such_queue", "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
-            )
+            raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         (info,) = inspector.queues([name])
         return Response.json(queue_view(info, inspector.now()))
+
+    def pause(self, request: Request) -> Response:
+        """Let no job of a queue be started, for a time or until `resume`."""
+        queue, wish = self._known(request), read_pause(request.json())
+        by = request.actor.name if request.actor else ""
+        broker_of(self._connection).pause(queue, wish.duration, by=by, reason=wish.reason)
+        (info,) = inspector_of(self._connection).queues([queue])
+        return Response.json(queue_view(info, inspector_of(self._connection).now()))
+
+    def resume(self, request: Request) -> Response:
+        """Start its jobs again; tells of the pause that is over, null if there was none."""
+        queue = self._known(request)
+        was = broker_of(self._connection).unpause(queue)
+        return Response.json({"name": queue, "paused": False, "was": was and was.document(inspector_of(self._connection).now())})
+
+    def _known(self, request: Request) -> str:
+        name = request.target = request.params["name"]
+        if name not in inspector_of(self._connection).queue_names():
+            raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
+        return name
 
 
 def _check_sound(broken: Mapping[str, str]) -> None:

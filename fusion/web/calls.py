@@ -8,6 +8,7 @@ from typing import Any
 
 from fusion.enqueue.build import JobData, build
 from fusion.enqueue.keywords import did_you_mean
+from fusion.enqueue.kinds import one_line, seconds
 from fusion.enqueue.options import SPELLINGS, EnqueueOptions, from_text, spelling_of
 from fusion.enqueue.terms import Terms, terms_of
 from fusion.exceptions import InvalidName, OptionError, PayloadTooLarge, SerializationError, TaskNotAllowed
@@ -61,6 +62,27 @@ def read_call(body: Mapping[str, Any], tasks: Sequence[str], *, job_id: str = ""
     if job_id and not named:
         data.new.id = job_id
     return Call(queue, data, named, terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A wish to pause a queue: for how many seconds (None: until somebody resumes it), and why."""
+
+    duration: float | None = None
+    reason: str = ""
+
+
+def read_pause(body: Mapping[str, Any]) -> Stop:
+    """What `POST /api/v1/queues/{name}/pause` takes. HttpError 422 names the field."""
+    if unknown := sorted(body.keys() - {"duration", "reason"}):
+        raise _invalid(unknown[0][:80], f"there is no field {unknown[0][:80]} here; there are duration and reason")
+    duration, reason = body.get("duration"), body.get("reason")
+    try:
+        return Stop(
+            None if duration is None else seconds("duration", duration), one_line("reason", "" if reason is None else reason)
+        )
+    except OptionError as error:
+        raise _invalid(error.name, str(error)) from None
 
 
 def _terms(options: EnqueueOptions) -> Terms:

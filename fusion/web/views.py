@@ -87,7 +87,11 @@ def queue_view(info: QueueInfo, now: datetime) -> dict[str, Any]:
         "inbox": info.inbox,
         "finished_count": info.finished,
         "canceled_count": info.canceled,
+        "blocked_count": info.blocked,
         "paused": info.paused,
+        "pause": info.pause and info.pause.document(now),
+        "max_queue_length": info.max_length,
+        "queue_timeout": info.timeout,
         "problem": info.error or None,
         "last_updated": _iso(now),
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import redis
 
 from fusion import Queue
@@ -38,8 +41,8 @@ def test_a_duration_below_one_second_is_refused_in_rqs_words(invoke: Invoke, con
 
 
 def test_a_duration_beyond_all_time(invoke: Invoke, conn: redis.Redis) -> None:
-    for command in (["suspend"], ["pause", "sms"]):
-        assert "is not in the range" in invoke(*command, "--duration", "9" * 30, code=2).stderr
+    for command, rule in ((["suspend"], "is not in the range"), (["pause", "sms"], "up to 1000000000 s")):
+        assert rule in invoke(*command, "--duration", "9" * 30, code=2).stderr
 
 
 def test_a_duration_that_is_no_number(invoke: Invoke, conn: redis.Redis) -> None:
@@ -63,8 +66,44 @@ def test_pause_and_unpause(invoke: Invoke, conn: redis.Redis, hands: Hands) -> N
     )
     assert worker.turn(slots=1) == []
     assert "sms (paused)" in invoke("info").stdout
-    assert invoke("unpause", "sms", "pn").stdout == "sms goes on\npn was not paused\n"
+    assert re.fullmatch(
+        r"sms goes on; it was paused for [\d.]+ s by \S+@\S+\npn was not paused\n", invoke("unpause", "sms", "pn").stdout
+    )
     assert len(worker.turn(slots=1)) == 1
+
+
+def test_a_pause_has_a_reason_that_is_shown(invoke: Invoke, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue("tasks.sms.sendSMS")
+    assert (
+        invoke("pause", "sms", "--duration", "10m", "--reason", "the provider is down").stdout
+        == "sms is paused for 600 seconds\n"
+    )
+    said = invoke("info").stdout
+    assert re.search(
+        r"The queue sms is paused for 10 min more, since [\d.]+ s by \S+@\S+: the provider is down; to go on: \S+ unpause sms",
+        said,
+    )
+    (shown,) = json.loads(invoke("info", "--json").stdout)["queues"]
+    assert shown["paused"]
+    assert shown["pause"]["reason"] == "the provider is down"
+    assert shown["pause"]["since"] < shown["pause"]["until"]
+    assert re.fullmatch(
+        r"sms goes on; it was paused for [\d.]+ s by \S+: the provider is down\n", invoke("unpause", "sms").stdout
+    )
+    for wrong in (("--duration", "soon"), ("--duration", "0"), ("--reason", "two\nlines")):
+        assert "use " in invoke("pause", "sms", *wrong, code=2).stderr
+    assert not conn.exists("rq:paused:sms")
+
+
+def test_info_names_a_full_queue(invoke: Invoke, conn: redis.Redis) -> None:
+    queue = Queue("sms", conn)
+    queue.set_max_length(2)
+    queue.enqueue("tasks.sms.sendSMS")
+    assert "is full" not in invoke("info").stdout
+    queue.enqueue("tasks.sms.sendSMS")
+    assert "The queue sms is full: 2 of 2 wait, enqueues are refused (max_queue_length)" in invoke("info").stdout
+    (shown,) = json.loads(invoke("info", "--json").stdout)["queues"]
+    assert (shown["max_queue_length"], shown["queue_timeout"], shown["blocked"]) == (2, None, 0)
 
 
 def test_pause_of_an_unknown_queue_pauses_nothing(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
@@ -79,7 +118,8 @@ def test_pause_of_an_unknown_queue_pauses_nothing(invoke: Invoke, conn: redis.Re
         "served by a worker, named by the settings"
     )
     assert invoke("pause", "tomorrow", "--yes").stdout == "tomorrow is paused\n"
-    assert invoke("unpause", "tomorrow").stdout == "tomorrow goes on\n"
+    conn.set("rq:paused:tomorrow", 1)
+    assert invoke("unpause", "tomorrow").stdout == "tomorrow goes on\n", "an older version paused it"
     said = invoke("unpause", "campaings", code=1)
     assert (said.stdout, said.stderr) == (
         "campaings was not paused\n",

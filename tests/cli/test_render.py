@@ -157,7 +157,11 @@ def test_the_document() -> None:
         "finished": 5,
         "deferred": 6,
         "canceled": 7,
+        "blocked": 0,
         "paused": False,
+        "pause": None,
+        "max_queue_length": None,
+        "queue_timeout": None,
         "rq": None,
     }
     assert document["queues"][1]["oldest"] is document["queues"][1]["oldest_age"] is None

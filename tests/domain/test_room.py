@@ -271,3 +271,29 @@ def test_spread_jobs_come_in_their_order(bench: Bench, conn: redis.Redis) -> Non
     while bench.hand.broker.promote()[0]:
         pass
     assert drain(bench.hand) == [f"a{i}" for i in range(5)]
+
+
+# -- pauses
+
+
+def test_a_pause_for_a_while_with_a_reason(conn: redis.Redis) -> None:
+    queue = Queue("q")
+    queue.pause("10m", reason="the provider is down")
+    stored = conn.get("rq:paused:q").decode()
+    assert stored.endswith("\nthe provider is down")
+    assert "@" in stored.partition("\n")[0].partition(" ")[2]
+    assert 590 < conn.ttl("rq:paused:q") <= 600
+    assert queue.resume() is True
+    assert queue.resume() is False
+    queue.pause(by="the on-call")
+    assert conn.ttl("rq:paused:q") == -1
+    assert conn.get("rq:paused:q").endswith(b" the on-call\n")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"duration": 0}, {"duration": "soon"}, {"reason": "a\nb"}, {"reason": "x" * 501}, {"by": "a\nb"}, {"reason": 5}]
+)
+def test_what_is_no_pause(conn: redis.Redis, wrong: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        Queue("q").pause(**wrong)
+    assert not conn.exists("rq:paused:q")

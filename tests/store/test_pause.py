@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import redis
 
+from fusion.store.layout.pauses import Pause
+from fusion.store.read.inspector import Inspector
+from fusion.store.read.tolerant import Forgiving
 from fusion.store.write.broker import Broker
-from tests.kit.hands import Hand, put
+from tests.kit.hands import Hand, now_ms, put
 
 
 def test_nothing_of_a_paused_queue_is_claimed_and_others_go_on(broker: Broker, conn: redis.Redis) -> None:
@@ -46,6 +49,55 @@ def test_a_pause_may_end_by_itself(broker: Broker, conn: redis.Redis) -> None:
     assert 0 < conn.ttl("rq:paused:q") <= 100
     assert broker.unpause("q")
     assert not broker.unpause("q")
+
+
+def test_a_pause_tells_since_when_by_whom_and_why(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "a")
+    before = now_ms(conn)
+    broker.pause("q", 60, by="deploy@web1", reason="the provider is down: see 4711")
+    (info,) = Inspector(conn).queues(["q"])
+    assert info.paused
+    assert info.pause is not None and info.pause.since is not None and info.pause.left is not None
+    assert (info.pause.by, info.pause.reason) == ("deploy@web1", "the provider is down: see 4711")
+    assert before <= info.pause.since.timestamp() * 1000 + 1 <= now_ms(conn) + 1
+    assert 50 < info.pause.left <= 60
+    since = info.pause.since
+    broker.pause("q", by="root@web2")
+    (info,) = Inspector(conn).queues(["q"])
+    assert info.pause == Pause(since, None, "root@web2", "")
+    assert broker.unpause("q") == info.pause
+    assert broker.unpause("q") is None
+    assert Inspector(conn).queues(["q"])[0].pause is None
+
+
+def test_a_part_of_a_second_is_a_pause_too(broker: Broker, conn: redis.Redis) -> None:
+    broker.pause("q", 0.5)
+    assert 0 < conn.pttl("rq:paused:q") <= 500
+
+
+def test_a_pause_of_an_older_version_is_one(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "a")
+    conn.set("rq:paused:q", 1, ex=100)
+    (info,) = Inspector(conn).queues(["q"])
+    assert info.pause is not None
+    assert (info.pause.since, info.pause.by, info.pause.reason) == (None, "", "")
+    broker.pause("q", by="me", reason="why")
+    assert conn.ttl("rq:paused:q") == -1
+    assert Inspector(conn).queues(["q"])[0].pause != info.pause
+    conn.set("rq:paused:q", 1)
+    assert broker.unpause("q") == Pause()
+
+
+def test_a_key_of_another_type_is_a_pause_as_to_every_worker(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "a")
+    conn.hset("rq:paused:q", "a", "b")
+    assert Hand(broker, "q").claim() == []
+    assert Inspector(conn).queues(["q"])[0].paused
+    assert Inspector(Forgiving(conn)).queues(["q"])[0].paused
+    assert broker.unpause("q") == Pause()
+    conn.hset("rq:paused:q", "a", "b")
+    broker.pause("q", by="me")
+    assert conn.get("rq:paused:q").endswith(b" me\n")
 
 
 def test_resume_of_all_does_not_unpause(broker: Broker, conn: redis.Redis) -> None:

@@ -68,7 +68,7 @@ def test_every_script_has_its_method() -> None:
         for item in vars(kind).items()
     ]
     methods = {name for name, value in members if callable(value) and not isinstance(value, staticmethod | classmethod)}
-    assert set(NAMES) == {name for name in methods if not name.startswith("_")} - READ - {"suspend", "pause", "command", "adopt"}
+    assert set(NAMES) == {name for name in methods if not name.startswith("_")} - READ - {"suspend", "command", "adopt"}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -29,6 +29,8 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "job": ({"id": "failed-1"}, None, 200),
     "queues": ({}, None, 200),
     "stats": ({"name": "sms"}, None, 200),
+    "pause": ({"name": "sms"}, {"duration": "10m", "reason": "the provider is down"}, 200),
+    "resume": ({"name": "sms"}, None, 200),
 }
 
 
@@ -85,19 +87,20 @@ def test_each_route_with_each_method_and_token(
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.changes], ids=lambda route: route.action)
 def test_each_change_leaves_one_audit_line(service: ServerProcess, tokens: Tokens, fail: Fail, route: Route) -> None:
     fail("failed-1")
-    body = GOOD[route.action][1]
-    at = len(service.output)
-    good = service.ask(route.method, route.path, body, token=tokens.by_scope["operate"])
-    bad = service.ask(route.method, route.path, b"{", token=tokens.by_scope["operate"])
-    assert (good.status, bad.status) == (GOOD[route.action][2], 400)
-    service.ask(route.method, route.path, body, token=tokens.by_scope["read"])
+    params, body, status = GOOD[route.action]
+    at, scope, path = len(service.output), str(route.scope), route.path.format(**params)
+    good = service.ask(route.method, path, body, token=tokens.by_scope[scope])
+    wrong, code = (path, 400) if body else (path.replace("sms", "sma"), 404)
+    bad = service.ask(route.method, wrong, b"{" if body else None, token=tokens.by_scope[scope])
+    assert (good.status, bad.status) == (status, code)
+    service.ask(route.method, path, body, token=tokens.by_scope["read"])
     found = eventually(
         lambda: re.findall(r"audit: (.+)", service.output[at:])[1:] and re.findall(r"audit: (.+)", service.output[at:])
     )
-    target = good.json["job_id"]
+    target, amiss = good.json.get("job_id", "sms"), {"pause": "sms", "resume": "sma"}.get(route.action, "-")
     assert [line.split(" ", 1)[1] for line in found] == [
-        f"actor=operateer client=127.0.0.1 action={route.action} target={target} status={good.status}",
-        f"actor=operateer client=127.0.0.1 action={route.action} target=- status=400",
+        f"actor={scope}er client=127.0.0.1 action={route.action} target={target} status={good.status}",
+        f"actor={scope}er client=127.0.0.1 action={route.action} target={amiss} status={code}",
     ]
 
 

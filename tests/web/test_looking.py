@@ -128,9 +128,13 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
         put(broker, "sms", *(f"p{priority}-{n}" for n in range(count)), priority=priority)
     Hand(broker, "sms").claim(1)
     broker.cancel("p0-2")
-    broker.pause("sms")
+    broker.pause("sms", 60, by="billing", reason="the provider is down")
+    broker.set_gate("sms", {"max_length": 100, "timeout": 5000})
     shown = _get(service, tokens, "/api/v1/queues/sms/stats").json
-    updated = shown.pop("last_updated")
+    updated, pause = shown.pop("last_updated"), shown.pop("pause")
+    assert (pause.pop("by"), pause.pop("reason")) == ("billing", "the provider is down")
+    assert shown["oldest_enqueued_at"] < pause.pop("since") <= updated < pause.pop("until")
+    assert pause == {}
     assert shown == {
         "name": "sms",
         "queue_length": 5,
@@ -140,7 +144,10 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
         "inbox": 0,
         "finished_count": 0,
         "canceled_count": 1,
+        "blocked_count": 0,
         "paused": True,
+        "max_queue_length": 100,
+        "queue_timeout": 5.0,
         "problem": None,
     }
     assert updated > shown["oldest_enqueued_at"]
@@ -236,3 +243,39 @@ def test_what_a_callback_raised_is_shown_to_operators(service: ServerProcess, to
     assert CANARY.encode() not in _get(service, tokens, "/api/v1/jobs/a", "admin").body
     shown = _get(service, tokens, "/api/v1/jobs/a?include=result", "operate").json
     assert shown["callback_error"]["text"] == f"on_success: KeyError: {CANARY}"
+
+
+# -- pauses
+
+
+def _post(service: ServerProcess, tokens: Tokens, what: str, body: Any = None, queue: str = "sms") -> Answer:
+    return service.ask("POST", f"/api/v1/queues/{queue}/{what}", body, token=tokens.by_scope["admin"])
+
+
+def test_a_queue_is_paused_for_a_while_and_resumed(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    put(Broker(conn), "sms", "a")
+    assert _post(service, tokens, "resume").json == {"name": "sms", "paused": False, "was": None}
+    shown = _post(service, tokens, "pause", {"duration": "10m", "reason": "the provider is down"})
+    assert (shown.status, shown.json["paused"]) == (200, True)
+    assert (shown.json["pause"]["by"], shown.json["pause"]["reason"]) == ("adminer", "the provider is down")
+    assert 590 < conn.ttl("rq:paused:sms") <= 600
+    assert Hand(Broker(conn), "sms").claim() == []
+    was = _post(service, tokens, "resume").json["was"]
+    assert {name: was[name] for name in ("since", "by", "reason")} == {
+        name: shown.json["pause"][name] for name in ("since", "by", "reason")
+    }
+    assert not conn.exists("rq:paused:sms")
+    for_good = _post(service, tokens, "pause", {}).json["pause"]
+    assert (for_good["until"], for_good["reason"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [({"duration": 0}, "duration"), ({"duration": "soon"}, "duration"), ({"reason": "a\nb"}, "reason"), ({"why": "x"}, "why")],
+)
+def test_what_is_no_pause(service: ServerProcess, tokens: Tokens, conn: redis.Redis, body: Any, field: str) -> None:
+    put(Broker(conn), "sms", "a")
+    answer = _post(service, tokens, "pause", body)
+    assert (answer.status, answer.json["error"]["field"]) == (422, field)
+    assert not conn.exists("rq:paused:sms")
+    assert _post(service, tokens, "pause", {}, queue="sma").code == "no_such_queue"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -12,15 +12,20 @@ from fusion.kernel.timeutil import from_iso
 from fusion.store.client.classify import OTHERS_DATA
 from fusion.store.layout import codec
 from fusion.store.layout.compact import meant, sources
+from fusion.store.layout.gates import number, read_gate
 from fusion.store.layout.keys import LIST_QUEUES, is_reserved
+from fusion.store.layout.pauses import Pause, read_pause
 from fusion.store.read.base import InspectorBase
 
 #: Scores of LOW, MODERATE, and HIGH with all above it.
 _RANGES: tuple[tuple[float | str, float | str], ...] = ((0, "(1"), (1, "(2"), (2, "+inf"))
-#: Replies per queue in `queues`: seven counts, whether it is paused, and the head of each class (and the inbox of a LIST queue).
-_REPLIES = 11
+#: Replies per queue in `queues`: seven counts, its pause and for how long, what is set for it, how many are
+#: blocked, and the head of each class (and the inbox of a LIST queue).
+_REPLIES = 14
 #: Below this a score in the set of running jobs is one of stock RQ's, in seconds; +inf is one, too.
 _LEAST_LEASE = 100_000_000_000
+#: The answer of PTTL for what does not exist.
+_NO_KEY = -2
 _ARRIVED = sources(["enqueued_at"])
 
 
@@ -42,7 +47,11 @@ class QueueInfo:
     canceled: int
     oldest: datetime | None
     error: str = ""
-    paused: bool = False
+    pause: Pause | None = None
+    #: What is set for it at run time, as `rq:gates` holds it.
+    gate: Mapping[str, str] = field(default_factory=dict)
+    #: Jobs that wait for neither a time nor their turn. No part of `count`.
+    blocked: int = 0
     #: Jobs of stock RQ's in the queue's own key, which is a LIST of RQ's; None if it is ours. No part of `count`.
     rq: int | None = None
 
@@ -50,6 +59,22 @@ class QueueInfo:
     def count(self) -> int:
         """All that wait."""
         return self.low + self.moderate + self.high + self.inbox
+
+    @property
+    def max_length(self) -> int | None:
+        """How many jobs, blocked ones included, may wait by what is set at run time; None for any number, or what settings say."""
+        return number(self.gate, "max_length")
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds after which a job without a ttl expires, by what is set at run time."""
+        ms = number(self.gate, "timeout")
+        return None if ms is None else ms / 1000
+
+    @property
+    def paused(self) -> bool:
+        """True while none of its jobs is started."""
+        return self.pause is not None
 
 
 class QueueInspector(InspectorBase):
@@ -83,7 +108,7 @@ class QueueInspector(InspectorBase):
         replies = iter(self._batch(lambda pipe: self._ask(pipe, waiting), raise_on_error=False))
         rows = [list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in waiting]
         good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
-        oldest = self._oldest([[codec.text(ids[0]) for ids in row[8:_REPLIES] if ids] for row in good])
+        oldest = self._oldest([[codec.text(ids[0]) for ids in row[11:_REPLIES] if ids] for row in good])
         return [
             QueueInfo(
                 name=name,
@@ -97,7 +122,9 @@ class QueueInspector(InspectorBase):
                 canceled=row[6],
                 oldest=age,
                 error=_trouble(raw),
-                paused=bool(row[7]),
+                pause=_pause(raw[7], row[8]),
+                gate=read_gate(row[9] or None),
+                blocked=row[10],
                 rq=_stock(name, row),
             )
             for (name, _), raw, row, age in zip(waiting, rows, good, oldest, strict=True)
@@ -110,7 +137,10 @@ class QueueInspector(InspectorBase):
             pipe.zcount(self.keys.wip(name), _LEAST_LEASE, "(+inf")
             for key in (self.keys.finished, self.keys.deferred, self.keys.canceled):
                 pipe.zcard(key(name))
-            pipe.exists(self.keys.paused(name))
+            pipe.get(self.keys.paused(name))
+            pipe.pttl(self.keys.paused(name))
+            pipe.hget(self.keys.gates, name)
+            pipe.zcard(self.keys.blocked(name))
             for low, high in _RANGES:
                 pipe.zrange(ready, high, low, byscore=True, desc=True, offset=0, num=1)
             if ready != self.keys.queue(name):
@@ -182,6 +212,13 @@ def _trouble(row: list[Any]) -> str:
     """The first error among replies in words: a key is of another type than ours."""
     told = next((str(reply) for reply in row if isinstance(reply, Exception)), "")
     return f"a key holds {OTHERS_DATA} (WRONGTYPE)" if told.startswith("WRONGTYPE") else told
+
+
+def _pause(stored: Any, left_ms: int) -> Pause | None:
+    """A key of another type, which reads as nothing to those who forgive, is a pause to every worker."""
+    if left_ms == _NO_KEY:
+        return None
+    return read_pause(stored if isinstance(stored, bytes) else b"", left_ms)
 
 
 def _stock(name: str, row: list[Any]) -> int | None:

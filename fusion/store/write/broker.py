@@ -171,15 +171,6 @@ class Broker(CallbackBroker, GateBroker):
         self.check_writer()
         self.connection.sadd(self.keys.fifos, *queues)
 
-    def pause(self, queue: str, seconds: int | None = None) -> None:
-        """Have no worker claim a job of this queue from the moment this returns, for `seconds` or until `unpause`."""
-        self.check_writer()
-        self.connection.set(self.keys.paused(queue), 1, ex=seconds)
-
-    def unpause(self, queue: str) -> bool:
-        """Let workers claim from the queue again; False if it was not paused."""
-        return bool(self._script("unpause")({}, {"queue": queue}))
-
     def suspend(self, seconds: int | None = None) -> None:
         """Have no worker claim a job from the moment this returns, for `seconds` or until `resume`."""
         self.check_writer()

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from itertools import chain
 
 from fusion.store.layout.gates import read_gate
-from fusion.store.scripting.host import ScriptHost
+from fusion.store.layout.pauses import Pause, read_pause
+from fusion.store.scripting.host import ScriptHost, to_ms
 
 
 class GateBroker(ScriptHost):
@@ -16,3 +17,14 @@ class GateBroker(ScriptHost):
         """Set these values of a queue, each by its name; None takes one back, others stay. Returns all that are set now."""
         pairs = [*chain.from_iterable((name, "" if value is None else str(value)) for name, value in values.items())]
         return read_gate(self._script("set_gate")({}, {"queue": queue, "n_pairs": len(pairs)}, pairs))
+
+    def pause(self, queue: str, seconds: float | None = None, *, by: str = "", reason: str = "") -> None:
+        """Have no worker claim a job of this queue from the moment this returns, for `seconds` or until `unpause`. `by`, `reason`: for
+        people, `by` in one line."""
+        ms = "" if seconds is None else max(1, to_ms(seconds))
+        self._script("pause")({}, {"queue": queue, "ms": ms, "by": by, "reason": reason})
+
+    def unpause(self, queue: str) -> Pause | None:
+        """Let workers claim from the queue again; returns the pause that is over, None if it was not paused."""
+        was = self._script("unpause")({}, {"queue": queue})
+        return read_pause(*was) if was else None

@@ -361,11 +361,11 @@ class Model(People):
     # -- switches, and the world
 
     def pause(self, queue: str) -> None:
-        self.paused.add(queue)
+        self.paused.setdefault(queue, self.iso)
 
     def unpause(self, queue: str) -> bool:
         was = queue in self.paused
-        self.paused.discard(queue)
+        self.paused.pop(queue, None)
         self.wake_for(queue)
         return was
 

@@ -129,7 +129,8 @@ class State:
         self.inbox: list[str] = []
         self.struck: dict[str, int] = {}
         self.known_queues: set[str] = set()
-        self.paused: set[str] = set()
+        #: Each with since when.
+        self.paused: dict[str, str] = {}
         self.suspended = False
         self.workers: dict[str, Worker] = {}
         self.listed: set[str] = set()

@@ -99,7 +99,7 @@ class Store:
         self._broker.pause(queue)
 
     def unpause(self, queue: str) -> bool:
-        return self._broker.unpause(queue)
+        return self._broker.unpause(queue) is not None
 
     def suspend(self) -> None:
         self._broker.suspend()
@@ -238,7 +238,7 @@ def _wanted(model: Model) -> dict[str, Any]:
         wanted[f"blocked:{queue}"] = {job.id: job.wait_until for job in model.of("blocked", queue)}
         for kind, waits_in in (("held", f"held:{queue}:{TASK}"), ("probation", f"probation:{queue}")):
             wanted[f"waits:{waits_in}"] = [job.id for job in model.blocked_of(kind, queue)]
-        wanted[f"paused:{queue}"] = "1" if queue in model.paused else None
+        wanted[f"paused:{queue}"] = f"{model.paused[queue]} \n" if queue in model.paused else None
     wanted[f"queue:{INBOX}"] = list(model.inbox)
     for name, worker in model.workers.items():
         wanted[f"worker:{name}"] = {
