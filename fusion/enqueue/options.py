@@ -123,6 +123,9 @@ class EnqueueOptions:
     max_queue_length: int | None = _option(
         "Refuse it if more jobs than that would wait in the queue.", kinds.whole(1, kinds.MOST), of=CALL
     )
+    fair_key: str | Callable[..., str] | None = _option(
+        "Whose job it is: in a queue the keys of one priority take turns.", kinds.KEY, store=kinds.key
+    )
     durability: str | None = _option(
         "Wait until replicas have it (replicated), or for the primary alone.", kinds.words("primary", "replicated"), of=CALL
     )

@@ -54,6 +54,8 @@ class EntryJobOptions(TypedDict, total=False):
     concurrency_key: str | Callable[..., str] | None
     #: How many of its key, without one of its function.
     max_concurrent: int | None
+    #: Whose job it is: in a queue the keys of one priority take turns.
+    fair_key: str | Callable[..., str] | None
 
 
 class JobOptions(EntryJobOptions, total=False):

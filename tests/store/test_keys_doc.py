@@ -99,6 +99,7 @@ def used(conn: redis.Redis) -> redis.Redis:
         "retry": Retry(max=1),
         "meta": {"k": 1},
         "log_tag": "SMS_OTP",
+        "fair_key": "tenant-7",
     }
     handlers = {"on_success": "tasks.sms.sendSMS", "on_failure": "tasks.sms.sendSMS", "on_lost": "fail"}
     urls = {"success_task_handler": "https://x/", "failed_task_handler": "https://x/", "callback_url": "https://y/"}

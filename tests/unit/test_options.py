@@ -36,6 +36,7 @@ TEXTS = {
     "retry_interval": "90s",
     "meta": '{"a": 1}',
     "log_tag": "SMS_OTP",
+    "fair_key": "tenant-7",
     "success_task_handler": "https://example.com/",
     "failed_task_handler": "https://example.com/",
     "callback_url": "https://example.com/",

@@ -127,6 +127,10 @@ class Keys:
         """The state of a queue's gate."""
         return f"{self.prefix}gate:{name}"
 
+    def fair(self, name: str) -> str:
+        """The fair turns of a queue: the clock of each class, and the last turn of each fair key."""
+        return f"{self.prefix}fair:{name}"
+
     def paused(self, name: str) -> str:
         """While it exists nothing of the queue is claimed."""
         return f"{self.prefix}paused:{name}"

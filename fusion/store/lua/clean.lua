@@ -3,7 +3,7 @@
 -- KEYS: queues clean idle
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
--- INCLUDE: keys mark time score callbacks on_arrive
+-- INCLUDE: keys mark time score turns callbacks on_arrive
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
@@ -70,7 +70,7 @@ local function adopt(queue)
   local ready = ready_key(queue)
   for class = 0, 2 do
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', ready, class, class, 'LIMIT', 0, left)) do
-      local seq, key = next_seq(), job_key(id)
+      local seq, key = turn_of(queue, class, next_seq(), ''), job_key(id)
       redis.call('ZADD', ready, score_of(queue, class, seq), id)
       if redis.pcall('HEXISTS', key, 'data') == 1 and not is_rqs(key) then
         redis.call('HSET', key, 'seq', seq, 'priority', class)
@@ -95,7 +95,7 @@ local function tidy(queue, since)
   end
   local ready, wip = ready_key(queue), wip_key(queue)
   local waits, runs = redis.call('EXISTS', ready), redis.call('EXISTS', wip)
-  if waits > 0 then pcall(adopt, queue) end
+  if waits > 0 then pcall(adopt, queue) else redis.call('DEL', turns_key(queue)) end
   if runs > 0 then -- claimed by a version that kept no index of leases
     local first = redis.pcall('ZRANGEBYSCORE', wip, LEAST_LEASE, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
     if first then redis.pcall('ZADD', LEASES, 'NX', first, queue) end

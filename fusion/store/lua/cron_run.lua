@@ -1,7 +1,7 @@
 -- cron_run: a job of an entry now, by hand. Its ticks go on as planned.
 -- KEYS: entry
 -- ARGV: id rev nonce overlap queue priority ttl_ms n_pairs
--- INCLUDE: writer keys time score ring accept entry
+-- INCLUDE: writer keys time score ring turns accept entry
 -- Rest: pairs (the job's fields)
 -- Returns: {ok, job id} | {overlap, the job of it that has not ended} | {stale (it changed), ''} | {missing, ''}
 -- Events: queued
@@ -19,7 +19,9 @@ repeat -- past the jobs of an entry of this id that was removed
   id = 'cron-' .. A_id .. '-manual-' .. redis.call('HINCRBY', K_entry, 'manual', 1)
 until redis.call('EXISTS', job_key(id)) == 0
 redis.call('SADD', QUEUES, queue_key(A_queue))
-accept(A_queue, id, A_priority, nil, false, tonumber(A_ttl_ms), A_nonce, next_seq(), nil, REST, REST + A_n_pairs - 1)
+local last_pair = REST + A_n_pairs - 1
+local place = turn_of(A_queue, A_priority, next_seq(), field_of('fair_key', REST, last_pair) or '')
+accept(A_queue, id, A_priority, nil, false, tonumber(A_ttl_ms), A_nonce, place, nil, REST, last_pair)
 redis.call('HSET', job_key(id), 'cron', A_id)
 ring(A_queue, tonumber(A_priority))
 redis.call('HSET', K_entry, 'manual_nonce', A_nonce, 'manual_job', id)

@@ -2,7 +2,7 @@
 --   them all.
 -- KEYS: entry due marks
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
--- INCLUDE: keys time score ring accept entry
+-- INCLUDE: keys time score ring turns accept entry
 -- Rest: pairs (the jobs' fields), then per tick: its Unix seconds, its name in the job's id, ms by which it is put off
 -- Returns: {ok | taken <id> (a tick did not run: a job of that id is there, and it is not the tick's) | stale (others
 --   were faster, or the entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}
@@ -41,9 +41,7 @@ end
 local function is_its(key)
   local entry, data = unpack(redis.pcall('HMGET', key, 'cron', 'data'))
   if entry then return entry == A_id end
-  for i = first_pair, at - 1, 2 do
-    if ARGV[i] == 'data' then return ARGV[i + 1] == data end
-  end
+  return field_of('data', first_pair, at - 1) == data
 end
 
 local function run(tick, name, delay)
@@ -61,7 +59,11 @@ local function run(tick, name, delay)
   else
     redis.call('SADD', QUEUES, queue_key(A_queue))
     local due = tonumber(delay) > 0 and tick * 1000 + delay or nil
-    local later = accept(A_queue, id, A_priority, due, false, tonumber(A_ttl_ms), A_nonce, next_seq(), nil, first_pair,
+    local place = next_seq()
+    if not due or due <= now_ms then
+      place = turn_of(A_queue, A_priority, place, field_of('fair_key', first_pair, at - 1) or '')
+    end
+    local later = accept(A_queue, id, A_priority, due, false, tonumber(A_ttl_ms), A_nonce, place, nil, first_pair,
         at - 1)
     redis.call('HSET', job_key(id), 'cron', A_id)
     last, enqueued, queued = id, enqueued + 1, queued or not later

@@ -2,8 +2,8 @@
 -- KEYS: queues
 -- ARGV: queue n_jobs needs
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of
--- INCLUDE: writer layout keys time emit ring gate room accept
--- Uses: fifos gate_texts
+-- INCLUDE: writer layout keys time emit ring gate room turns accept
+-- Uses: fifos gate_texts fair
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
 -- Returns: {'ok', enqueued_at, layout of the data} | {'duplicate', id, status; foreign: another program's record} |
@@ -20,12 +20,13 @@ local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now
 local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
 
 -- Whether there is a record without a mark of ours. Mostly there is none at all, no queue ever was a LIST of stock
--- RQ's, and nothing is set for any: one look for all.
+-- RQ's, nothing is set for any, and this one has no fair turns: one look for all.
 local function is_anothers(key)
-  local found = redis.pcall('EXISTS', key, FIFOS, GATES)
-  if type(found) ~= 'number' then found = redis.call('EXISTS', key, FIFOS) end -- a user of before may not read GATES
+  local found = redis.pcall('EXISTS', key, FIFOS, GATES, turns_key(A_queue))
+  if type(found) ~= 'number' then found = redis.call('EXISTS', key, FIFOS) end -- a user of before may not read these
   if found == 0 then
     if fifos[A_queue] == nil then fifos[A_queue], gate_texts[A_queue] = false, false end
+    if fair[A_queue] == nil then fair[A_queue] = false end
     return false
   end
   in_fifo(A_queue)
@@ -43,12 +44,13 @@ for _ = 1, tonumber(A_n_jobs) do
   elseif not nonce and is_anothers(job_key(id)) then
     return { 'duplicate', id, 'foreign' }
   else
-    local due, front
-    if ARGV[at + 3] ~= 'back' then due, front = due_of(ARGV[at + 3]) end
+    local due, front, fair_key
+    if ARGV[at + 3] ~= 'back' then due, front, fair_key = due_of(ARGV[at + 3]) end
     fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
       ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n,
       ended = status and set_of(status, origin or A_queue) }
     local target = due and due > now_ms and 'schedule' or front and 'front' or 'back'
+    fresh[#fresh].turn = target == 'back' and (fair_key or '')
     if not targets[target] then targets[target], several = true, several + 1 end
   end
   seen[id] = true
@@ -84,7 +86,11 @@ local seq = redis.call('INCRBY', P .. 'seq', #fresh) - #fresh
 reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
-  local later = accept(A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, seq + i, job.ended,
+  local place = seq + i
+  if job.turn and (job.turn ~= '' or fair[A_queue] ~= false) then -- one before it may be the first with a fair key
+    place = turn_of(A_queue, job.priority, place, job.turn)
+  end
+  local later = accept(A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
       job.first, job.last)
   if not later then best = math.max(best or 0, tonumber(job.priority)) end
 end

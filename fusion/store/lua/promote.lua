@@ -2,7 +2,7 @@
 --   a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score emit ring next_due ties limit_keys limit on_arrive
+-- INCLUDE: keys time score emit ring turns next_due ties limit_keys limit on_arrive
 -- Uses: tied
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
@@ -17,7 +17,7 @@ local moved, rung, PUT_OFF = 0, {}, 30
 
 local function move(id, job)
   local key = job_key(id)
-  local status, queue, priority, seq, log_tag, front, _, ties = unpack(job, 1, 8)
+  local status, queue, priority, seq, log_tag, front, _, ties, fair_key = unpack(job, 1, 9)
   if ties then tied[key] = ties end
   if status ~= 'scheduled' then
     if is_foreign(status) then error('left to a newer version') end -- put off
@@ -26,7 +26,8 @@ local function move(id, job)
       redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
       redis.call('HSET', key, 'status', 'queued')
     else
-      seq = front and -redis.call('INCR', P .. 'seq:front') or next_seq()
+      seq = front and -redis.call('INCR', P .. 'seq:front')
+        or turn_of(queue, priority, next_seq(), fair_key or '')
       if front then
         redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
         redis.call('HDEL', key, 'at_front')
@@ -61,7 +62,7 @@ local function read(from)
   for i = 1, count do
     local id, score = found[2 * i - 1], found[2 * i]
     local job = redis.pcall('HMGET', job_key(id), 'status', 'origin', 'priority', 'seq', 'log_tag', 'at_front',
-        'arrival', 'ties')
+        'arrival', 'ties', 'fair_key')
     local before = due[#due]
     if job[4] then
       due[#due + 1] = { id = id, job = job, score = score, number = tonumber(job[4]) or tonumber(job[7]) or 0,

@@ -2,7 +2,7 @@
 --   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys mark time score emit ring schedule expiry room each ties on_arrive
+-- INCLUDE: writer keys mark time score emit ring turns schedule expiry room each ties on_arrive
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
@@ -17,8 +17,8 @@ local delay = tonumber(A_delay_ms)
 local function requeue(id)
   local key = job_key(id)
   local status, nonce, origin, original, priority, seq, data, log_tag, ttl, quarantined,
-    times, ties = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce', 'origin', 'original_queue', 'priority',
-    'seq', 'data', 'log_tag', 'ttl', 'quarantined', 'requeued', 'ties'))
+    times, ties, fair_key = unpack(redis.call('HMGET', key, 'status', 'requeue_nonce', 'origin', 'original_queue',
+    'priority', 'seq', 'data', 'log_tag', 'ttl', 'quarantined', 'requeued', 'ties', 'fair_key'))
   if not status then
     redis.call('ZREM', FAILED, id)
     return 'missing'
@@ -37,7 +37,7 @@ local function requeue(id)
   elseif A_keep_place == '1' then
     line_up_again(queue, id, key, priority, seq)
   else
-    seq = next_seq()
+    seq = turn_of(queue, priority, next_seq(), fair_key or '')
     line_up(queue, id, priority, seq)
     redis.call('HSET', key, 'seq', seq)
   end

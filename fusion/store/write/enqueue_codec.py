@@ -28,7 +28,9 @@ def arguments(
             needs = COMPACT
         else:
             fields = {name: value for name, value in job.fields.items() if value is not None and name != "func"}
-        if "ties" in job.fields:  # whoever knows the first layout alone would let too many of them run
+        if (
+            "ties" in job.fields or "fair_key" in job.fields
+        ):  # whoever knows the first layout alone would let too many of them run
             needs = COMPACT
         ttl = "" if job.ttl is None else str(to_ms(job.ttl))
         rest += (job.id, nonce or job.nonce, str(job.priority), _place(job), ttl, str(2 * len(fields)))
@@ -56,12 +58,14 @@ def waits(job: NewJob, at: str) -> bool:
 
 
 def _place(job: NewJob) -> str:
+    fair_key = job.fields.get("fair_key")
+    turn = "" if fair_key is None else f"={fair_key}"
     if job.due is None and job.delay is None:
-        return "front" if job.front else "back"
+        return f"front{turn}" if job.front else f"back{turn}"
     front = "f" if job.front else ""
     if job.due is not None:
-        return f"@{_due_ms(job.due)}{front}"
-    return f"+{max(0, to_ms(job.delay or 0))}{front}"
+        return f"@{_due_ms(job.due)}{front}{turn}"
+    return f"+{max(0, to_ms(job.delay or 0))}{front}{turn}"
 
 
 def _due_ms(due: float) -> int:

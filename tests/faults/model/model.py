@@ -190,6 +190,8 @@ class Model(People):
         if told.delay:
             self.schedule(job, (self.now + told.delay * 1000) / 1000)
         else:
+            if told.back:
+                job.seq = self.turn_of(job, self.next_seq())
             self.to_place(job)
             self.emit("queued", job)
         return "ok"
@@ -235,7 +237,7 @@ class Model(People):
         """Of a queue and of its blocked jobs that this worker can serve."""
         heads = [head for kind in lines.wish.kinds if (head := lines.head(kind, queue))]
         if not lines.wish.only and (head := self._head(queue)):
-            heads.append(head)
+            heads.insert(0, head)
         return min(heads, key=lambda head: head.rank, default=None)
 
     def _set_aside(self, job: Job, wish: Wish) -> bool:
@@ -356,6 +358,9 @@ class Model(People):
     def clean(self) -> bool:
         for job in [job for job in self.jobs.values() if job.status in TERMINAL and job.expiry < self.now // 1000]:
             del self.jobs[job.id]
+        for queue in self.known_queues:
+            if not self.waiting(queue):
+                self.fair.pop(queue, None)
         return False
 
     # -- switches, and the world

@@ -21,19 +21,21 @@ class People(State):
                 fresh.append(order)
         for order in fresh:
             self.known_queues.add(queue)
+            seq = self.next_seq()
             due = order.at if order.delay is None else self.now + order.delay * 1000
             later = due is not None and due > self.now
             job = Job(order.id, queue, "", None, order.priority, nonce, self.now, order.result_ttl, order.ttl, order.on_lost)
+            job.fair = order.fair
             self.jobs[order.id] = job
             if later:
                 assert due is not None
                 self.schedule(job, due / 1000)
-                job.arrival = self.next_seq()
+                job.arrival = seq
                 job.front = order.front
             elif order.front:
                 self.to_front(job)
             else:
-                self.line_up(job)
+                self.line_up(job, seq)
             if order.ttl is not None:
                 job.expires = (due if later and due else self.now) + order.ttl * 1000
             self.emit("scheduled" if later else "queued", job)

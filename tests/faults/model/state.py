@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from hashlib import sha1
@@ -36,6 +36,7 @@ class Order:
     delay: int | None = None
     on_lost: str | None = None
     result_ttl: int = 500
+    fair: str | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Job:
     corrupt: bool = False
     boxed: bool = False
     arrival: int = 0
+    fair: str | None = None
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -105,6 +107,14 @@ class Job:
     @property
     def level(self) -> int:
         return 1 if self.queue == INBOX else self.priority
+
+
+@dataclass
+class Turns:
+    """Of a class of a queue that has had jobs with fair keys: the clock, and the last turn of each key ("": of jobs without)."""
+
+    clock: int
+    last: dict[str, int]
 
 
 @dataclass
@@ -138,6 +148,8 @@ class State:
         self.last_reap: int | None = None
         self.known_waits: dict[str, int] = {}
         self.hold = 0
+        #: By queue and class.
+        self.fair: dict[str, dict[int, Turns]] = {}
         self.events: list[tuple[str, str, str]] = []
         self.woken: set[tuple[str, int]] = set()
         self._seq = self._front = self._ended = 0
@@ -155,7 +167,12 @@ class State:
     def waiting(self, queue: str) -> list[Job]:
         """Those with a place, best first. Ids in the inbox have none yet."""
         found = [job for job in self.jobs.values() if job.status == "queued" and job.queue == queue and not job.boxed]
-        return sorted(found, key=lambda job: job.rank)
+        return self.in_order(found)
+
+    @staticmethod
+    def in_order(jobs: Iterable[Job]) -> list[Job]:
+        """Best first; of one turn the one whose id comes last."""
+        return sorted(sorted(jobs, key=lambda job: job.id, reverse=True), key=lambda job: job.rank)
 
     def of(self, status: str, queue: str | None = None) -> Iterator[Job]:
         return (job for job in self.jobs.values() if job.status == status and queue in (None, job.queue))
@@ -172,9 +189,26 @@ class State:
         self._front += 1
         return -self._front
 
-    def line_up(self, job: Job) -> None:
-        """A new arrival."""
-        job.status, job.seq, job.boxed = "queued", self.next_seq(), job.queue == INBOX
+    def turn_of(self, job: Job, seq: int) -> int:
+        """The number of a job's place: that of its arrival, or where fair keys are used that of its key's next turn."""
+        key, used = job.fair or "", self.fair.get(job.queue)
+        if job.queue == INBOX or (not key and (used is None or job.level not in used)):
+            return seq
+        waiting = [other.seq for other in self.waiting(job.queue) if other.level == job.level and other.seq is not None]
+        turns = self.fair.setdefault(job.queue, {}).get(job.level)
+        if turns is None:
+            numbers = [number for number in waiting if number >= 0]
+            turns = Turns(min(numbers, default=seq), {"": max(numbers)} if numbers else {})
+            self.fair[job.queue][job.level] = turns
+        else:
+            turns.clock = min((number for number in waiting if number >= turns.clock), default=seq)
+        turns.last[key] = max(turns.clock, turns.last.get(key, -1) + 1)
+        return turns.last[key]
+
+    def line_up(self, job: Job, seq: int | None = None) -> None:
+        """A new arrival. `seq`: its number, if it has one."""
+        seq = self.turn_of(job, self.next_seq() if seq is None else seq)
+        job.status, job.seq, job.boxed = "queued", seq, job.queue == INBOX
         if job.boxed:
             self.inbox.append(job.id)
         self.wake(job.queue, job.level)
@@ -214,9 +248,7 @@ class State:
 
     def blocked_of(self, kind: str, queue: str) -> list[Job]:
         """Best first."""
-        return sorted(
-            (job for job in self.of("blocked", queue) if (job.waits_in or "").startswith(kind)), key=lambda job: job.rank
-        )
+        return self.in_order(job for job in self.of("blocked", queue) if (job.waits_in or "").startswith(kind))
 
     def schedule(self, job: Job, due: float) -> None:
         job.status, job.due = "scheduled", due

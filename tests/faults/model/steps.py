@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.faults.model.state import IDS, QUEUES, START, Order, Wish
+from tests.faults.model.state import IDS, INBOX, QUEUES, START, Order, Wish
 
 _DAY = 86_400_000
 
@@ -15,21 +15,25 @@ _numbers = st.integers(0, 11)  # of the jobs that there are
 _queues = st.sampled_from(QUEUES)
 _hands = st.sampled_from("AB")
 _some = st.lists(_numbers, min_size=1, max_size=3)
-_orders = st.lists(
-    st.builds(
+
+
+def _lists(priorities: list[int], **more: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Order]]:
+    order = st.builds(
         Order,
         _ids,
-        st.sampled_from([1, 1, 0, 2, 5]),
+        st.sampled_from(priorities),
         front=st.sampled_from([False, False, False, True]),
         ttl=st.sampled_from([None, None, None, 40]),
         at=st.sampled_from([None, None, None, None, START - 1, START + 20_000]),
         on_lost=st.sampled_from([None, None, None, "fail", "again"]),
         result_ttl=st.sampled_from([500, 0, -1]),
-    ),
-    min_size=1,
-    max_size=4,
-    unique_by=lambda order: order.id,
-)
+        **more,
+    )
+    return st.lists(order, min_size=1, max_size=4, unique_by=lambda order: order.id)
+
+
+_orders = _lists([1, 1, 0, 2, 5])
+_fair_orders = _lists([1, 1, 1, 2], fair=st.sampled_from([None, "x", "x", "y"]))
 _seldom = st.sampled_from([False, False, False, False, True])
 _delayed = st.builds(Order, _ids, front=st.booleans(), ttl=st.just(60), delay=st.sampled_from([0, 5, 40]))
 _kinds = st.sampled_from(["finished", "finished", "retry", "failed", "release", "held", "later", "lost", "struck"])
@@ -47,7 +51,8 @@ def _step(name: str, *first: st.SearchStrategy[Any], rest: st.SearchStrategy[lis
 
 
 _WEIGHTED = (
-    (12, _step("enqueue", _queues, rest=_orders, clash=_seldom)),
+    (9, _step("enqueue", _queues, rest=_orders, clash=_seldom)),
+    (4, _step("enqueue", st.sampled_from(["a", "a", INBOX]), rest=_fair_orders, clash=_seldom)),
     (2, _step("enqueue", _queues, rest=st.lists(_delayed, min_size=1, max_size=2), clash=_seldom)),
     (1, _step("push", _ids)),
     (

@@ -127,6 +127,8 @@ def _fields_of(told: Told) -> dict[str, str]:
 
 def _new(order: Order) -> NewJob:
     fields = {"data": DATA, "result_ttl": order.result_ttl, "on_lost": order.on_lost, "ttl": order.ttl}
+    if order.fair is not None:
+        fields["fair_key"] = order.fair
     due = None if order.at is None else order.at / 1000
     return NewJob(order.id, order.priority, fields, order.front, order.ttl, due, order.delay)
 
@@ -202,7 +204,7 @@ def _held(seen: Snapshot) -> dict[str, Any]:
             found[name] = set(value) - {"version"}
         elif kind == "waits":
             found[name] = list(value)
-        elif kind in ("wake", "work") or name in _ASIDE:
+        elif kind in ("wake", "work", "fair") or name in _ASIDE:
             continue
         else:
             found[name] = value

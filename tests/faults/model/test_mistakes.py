@@ -37,6 +37,12 @@ MISTAKES = (
         "emit('released', id, queue, job.log_tag, 'worker', worker, 'reason', reason)",
         "",
     ),
+    Mistake(
+        "a newcomer's fair turn is the first there ever was",
+        ("enqueue",),
+        "turns.clock = tonumber(best) or score_of(queue, class, seq)",
+        "turns.clock = first",
+    ),
 )
 
 

@@ -346,6 +346,18 @@ MUTANTS = (
         "store/test_rq_shared.py::test_no_script_changes_what_is_theirs[promote]",
         Edit(LUA + "promote.lua", "    if job[4] then\n", "    if true then\n"),
     ),
+    _mutant(
+        "fair1",
+        "a fair key gets any number of jobs in one turn",
+        "store/test_fair.py::test_one_job_waits_for_one_of_each_other_key_at_most",
+        Edit(INCLUDE + "turns.lua", "last and last - 1 / UNITS or turns.clock", "last or turns.clock"),
+    ),
+    _mutant(
+        "fair2",
+        "jobs without a fair key have no turns",
+        "store/test_fair.py::test_jobs_without_a_key_take_part_as_one",
+        Edit(INCLUDE + "turns.lua", "name == '' and not has_turns(queue)", "name == ''"),
+    ),
 )
 
 #: Not a mutant: that the rig sees another system's real loss.

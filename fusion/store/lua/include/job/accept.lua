@@ -2,15 +2,24 @@
 -- INCLUDE: keys time emit expiry schedule score gate room ties on_arrive
 -- Uses: gate_texts tied
 
--- When a job is due (ms; nil: no time was given), and whether it goes to the front. `place`: back | front | `@ms` at
--- that time | `+ms` so much later; an `f` behind it: to the front once it is due.
+-- When a job is due (ms; nil: no time was given), whether it goes to the front, and its fair key, or nil. `place`:
+-- back | front | `@ms` at that time | `+ms` so much later; an `f` behind it: to the front once it is due. Behind that
+-- may stand `=` and the fair key.
 local function due_of(place)
-  local sign, ms, front = string.match(place, '^([@+])(%d+)(f?)$')
-  if not sign then return nil, place == 'front' end
-  return sign == '+' and now_ms + ms or tonumber(ms), front == 'f'
+  local before, fair_key = string.match(place, '^([^=]*)=(.+)$')
+  local sign, ms, front = string.match(before or place, '^([@+])(%d+)(f?)$')
+  if not sign then return nil, (before or place) == 'front', fair_key end
+  return sign == '+' and now_ms + ms or tonumber(ms), front == 'f', fair_key
 end
 
--- There is no record of this id, unless from a former life. `seq`: an arrival number kept for it; `ended`: the
+-- The value of a field, of those from `first` to `last` in ARGV.
+local function field_of(name, first, last)
+  for i = first, last, 2 do
+    if ARGV[i] == name then return ARGV[i + 1] end
+  end
+end
+
+-- There is no record of this id, unless from a former life. `seq`: a number kept for it; `ended`: the
 -- terminal set it stands in from that life; `first` to `last`: its fields in ARGV.
 -- Returns whether it waits, for a time or for others of its key; what is due already is queued.
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last)

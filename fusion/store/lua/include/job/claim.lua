@@ -1,6 +1,6 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
 -- rotates the queues' order, so equal classes are served round-robin.
--- INCLUDE: keys time callbacks emit end_job inbox park score ties limit on_arrive on_claim
+-- INCLUDE: keys time callbacks emit end_job inbox park score turns ties limit on_arrive on_claim
 -- RARER: note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked tied
 -- Exports: held lacking unexpected
@@ -34,7 +34,7 @@ local function take_over_one(queue, id, position)
   if redis.call('ZSCORE', ready, id) then return end
   if struck == 'again' then return end
   if struck == 'struck' then return move_back(queue, id) end
-  local seq = next_seq()
+  local seq = turn_of(queue, 1, next_seq(), '')
   redis.call('ZADD', ready, score_of(queue, 1, seq), id)
   if not known then note_pickle(key, data) end
   if known and origin then keep_origin(key, origin, queue) end

@@ -1,6 +1,6 @@
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
--- INCLUDE: keys time emit end_job expiry history park ring schedule score settle on_leave on_return
--- RARE: error_of gives_up_place set_result_aside put_off fail_or_retry
+-- INCLUDE: keys time emit end_job expiry history park ring schedule score settle turns on_leave on_return
+-- RARE: error_of gives_up_place set_result_aside put_off line_up_behind fail_or_retry
 -- Exports: freed left
 -- Events: completed failed retry held canceled queued
 
@@ -64,6 +64,13 @@ local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
   return true
 end
 
+-- Behind those that wait, with a turn of its own.
+local function line_up_behind(queue, id, key, priority)
+  local seq = turn_of(queue, priority, next_seq(), redis.call('HGET', key, 'fair_key') or '')
+  redis.call('HSET', key, 'seq', seq)
+  enter_line(queue, score_of(queue, priority, seq), id)
+end
+
 -- A job that raised waits for its next attempt, or has failed.
 local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
   local worker, attempts = job.worker_name, (tonumber(job.attempts) or 0) + 1
@@ -78,7 +85,12 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
   end
   local back = gives_up_place(more)
   -- else its queue is broken
-  local at_once = delay <= 0 and pcall(line_up_again, queue, id, key, job.priority, not back and job.seq)
+  local at_once
+  if delay <= 0 and back then
+    at_once = pcall(line_up_behind, queue, id, key, job.priority)
+  elseif delay <= 0 then
+    at_once = pcall(line_up_again, queue, id, key, job.priority, job.seq)
+  end
   if not at_once then schedule(id, now_ms + delay) end
   if back and at_once then
     redis.call('HSET', key, 'enqueued_at', now_iso)
