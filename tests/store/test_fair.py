@@ -7,6 +7,7 @@ from collections import defaultdict
 import pytest
 import redis
 
+from fusion import decorators
 from fusion.exceptions import DataTooOld, OptionError
 from fusion.queue import Queue
 from fusion.store.write.broker import Broker
@@ -263,6 +264,18 @@ def test_older_data_refuse_a_fair_key(broker: Broker, conn: redis.Redis) -> None
 
 
 @pytest.mark.parametrize("key", ["", "two words", "x" * 201, "line\n", 7])
-def test_what_can_be_no_fair_key_is_refused(redis_url: str, key: object) -> None:
+def test_what_can_be_no_fair_key_is_refused(conn: redis.Redis, key: object) -> None:
     with pytest.raises(OptionError, match="fair_key"):
-        Queue("q", redis_url).enqueue("tasks.sms.sendSMS", fair_key=key)
+        Queue("q", conn).enqueue("tasks.sms.sendSMS", fair_key=key)
+
+
+@decorators.job("q", fair_key=lambda tenant, *args: f"tenant-{tenant}")
+def of_tenant(tenant: int) -> None: ...
+
+
+def test_a_task_may_say_whose_its_jobs_are(conn: redis.Redis) -> None:
+    queue = Queue("q", conn)
+    jobs = [queue.enqueue(of_tenant, 7), queue.enqueue(of_tenant, 7, fair_key="other")]
+    jobs += queue.enqueue_many([queue.prepare_data(of_tenant, (8,))])
+    assert [fields_of(conn, job.id)["fair_key"] for job in jobs] == ["tenant-7", "other", "tenant-8"]
+    assert set(turns(conn)) == {"1", "1:tenant-7", "1:other", "1:tenant-8"}

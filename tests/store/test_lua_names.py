@@ -138,7 +138,7 @@ def test_an_include_that_there_is_not() -> None:
 
 # -- Lua's limits
 
-FREE_LOCALS, FREE_UPVALUES = 110, 30
+FREE_LOCALS, FREE_UPVALUES = 110, 25
 TURN_FREE_LOCALS = 70
 
 

@@ -31,11 +31,7 @@ def started_between(conn: redis.Redis, job_id: str) -> int:
     return sum(event[b"event"] == b"processing" for event in events[own[0] : own[1]])
 
 
-@pytest.mark.parametrize("keys", [1, 10, pytest.param(50, marks=pytest.mark.long)])
-@pytest.mark.timeout(120)
-def test_jobs_of_others_hold_up_one_by_no_more_than_one_of_each(
-    workers: Workers, conn: redis.Redis, tmp_path: Path, keys: int
-) -> None:
+def check_one_job_among(keys: int, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """Besides what is in the slots: that was taken before."""
     seen, jobs = tmp_path / "seen", 30 + 3 * keys
     ids = flood(seen, keys, 2 * jobs)
@@ -50,3 +46,16 @@ def test_jobs_of_others_hold_up_one_by_no_more_than_one_of_each(
     eventually(lambda: len([*lines(seen)]) == len(ids), 90)
     workers.stop()
     assert set(check_conservation(conn, ids).values()) == {"finished"}
+
+
+@pytest.mark.parametrize("keys", [1, 10])
+def test_jobs_of_others_hold_up_one_by_no_more_than_one_of_each(
+    workers: Workers, conn: redis.Redis, tmp_path: Path, keys: int
+) -> None:
+    check_one_job_among(keys, workers, conn, tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_so_do_jobs_of_50_others(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    check_one_job_among(50, workers, conn, tmp_path)
