@@ -16,8 +16,8 @@ _PRODUCER = (
     "resetkeys resetchannels -@all ~{prefix}job:[^c]* ~{prefix}job:c ~{prefix}job:c[^b]* ~{prefix}job:cb ~{prefix}job:cb[^-]*"
     " ~{prefix}queue:[^_]* ~{prefix}fifo:[^_]* ~{prefix}fair:[^_]* ~{prefix}finished:[^_]* ~{prefix}canceled:[^_]* ~{prefix}stopped:[^_]*"
     " ~{prefix}scheduler:scheduled_jobs ~{prefix}expiring ~{prefix}queues ~{prefix}fifos ~{prefix}seq ~{prefix}seq:front ~{prefix}wake:[^_]*"
-    " ~{prefix}wake:_scheduler ~{prefix}work:* ~{prefix}blocked:[^_]* ~{prefix}limit:* ~{prefix}limits ~{prefix}limits:* ~{prefix}events"
-    " ~{prefix}events:meta"
+    " ~{prefix}wake:_scheduler ~{prefix}work:* ~{prefix}totals:[^_]* ~{prefix}blocked:[^_]* ~{prefix}limit:* ~{prefix}limits ~{prefix}limits:*"
+    " ~{prefix}events ~{prefix}events:meta"
 )
 _PRODUCERS_COMMANDS = (
     " +eval +evalsha +time +ping +select +wait +exists +hdel +hget +hgetall +hincrby +hkeys +hmget +hset +incr +incrby"

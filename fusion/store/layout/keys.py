@@ -245,6 +245,14 @@ class Keys:
         return f"{self.prefix}probation:{host}"
 
     @property
+    def totals_kept(self) -> str:
+        return f"{self.prefix}totals"
+
+    def totals(self, name: str) -> str:
+        """The lifetime counters of a queue: what came in, and what became of it, by priority."""
+        return f"{self.prefix}totals:{name}"
+
+    @property
     def seq(self) -> str:
         return f"{self.prefix}seq"
 

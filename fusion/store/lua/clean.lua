@@ -3,7 +3,7 @@
 -- KEYS: queues clean idle
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
--- INCLUDE: keys mark time score turns callbacks on_arrive
+-- INCLUDE: keys mark time score turns callbacks count on_arrive
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
@@ -72,10 +72,14 @@ local function adopt(queue)
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', ready, class, class, 'LIMIT', 0, left)) do
       local seq, key = turn_of(queue, class, next_seq(), ''), job_key(id)
       redis.call('ZADD', ready, score_of(queue, class, seq), id)
-      if redis.pcall('HEXISTS', key, 'data') == 1 and not is_rqs(key) then
+      local job = redis.pcall('HMGET', key, 'data', 'seq', 'origin', 'priority')
+      if job[1] and not is_rqs(key) then
         redis.call('HSET', key, 'seq', seq, 'priority', class)
+        meet(job[2], job[3], job[4], job[3] or queue, class)
         mark_hooks(key)
         on_arrive(id, key, queue)
+      elseif redis.call('EXISTS', key) == 0 then
+        tally('enqueued', queue, class) -- what its claim takes for one of ours
       end
       adopted, left = adopted + 1, left - 1
     end
@@ -106,11 +110,30 @@ local function tidy(queue, since)
   return since > now_ms and now_ms or since
 end
 
+-- Counters outlive the queue's name by a month. Those of a queue that is in use again stay, and those of one with jobs
+-- in the schedule, where no name is needed: more came in than went out.
+local KEPT_MS = 30 * 86400000
+local function forget_totals()
+  for _, queue in ipairs(redis.call('ZRANGEBYSCORE', TOTALS, '-inf', now_ms - KEPT_MS, 'LIMIT', 0, 20)) do
+    local totals, there = redis.call('HGETALL', TOTALS .. ':' .. queue), 0
+    for i = 1, #totals, 2 do
+      local what = string.match(totals[i], '^%a+')
+      local sign = (what == 'enqueued' or what == 'requeued' or what == 'base') and 1 or what == 'updated' and 0 or -1
+      there = there + sign * (tonumber(totals[i + 1]) or 0)
+    end
+    if there <= 0 and redis.call('SISMEMBER', K_queues, queue_key(queue)) == 0 then
+      redis.call('DEL', TOTALS .. ':' .. queue)
+    end
+    redis.call('ZREM', TOTALS, queue)
+  end
+end
+
 local cursor, skip, began = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip', 'began'))
 if not cursor or cursor == '0' and skip == '0' then
   local age = now_ms - (tonumber(began) or 0)
   if age >= 0 and age < tonumber(A_interval_ms) then return { 0, 0, 0 } end
   cursor, skip, began = '0', 0, now_ms
+  pcall(forget_totals)
 end
 pcall(sweep, FAILED, 'failed')
 pcall(trim, FAILED, 'failed')
@@ -131,6 +154,7 @@ for i = skip + 1, upto do
   local empty = tidy(queue_name(key), known)
   if empty and now_ms - empty >= FORGET_MS then
     redis.call('SREM', K_queues, key)
+    redis.pcall('ZADD', TOTALS, now_ms, queue_name(key))
     redis.call('HDEL', K_idle, key)
   elseif empty and tonumber(known) ~= empty then
     idle[#idle + 1], idle[#idle + 2] = key, empty
@@ -141,4 +165,5 @@ end
 if idle[1] then redis.call('HSET', K_idle, unpack(idle)) end
 if upto == #keys then cursor, skip = following, 0 else skip = upto end
 redis.call('HSET', K_clean, 'cursor', cursor, 'skip', skip, 'began', began)
+write_tallies()
 return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0) and 1 or 0 }

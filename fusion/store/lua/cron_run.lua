@@ -1,7 +1,7 @@
 -- cron_run: a job of an entry now, by hand. Its ticks go on as planned.
 -- KEYS: entry
 -- ARGV: id rev nonce overlap queue priority ttl_ms n_pairs
--- INCLUDE: writer keys time score ring turns accept entry
+-- INCLUDE: writer keys time count score ring turns accept entry
 -- Rest: pairs (the job's fields)
 -- Returns: {ok, job id} | {overlap, the job of it that has not ended} | {stale (it changed), ''} | {missing, ''}
 -- Events: queued
@@ -22,6 +22,7 @@ redis.call('SADD', QUEUES, queue_key(A_queue))
 local last_pair = REST + A_n_pairs - 1
 local place = turn_of(A_queue, A_priority, next_seq(), field_of('fair_key', REST, last_pair) or '')
 accept(A_queue, id, A_priority, nil, false, tonumber(A_ttl_ms), A_nonce, place, nil, REST, last_pair)
+write_tallies()
 redis.call('HSET', job_key(id), 'cron', A_id)
 ring(A_queue, tonumber(A_priority))
 redis.call('HSET', K_entry, 'manual_nonce', A_nonce, 'manual_job', id)

@@ -2,7 +2,7 @@
 --   them all.
 -- KEYS: entry due marks
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
--- INCLUDE: keys time score ring turns accept entry
+-- INCLUDE: keys time count score ring turns accept entry
 -- Rest: pairs (the jobs' fields), then per tick: its Unix seconds, its name in the job's id, ms by which it is put off
 -- Returns: {ok | taken <id> (a tick did not run: a job of that id is there, and it is not the tick's) | stale (others
 --   were faster, or the entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}
@@ -78,6 +78,7 @@ for i = 0, A_n_ticks - 1 do
   ok, problem = pcall(run, tonumber(tick), name, delay)
   if not ok then break end
 end
+write_tallies()
 -- The mark first: nothing that can fail stands between a job and the mark that says it was made.
 if ok then
   mark = A_upto

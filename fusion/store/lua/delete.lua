@@ -1,34 +1,44 @@
 -- delete: forget jobs that are not running.
 -- ARGV: n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark emit park expiry ties forget
+-- INCLUDE: writer keys waits mark count emit park expiry ties forget
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a
 --   newer version knows
 -- Events: deleted
-local answers = {}
-for i = 1, tonumber(A_n_jobs) do
-  local id = ARGV[REST + i - 1]
+local function remove(id)
   local key = job_key(id)
-  local status, origin, log_tag, seq, set, expires, ties = unpack(redis.call('HMGET', key, 'status', 'origin',
-    'log_tag', 'seq', 'waits_in', 'expires_at', 'ties'))
+  local status, origin, log_tag, seq, set, expires, ties, class = unpack(redis.call('HMGET', key, 'status', 'origin',
+    'log_tag', 'seq', 'waits_in', 'expires_at', 'ties', 'priority'))
+  local queue = origin or ''
   if not status then
     redis.call('ZREM', FAILED, id)
-    answers[i] = 'missing'
-  elseif not seq and not is_ours(id, key, origin or '', status) then
-    answers[i] = 'foreign'
-  elseif status == 'started' then
-    answers[i] = 'started'
-  elseif is_foreign(status) and not set and not waits(id, origin or '') then
-    answers[i] = status
-  else
-    if ties then tied[key] = ties end
-    if set then unpark(id, key, origin or '') end
-    forget(id, key, status, origin or '')
-    forget_expiry(id, expires)
-    emit('deleted', id, origin or '', log_tag)
-    answers[i] = 'deleted'
+    return 'missing'
   end
+  if not seq and not is_ours(id, key, queue, status) then return 'foreign' end
+  if status == 'started' then return 'started' end
+  if is_foreign(status) and not set and not waits(id, queue) then return status end
+  if ties then tied[key] = ties end
+  if set then unpark(id, key, queue) end
+  forget(id, key, status, queue)
+  if not is_terminal(status) then
+    meet(seq, nil, nil, queue, class)
+    tally('deleted', queue, class)
+  end
+  forget_expiry(id, expires)
+  emit('deleted', id, queue, log_tag)
+  return 'deleted'
 end
+
+local answers = {}
+for i = 1, tonumber(A_n_jobs) do
+  local ok, answer = pcall(remove, ARGV[REST + i - 1])
+  if not ok then
+    write_tallies() -- of those before it
+    return error_reply(answer)
+  end
+  answers[i] = answer
+end
+write_tallies()
 return answers

@@ -2,7 +2,7 @@
 -- KEYS: worker workers
 -- ARGV: name incarnation
 -- FLAGS: allow-oom
--- INCLUDE: keys settle sweep_waits queue_gate
+-- INCLUDE: keys count settle sweep_waits queue_gate
 -- Returns: jobs given back
 -- Events: released canceled queued
 if redis.call('HGET', K_worker, 'incarnation') ~= A_incarnation then return 0 end
@@ -19,6 +19,7 @@ end
 
 -- one that can't be given back (a broken key) is left to its lease
 for i = 1, #held, 2 do pcall(give_back, held[i], held[i + 1]) end
+write_tallies()
 redis.call('DEL', K_worker, worker_jobs_key(A_name))
 redis.call('SREM', K_workers, K_worker)
 redis.call('SREM', FLEET, A_name)

@@ -1,16 +1,18 @@
 -- empty: forget the waiting jobs of a queue, blocked ones too, a bounded number at a time.
 -- ARGV: queue limit
 -- FLAGS: allow-oom
--- INCLUDE: writer keys mark emit park expiry inbox ties on_end
+-- INCLUDE: writer keys mark count emit park expiry inbox ties on_end
 -- Uses: tied
 -- Returns: {deleted, again}
 -- Events: deleted
 local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
 
-local function remove(id, key, log_tag, expires_at, ties)
+local function remove(id, key, log_tag, expires_at, ties, seq, origin, class)
   if ties then tied[key] = ties end
   on_end(id, key, A_queue)
   if redis.call('DEL', key, dependents_key(id)) == 0 then return end
+  meet(seq, nil, nil, origin or A_queue, class)
+  tally('deleted', origin or A_queue, class)
   forget_expiry(id, expires_at)
   emit('deleted', id, A_queue, log_tag)
   deleted = deleted + 1
@@ -18,39 +20,46 @@ end
 
 local function drop(id)
   local key = job_key(id)
-  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin', 'seq', 'expires_at', 'ties')
+  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'origin', 'seq', 'expires_at', 'ties', 'priority')
   if job.err or is_elsewhere(job[1]) then return end
   if not job[4] and not is_list(A_queue) and is_rqs(key) then return end
   local origin = job[3] -- an outsider may have pushed the id of a job that waits in another queue
   if origin and origin ~= A_queue and tonumber(redis.pcall('ZSCORE', ready_key(origin), id)) then return end
-  remove(id, key, job[2], job[5], job[6])
+  remove(id, key, job[2], job[5], job[6], job[4], origin, job[7])
 end
 
--- First what is blocked: nobody is to be admitted to the queue for one that goes. One of a newer version's waits where
--- only that knows; it is left alone.
-local blocked, left = redis.call('ZRANGE', P .. 'blocked:' .. A_queue, 0, limit - 1), 0
-for _, id in ipairs(blocked) do
-  local key = job_key(id)
-  local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'waits_in', 'expires_at', 'ties')
-  if job.err or job[1] ~= 'blocked' then
-    redis.call('ZREM', P .. 'blocked:' .. A_queue, id)
-  elseif not job[3] then
-    left = left + 1
-  else
-    unpark(id, key, A_queue)
-    remove(id, key, job[2], job[4], job[5])
+local function empty()
+  -- First what is blocked: nobody is to be admitted to the queue for one that goes. One of a newer version's waits
+  -- where only that knows; it is left alone.
+  local blocked, left = redis.call('ZRANGE', P .. 'blocked:' .. A_queue, 0, limit - 1), 0
+  for _, id in ipairs(blocked) do
+    local key = job_key(id)
+    local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'waits_in', 'expires_at', 'ties', 'priority')
+    if job.err or job[1] ~= 'blocked' then
+      redis.call('ZREM', P .. 'blocked:' .. A_queue, id)
+    elseif not job[3] then
+      left = left + 1
+    else
+      unpark(id, key, A_queue)
+      remove(id, key, job[2], job[4], job[5], true, A_queue, job[6])
+    end
   end
+  if #blocked == limit and left < limit then return 1 end
+
+  local ids = redis.call('ZRANGE', ready, 0, limit - 1)
+  if #ids > 0 then redis.call('ZREMRANGEBYRANK', ready, 0, #ids - 1) end
+  for _, id in ipairs(ids) do drop(id) end
+  if #ids == limit then return 1 end
+  if not is_list(A_queue) then return 0 end
+
+  local inbox = redis.call('LRANGE', queue_key(A_queue), 0, limit - 1)
+  redis.call('LTRIM', queue_key(A_queue), #inbox, -1)
+  passed(A_queue, #inbox)
+  for _, id in ipairs(inbox) do drop(id) end
+  return #inbox == limit and 1 or 0
 end
-if #blocked == limit and left < limit then return { deleted, 1 } end
 
-local ids = redis.call('ZRANGE', ready, 0, limit - 1)
-if #ids > 0 then redis.call('ZREMRANGEBYRANK', ready, 0, #ids - 1) end
-for _, id in ipairs(ids) do drop(id) end
-if #ids == limit then return { deleted, 1 } end
-if not is_list(A_queue) then return { deleted, 0 } end
-
-local inbox = redis.call('LRANGE', queue_key(A_queue), 0, limit - 1)
-redis.call('LTRIM', queue_key(A_queue), #inbox, -1)
-passed(A_queue, #inbox)
-for _, id in ipairs(inbox) do drop(id) end
-return { deleted, #inbox == limit and 1 or 0 }
+local ok, again = pcall(empty)
+write_tallies()
+if not ok then return error_reply(again) end
+return { deleted, again }

@@ -2,7 +2,7 @@
 -- KEYS: queues
 -- ARGV: queue n_jobs needs
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of
--- INCLUDE: writer layout keys time emit ring gate room turns accept
+-- INCLUDE: writer layout keys time count emit ring gate room turns accept
 -- Uses: fifos gate_texts fair
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
@@ -90,9 +90,14 @@ for i, job in ipairs(fresh) do
   if job.turn and (job.turn ~= '' or fair[A_queue] ~= false) then -- one before it may be the first with a fair key
     place = turn_of(A_queue, job.priority, place, job.turn)
   end
-  local later = accept(A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
-      job.first, job.last)
+  local ok, later = pcall(accept, A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place,
+      job.ended, job.first, job.last)
+  if not ok then
+    write_tallies() -- of those before it
+    return error_reply(later)
+  end
   if not later then best = math.max(best or 0, tonumber(job.priority)) end
 end
+write_tallies()
 if best then ring(A_queue, best) end
 return { 'ok', now_iso, version }

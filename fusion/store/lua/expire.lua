@@ -2,7 +2,7 @@
 -- KEYS: expiring
 -- ARGV: limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time score emit ring park callbacks end_job inbox ties
+-- INCLUDE: keys time score count emit ring park callbacks end_job inbox ties
 -- Uses: expected hooked tied
 -- Returns: {ended, ms to the next or -1}
 -- Events: expired
@@ -32,7 +32,8 @@ local function expire(id)
     end
     if hooks then hooked[key] = true end
     if ties then tied[key] = ties end
-    end_job(id, key, queue or '', 'canceled', CANCELED_TTL, set, 'ended_at', now_iso, 'reason', 'expired')
+    end_job(id, key, queue or '', priority, 'expired', CANCELED_TTL, set, 'ended_at', now_iso, 'reason', 'expired')
+    meet(seq, nil, nil, queue or '', priority)
     if waits_in then unpark(id, key, queue) end
     emit('expired', id, queue or '', log_tag, 'reason', 'waited longer than its ttl')
     ended = ended + 1
@@ -46,5 +47,6 @@ for _, id in ipairs(ids) do
   if not pcall(expire, id) then redis.call('ZADD', K_expiring, now_ms + PUT_OFF, id) end
 end
 give_back_numbers()
+write_tallies()
 local first = redis.call('ZRANGE', K_expiring, 0, 0, 'WITHSCORES')
 return { ended, first[1] and math.max(0, math.ceil(tonumber(first[2]) - now_ms)) or -1 }

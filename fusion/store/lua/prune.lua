@@ -2,7 +2,7 @@
 -- KEYS: workers
 -- ARGV: name incarnation reason lease_ms limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time settle hold silence queue_gate
+-- INCLUDE: keys time count settle hold silence queue_gate
 -- Returns: {name, jobs recovered, name, jobs ...}
 -- Events: abandoned failed canceled
 -- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now.
@@ -34,7 +34,9 @@ if A_name ~= '' then
   local known = redis.call('HGET', worker_key(A_name), 'incarnation')
   if A_incarnation ~= '' and known and known ~= A_incarnation then return {} end
   if not known and redis.call('EXISTS', worker_key(A_name)) == 1 then return {} end -- another program's
-  return { A_name, remove(A_name, A_reason ~= '' and A_reason or 'worker ' .. A_name .. ' died') }
+  local back = remove(A_name, A_reason ~= '' and A_reason or 'worker ' .. A_name .. ' died')
+  write_tallies()
+  return { A_name, back }
 end
 local held, found = now_ms < hold_until(tonumber(A_lease_ms)), {}
 
@@ -58,4 +60,5 @@ for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
     found[#found + 1] = remove(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')
   end
 end
+write_tallies()
 return found

@@ -2,7 +2,7 @@
 --   blocked for too long.
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
--- INCLUDE: keys time end_job settle hold sweep_waits queue_gate
+-- INCLUDE: keys time count end_job settle hold sweep_waits queue_gate
 -- Rest: the caller's own queues (looked at even if they are not in the index of leases)
 -- Returns: {recovered, again, holding}
 -- Events: abandoned failed canceled queued
@@ -12,7 +12,10 @@ if more ~= '1' and last and now_ms >= tonumber(last) and now_ms - last < A_inter
 sweep_waits(tonumber(A_limit), tonumber(A_lease_ms))
 local hold = hold_until(tonumber(A_lease_ms))
 redis.call('HSET', REAP, 'last', now_ms, 'hold', hold, 'more', 0)
-if now_ms < hold then return { 0, 0, 1 } end
+if now_ms < hold then
+  write_tallies()
+  return { 0, 0, 1 }
+end
 
 local left, recovered, LOOKS, queues_of = tonumber(A_limit), 0, 100, {}
 
@@ -30,7 +33,7 @@ local function give_back(queue, wip, id)
   elseif job.status then
     redis.call('ZREM', wip, id)
   else
-    fail_corrupt(id, queue, wip, 'its data vanished while it ran')
+    fail_corrupt(id, queue, wip, 'its data vanished while it ran', true)
   end
 end
 
@@ -74,6 +77,7 @@ for i = 1, tonumber(A_n_queues) do
   if left > 0 then pcall(sweep, ARGV[REST + i - 1]) end
 end
 if left <= 0 then again = 1 end
+write_tallies()
 reopen_all(queues_of)
 if again == 1 then redis.call('HSET', REAP, 'more', 1) end
 return { recovered, again, 0 }

@@ -2,7 +2,7 @@
 --   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys mark time score emit ring turns schedule expiry room each ties on_arrive
+-- INCLUDE: writer keys mark time score count emit ring turns schedule expiry room each ties on_arrive
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
@@ -43,6 +43,7 @@ local function requeue(id)
   end
   redis.call('HSET', key, 'status', delay > 0 and 'scheduled' or 'queued', 'origin', queue, 'enqueued_at', now_iso,
     'requeue_nonce', A_nonce, 'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
+  tally('requeued', queue, priority)
   redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
     'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared',
     'queue_timeout')
@@ -67,4 +68,6 @@ local function requeue(id)
   return 'ok'
 end
 
-return each(requeue, REST, tonumber(A_n_jobs))
+local answers = each(requeue, REST, tonumber(A_n_jobs))
+write_tallies()
+return answers

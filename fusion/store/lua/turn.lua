@@ -5,7 +5,7 @@
 -- FLAGS: allow-oom
 -- RARE: enter_line line_up_again score_of next_seq
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand
--- INCLUDE: keys time emit ring schedule next_due park limit commit claim wildcards queue_gate turn_gates
+-- INCLUDE: keys time count emit ring schedule next_due park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound count crowded expected fifos freed gates held lacking left listed names opens origin parked soonest tail
 -- Uses: unexpected unsettled
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after
@@ -85,6 +85,7 @@ for i = 1, tonumber(A_n_outcomes) do
 end
 for wip, ids in pairs(left) do each_of('ZREM', wip, ids) end
 each_of('HDEL', held_key, done)
+if done[1] then write_tallies() end
 
 -- the claim half
 local first_slot = at + A_n_queues
@@ -343,5 +344,6 @@ if not beat or now_ms < beat or now_ms - beat >= BEAT_MS then
 end
 redis.call('HSET', K_worker, unpack(note))
 give_back_numbers()
+write_tallies()
 local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known) or {}
 return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, next_ms, waits, opens }

@@ -276,6 +276,7 @@ class Model(People):
             self.jobs[job_id] = job = Job(job_id, INBOX, "failed", None, corrupt=True, reason=True)
             self.end(job, "failed", FAILURE_TTL)
             self.emit("failed", job)
+            self.count("enqueued", job)
         elif job.status == "queued" and job.boxed:
             job.seq, job.boxed = self.next_seq(), False
             self.known_queues.add(INBOX)

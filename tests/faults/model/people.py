@@ -39,6 +39,7 @@ class People(State):
             if order.ttl is not None:
                 job.expires = (due if later and due else self.now) + order.ttl * 1000
             self.emit("scheduled" if later else "queued", job)
+            self.count("enqueued", job)
         return "ok", self.iso if fresh else first
 
     def push(self, job_id: str) -> None:
@@ -142,6 +143,7 @@ class People(State):
         if job.ttl is not None:
             job.expires = self.now + (delay + job.ttl) * 1000
         self.emit("scheduled" if delay else "queued", job)
+        self.count("requeued", job)
         return "ok"
 
     def reschedule(self, job_id: str, due_ms: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -131,7 +132,7 @@ class Worker:
 
 
 class State:
-    """The store. `events` and `woken` (queue, class): of the call under way."""
+    """The store. `totals`: lifetime counters, by queue, what is counted, and priority. `events` and `woken` (queue, class): of the call under way."""
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -151,6 +152,7 @@ class State:
         #: By queue and class.
         self.fair: dict[str, dict[int, Turns]] = {}
         self.events: list[tuple[str, str, str]] = []
+        self.totals: Counter[tuple[str, str, int]] = Counter()
         self.woken: set[tuple[str, int]] = set()
         self._seq = self._front = self._ended = 0
 
@@ -297,3 +299,8 @@ class State:
 
     def emit(self, event: str, job: Job) -> None:
         self.events.append((event, job.id, job.queue))
+        if event in ("completed", "failed", "canceled", "expired") or (event == "deleted" and job.status not in TERMINAL):
+            self.count(event, job)
+
+    def count(self, what: str, job: Job) -> None:
+        self.totals[job.queue, what, job.priority] += 1

@@ -200,6 +200,8 @@ def _held(seen: Snapshot) -> dict[str, Any]:
             found[name]["token"] = value.get("turn", "0").partition("\n")[0]
         elif name == "reap":
             found[name] = {field: value.get(field) for field in ("last", "hold")} if "last" in value else None
+        elif kind == "totals":
+            found[name] = {field: int(count) for field, count in value.items() if field != "updated"}
         elif name == "waits":
             found[name] = set(value) - {"version"}
         elif kind == "waits":
@@ -237,6 +239,7 @@ def _wanted(model: Model) -> dict[str, Any]:
         wanted[f"wip:{queue}"] = {job.id: job.lease for job in model.of("started", queue)}
         for status in ("finished", "canceled"):
             wanted[f"{status}:{queue}"] = {job.id: round(job.expiry, 3) for job in model.of(status, queue)}
+        wanted[f"totals:{queue}"] = {f"{what}:{p}": n for (of, what, p), n in model.totals.items() if of == queue}
         wanted[f"blocked:{queue}"] = {job.id: job.wait_until for job in model.of("blocked", queue)}
         for kind, waits_in in (("held", f"held:{queue}:{TASK}"), ("probation", f"probation:{queue}")):
             wanted[f"waits:{waits_in}"] = [job.id for job in model.blocked_of(kind, queue)]

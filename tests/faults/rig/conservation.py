@@ -52,7 +52,8 @@ def memberships(conn: redis.Redis, keys: Keys | None = None) -> dict[str, list[s
 
 
 def check_conservation(conn: redis.Redis, accepted: Iterable[str], keys: Keys | None = None) -> dict[str, str]:
-    """Assert that each accepted id is in exactly one set and that its hash says the same. Returns id -> status."""
+    """Assert that each accepted id is in exactly one set and that its hash says the same, and of all queues what `check_totals` does.
+    Returns id -> status."""
     keys = keys or Keys()
     found = memberships(conn, keys)
     wrong, states = [], {}
@@ -65,7 +66,58 @@ def check_conservation(conn: redis.Redis, accepted: Iterable[str], keys: Keys | 
         if status == "blocked":
             wrong += _why_blocked_in_vain(conn, keys, job_id)
     _refuse("not in exactly one state", wrong)
+    check_totals(conn, keys)
     return states
+
+
+#: What came in, what went out, and what is there, of each queue: all read at one moment.
+_TOTALS = """
+local found, P = {}, ARGV[1]
+local function of(queue) found[queue] = found[queue] or { 0, 0, 0 }; return found[queue] end
+local IN = { enqueued = true, requeued = true, base = true }
+for _, key in ipairs(redis.call('KEYS', P .. 'totals:*')) do
+  local flat = redis.call('HGETALL', key)
+  for i = 1, #flat, 2 do
+    local what = string.match(flat[i], '^[a-z]+')
+    local at = of(string.sub(key, #P + 8))
+    if what ~= 'updated' then at[IN[what] and 1 or 2] = at[IN[what] and 1 or 2] + flat[i + 1] end
+  end
+end
+local LIVE = { queued = true, started = true, scheduled = true, deferred = true, blocked = true }
+for _, key in ipairs(redis.call('KEYS', P .. 'job:*')) do
+  local job = redis.pcall('HMGET', key, 'status', 'seq', 'origin')
+  if not job.err and LIVE[job[1]] and job[2] and job[3] then of(job[3])[3] = of(job[3])[3] + 1 end
+end
+for _, kind in ipairs({ 'queue:', 'fifo:', 'wip:' }) do -- a record that vanished: who meets its entry says that it failed
+  for _, key in ipairs(redis.call('KEYS', P .. kind .. '*')) do
+    local flat = key ~= P .. 'queue:failed' and redis.pcall('ZRANGE', key, 0, -1, 'WITHSCORES') or {}
+    for i = 1, #flat, 2 do
+      local known = redis.pcall('HGET', P .. 'job:' .. flat[i], 'status')
+      local there = of(string.sub(key, #P + #kind + 1))
+      local score = tonumber(flat[i + 1])
+      local ours = kind == 'wip:' and score > 1e11 and score < 1e15 or kind ~= 'wip:' and score % 1 ~= 0
+      if type(known) ~= 'string' and ours then there[3] = there[3] + 1 end
+    end
+  end
+end
+local answer = {}
+for queue, three in pairs(found) do answer[#answer + 1] = { queue, unpack(three) } end
+return answer
+"""
+
+
+def check_totals(conn: redis.Redis, keys: Keys | None = None) -> None:
+    """Assert of each queue's lifetime counters: what came in is what went out, and what is there. Of data of the first layout nobody counted
+    what came in."""
+    if conn.hget((keys or Keys()).schema, "version") == b"1":
+        return
+    rows = conn.eval(_TOTALS, 0, (keys or Keys()).prefix)
+    wrong = [
+        f"{queue.decode(errors='replace')}: {came_in} came in, {went_out} went out, {there} are there"
+        for queue, came_in, went_out, there in rows
+        if came_in != went_out + there
+    ]
+    _refuse("counted wrong", wrong)
 
 
 def _why_blocked_in_vain(conn: redis.Redis, keys: Keys, job_id: str) -> list[str]:
@@ -172,7 +224,20 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
     return (
         ""
         if kind
-        in ("fifo", "finished", "canceled", "stopped", "deferred", "blocked", "paused", "cron", "sink", "events", "probation")
+        in (
+            "fifo",
+            "finished",
+            "canceled",
+            "stopped",
+            "deferred",
+            "blocked",
+            "paused",
+            "cron",
+            "sink",
+            "events",
+            "probation",
+            "totals",
+        )
         else "unknown"
     )
 

@@ -1,5 +1,5 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
--- INCLUDE: keys time emit expiry schedule score gate room ties on_arrive
+-- INCLUDE: keys time count emit expiry schedule score gate room ties on_arrive
 -- Uses: gate_texts tied
 
 -- When a job is due (ms; nil: no time was given), whether it goes to the front, and its fair key, or nil. `place`:
@@ -50,6 +50,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
       'created_at', now_iso, 'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV,
       first, last))
   end
+  tally('enqueued', queue, priority)
   if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
   if not ttl and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
     ttl = timeout_of(queue)

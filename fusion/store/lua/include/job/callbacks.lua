@@ -1,7 +1,7 @@
 -- The outbox of callbacks. When a job ends, a delivery for each URL that is to hear of it becomes a job of its own in
 -- the queue `_callbacks`, in the same call: a crash can't come between. The courier serves that queue; whatever
 -- becomes of a delivery never changes the job.
--- INCLUDE: keys time ring score on_arrive
+-- INCLUDE: keys time count ring score on_arrive
 -- RARER: mark_hooks is_full accept_delivery tell_ended
 -- Exports: hooked
 local hooked = {} -- keys of jobs read in this call that have URLs: no other job pays for this
@@ -46,6 +46,7 @@ local function accept_delivery(message)
     now_iso, 'enqueued_at', now_iso, 'priority', 1, 'seq', seq, 'description', 'callback of ' .. message.job_id,
     'on_lost', 'again', 'result_ttl', DELIVERED_TTL, 'failure_ttl', UNDELIVERED_TTL,
     'data', '["fusion.courier.deliver",null,[' .. seal .. '],' .. said .. ']')
+  meet(nil, nil, nil, '_callbacks', 1)
   redis.call('ZADD', OPEN, now_s, id)
   on_arrive(id, key, '_callbacks')
   ring('_callbacks', 1)

@@ -1,6 +1,6 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
 -- rotates the queues' order, so equal classes are served round-robin.
--- INCLUDE: keys time callbacks emit end_job inbox park score turns ties limit on_arrive on_claim
+-- INCLUDE: keys time callbacks count emit end_job inbox park score turns ties limit on_arrive on_claim
 -- RARER: note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked tied
 -- Exports: held lacking unexpected
@@ -21,9 +21,9 @@ end
 -- Ids that outsiders pushed to a LIST queue get a place of their own, in the order of the list.
 local function take_over_one(queue, id, position)
   local key, ready = job_key(id), fifo_key(queue)
-  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties')
+  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'data', 'origin', 'seq', 'ties', 'priority')
   if not job or job.err then return fail_corrupt(id, queue, nil, 'the inbox names what is no job') end
-  local status, data, origin, known, ties = unpack(job)
+  local status, data, origin, known, ties, class = unpack(job)
   if ties then tied[key] = ties end
   if is_elsewhere(status) then return end
   local struck = position and is_struck(queue, id, position)
@@ -39,6 +39,7 @@ local function take_over_one(queue, id, position)
   if not known then note_pickle(key, data) end
   if known and origin then keep_origin(key, origin, queue) end
   redis.call('HSET', key, 'status', 'queued', 'seq', seq, 'origin', queue)
+  meet(known, origin, class, queue, class)
   mark_hooks(key)
   redis.call('SADD', QUEUES, queue_key(queue))
   if not known or ties then on_arrive(id, key, queue) end
@@ -170,13 +171,15 @@ local function take(queue, head, exec, set)
   local ties = job[6 + N_RUN_FIELDS]
   if ties then tied[key] = ties end
   if not data then
-    fail_corrupt(id, queue, nil, 'the queue names a job that has no data')
+    fail_corrupt(id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
     return false
   end
   if expires and (tonumber(expires) or math.huge) <= now_ms then
     if job[5 + N_RUN_FIELDS] then hooked[key] = true end
-    end_job(id, key, queue, 'canceled', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason', 'expired',
-        'seq', seq or '')
+    local class = redis.call('HGET', key, 'priority')
+    end_job(id, key, queue, class, 'expired', CANCELED_TTL, nil, 'origin', queue, 'ended_at', now_iso, 'reason',
+        'expired', 'seq', seq or '')
+    meet(seq, origin, class, queue, class)
     if set then unpark(id, key, queue) end
     emit('expired', id, queue, log_tag, 'reason', 'waited longer than its ttl')
     unexpected[#unexpected + 1] = id
@@ -202,7 +205,9 @@ local function take(queue, head, exec, set)
     'deliveries', deliveries and (tonumber(deliveries) or 0) + 1 or '1')
   local unplaced = head.score % 1 == 0 or not tonumber(seq)
   if unplaced or origin ~= queue then -- an old producer's: it gets a place of its own, should it ever come back
+    local was = redis.call('HGET', key, 'priority')
     redis.call('HSET', key, 'seq', next_seq(), 'priority', head.class, 'origin', queue)
+    meet(seq, origin, was, queue, head.class)
     redis.call('SADD', QUEUES, queue_key(queue))
     mark_hooks(key)
     if seq and origin then keep_origin(key, origin, queue) end

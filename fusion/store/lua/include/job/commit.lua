@@ -80,8 +80,8 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
   if kind ~= 'retry' then
     local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
       elapsed, unpack(raised) }
-    return fail_job(id, key, queue, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts, 'lost', 0,
-      'started_at', started, 'ended_at', ended, unpack(more))
+    return fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts,
+      'lost', 0, 'started_at', started, 'ended_at', ended, unpack(more))
   end
   local back = gives_up_place(more)
   -- else its queue is broken
@@ -129,8 +129,8 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   if kind == 'finished' then
     local dropped = tonumber(job.result_ttl) == 0
     if dropped then set_result_aside(more) end
-    end_job(id, key, queue, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at', started,
-      'ended_at', ended, unpack(more))
+    end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
+      started, 'ended_at', ended, unpack(more))
     if dropped then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
@@ -144,7 +144,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     settle(kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
   elseif job.cancel and kind ~= 'failed' then
     note_attempt(key, job.worker_name, 'canceled', reason, more, started, ended)
-    cancel_job(id, key, queue, wip, job.log_tag, 'canceled while running', unpack(more))
+    cancel_job(id, key, queue, job.priority, wip, job.log_tag, 'canceled while running', unpack(more))
   elseif not put_off(kind, id, key, queue, job, wip, delay, reason, more) then
     fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
   end

@@ -1,12 +1,15 @@
 -- A job's end, whatever ended it: into the terminal set first, out of the old one last (Lua has no rollback).
 -- Terminal sets are scored by expiry in seconds; the hash's own EXPIRE is later and only a net for a lost index.
--- INCLUDE: keys time callbacks emit ties on_end
+-- INCLUDE: keys time callbacks count emit ties on_end
 -- RARE: cancel_job fail_job
 -- RARER: fail_corrupt
 -- Uses: hooked tied
 local NET_SECONDS, LONGEST_TTL, ended_before = 3600, 1e9, 0
 
-local function end_job(id, key, queue, status, ttl, leave, ...)
+-- `status`: also `expired` and `discarded`, which are `canceled` for a reason of their own.
+local function end_job(id, key, queue, class, status, ttl, leave, ...)
+  local what = status == 'finished' and 'completed' or status
+  if what == 'expired' or what == 'discarded' then status = 'canceled' end
   local seconds, expiry = tonumber(ttl) or -1, '+inf'
   if seconds >= 0 then
     seconds = math.floor(math.min(math.max(seconds, MIN_TTL), LONGEST_TTL))
@@ -16,6 +19,7 @@ local function end_job(id, key, queue, status, ttl, leave, ...)
   end
   redis.call('ZADD', status == 'failed' and FAILED or P .. status .. ':' .. queue, expiry, id)
   redis.call('HSET', key, 'status', status, ...)
+  tally(what, queue, class)
   if seconds >= 0 then redis.call('EXPIRE', key, seconds + NET_SECONDS) else redis.call('PERSIST', key) end
   if leave then redis.call('ZREM', leave, id) end
   on_end(id, key, queue)
@@ -23,26 +27,30 @@ local function end_job(id, key, queue, status, ttl, leave, ...)
   if hooked[key] then tell_ended(id, key, queue, status) end
 end
 
-local function cancel_job(id, key, queue, leave, log_tag, why, ...)
-  end_job(id, key, queue, 'canceled', CANCELED_TTL, leave, 'ended_at', now_iso, 'reason', 'canceled', ...)
+local function cancel_job(id, key, queue, class, leave, log_tag, why, ...)
+  end_job(id, key, queue, class, 'canceled', CANCELED_TTL, leave, 'ended_at', now_iso, 'reason', 'canceled', ...)
   emit('canceled', id, queue, log_tag, 'reason', why)
 end
 
 -- `told`: the fields of its event. `reason` goes into the hash alone, as it may be an error's text.
-local function fail_job(id, key, queue, leave, log_tag, ttl, reason, told, ...)
-  end_job(id, key, queue, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
+local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
+  end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
   emit('failed', id, queue, log_tag, unpack(told))
 end
 
 -- An index entry that leads to no job. What can't be a job's own record (no id, or its key holds something else, or
--- another program's job) gets one made for it.
-local function fail_corrupt(id, queue, leave, what)
+-- another program's job) gets one made for it. `known`: Fusion wrote the entry. Else it comes in now, unless the hash
+-- of a job that came in is there.
+local function fail_corrupt(id, queue, leave, what, known)
   local why, record, raw = 'corrupt: ' .. what, id, string.sub(id, 1, 1024)
   local kind = is_id(id) and redis.call('TYPE', job_key(id)).ok
-  local others = kind == 'hash' and redis.call('HEXISTS', job_key(id), 'seq') == 0
+  local marked = kind == 'hash' and redis.call('HEXISTS', job_key(id), 'seq') == 1
+  local others = kind == 'hash' and not marked
   if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
   if kind == 'hash' and redis.call('HEXISTS', job_key(id), 'ties') == 1 then tied[job_key(id)] = true end
-  fail_job(record, job_key(record), queue, nil, '', nil, why, { 'reason', why }, 'origin', queue, 'original_queue',
-    queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
+  local class = marked and redis.call('HGET', job_key(id), 'priority')
+  fail_job(record, job_key(record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
+    'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')
+  if not marked and not (known and kind == 'none') then meet(nil, nil, nil, queue, class) end
   if leave then redis.call('ZREM', leave, id) end
 end

@@ -12,8 +12,8 @@ local function fail_held(id, queue)
   local attempts, why, more = (tonumber(job.attempts) or 0) + 1, job.reason or 'held', {}
   local class = string.match(why, '^[%a_][%w_.]*') or ''
   note_attempt(key, nil, 'failed', why, more, nil, now_iso)
-  fail_job(id, key, queue, nil, job.log_tag, job.failure_ttl, why, { 'reason', class, 'attempts', attempts },
-    'attempts', attempts, 'lost', 0, 'ended_at', now_iso, 'error_class', class, unpack(more))
+  fail_job(id, key, queue, job.priority, nil, job.log_tag, job.failure_ttl, why, { 'reason', class, 'attempts',
+    attempts }, 'attempts', attempts, 'lost', 0, 'ended_at', now_iso, 'error_class', class, unpack(more))
   unpark(id, key, queue)
   forget_expiry(id, job.expires_at)
   redis.call('HDEL', key, 'held_since')

@@ -6,10 +6,9 @@ local function each(call, first, count)
   for i = 1, count do
     local ok, answer = pcall(call, ARGV[first + i - 1])
     if not ok then
-      local text = error_text(answer)
-      text = string.match(text, '[A-Z]+ .+') or text -- Redis 6 says where in the script, too
-      if not string.find(text, '^WRONGTYPE') then return redis.error_reply(text) end
-      answer = 'error: ' .. text
+      local reply = error_reply(answer)
+      if not string.find(reply.err, '^-?WRONGTYPE') then return reply end
+      answer = 'error: ' .. string.gsub(reply.err, '^-', '')
     end
     answers[i] = answer
   end

@@ -84,3 +84,9 @@ local function error_text(err)
   local text = type(err) == 'table' and err.err or err
   return (string.gsub(tostring(text), '%s+', ' '))
 end
+
+-- The reply for an error caught by pcall, as if nothing had caught it: Redis 6 says where in the script, too.
+local function error_reply(err)
+  local text = error_text(err)
+  return redis.error_reply(string.match(text, '[A-Z]+ .+') or text)
+end

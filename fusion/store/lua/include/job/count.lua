@@ -1,0 +1,40 @@
+-- Lifetime counters of a queue by priority, `rq:totals:<queue>`: what came in (enqueued requeued), what became of it
+-- (completed failed expired discarded canceled stopped deleted). The script that makes a transition counts it, where
+-- the job's status changes, so a resend, which changes nothing, counts nothing. A call gathers what it counts and
+-- writes it at its end, one HINCRBY for each field.
+-- INCLUDE: keys time score
+-- RARE: meet
+local TOTALS, counts = P .. 'totals', {} -- by hash, then by field
+
+-- One more of a queue's, and of another hash, if one is given.
+local function tally(what, queue, class, other)
+  local field = what .. ((class == '1' or not class) and ':1' or ':' .. string.format('%d', class_of(class)))
+  local hash = TOTALS .. ':' .. queue
+  repeat
+    local fields = counts[hash]
+    if fields then fields[field] = (fields[field] or 0) + 1 else counts[hash] = { [field] = 1 } end
+    hash, other = other, nil
+  until not hash
+end
+
+-- Never fails the transitions that it reports: a user who may not write there counts nothing.
+local function write_tallies()
+  for hash, fields in pairs(counts) do
+    for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
+    redis.pcall('HSET', hash, 'updated', now_ms)
+  end
+  counts = {}
+end
+
+-- A job waits in a queue, and others than Fusion brought it there. One without an arrival number is an old producer's
+-- or stock RQ's, and comes in now. Else it was moved by hand: it is deleted where it was, and starts over. Where that
+-- was no queue, somebody wrote into its record.
+local function meet(seq, from, was, queue, class)
+  if not seq then
+    tally('enqueued', queue, class)
+  elseif from and (from ~= queue or class_of(was) ~= class_of(class))
+      and redis.call('SISMEMBER', QUEUES, queue_key(from)) == 1 then
+    tally('deleted', from, was)
+    tally('requeued', queue, class)
+  end
+end
