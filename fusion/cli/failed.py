@@ -29,22 +29,23 @@ SCHEMA = 1
 _MESSAGE = 80
 
 
-def _age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def age(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Of an option whose value is how long ago something was, in seconds."""
     try:
-        age = None if value is None else parse_seconds(value)
+        found = None if value is None else parse_seconds(value)
     except ValueError:
-        age = -1.0
-    if age is not None and age < 0:
+        found = -1.0
+    if found is not None and found < 0:
         raise click.BadParameter(f"{value!r}: use seconds, or a text like 90s, 5m, 2h, 1d")
-    return age
+    return found
 
 
 _FILTER = (
     click.option("--queue", metavar="NAME", help="Only those that came from this queue; a wildcard will do, as in all of these."),
     click.option("--function", metavar="NAME", help="Only calls of this function: tasks.sms.sendSMS, 'tasks.sms.*'."),
     click.option("--error", metavar="CLASS", help="Only those of this error class or one below it: ConnectionError."),
-    click.option("--older-than", callback=_age, metavar="AGE", help="Only those that failed longer ago: 90s, 5m, 2h, 1d."),
-    click.option("--newer-than", callback=_age, metavar="AGE", help="Only those that failed since."),
+    click.option("--older-than", callback=age, metavar="AGE", help="Only those that failed longer ago: 90s, 5m, 2h, 1d."),
+    click.option("--newer-than", callback=age, metavar="AGE", help="Only those that failed since."),
 )
 
 

@@ -27,7 +27,7 @@ COMMANDS = {
     "quarantine": ("fusion.cli.failed:quarantine", "Set failed jobs aside."),
     "empty": ("fusion.cli.jobs:empty", "Forget all waiting jobs of these queues."),
     "scheduled": ("fusion.cli.scheduled:scheduled", "Show the jobs that wait for a time, the soonest first."),
-    "cancel": ("fusion.cli.scheduled:cancel", "Let jobs not run, or not run again."),
+    "cancel": ("fusion.cli.cancel:cancel", "Let jobs not run, or not run again."),
     "reschedule": ("fusion.cli.scheduled:reschedule", "Have a scheduled job wait for another time."),
     "suspend": ("fusion.cli.control:suspend", "Let no worker start another job."),
     "resume": ("fusion.cli.control:resume", "Let suspended workers start jobs again."),

@@ -1,9 +1,8 @@
-"""`scheduled`, `cancel` and `reschedule`: what waits for a time."""
+"""`scheduled` and `reschedule`: what waits for a time."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -16,14 +15,11 @@ from fusion.cli.output import echo
 from fusion.cli.render import table
 from fusion.exceptions import InvalidName
 from fusion.kernel.timeutil import parse_moment, parse_seconds, to_iso
-from fusion.status import why_not
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
 SCHEMA = 1
-#: Exit code of `cancel` for a job that runs: what it does goes on.
-STILL_RUNNING = 3
 #: What a line of the list is made of.
 _FIELDS = ("status", "origin", "description", "deliveries", "retryCount", "started_at", "lost", "reason", "history")
 
@@ -129,46 +125,6 @@ def _why(row: Mapping[str, str]) -> str:
         return f"lost {row['lost']} times: {row['reason']}"
     start = defaults.RETRY_COUNT_START
     return f"retry {number(row['retryCount'], start) - start}: {row['reason']}"
-
-
-# -- cancel
-
-
-@command(example="run_worker.py cancel otp-4711 otp-4712")
-@click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
-@shared_options
-def cancel(cli: Cli, job_ids: tuple[str, ...], as_json: bool) -> None:
-    """Let jobs not run, or not run again.
-
-    One that waits, for its turn or for a time, is canceled. One that runs goes on and will not be tried again. Exit code 1 if one has ended
-    otherwise or does not exist, else 3 if one runs on.
-    """
-    from fusion.store.layout.keys import check_job_id
-
-    canceled, pending, refused = 0, list[str](), dict[str, str]()
-    for job_id in dict.fromkeys(job_ids):
-        try:
-            answer = cli.broker.cancel(check_job_id(job_id))
-        except InvalidName as error:
-            refused[job_id] = f"no such job; {error}"
-            continue
-        if answer == "canceled":
-            canceled += 1
-        elif answer == "pending":
-            pending.append(job_id)
-        else:
-            refused[job_id] = "no such job" if answer == "missing" else why_not(answer)
-    if as_json:
-        echo(json.dumps({"schema": SCHEMA, "canceled": canceled, "running": pending, "refused": refused}))
-    else:
-        for job_id in pending:
-            echo(f"{job_id} is running: it is canceled when this run ends, unless that finishes or fails")
-        echo(f"{canceled} jobs canceled" + f", {len(pending)} still running" * bool(pending))
-    for job_id, why in refused.items():
-        echo(f"Unable to cancel {job_id}: {why}", err=True)
-    if refused or pending:
-        sys.exit(1 if refused else STILL_RUNNING)
 
 
 # -- reschedule

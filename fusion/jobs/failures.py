@@ -91,12 +91,12 @@ def scan(inspector: Inspector, wanted: FailedFilter, chunk: int = CHUNK) -> Iter
         part = ids[start : start + chunk]
         rows = inspector.table(part, names)
         if wanted.function is not None:
-            _add_calls(inspector, part, rows)
+            add_calls(inspector, part, rows)
         found = (_failure(job_id, row) for job_id, row in zip(part, rows, strict=True))
         yield len(part), [failure for failure in found if failure is not None and _fits(failure, wanted, now)]
 
 
-def _add_calls(inspector: Inspector, ids: Sequence[str], rows: Sequence[dict[str, bytes | None] | Exception]) -> None:
+def add_calls(inspector: Inspector, ids: Sequence[str], rows: Sequence[dict[str, bytes | None] | Exception]) -> None:
     """Add what tells the function, of jobs of the first layout: the call itself."""
     older = {job_id: row for job_id, row in zip(ids, rows, strict=True) if isinstance(row, dict) and row["func"] is None}
     calls = inspector.table([*older], ["data", "serializer"]) if older else []
@@ -115,7 +115,7 @@ def _failure(job_id: str, row: Mapping[str, bytes | None] | Exception) -> Failur
     return Failure(
         job_id,
         queue=text(row["original_queue"]) or text(row["origin"]),
-        function=_function(row),
+        function=function_of(row),
         error_class=text(row["error_class"]) or reason.partition(":")[0] or "unknown",
         error_bases=tuple(filter(None, text(row["error_bases"]).split("\n"))),
         error_frame=text(row["error_frame"]),
@@ -127,7 +127,8 @@ def _failure(job_id: str, row: Mapping[str, bytes | None] | Exception) -> Failur
     )
 
 
-def _function(row: Mapping[str, bytes | None]) -> str:
+def function_of(row: Mapping[str, bytes | None]) -> str:
+    """The name of the function that a job calls, from `func` or its call; empty if it can't be read."""
     if row.get("func"):
         return text(row["func"])
     data = row.get("data")

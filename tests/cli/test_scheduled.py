@@ -210,10 +210,6 @@ def test_cancel_does_what_it_can_and_names_the_rest(invoke: Invoke, conn: redis.
     assert Job.fetch("running", conn).get_status() == "canceled"
 
 
-def test_cancel_needs_an_id(invoke: Invoke) -> None:
-    assert "Missing argument" in invoke("cancel", code=2).stderr
-
-
 # -- reschedule
 
 

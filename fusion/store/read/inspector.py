@@ -83,6 +83,7 @@ class Inspector(QueueInspector, WorkerInspector):
             "started": self.keys.wip(queue),
             "finished": self.keys.finished(queue),
             "deferred": self.keys.deferred(queue),
+            "blocked": self.keys.blocked(queue),
             "canceled": self.keys.canceled(queue),
             "stopped": self.keys.stopped(queue),
             "failed": self.keys.failed,

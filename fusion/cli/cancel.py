@@ -1,0 +1,154 @@
+"""`cancel`: jobs by their ids, or by what they have in common."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli import names
+from fusion.cli.context import Cli, shared_options
+from fusion.cli.control import tell_unknown
+from fusion.cli.failed import age
+from fusion.cli.hints import command
+from fusion.cli.output import echo
+from fusion.cli.render import table
+from fusion.exceptions import InvalidName
+from fusion.status import JobStatus, why_not
+
+if TYPE_CHECKING:
+    from fusion.jobs.live import LiveJob
+
+SCHEMA = 1
+#: Exit code for a job that runs: what it does goes on.
+STILL_RUNNING = 3
+#: Jobs that a dry run lists for people, and lines for those that run.
+_SHOWN = 20
+
+
+@dataclass
+class _Answers:
+    """What became of the jobs. `refused`: why not, by id."""
+
+    canceled: int = 0
+    pending: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, "canceled": self.canceled, "running": self.pending, "refused": self.refused}
+
+    def tell(self) -> None:
+        for job_id in self.pending[:_SHOWN]:
+            echo(f"{job_id} is running: it is canceled when this run ends, unless that finishes or fails")
+        if len(self.pending) > _SHOWN:
+            echo(f"... and {len(self.pending) - _SHOWN} more that run (--json lists all)")
+        echo(f"{self.canceled} jobs canceled" + f", {len(self.pending)} still running" * bool(self.pending))
+
+
+@command(
+    example="run_worker.py cancel otp-4711 otp-4712\n  run_worker.py cancel --key user:42 --dry-run\n"
+    "  run_worker.py cancel --queue sms --function tasks.sms.sendSMS --older-than 2h"
+)
+@click.argument("job_ids", nargs=-1, metavar="[JOB_ID]...")
+@click.option("--queue", metavar="NAME", help="All of this queue; a wildcard will do.")
+@click.option("--key", metavar="KEY", help="All with this concurrency key.")
+@click.option("--fair-key", metavar="KEY", help="All with this fair key.")
+@click.option("--function", metavar="NAME", help="All calls of this function: tasks.sms.sendSMS, 'tasks.sms.*'.")
+@click.option(
+    "--older-than", callback=age, metavar="AGE", help="Of these, or of all, those enqueued longer ago: 90s, 5m, 2h, 1d."
+)
+@click.option("--newer-than", callback=age, metavar="AGE", help="Those enqueued since.")
+@click.option("--dry-run", is_flag=True, help="Only say how many, and which.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
+@shared_options
+def cancel(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Let jobs not run, or not run again.
+
+    One that waits, for its turn, a time or its key's limit, is canceled. One that runs goes on and will not be tried again. Of several
+    options a job must fit all; what is enqueued meanwhile is left alone, and Ctrl-C leaves whole jobs canceled. Exit code 1 if a job that
+    was named has ended otherwise or does not exist, else 3 if one runs on.
+    """
+    narrow = any(value is not None for value in given.values())
+    if bool(job_ids) == narrow:
+        raise click.UsageError(
+            "give job ids, or say which jobs by --queue, --key, --fair-key, --function, --older-than, --newer-than"
+        )
+    if not narrow:
+        if dry_run:
+            raise click.UsageError("--dry-run goes with the options that choose, not with ids")
+        return _finish(_cancel_ids(cli, job_ids), as_json)
+    if given["queue"] is not None:
+        names.check(given["queue"], patterns=True)
+
+    from fusion.jobs.live import LiveFilter, live_jobs
+
+    found = list(live_jobs(cli.inspector, LiveFilter(**given)))
+    if not found and given["queue"] is not None:
+        tell_unknown(cli, [given["queue"]])
+    if dry_run:
+        return _tell_what_would_be(found, as_json)
+    return _finish(_cancel_found(cli, found), as_json)
+
+
+def _finish(answers: _Answers, as_json: bool) -> None:
+    if as_json:
+        echo(json.dumps(answers.document()))
+    else:
+        answers.tell()
+    for job_id, why in answers.refused.items():
+        echo(f"Unable to cancel {job_id}: {why}", err=True)
+    if answers.refused or answers.pending:
+        sys.exit(1 if answers.refused else STILL_RUNNING)
+
+
+def _cancel_ids(cli: Cli, job_ids: Iterable[str]) -> _Answers:
+    from fusion.store.layout.keys import check_job_id
+
+    answers = _Answers()
+    for job_id in dict.fromkeys(job_ids):
+        try:
+            answer = cli.broker.cancel(check_job_id(job_id))
+        except InvalidName as error:
+            answers.refused[job_id] = f"no such job; {error}"
+            continue
+        if answer == "canceled":
+            answers.canceled += 1
+        elif answer == "pending":
+            answers.pending.append(job_id)
+        else:
+            answers.refused[job_id] = "no such job" if answer == "missing" else why_not(answer)
+    return answers
+
+
+def _cancel_found(cli: Cli, found: Iterable[LiveJob]) -> _Answers:
+    """Of jobs that were found a moment ago: one that has ended, or is gone, since then is what was asked for."""
+    answers = _Answers()
+    for job in found:
+        answer = cli.broker.cancel(job.id)
+        if answer == "canceled":
+            answers.canceled += 1
+        elif answer == "pending":
+            answers.pending.append(job.id)
+        elif answer != "missing" and not JobStatus(answer).is_terminal:
+            answers.refused[job.id] = why_not(answer)
+    return answers
+
+
+def _tell_what_would_be(found: list[LiveJob], as_json: bool) -> None:
+    running = [job.id for job in found if job.status == "started"]
+    waiting = len(found) - len(running)
+    if as_json:
+        jobs = [{"id": job.id, "status": job.status, "queue": job.queue, "function": job.function} for job in found]
+        echo(json.dumps({"schema": SCHEMA, "canceled": waiting, "running": running, "dry_run": True, "jobs": jobs}))
+        return
+    if found:
+        cells = [(job.id, job.status, job.queue, job.function or "-") for job in found[:_SHOWN]]
+        echo("\n".join(table(("ID", "STATE", "QUEUE", "FUNCTION"), cells)))
+        if len(found) > _SHOWN:
+            echo(f"... and {len(found) - _SHOWN} more (--json lists all)")
+        echo()
+    echo(f"{waiting} jobs would be canceled" + f", {len(running)} are running and would not be tried again" * bool(running))

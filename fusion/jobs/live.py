@@ -1,0 +1,82 @@
+"""Choosing among jobs that have not ended: those that wait, for a time, their turn or something else, and those that run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+from fusion.jobs.failures import CHUNK, add_calls, function_of
+from fusion.kernel.timeutil import from_iso
+from fusion.store.layout.codec import text
+from fusion.store.layout.keys import is_reserved
+from fusion.store.read.inspector import Inspector
+
+_FIELDS = ("status", "origin", "seq", "func", "concurrency_key", "fair_key", "enqueued_at")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFilter:
+    """Which jobs that have not ended; what is None does not matter. The queue and the function may be wildcards (`tasks.sms.*`), the keys
+    are whole. Fusion's own queues are left out. `older_than`, `newer_than`: seconds since it was enqueued."""
+
+    queue: str | None = None
+    key: str | None = None
+    fair_key: str | None = None
+    function: str | None = None
+    older_than: float | None = None
+    newer_than: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJob:
+    """A job that has not ended. `status` is that of its record; `function` is empty if it can't be read."""
+
+    id: str
+    status: str
+    queue: str
+    function: str
+
+
+def live_jobs(inspector: Inspector, wanted: LiveFilter) -> Iterator[LiveJob]:
+    """All that there are when the call begins, those first that would run last: who takes them out in this order lets none of them move
+    up. Reads a number of records at a time; entries that lead to no job, or to another program's, are left out."""
+    now = inspector.now()
+    ids = [*dict.fromkeys(_ids(inspector, wanted))]
+    for start in range(0, len(ids), CHUNK):
+        part = ids[start : start + CHUNK]
+        rows = inspector.table(part, _FIELDS)
+        add_calls(inspector, part, rows)
+        for job_id, row in zip(part, rows, strict=True):
+            if not isinstance(row, Exception) and row["seq"] is not None and _fits(row, wanted, now):
+                yield LiveJob(job_id, text(row["status"]), text(row["origin"]), function_of(row))
+
+
+def _ids(inspector: Inspector, wanted: LiveFilter) -> Iterator[str]:
+    queues = [name for name in inspector.queue_names() if wanted.queue is None or fnmatchcase(name, wanted.queue)]
+    yield from reversed(inspector.members("scheduled", "", 0, -1))
+    for status in ("deferred", "blocked"):
+        for queue in queues:
+            yield from reversed(inspector.members(status, queue, 0, -1))
+    for queue in queues:
+        yield from reversed(inspector.waiting(queue, 0, -1))
+    for queue in queues:
+        yield from inspector.members("started", queue, 0, -1)
+
+
+def _fits(row: Mapping[str, bytes | None], wanted: LiveFilter, now: datetime) -> bool:
+    queue = text(row["origin"])
+    if is_reserved(queue) or (wanted.queue is not None and not fnmatchcase(queue, wanted.queue)):
+        return False
+    if wanted.key is not None and text(row["concurrency_key"]) != wanted.key:
+        return False
+    if wanted.fair_key is not None and text(row["fair_key"]) != wanted.fair_key:
+        return False
+    if wanted.function is not None and not fnmatchcase(function_of(row), wanted.function):
+        return False
+    at = from_iso(row["enqueued_at"])
+    age = None if at is None else (now - at).total_seconds()
+    if wanted.older_than is not None and (age is None or age < wanted.older_than):
+        return False
+    return wanted.newer_than is None or (age is not None and age <= wanted.newer_than)
