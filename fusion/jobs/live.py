@@ -40,8 +40,9 @@ class LiveJob:
 
 
 def live_jobs(inspector: Inspector, wanted: LiveFilter) -> Iterator[LiveJob]:
-    """All that there are when the call begins, those first that would run last: who takes them out in this order lets none of them move
-    up. Reads a number of records at a time; entries that lead to no job, or to another program's, are left out."""
+    """All that there are when the call begins: those that wait for a time or for others first, then each queue from its end, and those that
+    run. Who takes them out in this order lets none of them move up. Reads a number of records at a time; entries that lead to no job, or
+    to another program's, are left out."""
     now = inspector.now()
     ids = [*dict.fromkeys(_ids(inspector, wanted))]
     for start in range(0, len(ids), CHUNK):

@@ -123,6 +123,9 @@ def check_totals(conn: redis.Redis, keys: Keys | None = None) -> None:
 def _why_blocked_in_vain(conn: redis.Redis, keys: Keys, job_id: str) -> list[str]:
     """A job waits in the set that it names, and that set is listed, or nobody would come for it."""
     name = (conn.hget(keys.job(job_id), "waits_in") or b"").decode()
+    if name.startswith("limit:"):  # settling a key comes for them, no worker
+        there = conn.zscore(keys.limit_waiting(name.removeprefix("limit:")), job_id) is not None
+        return [] if there else [f"{job_id}: blocked, and does not wait for {name!r}"]
     if conn.zscore(keys.waiting(name), job_id) is None:
         return [f"{job_id}: blocked, and not in the set {name!r} that it names"]
     return [] if conn.hexists(keys.waits, name) else [f"{job_id}: waits in {name!r}, which is not listed"]
