@@ -28,6 +28,7 @@ _HOME = {
     "PriorityQueue": "queue",
     "Queue": "queue",
     "QueueFull": "exceptions",
+    "RateLimited": "retry",
     "Retry": "retry",
     "RetryLater": "retry",
     "Scheduler": "cron.scheduler",
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from fusion.queue import PriorityQueue as PriorityQueue
     from fusion.queue import Queue as Queue
     from fusion.registries import ScheduledJobRegistry as ScheduledJobRegistry
+    from fusion.retry import RateLimited as RateLimited
     from fusion.retry import Retry as Retry
     from fusion.retry import RetryLater as RetryLater
     from fusion.status import JobStatus as JobStatus

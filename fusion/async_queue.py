@@ -19,6 +19,7 @@ from fusion.enqueue.terms import Terms, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
+from fusion.kernel.gates import limit_gate, max_wait_gate, rate_gate
 from fusion.settings import get_settings
 from fusion.store.client.async_connections import close_loops_client, loops_client
 from fusion.store.client.errors import fusion_errors
@@ -144,6 +145,23 @@ class AsyncQueue:
             max_queue_length=max_queue_length, durability=durability, replicas=replicas, replicas_timeout=replicas_timeout
         )
         return await self._all([], chunks(self.name, job_datas, terms_of(options, get_settings()), spread))
+
+    async def set_limit(self, limit: int | None) -> None:
+        """`Queue.set_limit`."""
+        await self._set_gate(limit_gate(limit))
+
+    async def set_rate(self, rate: str | None, burst: int | None = None) -> None:
+        """`Queue.set_rate`."""
+        await self._set_gate(rate_gate(rate, burst))
+
+    async def set_max_wait(self, max_wait: float | str | timedelta | None) -> None:
+        """`Queue.set_max_wait`."""
+        await self._set_gate(max_wait_gate(max_wait))
+
+    async def _set_gate(self, values: Mapping[str, str | int | None]) -> None:
+        connection = self._connection if self._connection is not None else loops_client()
+        with fusion_errors(connection):
+            await async_broker_of(connection, get_settings()).set_gate(self.name, values)
 
     async def _one(self, data: JobData, terms: Terms) -> Job:
         return await self._accept_one(Batch.of(self.name, [data], terms))

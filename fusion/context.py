@@ -9,8 +9,8 @@ from fusion.kernel import defaults
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
-    from datetime import datetime
-    from typing import Any
+    from datetime import datetime, timedelta
+    from typing import Any, NoReturn
 
 _current: CurrentJob | None = None
 
@@ -144,6 +144,20 @@ class CurrentJob:
         """Make `meta` visible to others now. Raises SerializationError or PayloadTooLarge if it can't be stored."""
         if self._save is not None:
             self._save(self.meta)
+
+    def rate_limited(self, seconds: float | str | timedelta, reason: str = "") -> NoReturn:
+        """Give the job back, as a provider wants no more calls for so long (a 429): it runs again after that at its old place, the attempt
+        unspent, and until then no job of its queue is started by any worker. Those that run go on.
+
+        Raises RateLimited, which must leave the task; ValueError for what is no duration from 1 ms to 24 h.
+        """
+        from fusion.kernel.timeutil import parse_seconds
+        from fusion.retry import RateLimited
+
+        wait = parse_seconds(seconds)
+        if not 0.001 <= wait <= defaults.RETRY_ASKED_CAP:
+            raise ValueError(f"{seconds!r} must be from 1 ms to {defaults.RETRY_ASKED_CAP / 3600:g} h")
+        raise RateLimited(wait, reason)
 
     def end(self) -> None:
         """The job is over: should something of it live on, it speaks for no other one."""

@@ -19,6 +19,7 @@ from fusion.enqueue.terms import Terms, check_length, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
+from fusion.kernel.gates import limit_gate, max_wait_gate, rate_gate
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.client.connections import get_current_connection
@@ -279,6 +280,26 @@ class PriorityQueue:
         then on. None: as long as the setting `queue_timeout` of whoever enqueues says. OptionError for no duration over 0."""
         wanted = None if timeout is None else max(1, round(seconds("timeout", timeout) * 1000))
         broker_of(self.connection).set_gate(self.name, {"timeout": wanted})
+
+    def set_limit(self, limit: int | None) -> None:
+        """Let at most so many of its jobs run at once, over all workers, from the next claim on; None: as many as there are slots. Jobs that
+        run go on. OptionError."""
+        broker_of(self.connection).set_gate(self.name, limit_gate(limit))
+
+    def set_rate(self, rate: str | None, burst: int | None = None) -> None:
+        """Let its jobs start at this rate at most, over all workers: "100/60s", "10/s", "5/2m"; None: as fast as they can. Starts count, by
+        Redis's clock: a backlog that meets workers which were away starts at the rate.
+
+        They are spread evenly; `burst` may start at once after a rest: what a second of the rate allows, but 1 at least, unless given. It
+        ends what `rate_limited` of a task holds back, too. OptionError.
+        """
+        broker_of(self.connection).set_gate(self.name, rate_gate(rate, burst))
+
+    def set_max_wait(self, max_wait: float | str | timedelta | None) -> None:
+        """Keep its lower priorities from starving: where the oldest job of one has waited longer, it is next, at every tenth claim of the
+        workers that serve the queue, and not for slots that `--reserve-high` keeps. None: a higher priority always comes first. OptionError.
+        """
+        broker_of(self.connection).set_gate(self.name, max_wait_gate(max_wait))
 
     def empty(self) -> int:
         """Forget all waiting jobs; returns how many. Those that are running are not touched."""

@@ -28,8 +28,17 @@ class RetryLater(Exception):
         self.retry_after = seconds
 
 
-#: Its dotted name, by which the worker knows it.
+class RateLimited(Exception):
+    """Raised by `CurrentJob.rate_limited`: the job goes back, its attempt unspent, and its queue is held back for `seconds`. At most 24 h."""
+
+    def __init__(self, seconds: float, reason: str = "") -> None:
+        super().__init__(reason or f"nothing of its kind for {seconds:g} s")
+        self.retry_after = seconds
+
+
+#: Their dotted names, by which the worker knows them.
 RETRY_LATER = "fusion.retry.RetryLater"
+RATE_LIMITED = "fusion.retry.RateLimited"
 
 
 def retries_done(raw: bytes | None) -> int:

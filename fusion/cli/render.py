@@ -122,8 +122,9 @@ def _queues(snapshot: Snapshot) -> list[str]:
         oldest = _age(snapshot.at, queue.oldest)
         # What waits in a LIST queue's inbox has no priority until a worker takes it over; it gets the default one.
         counts = (queue.high, queue.moderate + queue.inbox, queue.low, queue.count)
-        rest = (queue.started, queue.finished, queue.deferred)
-        name = f"{queue.name} (paused)" if queue.paused else queue.name
+        gate = queue.bounds
+        rest = (queue.started if gate.limit is None else f"{queue.started}/{gate.limit}", queue.finished, queue.deferred)
+        name = f"{queue.name} (paused)" if queue.paused else f"{queue.name} (rate-limited)" if gate.closed else queue.name
         rows.append([name, *map(str, counts), "-" if oldest is None else seconds(oldest), *map(str, rest)])
     return table(header, rows, range(1, len(header)))
 
@@ -335,6 +336,12 @@ def _queue(snapshot: Snapshot, queue: QueueInfo) -> dict[str, Any]:
         "blocked": queue.blocked,
         **bounds.document(queue, snapshot.at),
         "rq": queue.rq,
+        "limit": queue.bounds.limit,
+        "rate": queue.bounds.rate and str(queue.bounds.rate),
+        "burst": queue.bounds.rate and queue.bounds.rate.burst,
+        "max_wait": queue.bounds.max_wait,
+        "held_back_until": _iso(queue.bounds.held_back),
+        "rate_limited": queue.bounds.closed,
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fusion.kernel import defaults
-from fusion.retry import DEFAULT, RETRY_LATER, Retry, bounded, retries_done
+from fusion.retry import DEFAULT, RATE_LIMITED, RETRY_LATER, Retry, bounded, retries_done
 
 #: What an outcome frame may add to the job's hash as it is.
 _KEPT = {name.encode(): name for name in ("result_error", "meta", "callback_error")}
@@ -48,6 +48,9 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
         fields["error_frame"] = outcome[b"error_frame"]
     peak = bounded(outcome.get(b"maxrss"), float(2**53))
     asked = bounded(outcome.get(b"retry_after"), defaults.RETRY_ASKED_CAP)
+    if classes[0] == RATE_LIMITED and asked:
+        del fields["exc_info"]
+        return Decision("limited", reason, asked, fields)
     wanted = outcome.get(b"retry")
     policy = Retry.from_json(wanted) if wanted else _policy(job)
     attempt = {"maxrss": int(peak)} if peak else {}

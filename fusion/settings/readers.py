@@ -127,6 +127,36 @@ def matching(pattern: str, rule: str) -> Callable[[Any], str]:
     return read
 
 
+def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
+    """`sms limit=20 rate=100/60s burst=5; email max_wait=5m`, or a dict of dicts: what is set for queues, as Redis holds it."""
+    from fusion.exceptions import OptionError
+    from fusion.kernel.gates import gate_values
+
+    rule = "use QUEUE limit=20 rate=100/60s burst=5 max_wait=5m; QUEUE ..., or a dict of dicts"
+    if isinstance(value, str):
+        queues = [words for words in map(str.split, value.split(";")) if words]
+        if not all("=" in word for words in queues for word in words[1:]):
+            raise Invalid(rule)
+        value = {words[0]: dict(word.split("=", 1) for word in words[1:]) for words in queues}
+    if not isinstance(value, Mapping) or not all(isinstance(wanted, Mapping) for wanted in value.values()):
+        raise Invalid(rule)
+    found = dict[str, dict[str, str | int | None]]()
+    for queue, wanted in value.items():
+        if not re.fullmatch(r"[A-Za-z0-9.-][A-Za-z0-9_.-]{0,127}", str(queue)) or queue == "failed":
+            raise Invalid(f"{queue!r} is no name of a queue")
+        try:
+            found[str(queue)] = gate_values(
+                {name: _number(given) if name in ("limit", "burst") else given for name, given in wanted.items()}
+            )
+        except OptionError as error:
+            raise Invalid(f"{queue}: {error}") from None
+    return found
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
 def dotted(value: Any) -> str:
     """The dotted path of a function."""
     if not isinstance(value, str) or not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", value):

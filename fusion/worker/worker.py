@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 
 from fusion.executors.base import KillCause
@@ -140,6 +141,8 @@ class Worker(Process):
         """Check the queues, register, and say what is served. ConfigurationError if the key of a queue holds something else."""
         self._meet_rq(self.served_queues.check(self.broker.wrong_types))
         self.consumer.enter(patient=not self.burst.on)
+        for queue, values in (self.settings.queue_gates or {}).items():
+            self.link.attempt(partial(self.broker.set_gate, queue, values))
         log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), self.served_queues)
         log.info("Redis: %s", describe(self.connection))
         self.envelopes.announce()

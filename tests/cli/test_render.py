@@ -37,6 +37,9 @@ WORKER = WorkerInfo(
 QUIET = Totals(failed=0, scheduled=0, suspended=False)
 
 
+GATED = replace(SMS, gate={"limit": "20", "rate": "10/1000/3", "max_wait": "300000", "until": "1769851800000"}, closed=True)
+
+
 def snapshot(*queues: QueueInfo, workers: tuple[WorkerInfo, ...] | None = (WORKER,), **others: Any) -> render.Snapshot:
     names = tuple(queue.name for queue in queues)
     given = {"at": AT, "totals": QUIET, "names": names, "queues": queues, "workers": workers}
@@ -45,6 +48,11 @@ def snapshot(*queues: QueueInfo, workers: tuple[WorkerInfo, ...] | None = (WORKE
 
 def plain(*args: Any, **kwargs: Any) -> str:
     return click.unstyle(render.text(*args, **kwargs))
+
+
+def test_a_queue_with_a_limit_that_waits_for_its_rate() -> None:
+    lines = plain(snapshot(GATED)).split("\n")
+    assert lines[1].split() == ["sms", "(rate-limited)", "3", "2", "1", "6", "90", "s", "4/20", "5", "6"]
 
 
 def test_the_whole_of_it() -> None:
@@ -130,7 +138,7 @@ def test_raw_of_chosen_queues_leaves_out_the_failed_one() -> None:
 
 
 def test_the_document() -> None:
-    document = render.document(snapshot(SMS, PN, totals=Totals(1, 2, True)))
+    document = render.document(snapshot(GATED, PN, totals=Totals(1, 2, True)))
     assert {name: value for name, value in document.items() if name not in ("queues", "workers")} == {
         "schema": 1,
         "at": "2026-01-31T12:00:00.000000Z",
@@ -163,6 +171,12 @@ def test_the_document() -> None:
         "max_queue_length": None,
         "queue_timeout": None,
         "rq": None,
+        "limit": 20,
+        "rate": "10/s",
+        "burst": 3,
+        "max_wait": 300.0,
+        "held_back_until": "2026-01-31T09:30:00.000000Z",
+        "rate_limited": True,
     }
     assert document["queues"][1]["oldest"] is document["queues"][1]["oldest_age"] is None
     assert document["workers"] == [

@@ -129,7 +129,7 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
     Hand(broker, "sms").claim(1)
     broker.cancel("p0-2")
     broker.pause("sms", 60, by="billing", reason="the provider is down")
-    broker.set_gate("sms", {"max_length": 100, "timeout": 5000})
+    broker.set_gate("sms", {"max_length": 100, "timeout": 5000, "limit": 20, "rate": "100/60000/5"})
     shown = _get(service, tokens, "/api/v1/queues/sms/stats").json
     updated, pause = shown.pop("last_updated"), shown.pop("pause")
     assert (pause.pop("by"), pause.pop("reason")) == ("billing", "the provider is down")
@@ -139,6 +139,9 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
         "name": "sms",
         "queue_length": 5,
         "active_count": 1,
+        "max_concurrent": 20,
+        "rate": "100/60s",
+        "rate_limited": False,
         "oldest_enqueued_at": conn.hget("rq:job:p0-0", "created_at").decode(),
         "by_priority": {"high": 1, "moderate": 2, "low": 2},
         "inbox": 0,

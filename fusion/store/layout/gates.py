@@ -4,8 +4,32 @@ half is `lua/include/lib/gate.lua`."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
 
+from fusion.kernel.rates import Rate
 from fusion.store.layout import codec
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What bounds a queue as a whole. `max_wait` in seconds; `held_back`: until when a task holds it back; `closed`: jobs wait in it for its rate
+    now, or for the end of that time."""
+
+    limit: int | None = None
+    rate: Rate | None = None
+    max_wait: float | None = None
+    held_back: datetime | None = None
+    closed: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, str], *, closed: bool = False) -> Gate:
+        """Take it from what is set for a queue; what is no value of ours is none."""
+        wait, until = number(values, "max_wait"), number(values, "until")
+        held_back = datetime.fromtimestamp(until / 1000, timezone.utc) if until and until < 1e14 else None
+        rate = Rate.of_stored(values.get("rate", ""))
+        return cls(number(values, "limit"), rate, None if wait is None else wait / 1000, held_back, closed)
 
 
 def read_gate(stored: bytes | str | None) -> dict[str, str]:
@@ -18,3 +42,9 @@ def number(gate: Mapping[str, str], name: str) -> int | None:
     """A whole number over 0 of such values; None where there is none."""
     value = gate.get(name, "")
     return int(value) if value.isascii() and value.isdecimal() and 0 < len(value) < 16 and int(value) else None
+
+
+def gate_words(queue: str, values: Mapping[str, str | int | None]) -> tuple[dict[str, Any], list[str]]:
+    """The arguments of `set_gate`, and what follows them."""
+    pairs = [word for name, value in values.items() for word in (name, "" if value is None else str(value))]
+    return {"queue": queue, "n_pairs": len(pairs)}, pairs

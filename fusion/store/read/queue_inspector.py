@@ -12,7 +12,7 @@ from fusion.kernel.timeutil import from_iso
 from fusion.store.client.classify import OTHERS_DATA
 from fusion.store.layout import codec
 from fusion.store.layout.compact import meant, sources
-from fusion.store.layout.gates import number, read_gate
+from fusion.store.layout.gates import Gate, number, read_gate
 from fusion.store.layout.keys import LIST_QUEUES, is_reserved
 from fusion.store.layout.pauses import Pause, read_pause
 from fusion.store.read.base import InspectorBase
@@ -54,6 +54,13 @@ class QueueInfo:
     blocked: int = 0
     #: Jobs of stock RQ's in the queue's own key, which is a LIST of RQ's; None if it is ours. No part of `count`.
     rq: int | None = None
+    #: Its jobs wait for its rate now, or until a task no longer holds it back.
+    closed: bool = False
+
+    @property
+    def bounds(self) -> Gate:
+        """What of `gate` bounds its claims."""
+        return Gate.of(self.gate, closed=self.closed)
 
     @property
     def count(self) -> int:
@@ -107,6 +114,7 @@ class QueueInspector(InspectorBase):
         waiting = self._ready_of(names)
         replies = iter(self._batch(lambda pipe: self._ask(pipe, waiting), raise_on_error=False))
         rows = [list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in waiting]
+        closed = [next(replies) in (b"rate", "rate") for _ in waiting]
         good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
         oldest = self._oldest([[codec.text(ids[0]) for ids in row[11:_REPLIES] if ids] for row in good])
         return [
@@ -126,8 +134,9 @@ class QueueInspector(InspectorBase):
                 gate=read_gate(row[9] or None),
                 blocked=row[10],
                 rq=_stock(name, row),
+                closed=shut,
             )
-            for (name, _), raw, row, age in zip(waiting, rows, good, oldest, strict=True)
+            for (name, _), raw, row, age, shut in zip(waiting, rows, good, oldest, closed, strict=True)
         ]
 
     def _ask(self, pipe: Any, waiting: list[tuple[str, str]]) -> None:
@@ -145,6 +154,8 @@ class QueueInspector(InspectorBase):
                 pipe.zrange(ready, high, low, byscore=True, desc=True, offset=0, num=1)
             if ready != self.keys.queue(name):
                 pipe.llen(self.keys.queue(name))
+        for name, _ in waiting:
+            pipe.get(self.keys.wake_closed(name))
 
     def _inbox(self, name: str, row: list[Any]) -> int:
         return sum(row[_REPLIES:]) - self._struck(name) if name in LIST_QUEUES else 0

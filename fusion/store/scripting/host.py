@@ -27,6 +27,11 @@ def to_texts(values: Iterable[bytes]) -> list[str]:
     return [codec.text(value) for value in values]
 
 
+def version_of(info: Any) -> tuple[int, ...]:
+    """The version that a server's INFO tells."""
+    return tuple(int(part) for part in str(info["redis_version"]).split("."))
+
+
 class ScriptHost:
     """Runs scripts on one Redis, with one fleet's constants in them. `server_version`: asked for at need if it is not given."""
 
@@ -62,6 +67,5 @@ class ScriptHost:
 
     def _server_version(self) -> tuple[int, ...]:
         if self.server_version is None:
-            info: Any = self.connection.info("server")
-            self.server_version = tuple(int(part) for part in str(info["redis_version"]).split("."))
+            self.server_version = version_of(self.connection.info("server"))
         return self.server_version

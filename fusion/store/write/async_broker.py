@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -16,8 +16,9 @@ from fusion.store.client.adapter import plain, undecoded, words
 from fusion.store.client.async_connections import AsyncCleanPool
 from fusion.store.client.replication import Replication
 from fusion.store.layout import schema
+from fusion.store.layout.gates import gate_words, read_gate
 from fusion.store.layout.records import NewJob, Replicas, Room
-from fusion.store.scripting.host import ScriptHost
+from fusion.store.scripting.host import ScriptHost, version_of
 from fusion.store.write import enqueue_codec
 
 _BROKER = "_fusion_broker"
@@ -98,6 +99,13 @@ class AsyncBroker(ScriptHost):
         at = enqueue_codec.accepted(answer, queue)
         self._layout = int(answer[2])
         return at
+
+    async def set_gate(self, queue: str, values: Mapping[str, str | int | None]) -> dict[str, str]:
+        """Set values of a queue as `Broker.set_gate` does, with its errors."""
+        if self.server_version is None:  # on a full server the script is another one, by version
+            found = await self.connection.execute_command("INFO", "server")
+            self.server_version = version_of(found)
+        return read_gate(await self._call("set_gate", *gate_words(queue, values), self.connection.execute_command))
 
     async def _call(self, name: str, args: dict[str, Any], rest: list[Any], send: Callable[..., Awaitable[Any]]) -> Any:
         """As a Script calls itself."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 
-from fusion.store.layout.gates import read_gate
+from fusion.store.layout.gates import gate_words, read_gate
 from fusion.store.layout.pauses import Pause, read_pause
 from fusion.store.scripting.host import ScriptHost, to_ms
 
@@ -15,8 +14,7 @@ class GateBroker(ScriptHost):
 
     def set_gate(self, queue: str, values: Mapping[str, str | int | None]) -> dict[str, str]:
         """Set these values of a queue, each by its name; None takes one back, others stay. Returns all that are set now."""
-        pairs = [*chain.from_iterable((name, "" if value is None else str(value)) for name, value in values.items())]
-        return read_gate(self._script("set_gate")({}, {"queue": queue, "n_pairs": len(pairs)}, pairs))
+        return read_gate(self._script("set_gate")({}, *gate_words(queue, values)))
 
     def pause(self, queue: str, seconds: float | None = None, *, by: str = "", reason: str = "") -> None:
         """Have no worker claim a job of this queue from the moment this returns, for `seconds` or until `unpause`. `by`, `reason`: for

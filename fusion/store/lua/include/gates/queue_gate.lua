@@ -4,17 +4,36 @@
 -- `rq:wake:<queue>:closed` exists, and its bells are silent: at its limit whoever ends one of its jobs rings, else one
 -- idle worker waits for the instant.
 -- INCLUDE: keys time rate ring
--- RARER: rate_of used_ahead rate_room rate_spend gate_word forget_until read_gate is_awaited reopen
--- RARER: reopen_all
+-- RARER: rate_of used_ahead rate_room rate_spend gate_word held_until without_until forget_until hold_back read_gate
+-- RARER: is_awaited reopen reopen_all
 local function gate_key(queue) return P .. 'gate:' .. queue end
+local LONGEST_MS = 86400000
 local AWAITED_MS = 3000 -- a worker that waits says so again this often, or is taken for gone
 
 -- What is set under a name; nil if nothing is.
 local function gate_word(text, name) return string.match(' ' .. text, ' ' .. name .. '=(%S+)') end
 
+-- The instant until which a task has it held back, if that is to come. One that no task could ask for is of a clock
+-- that was set back since.
+local function held_until(text)
+  local ms = tonumber(gate_word(text, 'until'))
+  return ms and ms > now_ms and ms <= now_ms + LONGEST_MS and ms or nil
+end
+
+local function without_until(text) return string.match(string.gsub(' ' .. text, ' until=%S+', ''), '^ ?(.*)$') end
+
+-- A task was told by a provider to stay away: nothing of its queue starts before that instant (ms).
+local function hold_back(queue, ms)
+  local text = redis.call('HGET', GATES, queue) or ''
+  local known = held_until(text)
+  if known and known >= ms then return end
+  local rest = without_until(text)
+  redis.call('HSET', GATES, queue, (rest == '' and '' or rest .. ' ') .. string.format('until=%d', ms))
+end
+
 -- A queue that was held back for a time is not any more.
 local function forget_until(queue, text)
-  local rest = string.match(string.gsub(' ' .. text, ' until=%S+', ''), '^ ?(.*)$')
+  local rest = without_until(text)
   if rest == '' then redis.call('HDEL', GATES, queue) else redis.call('HSET', GATES, queue, rest) end
 end
 
@@ -22,7 +41,8 @@ end
 -- instant at which there will be (`opens`). Times in microseconds. nil if nothing that is set is about claims.
 local function read_gate(queue, text)
   local limit, interval, burst = tonumber(gate_word(text, 'limit')), rate_of(gate_word(text, 'rate'))
-  local max_wait, held_back = tonumber(gate_word(text, 'max_wait')), tonumber(gate_word(text, 'until'))
+  local max_wait, held_back = tonumber(gate_word(text, 'max_wait')), held_until(text)
+  if not held_back and gate_word(text, 'until') then forget_until(queue, text) end
   if not (limit or interval or max_wait or held_back) then return nil end
   local gate = { at = now_s * 1000000 + now_us, places = math.huge, tokens = math.huge, started = 0,
     interval = interval, burst = burst, max_wait = max_wait }
@@ -30,11 +50,7 @@ local function read_gate(queue, text)
       'claims'))
   if limit then gate.places = limit - redis.call('ZCOUNT', wip_key(queue), LEAST_LEASE, '(+inf') end
   if interval then gate.tokens, gate.opens = rate_room(gate.tat, gate.at, interval, burst) end
-  if held_back and held_back > now_ms then
-    gate.tokens, gate.opens = 0, math.max(gate.opens or 0, held_back * 1000)
-  elseif held_back then
-    forget_until(queue, text)
-  end
+  if held_back then gate.tokens, gate.opens = 0, math.max(gate.opens or 0, held_back * 1000) end
   return gate
 end
 

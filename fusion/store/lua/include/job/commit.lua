@@ -1,5 +1,5 @@
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
--- INCLUDE: keys time emit end_job expiry history park ring schedule score settle turns on_leave on_return
+-- INCLUDE: keys time emit end_job expiry history park ring schedule score settle turns queue_gate on_leave on_return
 -- RARE: error_of gives_up_place set_result_aside put_off line_up_behind fail_or_retry
 -- Exports: freed left
 -- Events: completed failed retry held canceled queued
@@ -47,7 +47,7 @@ end
 local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
   local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
   local task = cut(more, 'task') or ''
-  if kind ~= 'later' and not (since and now_ms - since < HOLD_MS) then return false end
+  if kind ~= 'later' and kind ~= 'limited' and not (since and now_ms - since < HOLD_MS) then return false end
   local set = since and string.find(task, '^[%w_.]+$') and #task <= 200 and 'held:' .. queue .. ':' .. task
   if set and has_room(set) then
     park(id, key, queue, set, score_of(queue, job.priority, tonumber(job.seq) or next_seq()), since + HOLD_MS, reason,
@@ -125,6 +125,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   if job.status ~= 'started' then return 'ok', false end
   local queue, wip, started, ended = job.origin, wip_key(job.origin), iso_before(age + elapsed), iso_before(age)
   freed[queue] = true
+  if kind == 'limited' then pcall(hold_back, queue, now_ms + delay) end
 
   if kind == 'finished' then
     local dropped = tonumber(job.result_ttl) == 0

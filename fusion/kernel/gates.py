@@ -1,0 +1,59 @@
+"""What people set for a queue as a whole, as the values that Redis holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fusion.exceptions import OptionError
+from fusion.kernel.rates import Rate
+from fusion.kernel.timeutil import to_delay
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from typing import Any
+
+    Values = dict[str, str | int | None]
+
+#: Jobs that a limit may let run at once.
+_MOST = 1_000_000
+
+
+def limit_gate(limit: object) -> Values:
+    """The value to set for at most `limit` jobs at once; None takes it back. OptionError."""
+    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= _MOST):
+        return {"limit": limit}
+    raise OptionError(
+        "limit", f"use a whole number from 1 to {_MOST}, or None for no limit; to have none start pause the queue", limit
+    )
+
+
+def rate_gate(rate: str | None, burst: int | None = None) -> Values:
+    """The values to set for a rate; None takes it back. What holds the queue back for a time ends, too. OptionError."""
+    if rate is None and burst is not None:
+        raise OptionError("burst", "goes with a rate", burst)
+    return {"rate": None if rate is None else Rate.parse(rate, burst).stored, "until": None}
+
+
+def max_wait_gate(max_wait: float | str | timedelta | None) -> Values:
+    """The value to set for what a lower class may wait; None takes it back. OptionError."""
+    if max_wait is None:
+        return {"max_wait": None}
+    wait = round(to_delay(max_wait, "max_wait") * 1000)
+    if wait < 1:
+        raise OptionError("max_wait", "use a time from 1 ms on, or None for none", max_wait)
+    return {"max_wait": wait}
+
+
+def gate_values(wanted: Mapping[str, Any]) -> Values:
+    """The values to set for `limit`, `rate`, `burst` and `max_wait`, each if it is named. OptionError, for other names too."""
+    if others := sorted(wanted.keys() - {"limit", "rate", "burst", "max_wait"}):
+        raise OptionError(others[0], "a queue has limit, rate, burst and max_wait")
+    values: Values = {}
+    if "limit" in wanted:
+        values |= limit_gate(wanted["limit"])
+    if "rate" in wanted or "burst" in wanted:
+        values["rate"] = rate_gate(wanted.get("rate"), wanted.get("burst"))["rate"]
+    if "max_wait" in wanted:
+        values |= max_wait_gate(wanted["max_wait"])
+    return values
