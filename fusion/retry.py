@@ -70,10 +70,11 @@ class Retry:
     `max` retries after the first attempt; 0 forbids even those of the default policy. `interval`: seconds before each, one figure or
     a list whose last one repeats (as in RQ); or `backoff`: seconds that double with each retry, up to an hour, plus up to a quarter
     of jitter. `on`: exception classes, or their dotted names, that are retried; None means any. `place="back"` sends a retried job to
-    the end of its priority instead of its old place.
+    the end of its priority instead of its old place. While a job waits for a retry others of its concurrency key run;
+    with `keep_slot=True` it keeps its slot, so that a key with one slot keeps a strict order.
     """
 
-    __slots__ = ("backoff", "intervals", "max", "on", "place")
+    __slots__ = ("backoff", "intervals", "keep_slot", "max", "on", "place")
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Retry:
         backoff: float | None = None,
         on: type[BaseException] | str | Iterable[type[BaseException] | str] | None = None,
         place: str = "keep",
+        keep_slot: bool = False,
     ) -> None:
         intervals = [interval] if isinstance(interval, (int, float)) else list(interval)
         if not _is_number(max, int) or max < 0:
@@ -95,7 +97,9 @@ class Retry:
             raise ValueError(f"Retry(backoff={backoff!r}): use seconds over 0, up to {defaults.FURTHEST:.0f}")
         if place not in ("keep", "back"):
             raise ValueError(f"Retry(place={place!r}): use 'keep' or 'back'")
-        self.max, self.intervals, self.backoff, self.place = max, intervals, backoff, place
+        if not isinstance(keep_slot, bool):
+            raise ValueError(f"Retry(keep_slot={keep_slot!r}): use True or False")
+        self.max, self.intervals, self.backoff, self.place, self.keep_slot = max, intervals, backoff, place, keep_slot
         kinds = (on,) if isinstance(on, (str, type)) else on
         self.on = None if kinds is None else tuple(dotted(kind) for kind in kinds)
 
@@ -120,6 +124,8 @@ class Retry:
             fields["on"] = self.on
         if self.place != "keep":
             fields["place"] = self.place
+        if self.keep_slot:
+            fields["keep_slot"] = True
         return json.dumps(fields)
 
     @classmethod
@@ -148,6 +154,6 @@ def _backoff(base: float, retries_done: int, uniform: Callable[[float, float], f
 
 
 #: Names in the stored form of a policy.
-_STORED = ("max", "interval", "backoff", "on", "place")
+_STORED = ("max", "interval", "backoff", "on", "place", "keep_slot")
 #: For jobs that name no policy: three retries of what a network does to one.
 DEFAULT = Retry(defaults.RETRY_COUNT_END - defaults.RETRY_COUNT_START, backoff=defaults.RETRY_BASE, on=RETRYABLE)

@@ -42,11 +42,14 @@ class Batch:
         """The jobs as they were accepted at that time, without another look at Redis."""
         common = {"origin": self.queue, "original_queue": self.queue, "created_at": at, "enqueued_at": at, "status": "queued"}
         found = []
+        discarded = Broker.discarded(at)
         for new in self.jobs:
             fields = {**new.fields, **common, "priority": new.priority}
             fields.pop("func", None)  # of a pickle; the record may be of the first layout, whose readers know no compressed meta
             if (new.due is not None or new.delay is not None) and Broker.waits(new, at):
                 fields["status"] = "scheduled"
+            if new.id in discarded:
+                fields |= {"status": "canceled", "reason": "discarded"}
             found.append(Job.of(new.id, fields, connection))
         return found
 

@@ -61,6 +61,11 @@ def limit(name: str, value: Any) -> float:
     return number(seconds(name, value, endless=True))
 
 
+def milliseconds(name: str, value: Any) -> int:
+    """A duration over 0 in whole milliseconds, 1 at least."""
+    return max(1, round(seconds(name, value) * 1000))
+
+
 def keeping(name: str, value: Any) -> int:
     """Whole seconds for which something is kept; -1 for ever. Half a second is one, since 0 would be none."""
     if type(value) is int and 0 <= value <= FURTHEST:

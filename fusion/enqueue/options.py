@@ -126,6 +126,14 @@ class EnqueueOptions:
     fair_key: str | Callable[..., str] | None = _option(
         "Whose job it is: in a queue the keys of one priority take turns.", kinds.KEY, store=kinds.key
     )
+    on_conflict: str | None = _option(
+        "When as many of its key run: wait (block), or be canceled at once (discard).  [default: block]",
+        kinds.words("block", "discard"),
+        store=kinds.other_than("block", "discard"),
+    )
+    limit_duration: float | str | None = _option(
+        "How long after its start others of its key have to wait for it; it runs on.", kinds.DURATION, store=kinds.milliseconds
+    )
     durability: str | None = _option(
         "Wait until replicas have it (replicated), or for the primary alone.", kinds.words("primary", "replicated"), of=CALL
     )

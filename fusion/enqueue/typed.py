@@ -56,6 +56,10 @@ class EntryJobOptions(TypedDict, total=False):
     max_concurrent: int | None
     #: Whose job it is: in a queue the keys of one priority take turns.
     fair_key: str | Callable[..., str] | None
+    #: When as many of its key run: wait (block), or be canceled at once (discard).  [default: block]
+    on_conflict: str | None
+    #: How long after its start others of its key have to wait for it; it runs on.
+    limit_duration: float | str | None
 
 
 class JobOptions(EntryJobOptions, total=False):

@@ -98,6 +98,8 @@ def _failed(
     if done >= policy.max or not (on_request or policy.covers(classes)):
         return Decision("failed", reason, fields={**fields, "reason": reason}, attempt=attempt or {})
     fields["retryCount"] = defaults.RETRY_COUNT_START + done + 1
+    if policy.keep_slot:
+        fields["keep_slot"] = "1"
     if policy.place == "back":
         fields["seq"] = ""  # promote gives it a new one
     return Decision("retry", reason, policy.delay(done) if asked is None else asked, fields, attempt or {})

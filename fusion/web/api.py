@@ -112,7 +112,7 @@ class Api:
             raise HttpError(409, code, str(error)) from None
         document: dict[str, Any] = {
             "job_id": new.id,
-            "status": "scheduled" if broker.waits(new, accepted) else "queued",
+            "status": "scheduled" if broker.waits(new, accepted) else "canceled" if broker.discarded(accepted) else "queued",
             "queue": call.queue,
             "priority": new.priority,
             "created_at": accepted,

@@ -13,6 +13,7 @@ from fusion.events.event import STATUSES
 from fusion.store.layout.records import LogLine, Wishes
 from fusion.store.write.broker import Broker
 from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, now_ms, put
+from tests.store.limits_hands import give
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text()
 ALWAYS = {"event", "job_id", "queue", "log_tag", "epoch", "n"}
@@ -79,6 +80,10 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
     broker.requeue(["j1"], "n")
     broker.requeue([held[0].id], "m", delay=60)
     broker.delete(["j0"])
+    give(broker, "limited", "t1", "t2", ties="kt", limit_duration=1)
+    Hand(broker, "limited", name="host.3").take()
+    conn.zadd("rq:limits:due", {"k t1": 1})
+    broker.promote()
     broker.log_event([LogLine("log", "said", dropped=2), LogLine("completed", "said", dropped=1)], "n")
     seen: dict[str, set[str]] = {}
     for fields in events_of(conn):

@@ -266,13 +266,18 @@ ROADS: dict[str, Operation] = {
     "in": lambda conn: Queue("q", conn).enqueue_in(60, TASK),
     "at": lambda conn: Queue("q", conn).enqueue_at(datetime.now(timezone.utc) + timedelta(hours=1), TASK),
     "replicated": _replicated,
+    "with a key": lambda conn: Queue("q", conn).enqueue_many(
+        [Queue.prepare_data(TASK, concurrency_key="k", priority=n) for n in (1, 1, 2)]
+    ),
+    "or not at all": lambda conn: Queue("q", conn).enqueue(TASK, max_concurrent=1, limit_duration=5, on_conflict="discard"),
 }
 
 
 @pytest.mark.parametrize("version", [6, 7])
 @pytest.mark.parametrize("road", ROADS)
 def test_a_producer_may_enqueue_in_every_way(server: SpawnedServer, road: str, version: int) -> None:
-    with user(server, producer_rules(server=version)) as conn:
+    with user(server, producer_rules(server=version)) as conn, redis.Redis.from_url(f"{server.url}?db=1", protocol=2) as admin:
+        Hand(Broker(admin), "other")  # a worker's, which begins the data
         ROADS[road](conn)
         ROADS[road](conn)
 

@@ -108,7 +108,9 @@ def used(conn: redis.Redis) -> redis.Redis:
     put(broker, "q", *(f"j{i}" for i in range(12)))
     put(broker, "scheduler", "s1", "s2")
     give(broker, "limited", "t1", "t2")
-    conn.zadd("rq:limits:due", {"k": 1e15})
+    give(broker, "limited", "t3", ties="kdt", key="l", on_conflict="discard", limit_duration=9**9)
+    hand = Hand(broker, "limited", name="host.9")
+    hand.claim(2)
     broker.survey(ServedQueues(["*"])._compiled, 0)
     hand = Hand(broker, "q", "scheduler")
     jobs = hand.claim(8, ["q"])
@@ -140,6 +142,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     broker.reschedule("later", due + 60)
     _schedule_all(conn)
     _relay_all(conn)
+    give(broker, "limited", "t4")
     return conn
 
 

@@ -45,6 +45,8 @@ TEXTS = {
     "concurrency_key": "user:42",
     "max_concurrent": "2",
     "max_queue_length": "10000",
+    "on_conflict": "discard",
+    "limit_duration": "15m",
     "durability": "replicated",
     "replicas": "2",
     "replicas_timeout": "3s",
@@ -216,8 +218,8 @@ def test_every_option_is_explained_and_all_but_callables_can_be_said_in_text() -
 def test_an_option_from_a_text_is_one_that_can_be_stored(spelling: Spelling) -> None:
     text = TEXTS[spelling.field]
     read = spelling.reads.from_text(text)
-    options = from_text({"retry_max": 1, spelling.field: [read] if spelling.reads.repeats else read})
-    assert options != EnqueueOptions(retry=Retry(1))
+    options = from_text({"retry_max": 1, "max_concurrent": 1, spelling.field: [read] if spelling.reads.repeats else read})
+    assert options != EnqueueOptions(retry=Retry(1), max_concurrent=1)
     made(**{name: getattr(options, name) for name in OPTION_NAMES})
 
 

@@ -1,12 +1,13 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
 -- ARGV: queue n_jobs needs
--- RARE: in_fifo is_terminal is_elsewhere set_of due_of
+-- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job
 -- INCLUDE: writer layout keys time count emit ring gate room turns accept
--- Uses: fifos gate_texts fair
+-- Uses: discarded fifos gate_texts fair
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
--- Returns: {'ok', enqueued_at, layout of the data} | {'duplicate', id, status; foreign: another program's record} |
+-- Returns: {'ok', enqueued_at, layout of the data, and if there are any a list of the ids that were discarded} |
+--   {'duplicate', id, status; foreign: another program's record} |
 --   {'full', how many wait, how many may, how many more were to}
 -- Events: queued scheduled
 -- `needs`: the layout in which these jobs are written. A nonce that is the job's id is not stored: an id made by chance
@@ -39,6 +40,9 @@ for _ = 1, tonumber(A_n_jobs) do
       'created_at', 'func'))
   if status and (nonce or func and id) == sent then
     first_answer, again = created_at, job_key(id)
+    if status == 'canceled' and redis.call('HGET', again, 'reason') == 'discarded' then
+      discarded[#discarded + 1] = id
+    end
   elseif seen[id] or status and not is_terminal(status) then
     return { 'duplicate', id, status or 'queued' }
   elseif not nonce and is_anothers(job_key(id)) then
@@ -61,7 +65,7 @@ if again and #fresh == 0 then
   redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
   if ttl < 0 then redis.call('PERSIST', again) end
 end
-if #fresh == 0 then return { 'ok', first_answer, version or FIRST_SCHEMA } end
+if #fresh == 0 then return { 'ok', first_answer, version or FIRST_SCHEMA, discarded[1] and discarded } end
 
 if gate_texts[A_queue] ~= false or MAX_LENGTH > 0 or ARGV[at] then
   local most, more = most_of(A_queue, ARGV[at]), tonumber(ARGV[at + 1]) or 0
@@ -100,4 +104,4 @@ for i, job in ipairs(fresh) do
 end
 write_tallies()
 if best then ring(A_queue, best) end
-return { 'ok', now_iso, version }
+return { 'ok', now_iso, version, discarded[1] and discarded }

@@ -2,7 +2,7 @@
 --   a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score emit ring turns next_due ties limit_keys limit on_arrive
+-- INCLUDE: keys time score emit ring turns next_due ties limit_keys limit on_arrive discard
 -- Uses: tied
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
@@ -38,7 +38,8 @@ local function move(id, job)
     end
     redis.call('PERSIST', key)
     emit('queued', id, queue, log_tag, 'reason', 'due')
-    if not on_arrive(id, key, queue) then rung[queue] = true end
+    local way = on_arrive(id, key, queue)
+    if way == DISCARD then discard(id, key, queue, log_tag, true) elseif not way then rung[queue] = true end
     moved = moved + 1
   end
   redis.call('ZREM', K_scheduled, id)
@@ -91,7 +92,7 @@ for i = 1, math.min(count, limit) do
 end
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', LIMITS_DUE, '-inf', now_ms, 'LIMIT', 0, limit)) do
   redis.call('ZREM', LIMITS_DUE, name)
-  if not pcall(settle_key, name) then redis.call('ZADD', LIMITS_DUE, now_ms + 1000 * PUT_OFF, name) end
+  if not pcall(look_due, name) then redis.call('ZADD', LIMITS_DUE, now_ms + 1000 * PUT_OFF, name) end
 end
 for queue in pairs(rung) do
   redis.call('SADD', QUEUES, queue_key(queue)) -- it may have been forgotten while the job waited for its time

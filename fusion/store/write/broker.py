@@ -91,6 +91,7 @@ class Broker(CallbackBroker, GateBroker):
         return pipelined.ready(script, self.connection, keys, args, rest, call, partial(self._accepted, queue=queue))
 
     waits = staticmethod(enqueue_codec.waits)
+    discarded = staticmethod(enqueue_codec.discarded)
 
     def cancel(self, job_id: str) -> str:
         """Cancel a job: `canceled`, `pending` (it is running), `missing`, the terminal status it already has, or one that only a newer version

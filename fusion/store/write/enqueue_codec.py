@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 from fusion.exceptions import DuplicateJob, QueueFull
 from fusion.kernel.timeutil import EPOCH, from_iso
 from fusion.store.layout import codec, schema
 from fusion.store.layout.compact import COMPACT, compact
 from fusion.store.layout.records import NewJob, Room
-from fusion.store.scripting.host import to_ms
+from fusion.store.scripting.host import to_ms, to_texts
+
+
+class AcceptedInPart(str):
+    """The server's time of enqueueing, when not all of the jobs wait."""
+
+    #: `discarded`: ids of those that were canceled at once, as their key had no slot.
+    __slots__ = ("discarded",)
+    discarded: frozenset[str]
+
+    def __new__(cls, at: str, discarded: Iterable[str]) -> Self:
+        made = super().__new__(cls, at)
+        made.discarded = frozenset(discarded)
+        return made
 
 
 def arguments(
@@ -41,12 +54,19 @@ def arguments(
 
 
 def accepted(answer: Any, queue: str) -> str:
-    """Read the server's time of enqueueing from the answer. Raises DuplicateJob or QueueFull."""
+    """Read the server's time of enqueueing from the answer. `AcceptedInPart` if jobs were discarded. Raises DuplicateJob
+    or QueueFull."""
     if answer[0] == b"full":
         raise QueueFull(queue, *map(int, answer[1:]))
     if answer[0] != b"ok":
         raise DuplicateJob(codec.text(answer[1]), codec.text(answer[2]))
-    return codec.text(answer[1])
+    at = codec.text(answer[1])
+    return AcceptedInPart(at, to_texts(answer[3])) if len(answer) > 3 else at
+
+
+def discarded(at: str) -> Collection[str]:
+    """The ids of the jobs that were canceled at once, of an answer of `enqueue`."""
+    return at.discarded if isinstance(at, AcceptedInPart) else ()
 
 
 def waits(job: NewJob, at: str) -> bool:

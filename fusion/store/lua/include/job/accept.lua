@@ -1,6 +1,9 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
--- INCLUDE: keys time count emit expiry schedule score gate room ties on_arrive
+-- INCLUDE: keys time count emit expiry schedule score gate room ties limit on_arrive discard
 -- Uses: gate_texts tied
+-- Exports: discarded
+local discarded -- ids of this call
+discarded = {}
 
 -- When a job is due (ms; nil: no time was given), whether it goes to the front, and its fair key, or nil. `place`:
 -- back | front | `@ms` at that time | `+ms` so much later; an `f` behind it: to the front once it is due. Behind that
@@ -21,7 +24,7 @@ end
 
 -- There is no record of this id, unless from a former life. `seq`: a number kept for it; `ended`: the
 -- terminal set it stands in from that life; `first` to `last`: its fields in ARGV.
--- Returns whether it waits, for a time or for others of its key; what is due already is queued.
+-- Returns whether it waits, for a time or for others of its key, or was discarded; what is due already is queued.
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last)
   local key, later, more = job_key(id), due and due > now_ms, {}
   -- index first: should the hash be refused, an entry without data is found and reported; data without an entry is not
@@ -68,7 +71,12 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
     emit('scheduled', id, queue, log_tag, 'priority', priority, 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
   else
     emit('queued', id, queue, log_tag, 'priority', priority)
-    if on_arrive(id, key, queue, true) then return true end
+    local way = on_arrive(id, key, queue, true)
+    if way == DISCARD then
+      discard(id, key, queue, log_tag)
+      discarded[#discarded + 1] = id
+    end
+    if way then return true end
   end
   return later
 end

@@ -1,6 +1,6 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
 -- rotates the queues' order, so equal classes are served round-robin.
--- INCLUDE: keys time callbacks count emit end_job inbox park score turns ties limit on_arrive on_claim
+-- INCLUDE: keys time callbacks count emit end_job inbox park score turns ties limit on_arrive on_claim discard
 -- RARER: note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked tied
 -- Exports: held lacking unexpected
@@ -42,7 +42,7 @@ local function take_over_one(queue, id, position)
   meet(known, origin, class, queue, class)
   mark_hooks(key)
   redis.call('SADD', QUEUES, queue_key(queue))
-  if not known or ties then on_arrive(id, key, queue) end
+  if (not known or ties) and on_arrive(id, key, queue) == DISCARD then discard(id, key, queue, nil, true) end
 end
 
 -- Whether there are more.

@@ -83,7 +83,7 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
     return fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts,
       'lost', 0, 'started_at', started, 'ended_at', ended, unpack(more))
   end
-  local back = gives_up_place(more)
+  local back, keeps_slot = gives_up_place(more), cut(more, 'keep_slot')
   -- else its queue is broken
   local at_once
   if delay <= 0 and back then
@@ -103,8 +103,11 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
   redis.call('ZREM', wip, id)
   emit('retry', id, queue, job.log_tag, 'worker', worker, 'reason', error_of(reason, more), 'attempts', attempts,
     'elapsed_us', elapsed, 'delay_ms', delay, unpack(raised))
-  if not at_once then on_leave(id, key, queue) end
-  if at_once then
+  if not at_once and keeps_slot then
+    on_return(id, key, queue)
+  elseif not at_once then
+    on_leave(id, key, queue)
+  else
     emit('queued', id, queue, job.log_tag, 'reason', 'due')
     ring(queue)
     on_return(id, key, queue)

@@ -20,7 +20,7 @@ local function end_job(id, key, queue, class, status, ttl, leave, ...)
   redis.call('ZADD', status == 'failed' and FAILED or P .. status .. ':' .. queue, expiry, id)
   redis.call('HSET', key, 'status', status, ...)
   tally(what, queue, class)
-  if seconds >= 0 then redis.call('EXPIRE', key, seconds + NET_SECONDS) else redis.call('PERSIST', key) end
+  if seconds >= 0 then redis.call('PEXPIRE', key, 1000 * (seconds + NET_SECONDS)) else redis.call('PERSIST', key) end
   if leave then redis.call('ZREM', leave, id) end
   on_end(id, key, queue)
   if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
@@ -47,7 +47,7 @@ local function fail_corrupt(id, queue, leave, what, known)
   local marked = kind == 'hash' and redis.call('HEXISTS', job_key(id), 'seq') == 1
   local others = kind == 'hash' and not marked
   if others or kind ~= 'hash' and kind ~= 'none' then record = 'corrupt-' .. redis.sha1hex(id) end
-  if kind == 'hash' and redis.call('HEXISTS', job_key(id), 'ties') == 1 then tied[job_key(id)] = true end
+  if kind == 'hash' then tied[job_key(id)] = redis.call('HGET', job_key(id), 'ties') end
   local class = marked and redis.call('HGET', job_key(id), 'priority')
   fail_job(record, job_key(record), queue, class, nil, '', nil, why, { 'reason', why }, 'origin', queue,
     'original_queue', queue, 'ended_at', now_iso, 'exc_info', why, 'raw_id', raw, 'seq', '')

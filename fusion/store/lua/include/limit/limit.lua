@@ -4,12 +4,12 @@
 -- - there are as many holders as the limit says, or nobody waits;
 -- - nobody who waits has a better place than a holder that has not started;
 -- - there are not more holders than the limit says, but for those that run.
--- INCLUDE: keys limit_keys time emit ring score schedule
+-- INCLUDE: keys limit_keys time emit ring score schedule ties
 -- RARER: limit_of put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
--- RARER: look_at_limit leave_limit return_to_limit
--- Uses: soonest
+-- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit
+-- Uses: soonest tied
 -- Exports: unsettled
-local MOST_STEPS, LATER_MS = 100, 30000
+local MOST_STEPS, LATER_MS, DISCARD = 100, 30000, 'discard'
 
 -- In the claim half of a turn keys are settled at its end: what it takes out of queues it takes out late, and must not
 -- meet a job that was admitted meanwhile.
@@ -93,14 +93,14 @@ local function name_limit(name, max)
   end
 end
 
--- A job stands in its queue, and takes a slot or is blocked; returns true if it is. One that stands in an inbox does so
--- when it is taken over from there. `named`: by an enqueue just now. It may have a slot already: it was lost, and kept
--- it over its pause.
+-- A job stands in its queue, and takes a slot or is blocked; returns true if it is, DISCARD if the caller is to end
+-- it. One that stands in an inbox does so when it is taken over from there. `named`: by an enqueue just now. It may
+-- have a slot already: it was lost, and kept it over its pause.
 local function arrive_at_limit(id, key, queue, named)
   local name, max, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'log_tag'))
   if not name then return end
   local changed = name_limit(name, max and (named or redis.call('HEXISTS', limit_key(name), 'max') == 0) and max)
-  local score, held = redis.call('ZSCORE', ready_key(queue), id), holders_key(name)
+  local score, held, way = redis.call('ZSCORE', ready_key(queue), id), holders_key(name), nil
   if not score then
     if changed then settle_key(name) end
     return
@@ -110,20 +110,27 @@ local function arrive_at_limit(id, key, queue, named)
     changed = true
   elseif redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0 then
     redis.call('ZADD', held, score, id)
+  elseif string.find(tied[key], 'd') then
+    way = DISCARD
   else
     put_in_line(name, id, key, queue, score, log_tag)
     changed = true
   end
+  if string.find(tied[key], 'd') then
+    tied[key] = string.gsub(tied[key], 'd', '')
+    redis.call('HSET', key, 'ties', tied[key])
+  end
   if changed then settle_key(name) end
-  return redis.call('HGET', key, 'status') == 'blocked'
+  return way or redis.call('HGET', key, 'status') == 'blocked'
 end
 
 -- A worker takes a job that stands in a queue, or in another set of blocked ones: false if it has no slot, and can get
 -- none: then it is blocked for its key.
 local function take_slot(id, key, queue, score, log_tag)
-  local name = redis.call('HGET', key, 'concurrency_key')
+  local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
   if not name then return true end
   local held = holders_key(name)
+  if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
   if redis.call('ZADD', held, 'XX', 'CH', '+inf', id) == 1 or redis.call('ZSCORE', held, id) then return true end
   if redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0 then
     redis.call('ZADD', held, '+inf', id)
@@ -135,10 +142,32 @@ local function take_slot(id, key, queue, score, log_tag)
   return false
 end
 
+-- The time for which a job may keep its slot counts from its start.
+local function stop_counting(name, id, key)
+  if string.find(tied[key], 't') then redis.call('ZREM', LIMITS_DUE, name .. ' ' .. id) end
+end
+
+-- That time is over, or a person says so: others may start beside it.
+local function take_slot_back(name, id, why)
+  local queue, log_tag = unpack(redis.call('HMGET', job_key(id), 'origin', 'log_tag'))
+  if redis.call('ZREM', holders_key(name), id) == 0 then return false end
+  emit('slot_released', id, queue or '', log_tag, 'limit', name, 'reason', why)
+  settle_key(name)
+  return true
+end
+
+-- Something of a key is due: its time, or that of a job that has a slot.
+local function look_due(member)
+  local name, id = string.match(member, '^(%S+) ?(%S*)$')
+  if id == '' then return settle_key(name) end
+  if redis.call('HGET', job_key(id), 'status') == 'started' then take_slot_back(name, id, 'limit_duration') end
+end
+
 -- It ends, or waits for something else: whoever is next gets the slot.
 local function leave_limit(id, key)
   local name = redis.call('HGET', key, 'concurrency_key')
   if not name then return end
+  stop_counting(name, id, key)
   local held = redis.call('ZREM', holders_key(name), id)
   if held + redis.call('ZREM', queue_up_key(name), id) > 0 then settle_key(name) end
 end
@@ -148,6 +177,7 @@ end
 local function return_to_limit(id, key, queue)
   local name = redis.call('HGET', key, 'concurrency_key')
   local score = name and redis.call('ZSCORE', ready_key(queue), id)
+  if name then stop_counting(name, id, key) end
   if not score then return end
   if redis.call('ZSCORE', holders_key(name), id) then
     redis.call('ZADD', holders_key(name), score, id)
