@@ -21,13 +21,19 @@ local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now
 local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
 
 -- Whether there is a record without a mark of ours. Mostly there is none at all, no queue ever was a LIST of stock
--- RQ's, nothing is set for any, and this one has no fair turns: one look for all.
+-- RQ's, nothing is set for any, and this one has no fair turns: one look for all. A user of before may not read these.
+local looked = false
 local function is_anothers(key)
-  local found = redis.pcall('EXISTS', key, FIFOS, GATES, turns_key(A_queue))
-  if type(found) ~= 'number' then found = redis.call('EXISTS', key, FIFOS) end -- a user of before may not read these
+  local found = not looked and redis.pcall('EXISTS', key, FIFOS, GATES, turns_key(A_queue))
+  looked = true
   if found == 0 then
-    if fifos[A_queue] == nil then fifos[A_queue], gate_texts[A_queue] = false, false end
+    gate_texts[A_queue] = false
     if fair[A_queue] == nil then fair[A_queue] = false end
+  else
+    found = redis.call('EXISTS', key, FIFOS)
+  end
+  if found == 0 then
+    if fifos[A_queue] == nil then fifos[A_queue] = false end
     return false
   end
   in_fifo(A_queue)
@@ -67,7 +73,11 @@ if again and #fresh == 0 then
 end
 if #fresh == 0 then return { 'ok', first_answer, version or FIRST_SCHEMA, discarded[1] and discarded } end
 
-if gate_texts[A_queue] ~= false or MAX_LENGTH > 0 or ARGV[at] then
+if gate_texts[A_queue] == nil then -- not by gate_of, which would make more than it: of another queue something is set
+  local text = redis.pcall('HGET', GATES, A_queue)
+  gate_texts[A_queue] = type(text) == 'string' and text
+end
+if gate_texts[A_queue] or MAX_LENGTH > 0 or ARGV[at] then
   local most, more = most_of(A_queue, ARGV[at]), tonumber(ARGV[at + 1]) or 0
   for _, job in ipairs(fresh) do -- those that wait for a time are not in the queue yet
     if not job.due or job.due <= now_ms then more = more + 1 end
