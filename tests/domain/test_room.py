@@ -94,6 +94,7 @@ def test_of_the_setting(made: Made, conn: redis.Redis) -> None:
 
 def test_an_enqueue_whose_answer_is_lost_is_not_refused_for_itself(made: Made, conn: redis.Redis, redis_url: str) -> None:
     Queue("q").set_max_length(1)
+    Queue("other").enqueue(basic.noop)  # the script is known: what is lost is an answer
     proxy = FaultProxy(redis_url, conn)
     try:
         use_settings(Settings.load(redis_url=proxy.url))

@@ -3,41 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tests.faults.model.test_cron import MISTAKES as CRON_MISTAKES
 from tests.faults.model.test_mistakes import MISTAKES
-
-LUA = "fusion/store/lua/"
-INCLUDE = LUA + "include/job/"
-
-
-@dataclass(frozen=True)
-class Edit:
-    """In this file, `old`, which stands there once, becomes `new`."""
-
-    path: str
-    old: str
-    new: str
-
-    def applied(self, text: str) -> str:
-        assert text.count(self.old) == 1, f"{self.path} has {text.count(self.old)} times, not once: {self.old!r}"
-        return text.replace(self.old, self.new)
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """`caught_by`: node ids of pytest, each of which fails; of a function with parameters and none named, one of its cases."""
-
-    letter: str
-    name: str
-    caught_by: tuple[str, ...]
-    edits: tuple[Edit, ...]
-
-
-def _mutant(letter: str, name: str, caught_by: str, *edits: Edit) -> Mutant:
-    return Mutant(letter, name, tuple(f"tests/{node}" for node in caught_by.split()), edits)
-
+from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
+from tests.faults.teeth.queues import OF_QUEUES
 
 _LEASE = "  redis.call('ZADD', wip_key(queue), LEASE_END, id)\n"
 _INDEX = """  if #held == 0 then redis.call('HSET', held_key, id, exec) end
@@ -50,7 +20,7 @@ _FAREWELL = Edit(
     "fusion/forkserver/server.py", "        finally:\n            self._farewell()\n", "        finally:\n            pass\n"
 )
 _FENCE = "  if job.execution_id ~= exec then return 'stale', false end\n"
-_FINISHED = "    end_job(id, key, queue, 'finished',"
+_FINISHED = "    end_job(id, key, queue, job.priority, 'finished',"
 _TOLD = "  if job.status ~= 'started' then return 'ok', false end\n"
 _HEARD = "        return self._take_in(self._open, self._link.attempt(partial(self._heard, self._open, name, incarnation)))\n"
 _DUE = "local found = redis.call('ZRANGEBYSCORE', K_scheduled, from, upto, 'WITHSCORES', 'LIMIT', 0, limit + 1)\n"
@@ -75,64 +45,64 @@ _CUT = "store/test_interrupted.py::test_whatever_cuts_a_call_short_the_next_one_
 _UNDECODED = "return {NEVER_DECODE: True} if client.get_encoder().decode_responses else {}"
 
 MUTANTS = (
-    _mutant(
+    a_mutant(
         "a",
         "a claim takes the job out of its queue and writes down nowhere who has it",
         "faults/crash/test_alone.py::test_a_job_is_another_workers_though_its_own_died_with_the_claim_in_hand",
         Edit(INCLUDE + "claim.lua", _LEASE + _INDEX, ""),
     ),
-    _mutant(
+    a_mutant(
         "b1",
         "a claim takes the job out of its queue before it writes the lease",
         "store/test_faults.py::test_a_broken_key_stops_its_queue_only[rq:wip:bad]",
         Edit(INCLUDE + "claim.lua", _LEASE, "  redis.call('ZREM', ready_key(queue), id)\n" + _LEASE),
     ),
-    _mutant(
+    a_mutant(
         "b2",
         "a job that finished gives up its lease before it is in the set of finished ones",
         "store/test_faults.py::test_a_broken_terminal_set_refuses_that_outcome_only",
         Edit(INCLUDE + "commit.lua", _FINISHED, "    redis.call('ZREM', wip, id)\n" + _FINISHED),
     ),
-    _mutant(
+    a_mutant(
         "c",
         "an outcome is taken from whoever tells it",
         "store/test_commit.py::test_a_stale_worker_is_refused"
         " worker/test_kills.py::test_a_stopped_worker_loses_its_lease_and_its_late_outcome",
         Edit(INCLUDE + "commit.lua", _FENCE, ""),
     ),
-    _mutant(
+    a_mutant(
         "d",
         "who lost a job still counts as the one that holds it",
         "store/test_reap.py::test_an_expired_lease_gives_the_job_back_to_its_place"
         " store/test_commit.py::test_a_stale_worker_is_refused",
         Edit(INCLUDE + "settle.lua", "  redis.call('HDEL', key, 'execution_id')\n", ""),
     ),
-    _mutant(
+    a_mutant(
         "e1",
         "a worker's sign of life renews no lease",
         "faults/crash/test_alone.py::test_a_job_stays_its_workers_for_longer_than_a_lease",
         Edit("fusion/runtime/membership.py", "(name, incarnation, held, lease, ttl,", "(name, incarnation, (), lease, ttl,"),
     ),
-    _mutant(
+    a_mutant(
         "e2",
         "a lease is renewed for whoever asks",
         "store/test_extend.py::test_another_execution_is_not_extended"
         " worker/test_kills.py::test_a_resumed_worker_kills_the_job_that_another_has",
         Edit(LUA + "extend.lua", "if status ~= 'started' or holder ~= exec then", "if status ~= 'started' then"),
     ),
-    _mutant(
+    a_mutant(
         "f1",
         "an outcome that is told again counts again",
         "store/test_commit.py::test_the_same_outcome_again_under_another_token_changes_nothing",
         Edit(INCLUDE + "commit.lua", _TOLD, ""),
     ),
-    _mutant(
+    a_mutant(
         "f2",
         "a turn that is sent again is another turn",
         "faults/trouble/test_replies.py::test_a_turn_whose_answer_is_lost store/test_turn.py::test_a_token_claims_once",
         Edit(LUA + "turn.lua", "if tonumber(A_token) == last then", "if false then"),
     ),
-    _mutant(
+    a_mutant(
         "f3",
         "a turn that was asked for and got no answer is forgotten",
         "runtime/test_asked_turns.py::test_a_turn_that_was_asked_for_in_vain_is_repeated_word_for_word_and_waited_for[silence]"
@@ -143,7 +113,7 @@ MUTANTS = (
             "        sent, self._open = self._open, None\n" + _HEARD.replace("self._open", "sent"),
         ),
     ),
-    _mutant(
+    a_mutant(
         "g",
         "due jobs are taken out of the schedule by one call and put into their queues by the next",
         "scheduler/test_kills.py::test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once[promote.before-200]",
@@ -154,13 +124,13 @@ MUTANTS = (
         ),
         Edit("fusion/store/write/broker.py", f"moved, next_ms, over_ms = {_PROMOTE})", _POP),
     ),
-    _mutant(
+    a_mutant(
         "h",
         "the id of a cron job does not name its tick",
         "store/test_cron_tick.py::test_a_job_of_that_id_is_never_made_twice",
         Edit(LUA + "cron_tick.lua", "'cron-' .. A_id .. '-' .. name", "'cron-' .. A_id .. '-' .. next_seq()"),
     ),
-    _mutant(
+    a_mutant(
         "i",
         "a process that exits with code 0 has done its job",
         "worker/test_hostile.py::test_tasks_that_end_their_process",
@@ -170,26 +140,26 @@ MUTANTS = (
             '    if os.WIFEXITED(death.status) and death.status == 0:\n        return Decision("finished")\n' + _EXIT,
         ),
     ),
-    _mutant(
+    a_mutant(
         "j1",
         "the process group of a job that ended is not killed",
         "faults/crash/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[end]",
         _NO_GROUP,
     ),
-    _mutant(
+    a_mutant(
         "j2",
         "at its hard timeout the job's process is killed and its group is not",
         "faults/crash/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[timeout]",
         _NO_GROUP,
         Edit("fusion/forkserver/server.py", "for send in (_killpg, _kill):", "for send in (_kill,):"),
     ),
-    _mutant(
+    a_mutant(
         "j3",
         "nobody is killed at the hard timeout",
         "forkserver/test_hostile.py::test_hard_timeout[c_loop]",
         Edit("fusion/forkserver/server.py", "            if horse.deadline <= now:\n", "            if horse.deadline < 0:\n"),
     ),
-    _mutant(
+    a_mutant(
         "j4",
         "what has left the job's process group is not looked for",
         "forkserver/test_hostile.py::test_grandchildren_are_gone_when_the_job_is[True]"
@@ -200,7 +170,7 @@ MUTANTS = (
             "        orphans: list[int] = []\n",
         ),
     ),
-    _mutant(
+    a_mutant(
         "k",
         "Redis does not wait for the disk (`appendfsync no`)",
         "faults/soak/test_power_loss.py::test_with_appendfsync_always_no_acknowledged_enqueue_or_commit_is_lost",
@@ -208,37 +178,37 @@ MUTANTS = (
             "tests/faults/soak/test_power_loss.py", 'with _powered(server_binary, "always")', 'with _powered(server_binary, "no")'
         ),
     ),
-    _mutant(
+    a_mutant(
         "l",
         "a callback follows a redirect",
         "courier/test_delivering.py::test_a_redirect_is_not_followed",
         Edit("fusion/delivery/post.py", "text = _text(response)\n", _FOLLOW),
     ),
-    _mutant(
+    a_mutant(
         "m1",
         "a claim notes with the worker what it has and writes no lease",
         "store/test_reap.py::test_an_expired_lease_gives_the_job_back_to_its_place",
         Edit(INCLUDE + "claim.lua", _LEASE, ""),
     ),
-    _mutant(
+    a_mutant(
         "m2",
         "a claim writes a lease and does not note with the worker what it has",
         "store/test_reap.py::test_a_worker_seen_dying_is_buried_at_once",
         Edit(INCLUDE + "claim.lua", _INDEX, ""),
     ),
-    _mutant(
+    a_mutant(
         "n1",
         "a job's process does not die with the fork server",
         "forkserver/test_forkserver.py::test_horses_do_not_outlive_the_server",
         _DEATH_SIGNAL,
     ),
-    _mutant(
+    a_mutant(
         "n2",
         "a fork server whose worker has died goes without ending what it started",
         "forkserver/test_forkserver.py::test_closing_the_control_socket_ends_everything",
         _FAREWELL,
     ),
-    _mutant(
+    a_mutant(
         "n3",
         "both of these",
         "forkserver/test_forkserver.py::test_horses_do_not_outlive_the_server"
@@ -246,13 +216,13 @@ MUTANTS = (
         _DEATH_SIGNAL,
         _FAREWELL,
     ),
-    _mutant(
+    a_mutant(
         "o",
         "an enqueue that is sent again is not known by its nonce",
         "faults/trouble/test_replies.py::test_an_enqueue_that_got_no_answer_is_one_job",
         Edit(LUA + "enqueue.lua", "  if status and (nonce or func and id) == sent then\n", "  if false then\n"),
     ),
-    _mutant(
+    a_mutant(
         "p",
         "outcomes told to a Redis that has lost the worker's entry are not told again",
         "faults/crash/test_alone.py::test_an_outcome_is_kept_though_redis_has_lost_the_workers_entry",
@@ -262,31 +232,31 @@ MUTANTS = (
             "            self._open = None\n        else:\n",
         ),
     ),
-    _mutant(
+    a_mutant(
         "q",
         "the relay acknowledges events before the sink has them",
         "relay/test_kills.py::test_killed_again_and_again_a_relay_loses_nothing",
         Edit("fusion/relay/runner.py", _WRITE, _ACK + _WRITE),
     ),
-    _mutant(
+    a_mutant(
         "r",
         "a callback has another id at each try",
         "courier/test_delivering.py::test_a_failed_try_comes_again_by_the_schedule_with_the_same_id",
         Edit("fusion/courier/delivery.py", "return self.claimed.id\n", 'return f"{self.claimed.id}-{self.tries}"\n'),
     ),
-    _mutant(
+    a_mutant(
         "s",
         "after an outage the living are taken for dead",
         "store/test_reap.py::test_after_an_outage_it_holds_off_one_lease",
-        Edit(LUA + "reap.lua", "if now_ms < hold then return { 0, 0, 1 } end\n", ""),
+        Edit(LUA + "reap.lua", "if now_ms < hold then\n", "if false then\n"),
     ),
-    _mutant(
+    a_mutant(
         "t",
         "a job that takes its process down each time runs for ever",
         "worker/test_kills.py::test_a_poison_pill_fails_after_its_last_life",
         Edit(INCLUDE + "settle.lua", "lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again'", "false"),
     ),
-    _mutant(
+    a_mutant(
         "u1",
         "a worker's death is the loss of each of its jobs",
         "store/test_blocked.py::test_shared_losses_count_up_to_probation",
@@ -296,68 +266,57 @@ MUTANTS = (
             "job.shared = false",
         ),
     ),
-    _mutant(
+    a_mutant(
         "u2",
         "a job that was lost again and again runs beside others",
         "store/test_blocked.py::test_shared_losses_count_up_to_probation",
         Edit(INCLUDE + "claim.lua", "(tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again'", "false"),
     ),
-    _mutant(
+    a_mutant(
         "v1",
         "each job of a task that is not there takes a process to find that out",
         "store/test_blocked.py::test_the_others_are_set_aside_without_a_claim"
         " worker/test_held.py::test_many_held_jobs_do_not_delay_one_behind_them[slots]",
         Edit(INCLUDE + "claim.lua", "local why, set = task and lacking[task],", "local why, set = false,"),
     ),
-    _mutant(
+    a_mutant(
         "v2",
         "nobody is told of the sets in which jobs wait",
         "store/test_blocked.py::test_workers_are_told_of_new_sets_once"
         " worker/test_held.py::test_a_worker_that_has_the_task_runs_them_at_once[slots]",
         Edit(INCLUDE + "park.lua", "if version == known then return {} end", "if version then return {} end"),
     ),
-    _mutant(
+    a_mutant(
         "w1",
         "a connection that an exception left amid an exchange serves the next call",
         _CUT + "[ours-enqueue]",
         Edit("fusion/store/client/sockets.py", "            connection.disconnect()\n", "            pass\n"),
     ),
-    _mutant(
+    a_mutant(
         "w2",
         "so does one of a client that is somebody else's",
         _CUT + "[theirs-enqueue]",
         Edit("fusion/store/client/adapter.py", "                self._disown()\n", "                pass\n"),
     ),
-    _mutant(
+    a_mutant(
         "w3",
         "a soft timeout strikes inside a call of Fusion's own",
         "store/test_interrupted.py::test_a_soft_timeout_lets_a_call_end[ours-enqueue]",
         Edit("fusion/kernel/timeouts.py", "    if _Hold.depth:\n", "    if _Hold.firm:\n"),
     ),
-    _mutant(
+    a_mutant(
         "y",
         "a client that decodes its answers decodes those to Fusion",
         "domain/test_clients.py::test_enqueueing[decoding]",
         Edit("fusion/store/client/adapter.py", _UNDECODED, "return {}"),
     ),
-    _mutant(
+    a_mutant(
         "z",
         "what another program keeps in the schedule is moved like a job",
         "store/test_rq_shared.py::test_no_script_changes_what_is_theirs[promote]",
         Edit(LUA + "promote.lua", "    if job[4] then\n", "    if true then\n"),
     ),
-    _mutant(
-        "fair1",
-        "a fair key gets any number of jobs in one turn",
-        "store/test_fair.py::test_one_job_waits_for_one_of_each_other_key_at_most",
-        Edit(INCLUDE + "turns.lua", "last and last - 1 / UNITS or turns.clock", "last or turns.clock"),
-    ),
-    _mutant(
-        "fair2",
-        "jobs without a fair key have no turns",
-        "store/test_fair.py::test_jobs_without_a_key_take_part_as_one",
-        Edit(INCLUDE + "turns.lua", "name == '' and not has_turns(queue)", "name == ''"),
-    ),
+    *OF_QUEUES,
 )
 
 #: Not a mutant: that the rig sees another system's real loss.

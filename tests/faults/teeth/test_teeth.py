@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, Mutant, table, without_case
+from tests.faults.teeth.edits import Mutant
+from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, table, without_case
 from tests.kit.process import ROOT
 
 
