@@ -92,13 +92,13 @@ class People(State):
         self.emit("deleted", job)
 
     def empty(self, queue: str, limit: int) -> tuple[int, bool]:
-        gone = self.waiting(queue)[::-1][:limit]
+        gone = sorted(self.of("blocked", queue), key=lambda job: (job.wait_until, job.id))[:limit]
+        deleted = len(gone)
         for job in gone:
             self._forget(job)
-        deleted = len(gone)
-        if deleted == limit:
+        if len(gone) == limit:
             return deleted, True
-        gone = sorted(self.of("blocked", queue), key=lambda job: (job.wait_until, job.id))[:limit]
+        gone = self.waiting(queue)[::-1][:limit]
         for job in gone:
             self._forget(job)
         deleted += len(gone)
