@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import redis
 
+from fusion.store.layout.records import Commit
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, ids, now_ms, outcome, put
 from tests.store.test_queue_gates import hands, rest, rung
@@ -73,6 +74,26 @@ def test_wildcards_know_of_gates(broker: Broker, conn: redis.Redis) -> None:
     one.turn(outcome(a))
     assert rung(conn, "*")
     assert ids(two.claim(5)) == ["e"]
+
+
+def test_closed_queues_hide_no_others_of_a_wildcard(broker: Broker, conn: redis.Redis) -> None:
+    """A turn looks at 16 queues of a wildcard that has more with work."""
+    _survey(broker)
+    hand = Hand(broker, "*")
+    for n in range(20):
+        broker.set_gate(f"full{n}", {"limit": 1} if n % 2 else {"rate": "1/60000/1"})
+        put(broker, f"full{n}", f"f{n}-1", f"f{n}-2", priority=2)
+    put(broker, "low", "x", priority=0)
+    found = list[str]()
+    for _ in range(30):
+        found += ids(hand.claim(4))
+    assert "x" in found
+    assert len(found) == 21
+    conn.delete("rq:wake:*")
+    (first,) = (job for job in [hand.broker.connection.hget("rq:worker:host.1:jobs", "f1-1")] if job)
+    hand.turn(Commit("finished", "f1-1", first.decode()))
+    assert rung(conn, "*")
+    assert ids(hand.claim()) == ["f1-2"]
 
 
 def test_a_broken_gate_stops_its_queue_alone_and_is_told(broker: Broker, conn: redis.Redis) -> None:

@@ -27,7 +27,6 @@ local function give_back(queue, wip, id)
     recover(id, key, queue, job, wip, 'lease expired; worker ' .. worker .. ' is gone or cut off', worker)
     redis.pcall('HDEL', worker_jobs_key(worker), id)
     recovered = recovered + 1
-    queues_of[queue] = true
   elseif job.status and is_foreign(job.status) then
     error('left to a newer version') -- put off
   elseif job.status then
@@ -45,6 +44,7 @@ local function sweep(queue)
     for _, id in ipairs(redis.call('ZRANGEBYSCORE', wip, range[1], range[2], 'LIMIT', 0, left)) do
       left = left - 1
       -- what can't be given back (a broken key) makes room for those behind it and is tried again a lease later
+      queues_of[queue] = true
       if not pcall(give_back, queue, wip, id) then redis.call('ZADD', wip, now_ms + A_lease_ms, id) end
     end
   end

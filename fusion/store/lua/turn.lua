@@ -302,7 +302,10 @@ for name in pairs(names_of_keys) do settle_key(name) end
 for i = 0, count - 1 do
   if bound[i] and queued[i] ~= nil then
     local head = head_of(i)
-    if head and head.class < bound[i] then
+    if crowded and head and gates[i] and is_shut(i) then -- whatever opens it, or else the survey, brings it back
+      redis.pcall('ZREM', work_key(origin[i]), names[i])
+      if #jobs < tonumber(A_n_slots) then again = 1 end
+    elseif head and head.class < bound[i] then
       redis.pcall('ZADD', work_key(origin[i]), head.class, names[i])
     elseif not head and not (is_list(names[i]) and redis.pcall('EXISTS', queue_key(names[i])) == 1) then
       redis.pcall('ZREM', work_key(origin[i]), names[i])

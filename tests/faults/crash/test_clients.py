@@ -124,6 +124,12 @@ OPERATIONS = (
         lambda world: any(event.get("message") == "said" for event in events_of(world.conn, "a")),
     ),
     Operation("unpause", World.paused, _command("unpause", "c"), lambda world: not world.conn.exists("rq:paused:c")),
+    Operation(
+        "set_gate",
+        World.waiting,
+        _code("from fusion import Queue; Queue('c').set_rate('10/s')"),
+        lambda world: world.conn.hget("rq:gates", "c") == b"rate=10/1000/10",
+    ),
     Operation("resume", World.suspended, _command("resume"), lambda world: not world.conn.exists("rq:suspended")),
     Operation(
         "cron_put",

@@ -180,6 +180,10 @@ class StoreMachine(RuleBasedStateMachine):
     def pause(self, queue: str, stop: bool = True) -> None:
         self._call("pause" if stop else "unpause", queue)
 
+    def gate(self, queue: str, limit: int | None = None, rate: tuple[int, int] | None = None) -> None:
+        """At most so many at once; one start in so many ms, and so many after a rest."""
+        self._call("gate", queue, limit, rate)
+
     def suspend(self, stop: bool = True) -> None:
         self._call("suspend" if stop else "resume")
 

@@ -204,11 +204,12 @@ class Model(People):
         lines = _Lines(self, wish if self.known_waits else replace(wish, kinds=()))
         for floor in slots:
             lines.wanted = len(slots) - len(jobs)
-            job = self._claim_one([queue for queue in order if queue in open_queues], floor, lines)
+            job = self._claim_one([queue for queue in order if queue in open_queues and self.room(queue) >= 1], floor, lines)
             if job is None:
                 continue
             order = order[order.index(job.queue) + 1 :] + order[: order.index(job.queue) + 1]
             self.unblock(job)
+            self.spend(job.queue)
             job.status, job.execution, job.worker = "started", f"{prefix}{len(jobs) + 1}{'s' if wish.alone else ''}", name
             job.lease, job.deliveries = self.now + LEASE_MS, job.deliveries + 1
             self.index.setdefault(name, {})[job.id] = job.execution

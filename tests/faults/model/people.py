@@ -167,3 +167,14 @@ class People(State):
             if job and job.status == "failed":
                 job.quarantined = True
         return answers
+
+    def gate(self, queue: str, limit: int | None, rate: tuple[int, int] | None) -> None:
+        for values, value in ((self.limits, limit), (self.rates, rate)):
+            if value is None:
+                values.pop(queue, None)  # type: ignore[attr-defined]
+            else:
+                values[queue] = value  # type: ignore[index]
+        if limit is None and rate is None:
+            self.tats.pop(queue, None)
+        elif self.room(queue) >= 1:
+            self.wake_for(queue)

@@ -19,7 +19,7 @@ CLOCK = "model:clock"  # outside of Fusion's prefix: the test looks for keys the
 _TIME = "local clock = redis.call('TIME')"
 _TEST_TIME = f"local clock = redis.call('HMGET', '{CLOCK}', 's', 'us')"
 _BROKER = ("enqueue", "cancel", "reschedule", "requeue", "quarantine", "delete", "empty", "register", "deregister", "turn", "extend",
-           "reap", "prune", "promote", "expire", "clean", "pause", "unpause", "resume")  # fmt: skip
+           "reap", "prune", "promote", "expire", "clean", "pause", "unpause", "resume", "set_gate")  # fmt: skip
 _CRON = ("cron_put", "cron_remove", "cron_pause", "cron_resume", "cron_run", "cron_due", "cron_tick")
 
 

@@ -142,6 +142,10 @@ class State:
         self.known_queues: set[str] = set()
         #: Each with since when.
         self.paused: dict[str, str] = {}
+        #: By queue: jobs at once; ms from one start to the next, and how many after a rest; how far ahead its starts used that up (us).
+        self.limits: dict[str, int] = {}
+        self.rates: dict[str, tuple[int, int]] = {}
+        self.tats: dict[str, int] = {}
         self.suspended = False
         self.workers: dict[str, Worker] = {}
         self.listed: set[str] = set()
@@ -178,6 +182,23 @@ class State:
 
     def of(self, status: str, queue: str | None = None) -> Iterator[Job]:
         return (job for job in self.jobs.values() if job.status == status and queue in (None, job.queue))
+
+    def room(self, queue: str) -> float:
+        """How many jobs of the queue may start now."""
+        places = self.limits.get(queue, inf) - sum(1 for _ in self.of("started", queue))
+        if queue not in self.rates:
+            return places
+        interval, burst = self.rates[queue]
+        return min(places, burst + (-self._used(queue) // (interval * 1000)))  # a part of one is not free
+
+    def spend(self, queue: str) -> None:
+        """A job of it starts."""
+        if queue in self.rates:
+            self.tats[queue] = self.now * 1000 + self._used(queue) + self.rates[queue][0] * 1000
+
+    def _used(self, queue: str) -> int:
+        interval, burst = self.rates[queue]
+        return min(max(self.tats.get(queue, 0) - self.now * 1000, 0), burst * interval * 1000)
 
     def expiring(self) -> Iterator[Job]:
         """Those that wait and have a ttl."""

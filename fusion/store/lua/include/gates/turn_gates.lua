@@ -1,6 +1,6 @@
 -- Gates in a turn: what those of its queues let through, who waits for the closed ones, and when a lower class is next.
 -- INCLUDE: keys time rate score queue_gate
--- RARER: read_gates is_open note_start keep_gate overdue
+-- RARER: read_gates is_open is_shut note_start keep_gate overdue
 -- Exports: gates opens
 local gates = {} -- of those queues of this turn that have one, by the queue's index
 local opens -- ms: the first instant at which one opens that this worker waits for
@@ -32,6 +32,12 @@ end
 local function is_open(i, ahead)
   local room = math.min(gates[i].places, gates[i].tokens)
   return room >= 1 and not (ahead and room < math.huge)
+end
+
+-- Whether the queue is closed for so long that its place in a wildcard's index is better another's.
+local function is_shut(i)
+  local gate = gates[i]
+  return not is_open(i) and (gate.places < 1 or (gate.opens or 0) - gate.at > AWAITED_MS * 1000)
 end
 
 local function note_start(i)
