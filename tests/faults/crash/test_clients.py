@@ -48,6 +48,10 @@ class World:
         self.broker.pause("c")
         self.waiting()
 
+    def nearly_full(self) -> None:
+        """There is room for one."""
+        self.broker.set_gate("c", {"max_length": 1})
+
     def suspended(self) -> None:
         self.broker.suspend()
         self.waiting()
@@ -67,6 +71,7 @@ class World:
 
     def ended(self) -> None:
         """All that there is gets its time."""
+        self.broker.unpause("c")
         promote_all(self.broker, self.conn)
         while jobs := self.hand.claim(10):
             self.hand.turn(*(outcome(claimed) for claimed in jobs))
@@ -108,6 +113,7 @@ def _next_look(world: World) -> float | None:
 
 OPERATIONS = (
     Operation("enqueue", World.nothing, _command("enqueue", NOOP, "-q", "c", "--job-id", "a"), _came_once),
+    Operation("enqueue", World.nearly_full, _command("enqueue", NOOP, "-q", "c", "--job-id", "a"), _came_once),
     Operation("cancel", World.waiting, _command("cancel", "a"), _is("canceled", "queued", "queued")),
     Operation("reschedule", World.scheduled, _command("reschedule", "a", "+2h"), _is(*["scheduled"] * 3)),
     Operation("requeue", World.failed, _command("requeue", "--all"), _has("requeued", "1")),
@@ -122,6 +128,18 @@ OPERATIONS = (
         World.waiting,
         _code("Log.log('said', job_id='a')"),
         lambda world: any(event.get("message") == "said" for event in events_of(world.conn, "a")),
+    ),
+    Operation(
+        "pause",
+        World.waiting,
+        _command("pause", "c", "--reason", "why"),
+        lambda world: str(world.conn.get("rq:paused:c"), "utf-8").endswith("\nwhy"),
+    ),
+    Operation(
+        "set_gate",
+        World.waiting,
+        _code("Queue('c').set_max_length(3)"),
+        lambda world: world.conn.hgetall("rq:gates") == {b"c": b"max_length=3"},
     ),
     Operation("unpause", World.paused, _command("unpause", "c"), lambda world: not world.conn.exists("rq:paused:c")),
     Operation(
