@@ -91,15 +91,15 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- producers
 
-    def enqueue(self, queue: str, *orders: Order, clash: bool = False) -> None:
-        """Under ids that are free, unless it is to `clash`."""
+    def enqueue(self, queue: str, *orders: Order, clash: bool = False, room: int | None = None) -> None:
+        """Under ids that are free, unless it is to `clash`; if no more than `room` would wait there."""
         if not clash:
             live = {job.id for job in self._model.jobs.values() if job.status not in TERMINAL}
             free = [job_id for job_id in IDS if job_id not in live]
             kept = [order for order in orders if order.id in free]
             spare = iter([job_id for job_id in free if job_id not in {order.id for order in kept}])
             orders = tuple(order if order in kept else replace(order, id=next(spare, order.id)) for order in orders)
-        self._call("enqueue", queue, orders, self._nonce())
+        self._call("enqueue", queue, orders, self._nonce(), room)
 
     def push(self, job_id: str) -> None:
         self._do("push", job_id)

@@ -8,7 +8,7 @@ from tests.faults.model.state import INBOX, TERMINAL, Job, Order, State
 class People(State):
     """The part of `Model` that no worker takes part in."""
 
-    def enqueue(self, queue: str, orders: tuple[Order, ...], nonce: str) -> tuple[str, ...]:
+    def enqueue(self, queue: str, orders: tuple[Order, ...], nonce: str, room: int | None = None) -> tuple[str, ...]:
         fresh: list[Order] = []
         first = self.iso
         for order in orders:
@@ -19,6 +19,12 @@ class People(State):
                 return "duplicate", order.id, job.status if job else "queued"
             else:
                 fresh.append(order)
+        now = [
+            order for order in fresh if (self.now + order.delay * 1000 if order.delay is not None else order.at or 0) <= self.now
+        ]
+        length = self._length(queue)
+        if room is not None and now and length + len(now) > room:
+            return "full", str(length), str(len(now))
         for order in fresh:
             self.known_queues.add(queue)
             seq = self.next_seq()
@@ -78,6 +84,11 @@ class People(State):
             self.struck.setdefault("", 0)
             self.struck[job.id] = self.struck[""] + len(self.inbox)
             self.struck.pop(">" + job.id, None)
+
+    def _length(self, queue: str) -> int:
+        """How many take room in a queue."""
+        length = len(self.waiting(queue)) + len([*self.of("blocked", queue)])
+        return length + len(self.inbox) - max(0, len(self.struck) - 1) if queue == INBOX else length
 
     def passed(self, count: int) -> None:
         """So many ids have left the inbox."""

@@ -52,6 +52,7 @@ def _step(name: str, *first: st.SearchStrategy[Any], rest: st.SearchStrategy[lis
 
 _WEIGHTED = (
     (9, _step("enqueue", _queues, rest=_orders, clash=_seldom)),
+    (3, _step("enqueue", _queues, rest=_orders, clash=_seldom, room=st.integers(1, 5))),
     (4, _step("enqueue", st.sampled_from(["a", "a", INBOX]), rest=_fair_orders, clash=_seldom)),
     (2, _step("enqueue", _queues, rest=st.lists(_delayed, min_size=1, max_size=2), clash=_seldom)),
     (1, _step("push", _ids)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fusion.exceptions import DuplicateJob
-from fusion.store.layout.records import Commit, NewJob, Wishes
+from fusion.exceptions import DuplicateJob, QueueFull
+from fusion.store.layout.records import Commit, NewJob, Room, Wishes
 from fusion.store.write.broker import Broker
 from tests.faults.model.model import Model
 from tests.faults.model.scripts import Line, Snapshot, clock_at
@@ -25,9 +25,12 @@ class Store:
     def __init__(self, line: Line, broker: Broker) -> None:
         self._line, self._broker = line, broker
 
-    def enqueue(self, queue: str, orders: tuple[Order, ...], nonce: str) -> tuple[str, ...]:
+    def enqueue(self, queue: str, orders: tuple[Order, ...], nonce: str, room: int | None = None) -> tuple[str, ...]:
+        bound = None if room is None else Room(room)
         try:
-            return "ok", self._broker.enqueue(queue, [_new(order) for order in orders], nonce)
+            return "ok", self._broker.enqueue(queue, [_new(order) for order in orders], nonce, room=bound)
+        except QueueFull as error:
+            return "full", str(error.length), str(error.wanted)
         except DuplicateJob as error:
             return "duplicate", error.job_id, error.status
 

@@ -30,6 +30,12 @@ MISTAKES = (
     ),
     Mistake("a turn sent again claims again", _COMMIT, "if tonumber(A_token) == last then", "if false then", True),
     Mistake("an enqueue sent again is another job", ("enqueue",), "if status and nonce == sent then", "if false then"),
+    Mistake(
+        "blocked jobs take no room",
+        ("enqueue",),
+        "local length = redis.call('ZCARD', ready_key(queue)) + redis.call('ZCARD', set_of('blocked', queue))",
+        "local length = redis.call('ZCARD', ready_key(queue))",
+    ),
     Mistake("a requeued job keeps its old place", ("requeue",), "elseif A_keep_place == '1' then", "elseif true then"),
     Mistake(
         "a transition without its event",
