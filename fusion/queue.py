@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from fusion.enqueue.typed import CallOptions, JobOptions
+    from fusion.store.read.totals import QueueStats
 
 
 class PriorityQueue:
@@ -228,6 +229,13 @@ class PriorityQueue:
     def count(self) -> int:
         """Waiting jobs; O(1)."""
         return inspector_of(self.connection).count(self.name)
+
+    def stats(self) -> QueueStats:
+        """How many jobs wait and run, since when the oldest waits, and the lifetime counters; O(1).
+
+        `queue.stats().totals["completed"]`; the counters are in docs/operations.md, "Lifetime counters".
+        """
+        return inspector_of(self.connection).stats(self.name)
 
     def is_empty(self) -> bool:
         """No job waits."""

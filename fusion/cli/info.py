@@ -73,9 +73,9 @@ def info(
     if interval is None:
         echo(frame())
     elif sys.stdout.isatty() and not raw:
-        _live(frame, interval)
+        live(frame, interval)
     else:
-        _repeat(frame, interval)
+        repeat(frame, interval)
 
 
 def gather(
@@ -107,7 +107,8 @@ def _cron(cli: Cli) -> tuple[tuple[SchedulerInfo, ...], render.CronTotals]:
     return tuple(inspector.schedulers()), render.CronTotals(len(entries), paused, errors)
 
 
-def _repeat(frame: Callable[[], str], interval: float) -> None:
+def repeat(frame: Callable[[], str], interval: float) -> None:
+    """Print each frame below the last one, every `interval` seconds, until Ctrl-C."""
     try:
         while True:
             echo(frame() + "\n")
@@ -116,7 +117,7 @@ def _repeat(frame: Callable[[], str], interval: float) -> None:
         pass
 
 
-def _live(frame: Callable[[], str], interval: float) -> None:
+def live(frame: Callable[[], str], interval: float) -> None:
     """Each frame overwrites the last one in place, so that nothing flickers. While Redis is away the last figures stay."""
     text = frame()
     with _alternate_screen():

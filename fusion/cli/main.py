@@ -21,6 +21,7 @@ COMMANDS = {
     "server": ("fusion.cli.server:server", "Serve the HTTP API: enqueue, put back, look at jobs and queues."),
     "relay": ("fusion.cli.relay:relay", "Bring the events of all jobs to Elasticsearch, a file or the log; deliver callbacks."),
     "info": ("fusion.cli.info:info", "Show queues and workers."),
+    "stats": ("fusion.cli.stats:stats", "Show what became of jobs, and how long they waited and ran."),
     "enqueue": ("fusion.cli.enqueue:enqueue", "Enqueue one call of a function."),
     "requeue": ("fusion.cli.jobs:requeue", "Put failed jobs back to the queues they came from."),
     "failures": ("fusion.cli.failed:failures", "Show what went wrong, by error and place."),

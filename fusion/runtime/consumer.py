@@ -10,6 +10,7 @@ from math import inf
 from fusion.execution.completion import Decision
 from fusion.runtime.doorbells import Doorbells
 from fusion.runtime.free_slots import FreeSlots
+from fusion.runtime.history import History
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.maintenance import Maintenance
 from fusion.runtime.membership import Membership, WorkerListing
@@ -54,6 +55,7 @@ class Consumer:
         self.outbox = Outbox(broker, link, settings)
         listing = WorkerListing(settings, broker, served_queues, line)
         self.membership = Membership(link, listing, settings.name, settings.lease / 3, self.outbox.renumber)
+        self.history = History(broker, link, self.membership, settings.lease / 3, shared.log)
         self.doorbells = Doorbells(shared)
         self.maintenance = Maintenance(settings, broker, link, served_queues, shared.log, promote_batch=promote_batch)
         #: The last answer to a turn, None if that was none; and how many jobs the turn committed or claimed, whichever is more.
@@ -79,6 +81,7 @@ class Consumer:
         if hear is not None:
             timers.when(self.outbox.line, hear)
         timers.when(self, work, redis=True)
+        timers.when(self.history, self.history.tick, redis=True)
         timers.when(self.maintenance, self.maintenance.tick, redis=True)
 
     def enter(self, *, patient: bool = True) -> None:
@@ -166,6 +169,8 @@ class Consumer:
         for result, answer in zip(results, turn.answers, strict=False):
             again = answer.startswith("error:") and self.outbox.refused(result)
             self.job_log.committed(result.claimed, result.decision, answer, again=again)
+            if answer == "ok":
+                self.history.note(result)
         for queue, error in turn.bad:
             self.job_log.bad_queue(queue, error)
         for claimed in turn.jobs:

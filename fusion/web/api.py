@@ -17,11 +17,11 @@ from fusion.store.layout.keys import check_job_id
 from fusion.store.layout.records import NewJob
 from fusion.store.read.tolerant import forgiving, in_words
 from fusion.web import putback
-from fusion.web.calls import Call, read_call, read_pause
+from fusion.web.calls import Call, read_call, read_pause, read_since
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
 from fusion.web.idempotency import Once, once
 from fusion.web.routing import Route
-from fusion.web.views import job_view, queue_view
+from fusion.web.views import history_view, job_view, queue_view
 
 NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
 #: Queues of one page.
@@ -168,8 +168,11 @@ class Api:
         if name not in inspector.queue_names():
             _check_sound(broken)
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
-        (info,) = inspector.queues([name])
-        return Response.json(queue_view(info, inspector.now()))
+        stats = inspector.stats(name)
+        view = queue_view(stats.info, stats.last_updated) | {"max_concurrent": stats.max_concurrent, **stats.counters.document()}
+        if since := request.args().get("since"):
+            view |= history_view(inspector.history("queue", name, read_since(since)))
+        return Response.json(view)
 
     def pause(self, request: Request) -> Response:
         """Let no job of a queue be started, for a time or until `resume`."""

@@ -85,6 +85,14 @@ def read_pause(body: Mapping[str, Any]) -> Stop:
         raise _invalid(error.name, str(error)) from None
 
 
+def read_since(value: str) -> float:
+    """The seconds that `?since=` means. HttpError 422 for no duration over 0."""
+    try:
+        return seconds("since", value)
+    except OptionError as error:
+        raise _invalid(error.name, str(error)) from None
+
+
 def _terms(options: EnqueueOptions) -> Terms:
     found = terms_of(options, get_settings())
     if options.replicas_timeout is not None and found.replicas is not None and found.replicas.timeout > LONGEST_WAIT:

@@ -14,6 +14,7 @@ from fusion.kernel.timeutil import to_iso
 from fusion.store.access import inspector_of
 from fusion.store.layout.codec import text
 from fusion.store.read.inspector import QueueInfo
+from fusion.store.read.totals import Step, summary
 
 #: Bytes of a result or a reason that are shown.
 CUT = 4096
@@ -97,6 +98,14 @@ def queue_view(info: QueueInfo, now: datetime) -> dict[str, Any]:
         "queue_timeout": info.timeout,
         "problem": info.error or None,
         "last_updated": _iso(now),
+    }
+
+
+def history_view(steps: list[Step]) -> dict[str, Any]:
+    """Steps that have something to tell, and percentiles of wait and run over them all, in seconds."""
+    return {
+        "history": [{"at": to_iso(step.at), **step.counts} for step in steps if step.counts],
+        "seconds": {str(priority): times for priority, times in summary(steps).items()},
     }
 
 

@@ -344,6 +344,7 @@ class Worker(Process):
             while not self.outbox.settled:
                 self._turn(wait=True)
             self.task_logs.flush_all()
+            self.consumer.history.tick(time.monotonic())
             back = self.membership.leave()
             if back:
                 log.warning("%d job(s) went back to their place, their attempt unspent", back)

@@ -25,6 +25,7 @@ from fusion.store.write.callback_broker import CallbackBroker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.gate_broker import GateBroker
+from fusion.store.write.history_broker import HistoryBroker
 from fusion.store.write.schema_broker import SchemaBroker
 from tests.events.hands import event_scenario
 from tests.kit import guarded
@@ -64,7 +65,7 @@ LOOKS = {"cron_due"}  # they change nothing
 def test_every_script_has_its_method() -> None:
     members = [
         item
-        for kind in (Broker, CallbackBroker, GateBroker, CronBroker, EventBroker, SchemaBroker)
+        for kind in (Broker, CallbackBroker, GateBroker, HistoryBroker, CronBroker, EventBroker, SchemaBroker)
         for item in vars(kind).items()
     ]
     methods = {name for name, value in members if callable(value) and not isinstance(value, staticmethod | classmethod)}
@@ -216,6 +217,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "resume": lambda: _said_nothing(broker.resume()),
         "pause": lambda: broker.pause("q"),
         "unpause": lambda: _said_nothing(broker.unpause("q")),
+        "note_history": lambda: broker.note_history("host.1", 1, {("queue", "q"): [(0, "1:completed", 1)]}),
         "set_gate": lambda: broker.set_gate("q", {"max_length": 9, "timeout": None}),
         "schema_raise": lambda: SchemaBroker(conn).schema_raise("host.9", Schema(3)),
         **_cron_scenario(conn),
@@ -254,7 +256,8 @@ REPEATED = [
     "enqueue", "enqueue_later", "reschedule", "enqueue_list", "requeue", "requeue_later", "requeue_chosen", "quarantine", "turn", "turn_failed",
     "turn_told", "turn_later", "turn_retry", "turn_lost", "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named",
     "promote", "expire", "clean", "survey", "cancel", "cancel_running", "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring",
-    "suspend", "resume", "pause", "unpause", "set_gate", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire",
+    "suspend", "resume", "pause", "unpause", "note_history", "set_gate", "schema_raise", "cron_put", "cron_put_changed",
+    "cron_put_faulty", "cron_retire",
     "cron_remove", "cron_pause", "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave",
     "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave", "turn_struck", "turn_held", "hold_probation",
 ]  # fmt: skip

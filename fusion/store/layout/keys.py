@@ -20,6 +20,7 @@ _OWN_IDS = {
 #: Characters of a queue's name, or of a wildcard.
 MAX_NAME = 128
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+_ENTRY = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 _GLOB = re.compile(r"[*?\[]")
 
 #: Its doorbell wakes a scheduler; no queue can have this name.
@@ -58,9 +59,6 @@ def check_queue_name(name: object) -> str:
     if is_reserved(name):
         raise InvalidName(f"queue name {name!r} is reserved; choose one that is not 'failed' and does not start with '_'")
     return name
-
-
-_ENTRY = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
 
 
 def check_entry_id(entry: object) -> str:
@@ -251,6 +249,14 @@ class Keys:
     def totals(self, name: str) -> str:
         """The lifetime counters of a queue: what came in, and what became of it, by priority."""
         return f"{self.prefix}totals:{name}"
+
+    def history(self, series: str) -> str:
+        """What was seen of a queue or task: `<tier>:<scope>:<name>:<number of the hour or day>`."""
+        return f"{self.prefix}history:{series}"
+
+    def history_names(self, scope: str) -> str:
+        """The queues, or tasks, that have a history of their own."""
+        return f"{self.prefix}history:{scope}s"
 
     @property
     def seq(self) -> str:

@@ -20,11 +20,12 @@ local function remove(id)
   if status == 'started' then return 'started' end
   if is_foreign(status) and not set and not waits(id, queue) then return status end
   if ties then tied[key] = ties end
+  local counters = ties and counters_of_key(key)
   if set then unpark(id, key, queue) end
   forget(id, key, status, queue)
   if not is_terminal(status) then
     meet(seq, nil, nil, queue, class)
-    tally('deleted', queue, class)
+    tally('deleted', queue, class, counters)
   end
   forget_expiry(id, expires)
   emit('deleted', id, queue, log_tag)

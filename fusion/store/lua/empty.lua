@@ -9,10 +9,11 @@ local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
 
 local function remove(id, key, log_tag, expires_at, ties, seq, origin, class)
   if ties then tied[key] = ties end
+  local counters = ties and counters_of_key(key)
   on_end(id, key, A_queue)
   if redis.call('DEL', key, dependents_key(id)) == 0 then return end
   meet(seq, nil, nil, origin or A_queue, class)
-  tally('deleted', origin or A_queue, class)
+  tally('deleted', origin or A_queue, class, counters)
   forget_expiry(id, expires_at)
   emit('deleted', id, A_queue, log_tag)
   deleted = deleted + 1

@@ -2,7 +2,7 @@
 --   a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score emit ring turns next_due ties limit_keys limit on_arrive discard
+-- INCLUDE: keys time score count emit ring turns next_due ties limit_keys limit on_arrive discard
 -- Uses: tied
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
@@ -94,6 +94,7 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', LIMITS_DUE, '-inf', now_ms, 'L
   redis.call('ZREM', LIMITS_DUE, name)
   if not pcall(look_due, name) then redis.call('ZADD', LIMITS_DUE, now_ms + 1000 * PUT_OFF, name) end
 end
+write_tallies()
 for queue in pairs(rung) do
   redis.call('SADD', QUEUES, queue_key(queue)) -- it may have been forgotten while the job waited for its time
   ring(queue)

@@ -43,7 +43,8 @@ local function requeue(id)
   end
   redis.call('HSET', key, 'status', delay > 0 and 'scheduled' or 'queued', 'origin', queue, 'enqueued_at', now_iso,
     'requeue_nonce', A_nonce, 'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
-  tally('requeued', queue, priority)
+  if ties then tied[key] = ties end
+  tally('requeued', queue, priority, ties and counters_of_key(key))
   redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
     'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared',
     'queue_timeout')
@@ -62,7 +63,6 @@ local function requeue(id)
     emit('scheduled', id, queue, log_tag, 'reason', 'requeued', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
   else
     emit('queued', id, queue, log_tag, 'reason', 'requeued')
-    if ties then tied[key] = ties end
     if not on_arrive(id, key, queue) then ring(queue) end
   end
   return 'ok'

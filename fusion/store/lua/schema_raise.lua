@@ -53,7 +53,7 @@ add_marked(redis.pcall('ZRANGE', SCHEDULED, 0, -1))
 for _, queue in ipairs(redis.pcall('ZRANGE', TOTALS, 0, -1)) do there[queue] = there[queue] or 0 end
 for queue, count in pairs(there) do
   redis.call('DEL', TOTALS .. ':' .. queue)
-  redis.call('HSET', TOTALS .. ':' .. queue, 'base', count, 'updated', now_ms)
+  redis.call('HSET', TOTALS .. ':' .. queue, 'base', count)
 end
 redis.call('HSET', K_schema, 'version', A_version, 'min_reader', A_min_reader, 'min_writer', A_min_writer, 'fusion',
   FUSION, 'by', A_by, 'at', now_iso)

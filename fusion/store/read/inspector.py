@@ -15,9 +15,10 @@ from fusion.store.layout.compact import expand, meant, sources
 from fusion.store.read.base import moment
 from fusion.store.read.blocked import BlockedJobs, blocked_jobs
 from fusion.store.read.queue_inspector import QueueInfo, QueueInspector
+from fusion.store.read.totals import QueueStats, TotalsInspector
 from fusion.store.read.worker_inspector import WorkerInfo, WorkerInspector
 
-__all__ = ["BlockedJobs", "CallbackErrors", "Inspector", "QueueInfo", "Totals", "WorkerInfo"]
+__all__ = ["BlockedJobs", "CallbackErrors", "Inspector", "QueueInfo", "QueueStats", "Totals", "WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Totals:
     callback_errors: CallbackErrors | None = None
 
 
-class Inspector(QueueInspector, WorkerInspector):
+class Inspector(QueueInspector, WorkerInspector, TotalsInspector):
     """Reads everything that is not cron's, the event stream's or a delivery's. Never changes state; raises redis-py's errors as they come."""
 
     # -- jobs
@@ -125,6 +126,11 @@ class Inspector(QueueInspector, WorkerInspector):
         )
         counts = {codec.text(state): codec.number(number) for state, number in sorted(dropped.items())}
         return Totals(failed, scheduled, bool(suspended), counts, self.callback_errors())
+
+    def stats(self, queue: str) -> QueueStats:
+        """Read a queue as it is, and its lifetime counters. O(1)."""
+        (info,) = self.queues([queue])
+        return QueueStats(info, self.counters(queue), self.now())
 
     def callback_errors(self) -> CallbackErrors | None:
         """Read how many Python callbacks raised, and the last one; None if none did."""

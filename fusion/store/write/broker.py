@@ -23,6 +23,7 @@ from fusion.store.scripting.script_line import ScriptLine
 from fusion.store.write import enqueue_codec
 from fusion.store.write.callback_broker import CallbackBroker
 from fusion.store.write.gate_broker import GateBroker
+from fusion.store.write.history_broker import HistoryBroker
 
 _NO_WISHES = Wishes()
 
@@ -30,7 +31,7 @@ _NO_WISHES = Wishes()
 TurnCall = ScriptCall[Turn]
 
 
-class Broker(CallbackBroker, GateBroker):
+class Broker(CallbackBroker, GateBroker, HistoryBroker):
     """Job state in one Redis.
 
     Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and answers as the first

@@ -207,7 +207,7 @@ def _held(seen: Snapshot) -> dict[str, Any]:
         elif name == "reap":
             found[name] = {field: value.get(field) for field in ("last", "hold")} if "last" in value else None
         elif kind == "totals":
-            found[name] = {field: int(count) for field, count in value.items() if field != "updated"}
+            found[name] = {field: int(count) for field, count in value.items()}
         elif kind == "gate":
             found[name] = int(value.get("tat", 0))
         elif name == "waits":

@@ -80,7 +80,7 @@ for _, key in ipairs(redis.call('KEYS', P .. 'totals:*')) do
   for i = 1, #flat, 2 do
     local what = string.match(flat[i], '^[a-z]+')
     local at = of(string.sub(key, #P + 8))
-    if what ~= 'updated' then at[IN[what] and 1 or 2] = at[IN[what] and 1 or 2] + flat[i + 1] end
+    at[IN[what] and 1 or 2] = at[IN[what] and 1 or 2] + flat[i + 1]
   end
 end
 local LIVE = { queued = true, started = true, scheduled = true, deferred = true, blocked = true }

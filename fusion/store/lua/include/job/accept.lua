@@ -53,7 +53,6 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
       'created_at', now_iso, 'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV,
       first, last))
   end
-  tally('enqueued', queue, priority)
   if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
   if not ttl and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
     ttl = timeout_of(queue)
@@ -67,6 +66,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   for j = first, last, 2 do
     if ARGV[j] == 'log_tag' then log_tag = ARGV[j + 1] elseif ARGV[j] == 'ties' then tied[key] = ARGV[j + 1] end
   end
+  tally('enqueued', queue, priority, tied[key] and counters_of_key(key))
   if later then
     emit('scheduled', id, queue, log_tag, 'priority', priority, 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
   else

@@ -2,11 +2,21 @@
 -- (completed failed expired discarded canceled stopped deleted). The script that makes a transition counts it, where
 -- the job's status changes, so a resend, which changes nothing, counts nothing. A call gathers what it counts and
 -- writes it at its end, one HINCRBY for each field.
--- INCLUDE: keys time score
+-- INCLUDE: keys time score limit_keys
 -- RARE: meet
+-- RARER: counters_of_key
 local TOTALS, counts = P .. 'totals', {} -- by hash, then by field
 
--- One more of a queue's, and of another hash, if one is given.
+-- The hash of a job's concurrency key, which is forgotten a day after it was used last; nil without a key. The
+-- caller knows that the job has ties.
+local function counters_of_key(key)
+  local name = redis.call('HGET', key, 'concurrency_key')
+  if not name then return nil end
+  redis.pcall('ZADD', LIMITS, 'NX', now_ms, name)
+  return limit_key(name)
+end
+
+-- One more of a queue's, and of `other`, the hash of a key's.
 local function tally(what, queue, class, other)
   local field = what .. ((class == '1' or not class) and ':1' or ':' .. string.format('%d', class_of(class)))
   local hash = TOTALS .. ':' .. queue
@@ -21,7 +31,6 @@ end
 local function write_tallies()
   for hash, fields in pairs(counts) do
     for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
-    redis.pcall('HSET', hash, 'updated', now_ms)
   end
   counts = {}
 end

@@ -19,7 +19,7 @@ local function end_job(id, key, queue, class, status, ttl, leave, ...)
   end
   redis.call('ZADD', status == 'failed' and FAILED or P .. status .. ':' .. queue, expiry, id)
   redis.call('HSET', key, 'status', status, ...)
-  tally(what, queue, class)
+  tally(what, queue, class, tied[key] and counters_of_key(key))
   if seconds >= 0 then redis.call('PEXPIRE', key, 1000 * (seconds + NET_SECONDS)) else redis.call('PERSIST', key) end
   if leave then redis.call('ZREM', leave, id) end
   on_end(id, key, queue)

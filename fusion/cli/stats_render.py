@@ -1,0 +1,87 @@
+"""What `stats` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusion.store.read.totals import WENT_OUT
+
+_BARS = " ▁▂▃▄▅▆▇█"
+#: Columns of a sparkline.
+_WIDTH = 60
+_PRIORITIES = {"0": "LOW", "1": "MODERATE", "2": "HIGH"}
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """The document of `stats` for people."""
+    if "queues" in found:
+        rows = [("queue", "waiting", "running", "enqueued", "completed", "failed")]
+        rows += [
+            (
+                q["queue"],
+                *(str(q[name]) for name in ("queue_length", "active_count", "total_enqueued", "total_completed", "total_failed")),
+            )
+            for q in found["queues"]
+        ]
+        return "\n".join(_table(rows)) if found["queues"] else "no job was ever enqueued"
+    lines = [" ".join(f"{what} {found[what]}" for what in ("queue", "key", "function") if what in found)]
+    if "active_count" in found:
+        lines += _counters(found)
+    if "history" in found:
+        lines += _lines_of_history(found["history"])
+        lines += _seconds(found["seconds"])
+    return "\n".join(lines)
+
+
+def sparkline(values: Sequence[int]) -> str:
+    """A bar for each value, the highest as high as a line; more than fit are summed."""
+    step = -(-len(values) // _WIDTH) or 1
+    sums = [sum(values[i : i + step]) for i in range(0, len(values), step)]
+    top = max(sums, default=0)
+    return "".join(_BARS[-(-value * (len(_BARS) - 1) // top) if top else 0] for value in sums)
+
+
+def _counters(found: Mapping[str, Any]) -> list[str]:
+    now = [f"{found['queue_length']} wait"] if "queue_length" in found else [f"{found['blocked_count']} blocked"]
+    limit = found.get("max_concurrent")
+    now.append(f"{found['active_count']} run" + (f" (at most {limit})" if limit else ""))
+    if oldest := found.get("oldest_enqueued_at"):
+        now.append(f"the oldest since {oldest}")
+    ever = [f"{found[f'total_{name}']} {name}" for name in ("enqueued", "requeued", *WENT_OUT) if found[f"total_{name}"]]
+    return [f"  now   {', '.join(now)}", f"  ever  {', '.join(ever) or 'nothing'}"]
+
+
+def _lines_of_history(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for name in ("completed", "failed", "retried"):
+        values = [step[name] for step in steps]
+        if any(values) or name == "completed":
+            lines.append(f"  {name:9} |{sparkline(values)}| {sum(values)}")
+    return lines
+
+
+def _seconds(seconds: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> list[str]:
+    rows: list[tuple[str, ...]] = [("", "wait p50", "p95", "p99", "run p50", "p95", "p99")]
+    for priority, times in seconds.items():
+        cells = [_time(times.get(what, {}).get(share)) for what in ("wait", "run") for share in ("p50", "p95", "p99")]
+        rows.append((_PRIORITIES.get(priority, priority), *cells))
+    return [f"  {line}" for line in _table(rows)] if len(rows) > 1 else []
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -1,0 +1,163 @@
+"""Lifetime counters of queues and concurrency keys, and the history of queues and functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from fusion.store.layout import codec
+from fusion.store.layout.gates import number
+from fusion.store.layout.history import BOUNDS, COUNTS, HOURS, MINUTES, percentile
+from fusion.store.read.base import InspectorBase
+from fusion.store.read.queue_inspector import QueueInfo
+
+#: What came in, and what went out; `base`: what was there when the counters began.
+CAME_IN = ("enqueued", "requeued", "base")
+WENT_OUT = ("completed", "failed", "expired", "discarded", "canceled", "stopped", "deleted")
+_DAY = 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Lifetime counters. `by_priority`: of each priority, by name."""
+
+    totals: Mapping[str, int]
+    by_priority: Mapping[int, Mapping[str, int]]
+
+    @property
+    def there(self) -> int:
+        """Jobs that came in and did not go out: queued, scheduled, blocked, running."""
+        return sum(self.totals[name] for name in CAME_IN) - sum(self.totals[name] for name in WENT_OUT)
+
+    def document(self) -> dict[str, int]:
+        """The counters as JSON shows them."""
+        return {f"total_{name}": self.totals[name] for name in (*CAME_IN[:2], *WENT_OUT)}
+
+
+def read_counters(row: Mapping[Any, Any]) -> Counters:
+    """Sum the fields of a hash of counters; those that are none of them are passed over."""
+    totals, classes = Counter[str](), dict[int, Counter[str]]()
+    for raw, value in row.items():
+        name, _, priority = codec.text(raw).partition(":")
+        if name in CAME_IN or name in WENT_OUT:
+            count = codec.number(value)
+            totals[name] += count
+            if priority.isascii() and priority.isdecimal():
+                classes.setdefault(int(priority), Counter())[name] += count
+    return Counters(totals, classes)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStats:
+    """A queue at one moment, `last_updated` by the server's clock, and what became of its jobs since it began."""
+
+    info: QueueInfo
+    counters: Counters
+    last_updated: datetime
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.info.name
+
+    @property
+    def queue_length(self) -> int:
+        """Jobs that wait there, blocked ones included."""
+        return self.info.count + self.info.blocked
+
+    @property
+    def active_count(self) -> int:
+        """Jobs that run."""
+        return self.info.started
+
+    @property
+    def max_concurrent(self) -> int | None:
+        """How many may run at once over the fleet; None for any number."""
+        return number(self.info.gate, "limit")
+
+    @property
+    def oldest_enqueued_at(self) -> datetime | None:
+        """When the job was enqueued that has waited longest, by the head of each priority."""
+        return self.info.oldest
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """The lifetime counters by name: enqueued, completed, ...; 0 for what was never counted."""
+        return self.counters.totals
+
+
+@dataclass(slots=True)
+class Step:
+    """A minute or an hour: when it began, counts by name, and by priority how many waited and ran how long (see `history.BOUNDS`)."""
+
+    at: datetime
+    counts: Counter[str] = field(default_factory=Counter)
+    waits: dict[int, list[int]] = field(default_factory=dict)
+    runs: dict[int, list[int]] = field(default_factory=dict)
+
+    def add(self, priority: int, what: str, count: int) -> None:
+        """Count what a field says; what it can't mean is passed over."""
+        if what in COUNTS:
+            self.counts[what] += count
+        elif what[:1] in ("w", "r") and what[1:].isdecimal() and int(what[1:]) < len(BOUNDS):
+            table = self.waits if what[0] == "w" else self.runs
+            table.setdefault(priority, [0] * len(BOUNDS))[int(what[1:])] += count
+
+
+def summary(steps: list[Step]) -> dict[int, dict[str, dict[str, float | None]]]:
+    """Of each priority p50, p95 and p99 of wait and run over all steps, in seconds."""
+    found: dict[int, dict[str, dict[str, float | None]]] = {}
+    for name in ("waits", "runs"):
+        sums: dict[int, list[int]] = {}
+        for step in steps:
+            for priority, counts in getattr(step, name).items():
+                total = sums.setdefault(priority, [0] * len(BOUNDS))
+                total[:] = [a + b for a, b in zip(total, counts, strict=True)]
+        for priority, total in sums.items():
+            found.setdefault(priority, {})[name[:-1]] = {f"p{share}": percentile(total, share / 100) for share in (50, 95, 99)}
+    return dict(sorted(found.items(), reverse=True))
+
+
+class TotalsInspector(InspectorBase):
+    """Reads counters and history. Counters are O(1); a history is a key for each hour of the last day, or for each day before."""
+
+    def counters(self, queue: str) -> Counters:
+        """The lifetime counters of a queue."""
+        found: Any = self.connection.hgetall(self.keys.totals(queue))
+        return read_counters(found)
+
+    def key_counters(self, key: str) -> tuple[Counters, int, int]:
+        """The lifetime counters of a concurrency key; how many jobs hold a slot of it, and how many wait for one."""
+        row, held, waiting = self._batch(
+            lambda pipe: (
+                pipe.hgetall(self.keys.limit(key)),
+                pipe.zcard(self.keys.limit_held(key)),
+                pipe.zcard(self.keys.limit_waiting(key)),
+            )
+        )
+        return read_counters(row), held, waiting
+
+    def history(self, scope: str, name: str, since: float) -> list[Step]:
+        """The steps of the last `since` seconds, the oldest first: minutes of up to a day, else hours of up to 30 days. `scope`: "queue" or
+        "function"."""
+        tier, step, steps, _ = MINUTES if since <= _DAY else HOURS
+        clock: Any = self.connection.time()
+        last = clock[0] // step
+        first = last - int(min(since, 30 * _DAY) // step) + 1
+        keys = range(first // steps, last // steps + 1)
+        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(f"{tier}:{scope}:{name}:{key}")) for key in keys])
+        found = {number: Step(datetime.fromtimestamp(number * step, timezone.utc)) for number in range(first, last + 1)}
+        for key, row in zip(keys, rows, strict=True):
+            for raw, value in row.items():
+                place, _, rest = codec.text(raw).partition(":")
+                priority, _, what = rest.partition(":")
+                if place.isdecimal() and priority.isdecimal() and (at := found.get(key * steps + int(place))):
+                    at.add(int(priority), what, codec.number(value))
+        return list(found.values())
+
+    def history_names(self, scope: str) -> list[str]:
+        """The queues, or functions, that have a history of their own."""
+        return sorted(self._page(self.keys.history_names(scope)))

@@ -1,0 +1,31 @@
+"""The part of the Broker that writes down what was seen of jobs: statistics, which are no job's state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fusion.store.layout.history import MOST_NAMES
+from fusion.store.scripting.host import ScriptHost
+
+#: Of each queue ("queue", name) and function ("function", name): minutes ago, field, count.
+Series = Mapping[tuple[str, str], Sequence[tuple[int, str, int]]]
+
+
+class HistoryBroker(ScriptHost):
+    """Counts and times of what workers ran."""
+
+    def note_history(self, worker: str, number: int, series: Series) -> None:
+        """Add what a worker saw of queues and functions. `number`: of the call, from 1 on as long as the worker is
+        registered; a resend adds nothing."""
+        args = {"number": number, "most": MOST_NAMES, "n_series": len(series)}
+        rest: list[object] = []
+        for name, rows in series.items():
+            rest += (*name, len(rows))
+            for row in rows:
+                rest += row
+        keys = {
+            "worker": self.keys.worker(worker),
+            "queues": self.keys.history_names("queue"),
+            "functions": self.keys.history_names("function"),
+        }
+        self._script("note_history")(keys, args, rest)

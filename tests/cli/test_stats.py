@@ -1,0 +1,64 @@
+"""`stats` and its calls by HTTP: counters, history, percentiles."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import redis
+
+from fusion.cli.stats_render import sparkline
+from fusion.store.write.broker import Broker
+from tests.cli.conftest import Invoke
+from tests.kit.hands import Hand, put
+
+
+@pytest.fixture
+def seen(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "sms", "a", "b", "c", priority=2)
+    hand = Hand(broker, "sms")
+    hand.tell(hand.take())
+    rows = [(0, "2:completed", 1), (0, "2:w3", 1), (1, "2:r9", 1)]
+    broker.note_history("host.1", 1, {("queue", "sms"): rows, ("function", "t.f"): rows})
+
+
+@pytest.mark.usefixtures("seen")
+def test_a_queue(invoke: Invoke) -> None:
+    text = invoke("stats", "sms").output
+    assert "2 wait, 0 run" in text
+    assert "3 enqueued, 1 completed" in text
+    assert "HIGH" in text
+    document = json.loads(invoke("stats", "sms", "--json", "--since", "2d").output)
+    assert (document["total_enqueued"], document["total_completed"], document["queue_length"]) == (3, 1, 2)
+    assert sum(step["completed"] for step in document["history"]) == 1
+    assert 0.05 < document["seconds"]["2"]["wait"]["p50"] <= 0.1
+
+
+@pytest.mark.usefixtures("seen")
+def test_all_queues_a_function_and_a_key(invoke: Invoke) -> None:
+    assert invoke("stats").output.splitlines()[1].split() == ["sms", "2", "0", "3", "1", "0"]
+    assert "completed" in invoke("stats", "--function", "t.f").output
+    assert json.loads(invoke("stats", "--key", "user:1", "--json").output)["total_enqueued"] == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("nowhere",), "no job was ever enqueued"),
+        (("--function", "no.such"), "nothing was seen"),
+        (("sms", "--key", "k"), "exclude each other"),
+        (("sms", "--since", "soon"), "--since"),
+        (("sms", "--since", "1s"), "from 1m to 30d"),
+        (("sms", "--json", "--watch"), "exclude each other"),
+    ],
+)
+@pytest.mark.usefixtures("seen")
+def test_what_is_wrong_is_said(invoke: Invoke, args: tuple[str, ...], said: str) -> None:
+    found = invoke("stats", *args, code=2)
+    assert said in found.output + found.stderr
+
+
+def test_a_sparkline_shows_the_highest_whole_and_nothing_as_nothing() -> None:
+    assert sparkline([0, 1, 8, 4]) == " ▁█▄"
+    assert sparkline([0, 0]) == "  "
+    assert len(sparkline([1] * 1440)) == 60

@@ -1,0 +1,256 @@
+"""Lifetime counters: each way in and out counts once, whatever is sent again; the sum is exact at every moment."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from multiprocessing import get_context
+
+import pytest
+import redis
+
+from fusion import Queue
+from fusion.store.layout import schema
+from fusion.store.read.inspector import Inspector
+from fusion.store.scripting import scripts
+from fusion.store.write.broker import Broker
+from fusion.store.write.schema_broker import SchemaBroker
+from tests.faults.rig.conservation import check_totals
+from tests.kit.hands import Hand, expire_lease, may_reap, new, outcome, promote_all, put
+from tools.check_lua import sources
+
+pytestmark = pytest.mark.usefixtures("checked")
+
+
+@pytest.fixture
+def checked(conn: redis.Redis) -> object:
+    """What came in is what went out and what is there, at the end of each test."""
+    yield
+    check_totals(conn)
+
+
+@pytest.fixture
+def hand(broker: Broker) -> Hand:
+    return Hand(broker, "q")
+
+
+def totals(conn: redis.Redis, queue: str = "q") -> dict[str, int]:
+    return {name: count for name, count in Inspector(conn).counters(queue).totals.items() if count}
+
+
+def test_every_script_that_counts_writes_it_down() -> None:
+    texts = sources()
+    for name, text in texts.items():
+        if not name.startswith("include/"):
+            pieces = scripts.included(scripts.header_of(text).get("INCLUDE", ()), lambda piece: texts[f"include/{piece}"])
+            if any("tally('" in texts[f"include/{one}"] for one in pieces if one != "count") or "tally('" in text:
+                assert "write_tallies()" in text, name
+
+
+def test_each_end_is_counted_once(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "done", "failed", "canceled", "retried", "released")
+    put(broker, "q", "old", ttl=60)
+    jobs = {job.id: job for job in hand.claim(5)}
+    hand.turn(
+        outcome(jobs["done"]),
+        outcome(jobs["failed"], "failed", reason="r"),
+        outcome(jobs["retried"], "retry", reason="r", delay=60),
+        outcome(jobs["released"], "release", reason="r"),
+    )
+    broker.cancel("canceled")
+    hand.tell(jobs["canceled"], "release", reason="r")
+    conn.hset("rq:job:old", "expires_at", 1)
+    conn.zadd("rq:expiring", {"old": 1})
+    broker.expire(10)
+    assert totals(conn) == {"enqueued": 6, "completed": 1, "failed": 1, "canceled": 1, "expired": 1}
+    assert broker.requeue(["failed"], "n") == ["ok"]
+    broker.delete(["failed", "retried", "done"])
+    broker.empty("q")
+    assert totals(conn) == {"enqueued": 6, "requeued": 1, "completed": 1, "failed": 1, "canceled": 1, "expired": 1, "deleted": 3}
+
+
+def test_what_is_sent_again_counts_nothing(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    jobs = [new("a"), new("b")]
+    for _ in range(2):
+        broker.enqueue("q", jobs, "nonce")
+    a, b = hand.claim(2)
+    for _ in range(3):
+        hand.turn(outcome(a), outcome(b, "failed", reason="r"), token=2)
+    hand.token = 2
+    for _ in range(2):
+        broker.requeue(["b"], "n")
+    for _ in range(2):
+        broker.cancel("b")
+    for _ in range(2):
+        broker.delete(["b"])
+    assert totals(conn) == {"enqueued": 2, "requeued": 1, "completed": 1, "failed": 1, "canceled": 1}
+
+
+def test_by_priority(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a", "b", priority=2)
+    put(broker, "q", "c", priority=0)
+    hand.tell(hand.take())
+    found = Inspector(conn).counters("q").by_priority
+    assert found == {0: {"enqueued": 1}, 2: {"enqueued": 2, "completed": 1}}
+
+
+def test_a_scheduled_job_came_in(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "a", delay=60)
+    assert totals(conn) == {"enqueued": 1}
+    check_totals(conn)
+    broker.delete(["a"])
+    assert totals(conn) == {"enqueued": 1, "deleted": 1}
+
+
+def test_the_lost_and_the_poisoned(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "again", "fails", on_lost="again")
+    put(broker, "q", "poison", on_lost="fail")
+    hand.claim(3)
+    may_reap(conn)
+    expire_lease(conn, "q", "again", "fails", "poison")
+    broker.reap(30, 0)
+    assert totals(conn) == {"enqueued": 3, "failed": 1}
+
+
+def test_old_producers_and_outsiders(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    """They come in when they are met; what leads to no job, too."""
+    for job_id in ("claimed", "canceled", "deleted", "cleaned", "moved"):
+        conn.hset(f"rq:job:{job_id}", mapping={"data": '["t",null,[],{}]', "origin": "q", "status": "queued"})
+        conn.zadd("rq:queue:q", {job_id: 1})
+    conn.sadd("rq:queues", "rq:queue:q")
+    conn.zadd("rq:queue:q", {"nothing": 2})
+    check_totals(conn)
+    broker.cancel("canceled")
+    broker.delete(["deleted"])
+    assert totals(conn) == {"enqueued": 2, "canceled": 1, "deleted": 1}
+    broker.clean(interval=0)
+    assert totals(conn)["enqueued"] == 6
+    conn.zrem("rq:queue:q", "moved")
+    conn.sadd("rq:queues", "rq:queue:other")
+    conn.zadd("rq:queue:other", {"moved": 1})
+    for claimed in hand.claim(9):
+        hand.tell(claimed)
+    other = Hand(broker, "other", name="host.2")
+    other.tell(other.take())
+    assert totals(conn) == {"enqueued": 6, "completed": 2, "failed": 1, "canceled": 1, "deleted": 2}
+    assert totals(conn, "other") == {"requeued": 1, "completed": 1}
+
+
+def test_the_inbox(broker: Broker, conn: redis.Redis) -> None:
+    conn.hset("rq:job:theirs", mapping={"data": '["t",null,[],{}]'})
+    conn.rpush("rq:queue:scheduler", "theirs", "nothing")
+    conn.sadd("rq:queues", "rq:queue:scheduler")
+    put(broker, "scheduler", "ours")
+    hand = Hand(broker, "scheduler")
+    for claimed in hand.claim(5):
+        hand.tell(claimed)
+    assert totals(conn, "scheduler") == {"enqueued": 3, "completed": 2, "failed": 1}
+
+
+def test_a_record_that_vanished(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a", "b")
+    conn.delete("rq:job:a")
+    assert [job.id for job in hand.claim(2)] == ["b"]
+    conn.delete("rq:job:b")
+    may_reap(conn)
+    expire_lease(conn, "q", "b")
+    broker.reap(30, 0)
+    assert totals(conn) == {"enqueued": 2, "failed": 2}
+
+
+def test_who_may_not_count_enqueues_all_the_same(broker: Broker, conn: redis.Redis) -> None:
+    conn.set("rq:totals:q", "another's")
+    put(broker, "q", "a")
+    assert conn.zcard("rq:queue:q") == 1
+    conn.delete("rq:totals:q", "rq:job:a", "rq:queue:q")
+
+
+def test_what_was_there_before_is_counted_once(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "waits", "runs", "later", "blocked", priority=2)
+    put(broker, "q", "timed", delay=60)
+    runs = hand.claim(2)[0]
+    conn.hset("rq:schema", "version", schema.FIRST)
+    conn.hset("rq:schema", "min_writer", schema.FIRST)
+    conn.delete("rq:totals:q")
+    broker.deregister(hand.name, hand.incarnation)
+    assert runs
+    assert SchemaBroker(conn).schema_raise("me") == []
+    assert totals(conn) == {"base": 5}
+    check_totals(conn)
+    put(broker, "q", "new")
+    promote_all(broker, conn)
+    late = Hand(broker, "q", name="host.3")
+    for claimed in late.claim(9):
+        late.tell(claimed)
+    assert totals(conn) == {"base": 5, "enqueued": 1, "completed": 6}
+
+
+def test_counters_of_a_forgotten_queue_go_a_month_later(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a", result_ttl=0)
+    put(broker, "kept", "b", delay=60)
+    hand.tell(hand.take())
+    now = conn.time()[0] * 1000
+    conn.srem("rq:queues", "rq:queue:q", "rq:queue:kept")
+    conn.zadd("rq:totals", {"q": now - 29 * 86400_000})
+    broker.clean(interval=0)
+    assert totals(conn)
+    conn.zadd("rq:totals", {"q": now - 31 * 86400_000, "kept": now - 31 * 86400_000})
+    broker.clean(interval=0)
+    assert conn.exists("rq:totals:q", "rq:totals") == 0
+    assert totals(conn, "kept") == {"enqueued": 1}, "it has a job in the schedule"
+
+
+def test_stats_of_a_queue(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a", "b", "c")
+    hand.tell(hand.take())
+    hand.take()
+    found = Queue("q", conn).stats()
+    assert (found.queue_length, found.active_count, found.max_concurrent) == (1, 1, None)
+    assert (found.totals["enqueued"], found.totals["completed"], found.totals["failed"]) == (3, 1, 0)
+    assert found.oldest_enqueued_at is not None
+    assert found.oldest_enqueued_at <= found.last_updated
+    assert found.counters.there == 2
+
+
+def _people(path: str, seed: int) -> None:
+    """A producer, a worker or somebody who deletes, by its number."""
+    conn = redis.Redis(unix_socket_path=path)
+    broker, chance = Broker(conn), random.Random(seed)
+    hand = Hand(broker, "q", "r", name=f"host.{seed}") if seed % 3 == 1 else None
+    for i in range(40):
+        if seed % 3 == 0:
+            ids = [f"{seed}-{i}-{k}" for k in range(chance.randint(1, 5))]
+            queue, nonce = chance.choice("qr"), secrets.token_hex(6)
+            for _ in range(chance.randint(1, 2)):
+                broker.enqueue(queue, [new(job_id, chance.randint(0, 0)) for job_id in ids], nonce)
+        elif hand is not None:
+            told = [outcome(job, chance.choice(["finished", "failed", "release", "retry"]), reason="r") for job in hand.claim(3)]
+            hand.turn(*told)
+            hand.turn(*told, token=hand.token)
+        else:
+            found = [key.decode().removeprefix("rq:job:") for key in conn.scan(0, "rq:job:*", 50)[1]]
+            found = [job_id for job_id in found if ":" not in job_id]
+            broker.delete(found[:2])
+            for job_id in found[2:4]:
+                broker.cancel(job_id)
+            broker.requeue(found[4:8], secrets.token_hex(6))
+            if chance.random() < 0.1:
+                broker.empty(chance.choice("qr"))
+    if hand is not None:
+        broker.deregister(hand.name, hand.incarnation)
+    os._exit(0)
+
+
+@pytest.mark.timeout(60)
+def test_twenty_at_once(conn: redis.Redis) -> None:
+    path = conn.connection_pool.connection_kwargs["path"]
+    processes = [get_context("fork").Process(target=_people, args=(path, seed)) for seed in range(20)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(50)
+    assert [process.exitcode for process in processes] == [0] * 20
+    check_totals(conn)
+    found = totals(conn)
+    assert {"enqueued", "completed", "failed", "deleted", "requeued", "canceled"} <= set(found)
