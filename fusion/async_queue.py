@@ -19,7 +19,7 @@ from fusion.enqueue.terms import Terms, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
-from fusion.kernel.gates import limit_gate, max_wait_gate, rate_gate
+from fusion.kernel.gates import limit_gate, max_length_gate, max_wait_gate, rate_gate, timeout_gate
 from fusion.settings import get_settings
 from fusion.store.client.async_connections import close_loops_client, loops_client
 from fusion.store.client.errors import fusion_errors
@@ -157,6 +157,14 @@ class AsyncQueue:
     async def set_max_wait(self, max_wait: float | str | timedelta | None) -> None:
         """`Queue.set_max_wait`."""
         await self._set_gate(max_wait_gate(max_wait))
+
+    async def set_max_length(self, length: int | None) -> None:
+        """`Queue.set_max_length`."""
+        await self._set_gate(max_length_gate(length))
+
+    async def set_timeout(self, timeout: float | str | timedelta | None) -> None:
+        """`Queue.set_timeout`."""
+        await self._set_gate(timeout_gate(timeout))
 
     async def _set_gate(self, values: Mapping[str, str | int | None]) -> None:
         connection = self._connection if self._connection is not None else loops_client()

@@ -15,11 +15,11 @@ from fusion.enqueue.build import JobData
 from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.kinds import one_line, seconds
 from fusion.enqueue.options import EnqueueOptions
-from fusion.enqueue.terms import Terms, check_length, terms_of
+from fusion.enqueue.terms import Terms, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
-from fusion.kernel.gates import limit_gate, max_wait_gate, rate_gate
+from fusion.kernel.gates import limit_gate, max_length_gate, max_wait_gate, rate_gate, timeout_gate
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.client.connections import get_current_connection
@@ -280,14 +280,12 @@ class PriorityQueue:
     def set_max_length(self, length: int | None) -> None:
         """Let no more than `length` jobs wait in it, from the next enqueue on and whoever makes it: one more raises QueueFull. None: as many as
         the setting `max_queue_length` of whoever enqueues says. Jobs that wait stay. OptionError for what is no whole number from 1."""
-        wanted = None if length is None else check_length("length", length)
-        broker_of(self.connection).set_gate(self.name, {"max_length": wanted})
+        broker_of(self.connection).set_gate(self.name, max_length_gate(length))
 
     def set_timeout(self, timeout: float | str | timedelta | None) -> None:
         """Have jobs that are enqueued from now on and name no `ttl` expire when they have waited so long; those to come at a time have it from
         then on. None: as long as the setting `queue_timeout` of whoever enqueues says. OptionError for no duration over 0."""
-        wanted = None if timeout is None else max(1, round(seconds("timeout", timeout) * 1000))
-        broker_of(self.connection).set_gate(self.name, {"timeout": wanted})
+        broker_of(self.connection).set_gate(self.name, timeout_gate(timeout))
 
     def set_limit(self, limit: int | None) -> None:
         """Let at most so many of its jobs run at once, over all workers, from the next claim on; None: as many as there are slots. Jobs that

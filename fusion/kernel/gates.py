@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 #: Jobs that a limit may let run at once.
 _MOST = 1_000_000
+_LONGEST = 10**9
 
 
 def limit_gate(limit: object) -> Values:
@@ -45,10 +46,31 @@ def max_wait_gate(max_wait: float | str | timedelta | None) -> Values:
     return {"max_wait": wait}
 
 
+def max_length_gate(length: object) -> Values:
+    """The value to set for how many jobs may wait; None takes it back. OptionError."""
+    if length is None or (isinstance(length, int) and not isinstance(length, bool) and 1 <= length <= _LONGEST):
+        return {"max_length": length}
+    raise OptionError("max_length", f"use a whole number from 1 to {_LONGEST}, or None for no limit of the queue's own", length)
+
+
+def timeout_gate(timeout: float | str | timedelta | None) -> Values:
+    """The value to set for how long a job may wait; None takes it back. OptionError."""
+    if timeout is None:
+        return {"timeout": None}
+    try:
+        wait = round(to_delay(timeout, "timeout") * 1000)
+    except ValueError as error:
+        raise OptionError("timeout", str(error), timeout) from None
+    if wait < 1:
+        raise OptionError("timeout", "use a time from 1 ms on, or None for none of the queue's own", timeout)
+    return {"timeout": wait}
+
+
 def gate_values(wanted: Mapping[str, Any]) -> Values:
-    """The values to set for `limit`, `rate`, `burst` and `max_wait`, each if it is named. OptionError, for other names too."""
-    if others := sorted(wanted.keys() - {"limit", "rate", "burst", "max_wait"}):
-        raise OptionError(others[0], "a queue has limit, rate, burst and max_wait")
+    """The values to set for `limit`, `rate`, `burst`, `max_wait`, `max_length` and `timeout`, each if it is named. OptionError, for other
+    names too."""
+    if others := sorted(wanted.keys() - {"limit", "rate", "burst", "max_wait", "max_length", "timeout"}):
+        raise OptionError(others[0], "a queue has limit, rate, burst, max_wait, max_length and timeout")
     values: Values = {}
     if "limit" in wanted:
         values |= limit_gate(wanted["limit"])
@@ -56,4 +78,8 @@ def gate_values(wanted: Mapping[str, Any]) -> Values:
         values["rate"] = rate_gate(wanted.get("rate"), wanted.get("burst"))["rate"]
     if "max_wait" in wanted:
         values |= max_wait_gate(wanted["max_wait"])
+    if "max_length" in wanted:
+        values |= max_length_gate(wanted["max_length"])
+    if "timeout" in wanted:
+        values |= timeout_gate(wanted["timeout"])
     return values

@@ -132,7 +132,7 @@ def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
     from fusion.exceptions import OptionError
     from fusion.kernel.gates import gate_values
 
-    rule = "use QUEUE limit=20 rate=100/60s burst=5 max_wait=5m; QUEUE ..., or a dict of dicts"
+    rule = "use QUEUE limit=20 rate=100/60s burst=5 max_wait=5m max_length=10000 timeout=1h; QUEUE ..., or a dict of dicts"
     if isinstance(value, str):
         queues = [words for words in map(str.split, value.split(";")) if words]
         if not all("=" in word for words in queues for word in words[1:]):
@@ -146,7 +146,7 @@ def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
             raise Invalid(f"{queue!r} is no name of a queue")
         try:
             found[str(queue)] = gate_values(
-                {name: _number(given) if name in ("limit", "burst") else given for name, given in wanted.items()}
+                {name: _number(given) if name in ("limit", "burst", "max_length") else given for name, given in wanted.items()}
             )
         except OptionError as error:
             raise Invalid(f"{queue}: {error}") from None

@@ -59,7 +59,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_too_many_raises(made: Made, conn: redis.Redis) -> None:
-    Queue("q").set_max_length(2)
+    made(lambda queue: queue.set_max_length(2))
     made(lambda queue: queue.enqueue(basic.noop))
     made(lambda queue: queue.options(priority="high").enqueue(basic.noop))
     before = everything(conn)
@@ -114,19 +114,24 @@ def test_what_is_no_length(made: Made, conn: redis.Redis, wrong: Any) -> None:
         made(lambda queue: queue.enqueue(basic.noop, max_queue_length=wrong))
     with pytest.raises(OptionError, match=r"max_queue_length=.*use a whole number from 1"):
         made(lambda queue: queue.enqueue_many([], max_queue_length=wrong))
-    with pytest.raises(OptionError, match=r"length=.*use a whole number from 1"):
-        Queue("q").set_max_length(wrong)
+    with pytest.raises(OptionError, match=r"max_length=.*use a whole number from 1"):
+        made(lambda queue: queue.set_max_length(wrong))
     assert not list(conn.scan_iter())
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "soon", "0s"])
-def test_what_is_no_time(conn: redis.Redis, wrong: Any) -> None:
+def test_what_is_no_time(made: Made, conn: redis.Redis, wrong: Any) -> None:
     with pytest.raises(OptionError, match="timeout"):
-        Queue("q").set_timeout(wrong)
+        made(lambda queue: queue.set_timeout(wrong))
+
+
+def test_the_setting_of_workers_takes_both(conn: redis.Redis) -> None:
+    gates = Settings.load(queue_gates="q max_length=5 timeout=10m limit=2").queue_gates
+    assert gates == {"q": {"max_length": 5, "timeout": 600_000, "limit": 2}}
 
 
 def test_a_time_in_the_queue(made: Made, conn: redis.Redis) -> None:
-    Queue("q").set_timeout("10m")
+    made(lambda queue: queue.set_timeout("10m"))
     job = made(lambda queue: queue.enqueue(basic.noop))
     assert 590_000 < int(fields_of(conn, job.id)["expires_at"]) - now_ms(conn) <= 600_000
     Queue("q").set_timeout(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -27,6 +28,7 @@ from tests.kit.hands import (
     status_of,
     wire,
 )
+from tests.kit.servers import SpawnedServer
 from tests.store.cron_hands import Cron
 
 
@@ -245,6 +247,34 @@ def test_a_key_of_another_type_bounds_nothing(broker: Broker, conn: redis.Redis)
     conn.set("rq:gates", "junk")
     put(broker, "q", "a", "b")
     assert conn.zcard("rq:queue:q") == 2
+
+
+def test_at_maxmemory_it_is_full_or_refused_and_nothing_is_written(spawn: Callable[..., SpawnedServer]) -> None:
+    conn = spawn("--maxmemory-policy", "noeviction").client()
+    broker = Broker(conn)
+    broker.set_gate("q", {"max_length": 2})
+    put(broker, "q", "a")  # the script is known
+    before = everything(conn, clocks=True)
+    conn.config_set("maxmemory", 1)
+    with pytest.raises(redis.exceptions.OutOfMemoryError):
+        broker.enqueue("q", [new("b")], "n")
+    with pytest.raises(QueueFull):
+        broker.enqueue("q", [new("b"), new("c")], "n")
+    assert everything(conn, clocks=True) == before
+    broker.set_gate("q", {"max_length": None})  # a person may change it all the same
+    broker.pause("q", by="me")
+    assert broker.unpause("q")
+    conn.config_set("maxmemory", 0)
+
+
+def test_on_data_of_the_first_layout(broker: Broker, conn: redis.Redis) -> None:
+    conn.hset("rq:schema", mapping={"version": 1, "min_reader": 1, "min_writer": 1})
+    broker.set_gate("q", {"max_length": 1, "timeout": 60_000})
+    put(broker, "q", "a")
+    assert "func" not in fields_of(conn, "a")
+    assert 55 < lives_for(conn, "a") <= 60
+    with pytest.raises(QueueFull):
+        put(broker, "q", "b")
 
 
 # -- how long they may wait
