@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fusion.job import Job
 
 #: Options that hold for every call of the function, however it is enqueued. The others are those of `.delay()`.
-OF_EVERY_CALL = frozenset(("concurrency_key", "max_concurrent", "on_conflict", "limit_duration", "fair_key"))
+OF_EVERY_CALL = frozenset(("concurrency_key", "max_concurrent", "rate", "on_conflict", "limit_duration", "fair_key"))
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -51,8 +51,8 @@ class _Decorator:
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
 
-        Those that bind it to other jobs (`concurrency_key`, `max_concurrent`, `on_conflict`, `limit_duration`, `fair_key`) hold for every call
-        of the function object, by `Queue.enqueue` as well; a key may be a function of the call's arguments that returns it.
+        Those that bind it to other jobs (`concurrency_key`, `max_concurrent`, `rate`, `on_conflict`, `limit_duration`, `fair_key`) hold for
+        every call of the function object, by `Queue.enqueue` as well; a key may be a function of the call's arguments that returns it.
 
         `timeout` is RQ's name of job_timeout. The brackets are needed, also when empty. The function itself is unchanged. Being marked also
         lets workers that have its module loaded run it without `--tasks`.

@@ -10,6 +10,7 @@ from typing import Any
 
 from fusion.exceptions import DeserializationError, OptionError
 from fusion.jobs.meta import to_json
+from fusion.kernel.rates import Rate
 from fusion.kernel.serializers import JSONSerializer
 from fusion.kernel.timeutil import FURTHEST, parse_moment, parse_seconds
 from fusion.retry import Retry
@@ -139,6 +140,11 @@ def at_once(name: str, value: Any) -> int:
     return value
 
 
+def rate(name: str, value: Any) -> str:
+    """So many in so long."""
+    return Rate.parse(value, name=name).stored
+
+
 def number(seconds: float) -> float:
     """The same number, whole if it can be."""
     return int(seconds) if float(seconds).is_integer() else seconds
@@ -174,6 +180,14 @@ def _key(value: Any) -> str:
         return key("", value)
     except OptionError as error:
         raise ValueError(f"{str(value)[:60]!r}: {error.rule}") from None
+
+
+def _rate(value: Any) -> str:
+    try:
+        rate("", value)
+    except OptionError as error:
+        raise ValueError(f"{str(value)[:60]!r}: {error.rule}") from None
+    return str(value)
 
 
 def _priority(value: Any) -> int:
@@ -259,6 +273,7 @@ MOMENT = Reader('a time with its zone, `"2030-01-31T09:00+01:00"`', "TIME", _mom
 TEXT = Reader("a text", "TEXT", _text, str)
 TAG = Reader(TEXT.takes, "TAG", _text, str)
 KEY = Reader("1 to 200 characters, no spaces", "KEY", _key, _key)
+RATE = Reader('`"100/60s"`, `"10/s"`, `"5/2m"`', "RATE", _rate, _rate)
 JOB_ID = Reader("1 to 128 of `A-Z a-z 0-9 _ -`", "ID", check_new_job_id, check_new_job_id)
 SWITCH = Reader("true, false", "", _flag, lambda text: _flag({"true": True, "false": False}.get(text)))
 RETRIES = whole(0, _MOST_RETRIES)

@@ -126,6 +126,9 @@ class EnqueueOptions:
     fair_key: str | Callable[..., str] | None = _option(
         "Whose job it is: in a queue the keys of one priority take turns.", kinds.KEY, store=kinds.key
     )
+    rate: str | None = _option(
+        "How many of its key, without one of its function, may start in a time: 100/60s.", kinds.RATE, store=kinds.rate
+    )
     on_conflict: str | None = _option(
         "When as many of its key run: wait (block), or be canceled at once (discard).  [default: block]",
         kinds.words("block", "discard"),

@@ -35,13 +35,13 @@ def with_declared(
 def tie(name: str, stored: dict[str, Any]) -> None:
     """Say in the record of a call of the function `name` what it is bound to: a letter for each thing that scripts have to know without a
     look at the other fields. OptionError for options that need others."""
-    if "concurrency_key" in stored or "max_concurrent" in stored:
+    if "concurrency_key" in stored or "max_concurrent" in stored or "rate" in stored:
         stored["concurrency_key"] = key("concurrency_key", stored.get("concurrency_key", name))
         stored["ties"] = "k" + "".join(letter for field, letter in _LETTERS.items() if field in stored)
         return
     for field in _LETTERS:
         if field in stored:
-            raise OptionError(field, "needs concurrency_key, or max_concurrent for a limit of the function")
+            raise OptionError(field, "needs concurrency_key; or max_concurrent or rate, for a limit of the function")
 
 
 #: `discard` is looked at when a job first arrives, and then forgotten.

@@ -56,6 +56,8 @@ class EntryJobOptions(TypedDict, total=False):
     max_concurrent: int | None
     #: Whose job it is: in a queue the keys of one priority take turns.
     fair_key: str | Callable[..., str] | None
+    #: How many of its key, without one of its function, may start in a time: 100/60s.
+    rate: str | None
     #: When as many of its key run: wait (block), or be canceled at once (discard).  [default: block]
     on_conflict: str | None
     #: How long after its start others of its key have to wait for it; it runs on.

@@ -15,9 +15,11 @@ from fusion.store.layout.records import LogLine
 from fusion.store.read.cron_inspector import CronInspector
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.read.inspector import Inspector
+from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
+from fusion.store.write.limit_broker import LimitBroker
 from fusion.store.write.schema_broker import SchemaBroker
 
 T = TypeVar("T")
@@ -48,6 +50,16 @@ def event_broker_of(connection: Redis) -> EventBroker:
 def schema_broker_of(connection: Redis) -> SchemaBroker:
     """A writer of the schema key."""
     return _made(SchemaBroker, connection)
+
+
+def limit_broker_of(connection: Redis) -> LimitBroker:
+    """A writer of concurrency keys."""
+    return _made(LimitBroker, connection)
+
+
+def limit_inspector_of(connection: Redis) -> LimitInspector:
+    """A reader of concurrency keys."""
+    return _made(LimitInspector, connection)
 
 
 def inspector_of(connection: Redis) -> Inspector:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import redis
 
 from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
-from tests.kit.hands import new
+from fusion.store.write.limit_broker import LimitBroker
+from tests.kit.hands import Hand, new, outcome
 
 
 def tied(job_id: str, key: str = "k", limit: int | None = 1, priority: int = 1, **more: Any) -> NewJob:
@@ -37,20 +39,23 @@ def waiting(conn: redis.Redis, key: str = "k") -> list[str]:
     return [one.decode() for one in conn.zrevrange(f"rq:limits:waiting:{key}", 0, -1)]
 
 
-def faults(conn: redis.Redis) -> list[str]:
-    """What is wrong with the slots of any key. Every job with a key that waits or runs has a slot or is blocked for one; there are not more
-    holders than the limit, unless all run; nobody waits who could have a slot, or who has a better place than a holder that waits too."""
+def faults(conn: redis.Redis, only: str = "") -> list[str]:
+    """What is wrong with the slots of any key, or of `only` one. Every job with a key that waits or runs has a slot or is blocked for one; there are
+    not more holders than the limit, unless all run; nobody waits who could have a slot, or who has a better place than a holder that waits too."""
     found: list[str] = []
     seen: dict[str, str] = {}
     for raw in conn.scan_iter("rq:limit:*"):
         key = raw.decode().removeprefix("rq:limit:")
+        if only not in ("", key):
+            continue
         hash_of = {name.decode(): value.decode() for name, value in conn.hgetall(raw).items()}
         limit = int(hash_of.get("pinned") or hash_of.get("max") or 1)
         held, lined = members(conn, f"rq:limits:held:{key}"), members(conn, f"rq:limits:waiting:{key}")
         idle = {one: score for one, score in held.items() if score != float("inf")}
         if len(held) > limit and idle:
             found.append(f"{key}: {len(held)} holders of {limit} slots, and {sorted(idle)} have not started")
-        if lined and len(held) < limit:
+        bound = {"rate", "pinned_rate", "paused"} & hash_of.keys()
+        if lined and len(held) < limit and not bound:
             found.append(f"{key}: {sorted(lined)} wait, and {limit - len(held)} slots are free")
         if lined and idle and max(lined.values()) > min(idle.values()):
             found.append(f"{key}: somebody waits who is better than a holder that has not started")
@@ -65,6 +70,8 @@ def faults(conn: redis.Redis) -> list[str]:
         job_id = raw.decode().removeprefix("rq:job:")
         status, key, queue, waits = conn.hmget(raw, "status", "concurrency_key", "origin", "waits_in")
         key, place = key.decode(), seen.pop(job_id, "")
+        if only not in ("", key):
+            continue
         if status in (b"queued", b"started") and place != f"held {key}":
             found.append(f"{job_id} is {status.decode()}, and not among the holders of {key}: {place!r}")
         blocked = status == b"blocked" and waits == f"limit:{key}".encode()
@@ -77,3 +84,29 @@ def faults(conn: redis.Redis) -> list[str]:
         if status == b"queued" and all(conn.zscore(f"rq:{kind}:{queue.decode()}", job_id) is None for kind in ("queue", "fifo")):
             found.append(f"{job_id} is queued, and not in its queue")
     return found + [f"{job_id} is gone, and {place}" for job_id, place in seen.items()]
+
+
+def of_limits(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
+    """Calls that have to do with keys, for the tests of resends: of a key with one slot one job runs and two wait, another has a rate."""
+    broker, limits = Broker(conn), LimitBroker(conn)
+    give(broker, "limited", "tied1", "tied2", "tied3")
+    give(broker, "rated", "rated1", "rated2", key="r", limit=None, rate="1/60000/1")
+    hand = Hand(broker, "limited", "rated", name="tied.1")
+    (running,) = hand.claim(1, ["limited"])
+    hand.token += 1
+    token = hand.token
+
+    def turn(kind: str) -> Any:
+        return hand.turn(outcome(running, kind, reason="r"), slots=[0, 0], queues=["limited"], token=token)
+
+    def release() -> None:
+        limits.release_slot("k", "tied1")  # the second time it has none
+
+    return {
+        "set_limit": lambda: limits.pin_limit("k", 2).key,
+        "release_slot": release,
+        "enqueue_tied": lambda: broker.enqueue("limited", [tied("tied4"), tied("tied5", ties="kd", on_conflict="discard")], "n"),
+        "turn_tied": lambda: turn("finished"),
+        "turn_tied_released": lambda: turn("release"),
+        "turn_rated": lambda: hand.turn(slots=[0, 0], queues=["rated"], token=token),
+    }

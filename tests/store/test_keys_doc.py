@@ -20,6 +20,7 @@ from fusion.store.stream.reader import EventReader
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
+from fusion.store.write.limit_broker import LimitBroker
 from fusion.store.write.schema_broker import SchemaBroker
 from tests.events.hands import ack, reader
 from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
@@ -82,7 +83,10 @@ def test_the_writers_are_scripts() -> None:
         words |= {word for row in _section(title) for word in re.findall(r"`(\w+)`", row[2])}
     assert {f"{word}.lua" for word in words if "." not in word} <= set(LUA)
     assert all(
-        any(hasattr(kind, word.rpartition(".")[2]) for kind in (Broker, CronBroker, EventBroker, EventReader, SchemaBroker))
+        any(
+            hasattr(kind, word.rpartition(".")[2])
+            for kind in (Broker, CronBroker, EventBroker, EventReader, LimitBroker, SchemaBroker)
+        )
         for word in words
     )
 
@@ -108,7 +112,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     put(broker, "q", *(f"j{i}" for i in range(12)))
     put(broker, "scheduler", "s1", "s2")
     give(broker, "limited", "t1", "t2")
-    give(broker, "limited", "t3", ties="kdt", key="l", on_conflict="discard", limit_duration=9**9)
+    give(broker, "limited", "t3", ties="kdt", key="l", on_conflict="discard", limit_duration=9**9, rate="9/1/9")
     hand = Hand(broker, "limited", name="host.9")
     hand.claim(2)
     broker.survey(ServedQueues(["*"])._compiled, 0)

@@ -14,7 +14,7 @@ INCLUDES = sorted(name for name in TEXTS if name.startswith("include/"))
 HEADS = {name: scripts.header_of(text) for name, text in TEXTS.items()}
 #: For what producers and people call. A process of the fleet asks (`member`) when it enters its list, and now and then; until then it has no work.
 WRITERS = {"cancel", "cron_pause", "cron_put", "cron_remove", "cron_resume", "cron_retire", "cron_run", "delete", "empty", "enqueue", "pause",
-           "quarantine", "requeue", "reschedule", "resume", "save_meta", "set_gate", "unpause"}  # fmt: skip
+           "quarantine", "release_slot", "requeue", "reschedule", "resume", "save_meta", "set_gate", "set_limit", "unpause"}  # fmt: skip
 MEMBERS = {"events_ack", "events_read", "extend", "hold_probation", "register", "relay_beat", "scheduler_beat", "schema_raise"}
 ENTERING = {"register", "relay_beat", "scheduler_beat"}
 

@@ -26,6 +26,7 @@ from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.gate_broker import GateBroker
 from fusion.store.write.history_broker import HistoryBroker
+from fusion.store.write.limit_broker import LimitBroker
 from fusion.store.write.schema_broker import SchemaBroker
 from tests.events.hands import event_scenario
 from tests.kit import guarded
@@ -48,6 +49,7 @@ from tests.kit.hands import (
 from tests.kit.servers import SpawnedServer
 from tests.kit.waiting import eventually
 from tests.store.cron_hands import Cron
+from tests.store.limits_hands import of_limits
 from tests.store.waits_hands import of_waits
 
 LUA = resources.files("fusion.store") / "lua"
@@ -55,7 +57,8 @@ NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if ent
 CONSTANTS = FleetConstants(events_cap=100, result_ttl=500, failure_ttl=600, max_lost=5)
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
 READ = {"wrong_types", "callbacks_refused", "gone", "served", "callbacks_served", "readmit_endpoint", "stored",
-        "ready_enqueue", "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget"}  # fmt: skip
+        "ready_enqueue", "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget",
+        "pin_limit", "pin_rate", "pause_limit", "resume_limit"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
 
 
@@ -65,7 +68,7 @@ LOOKS = {"cron_due"}  # they change nothing
 def test_every_script_has_its_method() -> None:
     members = [
         item
-        for kind in (Broker, CallbackBroker, GateBroker, HistoryBroker, CronBroker, EventBroker, SchemaBroker)
+        for kind in (Broker, CallbackBroker, GateBroker, HistoryBroker, LimitBroker, CronBroker, EventBroker, SchemaBroker)
         for item in vars(kind).items()
     ]
     methods = {name for name, value in members if callable(value) and not isinstance(value, staticmethod | classmethod)}
@@ -222,6 +225,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "schema_raise": lambda: SchemaBroker(conn).schema_raise("host.9", Schema(3)),
         **_cron_scenario(conn),
         **event_scenario(conn),
+        **of_limits(conn),
     } | of_waits(conn, hand, running[0], token)
 
 
@@ -259,7 +263,8 @@ REPEATED = [
     "suspend", "resume", "pause", "unpause", "note_history", "set_gate", "schema_raise", "cron_put", "cron_put_changed",
     "cron_put_faulty", "cron_retire",
     "cron_remove", "cron_pause", "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave",
-    "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave", "turn_struck", "turn_held", "hold_probation",
+    "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave", "set_limit", "release_slot", "enqueue_tied",
+    "turn_tied", "turn_tied_released", "turn_rated", "turn_struck", "turn_held", "hold_probation",
 ]  # fmt: skip
 
 

@@ -45,6 +45,7 @@ TEXTS = {
     "concurrency_key": "user:42",
     "max_concurrent": "2",
     "max_queue_length": "10000",
+    "rate": "100/60s",
     "on_conflict": "discard",
     "limit_duration": "15m",
     "durability": "replicated",

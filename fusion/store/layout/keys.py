@@ -11,12 +11,7 @@ from fusion.kernel import defaults
 _JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 _DELIVERY_ID = re.compile(r"cb-\d{16,}-\d+\Z", re.ASCII)
 #: What ids begin with that Fusion makes itself, and whose they are: the id alone says that such a job was made once.
-_OWN_IDS = {
-    "cron-": "cron entries' jobs",
-    "idem-": "requests with an Idempotency-Key",
-    "cb-": "callbacks",
-    "corrupt-": "records of broken entries",
-}
+_OWN_IDS = {"cron-": "cron entries' jobs", "idem-": "Idempotency-Keys", "cb-": "callbacks", "corrupt-": "broken entries"}
 #: Characters of a queue's name, or of a wildcard.
 MAX_NAME = 128
 _QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
@@ -217,7 +212,6 @@ class Keys:
         """The set in which blocked jobs wait: `held:<queue>:<task>`, `probation:<queue>`."""
         return f"{self.prefix}waits:{waits_in}"
 
-    # -- concurrency keys
     def limit(self, key: str) -> str:
         """The hash of a concurrency key: its limit."""
         return f"{self.prefix}limit:{key}"
@@ -237,6 +231,10 @@ class Keys:
     @property
     def limits_due(self) -> str:
         return f"{self.prefix}limits:due"
+
+    @property
+    def limits_audit(self) -> str:
+        return f"{self.prefix}limits:audit"
 
     def probation(self, host: str) -> str:
         """The incarnation of the one worker of a host that may run jobs on probation."""

@@ -3,7 +3,7 @@
 -- KEYS: queues clean idle
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
--- INCLUDE: keys mark time score turns callbacks count on_arrive
+-- INCLUDE: keys mark time score turns callbacks count on_arrive limit_keys audit
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
@@ -128,7 +128,7 @@ local function forget_totals()
   end
 end
 
-local cursor, skip, began = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip', 'began'))
+local cursor, skip, began, limits = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip', 'began', 'limits'))
 if not cursor or cursor == '0' and skip == '0' then
   local age = now_ms - (tonumber(began) or 0)
   if age >= 0 and age < tonumber(A_interval_ms) then return { 0, 0, 0 } end
@@ -164,6 +164,8 @@ for i = skip + 1, upto do
 end
 if idle[1] then redis.call('HSET', K_idle, unpack(idle)) end
 if upto == #keys then cursor, skip = following, 0 else skip = upto end
+limits = limits or redis.call('EXISTS', LIMITS) == 1 and '0'
+if limits then redis.call('HSET', K_clean, 'limits', audit_limits(limits)) end
 redis.call('HSET', K_clean, 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
 return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0) and 1 or 0 }

@@ -11,10 +11,12 @@ import redis
 
 from fusion.cron.scheduler import Scheduler
 from fusion.store.layout import schema
+from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
 from tests.faults.crash.zygote import Zygote
 from tests.faults.rig.conservation import check_ended, leftovers, memberships
 from tests.kit.hands import Hand, events_of, everything, fields_of, may_reap, new, outcome, promote_all, status_of
+from tests.store.limits_hands import give
 
 NOOP = "tests.jobs.basic.noop"
 HOUR = 3600.0
@@ -26,6 +28,7 @@ class World:
     def __init__(self, conn: redis.Redis) -> None:
         self.conn, self.broker = conn, Broker(conn)
         self.hand = Hand(self.broker, "c")
+        self.running: Claimed | None = None
         may_reap(conn)
 
     def nothing(self) -> None:
@@ -66,6 +69,13 @@ class World:
     def older_layout(self) -> None:
         self.conn.hset("rq:schema", "version", 0)
 
+    def blocked(self) -> None:
+        give(self.broker, "c", *"abc")
+
+    def limited(self) -> None:
+        self.blocked()
+        self.running = self.hand.take()
+
     def states(self) -> list[str | None]:
         return [status_of(self.conn, job) for job in "abc"]
 
@@ -73,12 +83,20 @@ class World:
         """All that there is gets its time."""
         self.broker.unpause("c")
         promote_all(self.broker, self.conn)
+        if self.running is not None:
+            self.hand.tell(self.running)
         while jobs := self.hand.claim(10):
             self.hand.turn(*(outcome(claimed) for claimed in jobs))
 
 
+_LIMITS = "from fusion.store.access import limit_broker_of; limits = lambda: limit_broker_of(Queue().connection)"
+
+
 def _code(text: str) -> tuple[str, ...]:
-    return ("-c", f"from fusion import *; from fusion.cron.scheduler import Scheduler; from fusion.log import Log; {text}")
+    return (
+        "-c",
+        f"from fusion import *; from fusion.cron.scheduler import Scheduler; from fusion.log import Log; {_LIMITS}; {text}",
+    )
 
 
 def _command(*words: str) -> tuple[str, ...]:
@@ -140,6 +158,18 @@ OPERATIONS = (
         World.waiting,
         _code("Queue('c').set_max_length(3)"),
         lambda world: world.conn.hgetall("rq:gates") == {b"c": b"max_length=3"},
+    ),
+    Operation(
+        "set_limit",
+        World.blocked,
+        _code("limits().pin_limit('k', 2)"),
+        _is("queued", "queued", "blocked"),
+    ),
+    Operation(
+        "release_slot",
+        World.limited,
+        _code("limits().release_slot('k', 'a')"),
+        _is("started", "queued", "blocked"),
     ),
     Operation("unpause", World.paused, _command("unpause", "c"), lambda world: not world.conn.exists("rq:paused:c")),
     Operation(

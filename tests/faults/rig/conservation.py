@@ -12,6 +12,7 @@ from pathlib import Path
 import redis
 
 from fusion.store.layout.keys import LIST_QUEUES, Keys
+from tests.store.limits_hands import faults
 
 TERMINAL = {"finished", "failed", "canceled", "stopped"}
 #: What an execution leads to, by its event.
@@ -214,6 +215,10 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
             raw.decode() for raw in conn.zrange(key, 0, -1) if conn.hget(keys.job(raw.decode()), "waits_in") != name.encode()
         ]
         return f"holds {stale}, which wait elsewhere" if stale else ""
+    if kind == "limit":
+        return "" if conn.zscore(keys.limits, name) is not None else "not in the list"
+    if kind == "limits":
+        return "; ".join(faults(conn, name.partition(":")[2]))
     if kind == "wake":
         return "more than one token" if conn.llen(key) > 1 else ""
     if key.startswith(keys.said("")):

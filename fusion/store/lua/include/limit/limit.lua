@@ -4,8 +4,8 @@
 -- - there are as many holders as the limit says, or nobody waits;
 -- - nobody who waits has a better place than a holder that has not started;
 -- - there are not more holders than the limit says, but for those that run.
--- INCLUDE: keys limit_keys time emit ring score schedule ties
--- RARER: limit_of put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
+-- INCLUDE: keys limit_keys time rate emit ring score schedule ties
+-- RARER: bounds_of limit_of spend_token put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit
 -- Uses: soonest tied
 -- Exports: unsettled
@@ -15,10 +15,30 @@ local MOST_STEPS, LATER_MS, DISCARD = 100, 30000, 'discard'
 -- meet a job that was admitted meanwhile.
 local unsettled
 
--- How many may hold a slot of this key now.
+-- What bounds a key now: how many may hold a slot, those that run included; interval and burst of its rate, or nil,
+-- and its `tat`; the ms at which it opens again, if it is closed for a time.
+local function bounds_of(name)
+  local max, pinned, paused, own_rate, rate, tat = unpack(redis.call('HMGET', limit_key(name), 'max', 'pinned',
+      'paused', 'rate', 'pinned_rate', 'tat'))
+  local opens = paused and tonumber(paused)
+  if opens and opens > now_ms then return 0, nil, nil, nil, opens < math.huge and opens end
+  local interval, burst = rate_of(rate or own_rate)
+  return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
+end
+
+-- How many may hold a slot now. Each that waits in a queue has a token of the rate, which its claim will spend: those
+-- that run, and as many as there are tokens.
 local function limit_of(name)
-  local max, pinned = unpack(redis.call('HMGET', limit_key(name), 'max', 'pinned'))
-  return tonumber(pinned) or tonumber(max) or 1
+  local limit, interval, burst, tat, opens = bounds_of(name)
+  if not interval then return limit, opens end
+  local held, now = holders_key(name), now_s * 1000000 + now_us
+  local idle = redis.call('ZCOUNT', held, '-inf', '(+inf')
+  local room = rate_room(tat, now, interval, burst)
+  local upto = redis.call('ZCARD', held) - idle + room
+  if upto >= limit then return limit end
+  -- the next token is due then, unless a claim has to come first
+  return upto, room < burst and math.floor((now + used_ahead(tat, now, interval, burst) - (burst - room - 1) * interval)
+      / 1000) + 1 or nil
 end
 
 -- Something is to be looked at again at `ms`: `promote` does.
@@ -65,7 +85,9 @@ local function settle_key(name)
     unsettled[name] = true
     return
   end
-  local held, waiting, limit = holders_key(name), queue_up_key(name), limit_of(name)
+  local held, waiting = holders_key(name), queue_up_key(name)
+  local limit, due = limit_of(name)
+  if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
   for _ = 1, MOST_STEPS do
     local count = redis.call('ZCARD', held)
     local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
@@ -84,22 +106,38 @@ local function settle_key(name)
   look_at_limit(name, now_ms)
 end
 
--- What its job says of a key: the number that the last enqueue named is the limit, unless a person pinned another.
-local function name_limit(name, max)
+-- What a job says of its key: what the last enqueue named holds, unless a person pinned another. What comes later than
+-- its enqueue says something only where nobody has. Returns whether that changed anything.
+local function name_limit(name, max, rate, named)
   redis.call('ZADD', LIMITS, now_ms, name)
-  if max and redis.call('HGET', limit_key(name), 'max') ~= max then
-    redis.call('HSET', limit_key(name), 'max', max)
-    return true
-  end
+  local max_now, rate_now = unpack(redis.call('HMGET', limit_key(name), 'max', 'rate'))
+  local news = {}
+  if max and max ~= max_now and (named or not max_now) then news[1], news[2] = 'max', max end
+  if rate and rate ~= rate_now and (named or not rate_now) then news[#news + 1], news[#news + 2] = 'rate', rate end
+  if not news[1] then return false end
+  redis.call('HSET', limit_key(name), unpack(news))
+  return true
+end
+
+-- A job of the key starts: if it has a rate, that is a token of it. False: there is none.
+local function spend_token(name)
+  local _, interval, burst, tat = bounds_of(name)
+  if not interval then return true end
+  local now = now_s * 1000000 + now_us
+  if rate_room(tat, now, interval, burst) < 1 then return false end
+  redis.call('HSET', limit_key(name), 'tat', string.format('%.17g', rate_spend(tat, now, interval, burst, 1)))
+  settle_key(name)
+  return true
 end
 
 -- A job stands in its queue, and takes a slot or is blocked; returns true if it is, DISCARD if the caller is to end
 -- it. One that stands in an inbox does so when it is taken over from there. `named`: by an enqueue just now. It may
 -- have a slot already: it was lost, and kept it over its pause.
 local function arrive_at_limit(id, key, queue, named)
-  local name, max, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'log_tag'))
+  local name, max, rate, log_tag = unpack(redis.call('HMGET', key, 'concurrency_key', 'max_concurrent', 'rate',
+      'log_tag'))
   if not name then return end
-  local changed = name_limit(name, max and (named or redis.call('HEXISTS', limit_key(name), 'max') == 0) and max)
+  local changed = name_limit(name, max, rate, named)
   local score, held, way = redis.call('ZSCORE', ready_key(queue), id), holders_key(name), nil
   if not score then
     if changed then settle_key(name) end
@@ -125,19 +163,23 @@ local function arrive_at_limit(id, key, queue, named)
 end
 
 -- A worker takes a job that stands in a queue, or in another set of blocked ones: false if it has no slot, and can get
--- none: then it is blocked for its key.
+-- none, or its key's rate has no token: then it is blocked for its key.
 local function take_slot(id, key, queue, score, log_tag)
   local name, duration = unpack(redis.call('HMGET', key, 'concurrency_key', 'limit_duration'))
   if not name then return true end
   local held = holders_key(name)
-  if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
-  if redis.call('ZADD', held, 'XX', 'CH', '+inf', id) == 1 or redis.call('ZSCORE', held, id) then return true end
-  if redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0 then
-    redis.call('ZADD', held, '+inf', id)
+  local has = redis.call('ZSCORE', held, id)
+  if not has then
     redis.call('ZADD', LIMITS, now_ms, name)
+    has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0
+  end
+  if has and spend_token(name) then
+    redis.call('ZADD', held, '+inf', id)
+    if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
     return true
   end
   put_in_line(name, id, key, queue, score, log_tag)
+  redis.call('ZREM', held, id)
   settle_key(name)
   return false
 end

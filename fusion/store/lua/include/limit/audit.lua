@@ -1,0 +1,49 @@
+-- Looks whether what is written down of concurrency keys is so, some keys at a time. What is found is mended and
+-- counted: each is a mistake of Fusion's, or somebody wrote there. Keys without jobs go a day after the last.
+-- INCLUDE: keys limit_keys time limit
+-- RARER: holds_rightly audit_key
+local AUDITED, FORGET_KEY_MS = 100, 86400000 -- keys, and holders of each, a call
+
+-- Whether a holder is what it should be. One that was admitted waits in its queue, one that started runs, or waits for
+-- its next try.
+local function holds_rightly(name, id, score)
+  local status, own = unpack(redis.pcall('HMGET', job_key(id), 'status', 'concurrency_key'))
+  if own ~= name then return false end
+  if tonumber(score) == math.huge then return status == 'started' or status == 'scheduled' or status == 'queued' end
+  return status == 'queued'
+end
+
+local function audit_key(name, used)
+  local held, found = holders_key(name), 0
+  local size = redis.call('ZCARD', held)
+  local from = size > AUDITED and now_us % size or 0
+  local holders = redis.call('ZRANGE', held, from, from + AUDITED - 1, 'WITHSCORES')
+  for i = 1, #holders, 2 do
+    if not holds_rightly(name, holders[i], holders[i + 1]) then
+      redis.call('ZREM', held, holders[i])
+      found = found + 1
+    end
+  end
+  local limit, due = limit_of(name)
+  if not due and redis.call('ZCARD', held) + found < limit and redis.call('EXISTS', queue_up_key(name)) == 1
+      and not redis.call('ZSCORE', LIMITS_DUE, name) then
+    found = found + 1
+  end
+  settle_key(name)
+  if found > 0 then redis.call('INCRBY', LIMITS_AUDIT, found) end
+  if now_ms - used < FORGET_KEY_MS then return end
+  local pinned, paused, rate = unpack(redis.call('HMGET', limit_key(name), 'pinned', 'paused', 'pinned_rate'))
+  if pinned or (tonumber(paused) or 0) > now_ms or rate or redis.call('EXISTS', held, queue_up_key(name)) > 0 then
+    redis.call('ZADD', LIMITS, now_ms, name)
+  else
+    redis.call('DEL', limit_key(name))
+    redis.call('ZREM', LIMITS, name)
+  end
+end
+
+-- From a cursor on; returns the next.
+local function audit_limits(cursor)
+  local following, found = unpack(redis.call('ZSCAN', LIMITS, cursor, 'COUNT', AUDITED))
+  for i = 1, #found, 2 do pcall(audit_key, found[i], tonumber(found[i + 1])) end
+  return following
+end

@@ -1,0 +1,104 @@
+"""Concurrency keys as they are now: what bounds each, who has its slots, how many wait."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fusion.kernel.timeutil import from_iso
+from fusion.store.layout import codec
+from fusion.store.layout.keys import Keys
+from fusion.store.layout.limits import Limit, read_limit
+from fusion.store.read.base import InspectorBase, moment, texts
+
+#: Seconds without a start after which a key whose jobs wait is stuck.
+STUCK = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A job that has a slot. `started`: it runs, or keeps the slot over a pause; else it waits in its queue. `since`: when it started, or came
+    to its queue."""
+
+    job_id: str
+    queue: str
+    status: str
+    started: bool
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LimitInfo:
+    """A concurrency key. `active`: slots of jobs that started; `held`: all that are taken; `blocked`: jobs that wait for one. `holders`: those
+    that have one, the first hundred. `stuck`: jobs wait, nothing of the key has started for ten minutes, and nobody paused it."""
+
+    limit: Limit
+    active: int
+    held: int
+    blocked: int
+    last_used: datetime
+    paused: bool
+    holders: tuple[Holder, ...]
+    stuck: bool
+
+
+class LimitInspector(InspectorBase):
+    """Reads concurrency keys."""
+
+    def limit_keys(self, offset: int = 0, length: int = 100) -> list[str]:
+        """The keys in use, the last used first."""
+        return self._page(self.keys.limits, offset, length, desc=True)
+
+    def limits(self, keys: Sequence[str]) -> list[LimitInfo | None]:
+        """These keys; None for one of which nothing is known. Two round trips."""
+
+        def ask(pipe: Any) -> None:
+            pipe.time()
+            for key in keys:
+                _ask(pipe, self.keys, key)
+
+        (seconds, micros), *found = self._batch(ask)
+        rows = [found[at : at + 5] for at in range(0, len(found), 5)]
+        ids = [codec.text(one) for row in rows for one, _ in row[1]]
+        names = ("origin", "status", "started_at", "enqueued_at", "created_at")
+        fields = self._batch(lambda pipe: [pipe.hmget(self.keys.job(one), names) for one in ids]) if ids else []
+        jobs = dict(zip(ids, fields, strict=True))
+        return [_info(key, row, jobs, seconds + micros / 1e6) for key, row in zip(keys, rows, strict=True)]
+
+    def stuck_limits(self, length: int = 1000) -> list[LimitInfo]:
+        """Those that are stuck, of the keys that were used last."""
+        return [one for one in self.limits(self.limit_keys(0, length)) if one is not None and one.stuck]
+
+    def limits_audit(self) -> int:
+        """How many slots `clean` found that were not as they should be, and mended. 0, unless Fusion made a mistake or somebody wrote there."""
+        found = self.connection.get(self.keys.limits_audit)
+        return int(found) if found else 0
+
+
+def _ask(pipe: Any, keys: Keys, key: str) -> None:
+    pipe.hgetall(keys.limit(key))
+    pipe.zrevrange(keys.limit_held(key), 0, 99, withscores=True)
+    pipe.zcard(keys.limit_held(key))
+    pipe.zcard(keys.limit_waiting(key))
+    pipe.zscore(keys.limits, key)
+
+
+def _info(key: str, row: Sequence[Any], jobs: Mapping[str, Sequence[bytes | None]], now: float) -> LimitInfo | None:
+    fields, held, count, blocked, used = row
+    if used is None and not count and not fields:
+        return None
+    limit = read_limit(key, texts(fields))
+    holders = []
+    for raw, score in held:
+        origin, status, started_at, *times = (codec.text(one) if one else "" for one in jobs[codec.text(raw)])
+        started = math.isinf(float(score))
+        since = from_iso(started_at if started else next(filter(None, times), ""))
+        holders.append(Holder(codec.text(raw), origin, status, started, since))
+    paused = limit.paused_until > now
+    last = max((one.since for one in holders if one.since), default=None)
+    stuck = blocked > 0 and not paused and last is not None and now - last.timestamp() > STUCK
+    active = sum(one.started for one in holders) if count <= len(holders) else count
+    return LimitInfo(limit, active, count, blocked, moment((used or 0) / 1000), paused, tuple(holders), stuck)
