@@ -169,7 +169,7 @@ class Api:
             _check_sound(broken)
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         stats = inspector.stats(name)
-        view = queue_view(stats.info, stats.last_updated) | {"max_concurrent": stats.max_concurrent, **stats.counters.document()}
+        view = queue_view(stats.info, stats.last_updated) | stats.counters.document()
         if since := request.args().get("since"):
             view |= history_view(inspector.history("queue", name, read_since(since)))
         return Response.json(view)

@@ -87,6 +87,32 @@ def test_what_is_sent_again_counts_nothing(broker: Broker, conn: redis.Redis, ha
     assert totals(conn) == {"enqueued": 2, "requeued": 1, "completed": 1, "failed": 1, "canceled": 1}
 
 
+def test_what_was_committed_is_counted_though_the_claim_fails(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    claimed = hand.take()
+    with pytest.raises(redis.ResponseError):
+        hand.turn(outcome(claimed), slots=["no number"])  # type: ignore[list-item]
+    assert totals(conn) == {"enqueued": 1, "completed": 1}
+
+
+def test_a_key_has_counters_of_its_own(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    """Whatever way its jobs go; they go with the key, a day after it was used last."""
+    for job_id in ("done", "failed", "deleted", "emptied"):
+        put(broker, "q", job_id, ties="k", concurrency_key="user:1", max_concurrent=2)
+    put(broker, "q", "without")
+    done, failed = hand.claim(2)
+    hand.turn(outcome(done), outcome(failed, "failed", reason="r"))
+    broker.requeue(["failed"], "n")
+    broker.delete(["deleted"])
+    broker.empty("q")
+    found, held, waiting = Inspector(conn).key_counters("user:1")
+    assert {name: count for name, count in found.totals.items() if count} == {
+        "enqueued": 4, "requeued": 1, "completed": 1, "failed": 1, "deleted": 3,
+    }  # fmt: skip
+    assert (held, waiting, found.there) == (0, 0, 0)
+    assert conn.zscore("rq:limits", "user:1") is not None
+
+
 def test_by_priority(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b", priority=2)
     put(broker, "q", "c", priority=0)

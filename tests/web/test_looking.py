@@ -152,6 +152,7 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
         "max_queue_length": 100,
         "queue_timeout": 5.0,
         "problem": None,
+        **_counters(enqueued=7, canceled=1),
     }
     assert updated > shown["oldest_enqueued_at"]
 
@@ -164,10 +165,22 @@ def test_queues_come_by_page(service: ServerProcess, tokens: Tokens, conn: redis
     page = _get(service, tokens, "/api/v1/queues?offset=1&limit=2").json
     assert ([queue["name"] for queue in page["queues"]], page["total"], page["offset"]) == (["q1", "q2"], 5, 1)
     assert _get(service, tokens, "/api/v1/queues?offset=9").json["queues"] == []
-    assert every["queues"][0] == {
-        **_get(service, tokens, "/api/v1/queues/q0/stats").json,
-        "last_updated": every["queues"][0]["last_updated"],
-    }
+    alone = _get(service, tokens, "/api/v1/queues/q0/stats").json
+    assert {**every["queues"][0], **_counters(enqueued=1), "last_updated": alone["last_updated"]} == alone
+
+
+def _counters(**counted: int) -> dict[str, int]:
+    names = ("enqueued", "requeued", "completed", "failed", "expired", "discarded", "canceled", "stopped", "deleted")
+    return {f"total_{name}": counted.get(name, 0) for name in names}
+
+
+def test_the_history_of_a_queue(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
+    put(Broker(conn), "sms", "a")
+    Broker(conn).note_history("host.1", 1, {("queue", "sms"): [(0, "2:completed", 3), (0, "2:r0", 3)]})
+    shown = _get(service, tokens, "/api/v1/queues/sms/stats?since=1h").json
+    assert [step["completed"] for step in shown["history"]] == [3]
+    assert 0 < shown["seconds"]["2"]["run"]["p99"] <= 0.01
+    assert _get(service, tokens, "/api/v1/queues/sms/stats?since=soon").status == 422
 
 
 @pytest.mark.parametrize(("query", "status"), [("limit=999", 200), ("limit=1000", 200), ("limit=1001", 422), ("limit=0", 200)])

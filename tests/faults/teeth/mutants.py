@@ -8,6 +8,7 @@ from tests.faults.model.test_cron import MISTAKES as CRON_MISTAKES
 from tests.faults.model.test_mistakes import MISTAKES
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
 from tests.faults.teeth.queues import OF_QUEUES
+from tests.faults.teeth.totals import OF_TOTALS
 
 _LEASE = "  redis.call('ZADD', wip_key(queue), LEASE_END, id)\n"
 _INDEX = """  if #held == 0 then redis.call('HSET', held_key, id, exec) end
@@ -317,6 +318,7 @@ MUTANTS = (
         Edit(LUA + "promote.lua", "    if job[4] then\n", "    if true then\n"),
     ),
     *OF_QUEUES,
+    *OF_TOTALS,
 )
 
 #: Not a mutant: that the rig sees another system's real loss.
