@@ -33,7 +33,7 @@ from tests.kit.servers import TLSFront
 from tests.kit.waiting import eventually
 
 #: What differs between two enqueues of the same: when they were, and what tells them apart.
-CLOCKS = {b"at", b"created_at", b"enqueued_at", b"expires_at", b"nonce", b"epoch", b"due"}
+CLOCKS = {b"at", b"updated", b"created_at", b"enqueued_at", b"expires_at", b"nonce", b"epoch", b"due"}
 WHEN = datetime.now(timezone.utc) + timedelta(days=1)
 
 #: The methods of both queues, with what they are given.
