@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from typing import Any
 
 import click
 
@@ -14,6 +15,8 @@ from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.kernel.timeutil import FURTHEST
+
+_Function = Callable[..., Any]
 
 
 @command(example="run_worker.py suspend --duration 600")
@@ -99,10 +102,20 @@ def _line(ctx: click.Context, param: click.Parameter, given: str) -> str:
         raise click.BadParameter(error.rule) from None
 
 
+def duration_option(meaning: str) -> Callable[[_Function], _Function]:
+    """Adds --duration: seconds, or a text like 10m."""
+    return click.option("--duration", callback=_duration, metavar="SECONDS", help=meaning)
+
+
+def line_option(name: str, meaning: str) -> Callable[[_Function], _Function]:
+    """Adds an option whose value is a text of one line; empty if it is not given."""
+    return click.option(name, callback=_line, default="", metavar="TEXT", help=meaning)
+
+
 @command(example='run_worker.py pause email\n  run_worker.py pause sms email --duration 10m --reason "the provider is down"')
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
-@click.option("--duration", callback=_duration, metavar="SECONDS", help="Unpause by itself after so long.  [default: never]")
-@click.option("--reason", callback=_line, default="", metavar="TEXT", help="Shown wherever the queue is, with who paused it.")
+@duration_option("Unpause by itself after so long.  [default: never]")
+@line_option("--reason", "Shown wherever the queue is, with who paused it.")
 @click.option("-y", "--yes", is_flag=True, help="Also queues that nobody has used yet.")
 @shared_options
 def pause(cli: Cli, queues: tuple[str, ...], duration: float | None, reason: str, yes: bool) -> None:

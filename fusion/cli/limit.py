@@ -1,0 +1,226 @@
+"""`limit list | show | set | release | pause | resume`: concurrency keys, as operators see them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli.context import Cli, prog, shared_options
+from fusion.cli.control import duration_option, line_option
+from fusion.cli.hints import Command
+from fusion.cli.output import echo
+from fusion.exceptions import OptionError
+
+if TYPE_CHECKING:
+    from fusion.kernel.rates import Rate
+    from fusion.store.read.limit_inspector import LimitInfo
+    from fusion.store.write.limit_broker import LimitBroker
+
+SCHEMA = 1
+_Function = Callable[..., Any]
+_CHUNK = 100
+
+
+class _Group(Command, click.Group):
+    """A command that has commands."""
+
+
+@click.group(cls=_Group, name="limit")
+def limit_group() -> None:
+    """Show concurrency keys; set their limits, pause them, take a slot back.
+
+    Jobs bring keys (`enqueue --concurrency-key`, `@job`); what is set here holds whatever the jobs say, over the whole fleet, at once.
+    """
+
+
+def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
+    title = "Examples" if "\n" in example else "Example"
+    return limit_group.command(name, cls=Command, epilog=f"\b\n{title}:\n  {example}")
+
+
+def _key(ctx: click.Context, param: click.Parameter, given: Any) -> Any:
+    from fusion.enqueue.kinds import key
+
+    try:
+        return key("", given) if isinstance(given, str) else tuple(dict.fromkeys(key("", one) for one in given))
+    except OptionError as error:
+        raise click.BadParameter(f"{error.value[0]!r}: {error.rule}") from None
+
+
+def _rate(ctx: click.Context, param: click.Parameter, given: str | None) -> Rate | None:
+    from fusion.kernel.rates import Rate
+
+    try:
+        return None if given is None else Rate.parse(given)
+    except OptionError as error:
+        raise click.BadParameter(f"{given!r}: {error.rule}") from None
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+_KEY = click.argument("key", callback=_key, metavar="KEY")
+_KEYS = click.argument("keys", nargs=-1, required=True, callback=_key, metavar="KEY...")
+
+
+def _broker(cli: Cli) -> LimitBroker:
+    from fusion.store.access import limit_broker_of
+
+    return limit_broker_of(cli.connection)
+
+
+def _found(cli: Cli, keys: Sequence[str]) -> list[LimitInfo]:
+    """What there is of these keys; exit code 1, and a line for each, if one is unknown."""
+    from fusion.store.access import limit_inspector_of
+
+    found = dict(zip(keys, limit_inspector_of(cli.looking).limits(keys), strict=True))
+    unknown = [key for key, info in found.items() if info is None]
+    for key in unknown:
+        echo(
+            f"Error: no job has the concurrency key {key}, and nothing is set for it; `{prog()} limit list` shows those there are",
+            err=True,
+        )
+    if unknown:
+        sys.exit(1)
+    return [info for info in found.values() if info is not None]
+
+
+# -- looking
+
+
+@_command("list", "run_worker.py limit list\n  run_worker.py limit list --stuck\n  run_worker.py limit list --json | jq .keys")
+@click.option("--stuck", is_flag=True, help="Only those whose jobs wait and of which nothing has started for ten minutes.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of those used last.")
+@_JSON
+@shared_options
+def list_limits(cli: Cli, stuck: bool, limit: int, offset: int, as_json: bool) -> None:
+    """Show concurrency keys, those used last first.
+
+    ACTIVE jobs run, HELD slots are those of jobs that wait in their queues as well, BLOCKED jobs wait for a slot. A key goes a day after its
+    last job, unless something is set for it.
+    """
+    from fusion.cli import limit_render as render
+    from fusion.store.access import limit_inspector_of
+
+    inspector, at = limit_inspector_of(cli.looking), cli.inspector.now()
+    if stuck:
+        infos = inspector.stuck_limits()[offset : offset + limit]
+    else:
+        keys = inspector.limit_keys(offset, limit)
+        parts = [keys[start : start + _CHUNK] for start in range(0, len(keys), _CHUNK)]
+        infos = [info for part in parts for info in inspector.limits(part) if info is not None]
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "offset": offset, "keys": [render.document(info) for info in infos]}))
+    elif infos:
+        echo("\n".join(render.listing(infos, at)))
+        if len(infos) == limit:
+            echo(f"More: {prog()} limit list --offset {offset + limit}")
+    else:
+        cli.tell_broken()
+        echo("No key is stuck" if stuck else "No concurrency keys")
+
+
+@_command("show", "run_worker.py limit show user:42\n  run_worker.py limit show user:42 --json | jq '.keys[0].holders'")
+@_KEYS
+@_JSON
+@shared_options
+def show(cli: Cli, keys: tuple[str, ...], as_json: bool) -> None:
+    """Show single keys, with the jobs that hold their slots.
+
+    Exit code 1 if one is unknown: no job had it within a day, and nothing is set for it.
+    """
+    from fusion.cli import limit_render as render
+
+    infos, at = _found(cli, keys), cli.inspector.now()
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "keys": [render.document(info) for info in infos]}))
+    else:
+        echo("\n\n".join("\n".join(render.account(info, at, prog())) for info in infos))
+
+
+# -- setting
+
+
+@_command(
+    "set",
+    "run_worker.py limit set user:42 5\n  run_worker.py limit set smtp --rate 100/60s\n  run_worker.py limit set user:42 --no-limit",
+)
+@_KEY
+@click.argument("limit", type=click.IntRange(1, 1_000_000), required=False, metavar="[N]")
+@click.option("--rate", callback=_rate, metavar="RATE", help="So many start in a time at most: 100/60s, 10/s, 5/2m.")
+@click.option("--no-limit", is_flag=True, help="As many at once as the jobs say.")
+@click.option("--no-rate", is_flag=True, help="As many in a time as the jobs say.")
+@shared_options
+def set_limit(cli: Cli, key: str, limit: int | None, rate: Rate | None, no_limit: bool, no_rate: bool) -> None:
+    """Let N jobs of a key run at once, or so many start in a time.
+
+    It holds whatever the jobs say, until it is taken back. What may start now starts; what runs goes on.
+    """
+    if (limit is not None and no_limit) or (rate is not None and no_rate):
+        raise click.UsageError("N and --no-limit, and --rate and --no-rate, exclude each other")
+    if limit is None and rate is None and not (no_limit or no_rate):
+        raise click.UsageError("say N or --rate; or --no-limit, --no-rate to go by what the jobs say")
+    from fusion.cli import limit_render as render
+
+    if limit is not None or no_limit:
+        _broker(cli).pin_limit(key, limit)
+    if rate is not None or no_rate:
+        _broker(cli).pin_rate(key, rate)
+    (info,) = _found(cli, [key])
+    echo(f"{key}: {render.bounds(info.limit)}")
+
+
+@_command("pause", 'run_worker.py limit pause smtp --duration 10m --reason "the provider is down"')
+@_KEYS
+@duration_option("Go on by itself after so long.  [default: never]")
+@line_option("--reason", "Shown with the key, with who paused it.")
+@shared_options
+def pause(cli: Cli, keys: tuple[str, ...], duration: float | None, reason: str) -> None:
+    """Let no job of these keys be started.
+
+    Jobs that run are completed, and jobs can still be enqueued. Other keys go on.
+    """
+    from fusion.store.layout.pauses import this_user
+
+    for key in keys:
+        _broker(cli).pause_limit(key, duration, by=this_user(), reason=reason)
+        echo(f"{key} is paused" + (f" for {duration:g} seconds" if duration else ""))
+
+
+@_command("resume", "run_worker.py limit resume smtp")
+@_KEYS
+@shared_options
+def resume(cli: Cli, keys: tuple[str, ...]) -> None:
+    """Let jobs of paused keys be started again."""
+    at = cli.inspector.now().timestamp()
+    for key in keys:
+        was = _broker(cli).resume_limit(key)
+        echo(f"{key} goes on" if was.paused_until > at else f"{key} was not paused")
+
+
+@_command("release", "run_worker.py limit release user:42 sync-4711")
+@_KEY
+@click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...")
+@shared_options
+def release(cli: Cli, key: str, job_ids: tuple[str, ...]) -> None:
+    """Take the slots of jobs that run: others of the key may start.
+
+    The jobs run on: from then on more of the key may run at once than its limit says. Exit code 1 if one has no slot, or has not started.
+    """
+    from fusion.store.layout.pauses import this_user
+
+    failed = False
+    for job_id in dict.fromkeys(job_ids):
+        if _broker(cli).release_slot(key, job_id, by=this_user()):
+            echo(f"{job_id} no longer holds a slot of {key}")
+        else:
+            echo(
+                f"Unable to release {job_id}: it runs with no slot of {key}; `{prog()} limit show {key}` lists those that do",
+                err=True,
+            )
+            failed = True
+    if failed:
+        sys.exit(1)

@@ -1,0 +1,113 @@
+"""What the `limit` commands say: functions of what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from fusion.cli.context import seconds
+from fusion.cli.output import styled
+from fusion.cli.render import table
+from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
+
+if TYPE_CHECKING:
+    from fusion.store.layout.limits import Limit
+    from fusion.store.read.limit_inspector import LimitInfo
+
+
+def bounds(limit: Limit) -> str:
+    """Like `2 at once (pinned), 100/60s`."""
+    number = "any number at once" if limit.max_concurrent is None else f"{limit.max_concurrent:,} at once"
+    rate = "" if limit.rate is None else f", {limit.rate}" + " (pinned)" * limit.rate_pinned
+    return number + " (pinned)" * limit.pinned + rate
+
+
+def listing(infos: Iterable[LimitInfo], at: datetime) -> list[str]:
+    """A line for each key."""
+    header = ("KEY", "LIMIT", "RATE", "ACTIVE", "HELD", "BLOCKED", "USED", "")
+    rows = [
+        (
+            info.limit.key,
+            ("any" if info.limit.max_concurrent is None else f"{info.limit.max_concurrent}") + "*" * info.limit.pinned,
+            ("-" if info.limit.rate is None else f"{info.limit.rate}") + "*" * info.limit.rate_pinned,
+            f"{info.active}",
+            f"{info.held}",
+            f"{info.blocked}",
+            f"{seconds((at - info.last_used).total_seconds())} ago",
+            styled("stuck", fg="red") if info.stuck else styled("paused", fg="yellow") if info.paused else "",
+        )
+        for info in infos
+    ]
+    lines = table(header, rows, right=(3, 4, 5))
+    return [*lines, "* set here, whatever jobs say"] if any("*" in row[1] + row[2] for row in rows) else lines
+
+
+def account(info: LimitInfo, at: datetime, program: str) -> list[str]:
+    """Everything of one key."""
+    limit = info.limit
+    lines = [f"{limit.key}: {bounds(limit)}; {info.active} active, {info.held} slots held, {info.blocked} blocked"]
+    if info.paused:
+        left = "" if limit.paused_until == inf else f" for {seconds(limit.paused_until - at.timestamp())} more"
+        since = from_iso(limit.paused_since.encode())
+        told = "" if since is None else f", since {seconds((at - since).total_seconds())}"
+        told += f" by {limit.paused_by}" * bool(limit.paused_by) + f": {limit.paused_why}" * bool(limit.paused_why)
+        lines.append(f"Paused{left}{told}; to go on: {program} limit resume {limit.key}")
+    if info.stuck:
+        lines.append("Stuck: jobs wait, and nothing of the key has started for ten minutes. These hold its slots:")
+    if info.holders:
+        cells = [
+            (one.job_id, one.queue, one.status if one.started else f"{one.status}, not started", _ago(one.since, at))
+            for one in info.holders
+        ]
+        lines += table(("JOB", "QUEUE", "STATE", "SINCE"), cells)
+        if info.held > len(info.holders):
+            lines.append(f"... and {info.held - len(info.holders)} more")
+    return lines
+
+
+def document(info: LimitInfo) -> dict[str, Any]:
+    """The same as JSON shows it."""
+    limit = info.limit
+    until = None if limit.paused_until == inf else to_iso(_moment(limit.paused_until))
+    pause = {
+        "since": limit.paused_since or None,
+        "until": until,
+        "by": limit.paused_by or None,
+        "reason": limit.paused_why or None,
+    }
+    return {
+        "key": limit.key,
+        "max_concurrent": limit.max_concurrent,
+        "pinned": limit.pinned,
+        "rate": limit.rate and str(limit.rate),
+        "rate_pinned": limit.rate_pinned,
+        "active_count": info.active,
+        "held_count": info.held,
+        "blocked_count": info.blocked,
+        "paused": info.paused,
+        "pause": pause if info.paused else None,
+        "stuck": info.stuck,
+        "last_used": to_iso(info.last_used),
+        "holders": [
+            {
+                "job_id": one.job_id,
+                "queue": one.queue,
+                "status": one.status,
+                "started": one.started,
+                "since": one.since and to_iso(one.since),
+            }
+            for one in info.holders
+        ],
+    }
+
+
+def _moment(at: float) -> datetime:
+    from datetime import timedelta
+
+    return EPOCH + timedelta(seconds=at)
+
+
+def _ago(since: datetime | None, at: datetime) -> str:
+    return "-" if since is None else f"{seconds((at - since).total_seconds())} ago"
