@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
 from fusion.cli.render import table
-from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
+from fusion.kernel.timeutil import from_iso
 
 if TYPE_CHECKING:
     from fusion.store.layout.limits import Limit
@@ -65,48 +65,6 @@ def account(info: LimitInfo, at: datetime, program: str) -> list[str]:
         if info.held > len(info.holders):
             lines.append(f"... and {info.held - len(info.holders)} more")
     return lines
-
-
-def document(info: LimitInfo) -> dict[str, Any]:
-    """The same as JSON shows it."""
-    limit = info.limit
-    until = None if limit.paused_until == inf else to_iso(_moment(limit.paused_until))
-    pause = {
-        "since": limit.paused_since or None,
-        "until": until,
-        "by": limit.paused_by or None,
-        "reason": limit.paused_why or None,
-    }
-    return {
-        "key": limit.key,
-        "max_concurrent": limit.max_concurrent,
-        "pinned": limit.pinned,
-        "rate": limit.rate and str(limit.rate),
-        "rate_pinned": limit.rate_pinned,
-        "active_count": info.active,
-        "held_count": info.held,
-        "blocked_count": info.blocked,
-        "paused": info.paused,
-        "pause": pause if info.paused else None,
-        "stuck": info.stuck,
-        "last_used": to_iso(info.last_used),
-        "holders": [
-            {
-                "job_id": one.job_id,
-                "queue": one.queue,
-                "status": one.status,
-                "started": one.started,
-                "since": one.since and to_iso(one.since),
-            }
-            for one in info.holders
-        ],
-    }
-
-
-def _moment(at: float) -> datetime:
-    from datetime import timedelta
-
-    return EPOCH + timedelta(seconds=at)
 
 
 def _ago(since: datetime | None, at: datetime) -> str:

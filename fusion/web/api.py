@@ -12,7 +12,7 @@ from fusion.enqueue.build import sealed
 from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError, QueueFull
 from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
 from fusion.settings import get_settings
-from fusion.store.access import broker_of, inspector_of
+from fusion.store.access import broker_of, inspector_of, limit_inspector_of
 from fusion.store.layout.keys import check_job_id
 from fusion.store.layout.records import NewJob
 from fusion.store.read.tolerant import forgiving, in_words
@@ -45,6 +45,7 @@ class Api:
             Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job"),
             Route("GET", "/api/v1/queues", self.queues, "read", "queues"),
             Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats"),
+            Route("GET", "/api/v1/keys/{key}/stats", self.key_stats, "read", "key_stats"),
             Route("POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause"),
             Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume"),
         ]
@@ -173,6 +174,18 @@ class Api:
         if since := request.args().get("since"):
             view |= history_view(inspector.history("queue", name, read_since(since)))
         return Response.json(view)
+
+    def key_stats(self, request: Request) -> Response:
+        """Show one concurrency key: its limit, its slots and what became of its jobs."""
+        key = request.params["key"]
+        looking, broken = forgiving(self._connection)
+        (info,) = limit_inspector_of(looking).limits([key])
+        if info is None:
+            _check_sound(broken)
+            raise HttpError(404, "no_such_key", "no job had this concurrency key within a day, and nothing is set for it")
+        inspector = inspector_of(looking)
+        counters, _, _ = inspector.key_counters(key)
+        return Response.json({**info.document(), **counters.document(), "last_updated": to_iso(inspector.now())})
 
     def pause(self, request: Request) -> Response:
         """Let no job of a queue be started, for a time or until `resume`."""

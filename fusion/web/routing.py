@@ -18,8 +18,8 @@ SAFE = frozenset({"GET", "HEAD"})
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` like `/api/v1/jobs/{id}`, a name in braces stands for one segment. `scope`: what a caller needs; None means that anybody may ask,
-    whatever the Host. `action` names it in the logs. A GET answers HEAD too."""
+    """`path` like `/api/v1/jobs/{id}`, a name in braces stands for one segment, `{key}` for one or more. `scope`: what a caller needs; None
+    means that anybody may ask, whatever the Host. `action` names it in the logs. A GET answers HEAD too."""
 
     method: str
     path: str
@@ -72,4 +72,7 @@ class Router:
 
 def _pattern(path: str) -> re.Pattern[str]:
     parts = re.split(r"\{(\w+)\}", path)
-    return re.compile("".join(f"(?P<{part}>[^/]+)" if n % 2 else re.escape(part) for n, part in enumerate(parts)))
+    kinds = {"key": ".+"}
+    return re.compile(
+        "".join(f"(?P<{part}>{kinds.get(part, '[^/]+')})" if n % 2 else re.escape(part) for n, part in enumerate(parts))
+    )

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import redis
 
+from fusion.store.write.limit_broker import LimitBroker
 from fusion.web.api import Api
 from fusion.web.auth import ANONYMOUS, new_token
 from fusion.web.exchange import HttpError, Request, Response
@@ -29,6 +30,7 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "job": ({"id": "failed-1"}, None, 200),
     "queues": ({}, None, 200),
     "stats": ({"name": "sms"}, None, 200),
+    "key_stats": ({"key": "smtp"}, None, 200),
     "pause": ({"name": "sms"}, {"duration": "10m", "reason": "the provider is down"}, 200),
     "resume": ({"name": "sms"}, None, 200),
 }
@@ -56,6 +58,7 @@ def test_each_route_with_each_method_and_token(
     service: ServerProcess, tokens: Tokens, conn: redis.Redis, fail: Fail, source: str, route: Route, credential: str
 ) -> None:
     fail("failed-1")
+    LimitBroker(conn).pin_limit("smtp", 2)
     known = {**tokens.by_scope, "none": "", "bad": new_token("bad", ["admin"])[0]}
     params, body, _ = GOOD[route.action]
     for method in METHODS:

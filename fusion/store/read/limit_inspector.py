@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from fusion.kernel.timeutil import from_iso
+from fusion.kernel.timeutil import from_iso, to_iso
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.limits import Limit, read_limit
@@ -43,6 +43,41 @@ class LimitInfo:
     paused: bool
     holders: tuple[Holder, ...]
     stuck: bool
+
+    def document(self) -> dict[str, Any]:
+        """As JSON shows it: `limit list`, `limit show`, GET /api/v1/keys/<key>/stats."""
+        limit = self.limit
+        until = None if math.isinf(limit.paused_until) else to_iso(moment(limit.paused_until))
+        pause = {
+            "since": limit.paused_since or None,
+            "until": until,
+            "by": limit.paused_by or None,
+            "reason": limit.paused_why or None,
+        }
+        return {
+            "key": limit.key,
+            "max_concurrent": limit.max_concurrent,
+            "pinned": limit.pinned,
+            "rate": limit.rate and str(limit.rate),
+            "rate_pinned": limit.rate_pinned,
+            "active_count": self.active,
+            "held_count": self.held,
+            "blocked_count": self.blocked,
+            "paused": self.paused,
+            "pause": pause if self.paused else None,
+            "stuck": self.stuck,
+            "last_used": to_iso(self.last_used),
+            "holders": [
+                {
+                    "job_id": one.job_id,
+                    "queue": one.queue,
+                    "status": one.status,
+                    "started": one.started,
+                    "since": one.since and to_iso(one.since),
+                }
+                for one in self.holders
+            ],
+        }
 
 
 class LimitInspector(InspectorBase):
