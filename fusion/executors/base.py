@@ -134,6 +134,9 @@ class Executor(Protocol):
     def listen(self, listener: ExecutorListener) -> None:
         """Report to this listener from now on. Comes once, before anything is started."""
 
+    def expect(self) -> None:
+        """Prepare for a job that may come in a moment: whatever would run it need not be woken then."""
+
     def start(self, claimed: Claimed, limit: float) -> Run | None:
         """Run a job for `limit` seconds at most; only while there is `capacity`. None if there is no room for it after all."""
 

@@ -56,6 +56,11 @@ class ForkExecutor:
         """Monotonic time of the next check; inf at rest."""
         return self.session.next_at(at_rest=not self.runs, short=len(self._spares) < self._wanted)
 
+    def expect(self) -> None:
+        """Wake the spare that gets the next job."""
+        if self._spares:
+            self._spares[0].wake()
+
     def start(self, claimed: Claimed, limit: float) -> HorseRun | None:
         """Give a job to a spare; its process group is gone `limit` seconds from now."""
         horse = self._spares.popleft()

@@ -115,6 +115,11 @@ class ExecutorGenerations:
         """True while an older fork server still has jobs under way."""
         return bool(self._draining)
 
+    def expect(self) -> None:
+        """Wake the process that gets the next job."""
+        if self._current is not None and not self._drained:
+            self._current.expect()
+
     def start(self, claimed: Claimed, limit: float) -> Run | None:
         """Run a job; only while there is `capacity`. None if there is no process for it after all."""
         assert self._current is not None

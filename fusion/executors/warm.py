@@ -87,6 +87,11 @@ class WarmExecutor:
             self._loop.watch(horse.fileno(), lambda: self._on_readable(horse))
         return horse
 
+    def expect(self) -> None:
+        """Wake the horse that gets the next job."""
+        if self.idle:
+            self.idle[-1].wake()
+
     def start(self, claimed: Claimed, limit: float) -> HorseRun | None:
         """Give a job to an idle horse, one with `isolate` to a fresh one. None if there is none."""
         horse = self._fresh() if claimed.fields.get(b"isolate") else self.idle.pop() if self.idle else None

@@ -41,6 +41,7 @@ from fusion.kernel.linux import processes, signal_name
 #: Seconds the fork server gets to kill everything and go before it is killed itself.
 DESTROY_LIMIT = 2.5
 _OVERHEAD = 64 * 1024
+_NOTHING = pack({})
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.forkserver.server import main; main()"
 
 
@@ -75,6 +76,13 @@ class Horse:
         """Send one frame, or begin to: see `wants_write`."""
         self._out = memoryview(bytes(self._out) + pack(fields))
         self.flush()
+
+    def wake(self) -> None:
+        """Have a horse without a job run when one comes, in a moment: an empty frame says nothing."""
+        try:
+            self._socket.send(_NOTHING)
+        except OSError:  # it is gone: that shows elsewhere
+            pass
 
     def flush(self) -> None:
         """Send what the socket takes. A horse that is gone shows in HorseExited, not here."""

@@ -79,7 +79,7 @@ class Channel:
         self._reader = FrameReader(_MAX_JOB_FRAME)
 
     def receive(self) -> dict[bytes, bytes] | None:
-        """The next job; None at end of file, which means there will be none."""
+        """The next job; None at end of file, which means there will be none. An empty frame has only woken this process."""
         reader = self._reader
         while True:
             try:
@@ -88,11 +88,11 @@ class Channel:
                 return None
             if not data:
                 return None
-            if (frame := reader.only(data)) is not None:
-                return frame
-            reader.feed(data)
-            frame = reader.next()
-            if frame is not None:
+            if (frame := reader.only(data)) is None:
+                reader.feed(data)
+                while (frame := reader.next()) is not None and not frame:
+                    pass
+            if frame:
                 return frame
 
     def send(self, fields: dict[bytes, bytes]) -> None:

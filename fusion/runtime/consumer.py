@@ -137,6 +137,15 @@ class Consumer:
                     self._look_at = now
             self._wanted = True
 
+    @property
+    def rung(self) -> bool:
+        """A doorbell rang, and there is nothing to tell: a turn that was made ready may answer it."""
+        return self.doorbells.rung and self.outbox.settled
+
+    def make_ready(self, slots: FreeSlots, wishes: Wishes) -> None:
+        """Encode the turn that would take jobs for `slots` now, if that is not done yet: so much less is to do when one is wanted."""
+        self.outbox.prepare(self._served_queues.turn, slots, wishes, self.name, self.membership.incarnation)
+
     def send(self, slots: FreeSlots, wishes: Wishes | None = None) -> None:
         """Begin a turn: all outcomes that wait, and a request for jobs for `slots`. One that is under way still goes first."""
         self._wanted = False

@@ -57,6 +57,15 @@ class _OpenTurn:
     wishes: Wishes
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadyTurn:
+    """The next turn as it is by all that is known now, and its call."""
+
+    turn: _OpenTurn
+    sender: tuple[str, str]
+    call: TurnCall
+
+
 class Outbox:
     """Keeps outcomes until Redis has answered for them.
 
@@ -76,6 +85,7 @@ class Outbox:
         self._late: list[tuple[float, Result]] = []
         self._begun: list[Claimed] = []
         self._open: _OpenTurn | None = None
+        self._ready: _ReadyTurn | None = None
         self._token = 0
 
     @property
@@ -155,6 +165,16 @@ class Outbox:
             self._open = _OpenTurn(self._token, self._results, list(queues), slots, self._begun, wishes or Wishes())
             self._results, self._begun = [], []
 
+    def prepare(self, queues: Sequence[str], slots: FreeSlots, wishes: Wishes, name: str, incarnation: str) -> None:
+        """Encode the next turn ahead, one that tells nothing; nothing if that is done. `send` begins what it is given all the same: what
+        was encoded serves if that is this, word for word."""
+        token = self._token + 1
+        if self._ready is None or self._ready.turn.token != token:
+            turn = _OpenTurn(token, [], list(queues), slots, [], wishes)
+            call = self._make_call(turn, name, incarnation)
+            call.encode()
+            self._ready = _ReadyTurn(turn, (name, incarnation), call)
+
     def receive(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
         """Exchange the turn under way with Redis: its answer, and the results that it answers.
 
@@ -201,6 +221,12 @@ class Outbox:
         return turn, sent.results
 
     def _call(self, sent: _OpenTurn, name: str, incarnation: str) -> TurnCall:
+        ready = self._ready
+        if ready is not None and ready.turn == sent and ready.sender == (name, incarnation):
+            return ready.call
+        return self._make_call(sent, name, incarnation)
+
+    def _make_call(self, sent: _OpenTurn, name: str, incarnation: str) -> TurnCall:
         now = time.monotonic()
         commits = [result.commit(now) for result in sent.results]
         begun = [(claimed.id, claimed.execution_id) for claimed in sent.begun]

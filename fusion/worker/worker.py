@@ -28,6 +28,7 @@ from fusion.store.client.connections import describe
 from fusion.store.layout.records import Claimed, Turn
 from fusion.store.write.broker import Broker
 from fusion.worker.admission import Admission, Blocked
+from fusion.worker.bell_answer import BellAnswer
 from fusion.worker.blocked import BlockedWork
 from fusion.worker.burst import Burst
 from fusion.worker.dispatch import Dispatcher
@@ -98,6 +99,7 @@ class Worker(Process):
         self.job_memory = JobMemory(settings.max_job_memory, self.executors)
         self.relay_child = RelayChild(shared, companions.relay)
         self.probation = Probation(shared, companions.probation, companions.only_probation)
+        self.bell_answer = BellAnswer(self.consumer, self.executors, self.slots, self.blocked_work, self.probation)
         self.burst = Burst(burst, self.broker, self.link, self.served_queues, self.executors, log)
         self.health = Health(settings, self.membership, self.link, self.executors, self.admission)
         self.commands = Commands(shared.connect_blocking, self._channel, self.broker.keys.pubsub("_fleet"))
@@ -111,6 +113,7 @@ class Worker(Process):
     def _schedule(self) -> None:
         """Add what is waited for by the clock, in the order in which it is done; and what is closed at the end, the last first."""
         timers = self.timers
+        timers.when(self.bell_answer, partial(self._take_turns, at_once=True), redis=True)
         timers.wake(self.executors)
         timers.wake(self.recycling)
         timers.when(self.admission, self._measure_memory)
@@ -177,6 +180,7 @@ class Worker(Process):
             self.consumer.listen((), ())
         else:
             self.consumer.listen(self.blocked_work.bells(now, self.probation), self.slots.floors())
+            self.bell_answer.make_ready(now)
         self.loop.follow("commands", self.commands.fileno(), self._on_command)
         self.executors.flush()
 
@@ -210,11 +214,14 @@ class Worker(Process):
 
     def _work(self, now: float) -> None:
         """Tell Redis the outcomes and take jobs for the free slots, turn after turn while there is more."""
+        self._take_turns(now)
+
+    def _take_turns(self, now: float, *, at_once: bool = False) -> None:
         self.consumer.look(now, self.slots.floors())
         for _ in range(MAX_TURNS):
             if self.consumer.asked or not self.consumer.wanted:
                 break
-            self._turn(wait=not self.executors.busy)
+            self._turn(wait=not (at_once or self.executors.busy))
 
     def _turn(self, *, wait: bool) -> None:
         """Take a turn; without `wait` `_hear` takes in its answer when that has come: whatever runs is served meanwhile."""
@@ -224,7 +231,10 @@ class Worker(Process):
         self.consumer.send(slots, self.blocked_work.wishes(self._turn_began, self.probation))
         if wait or not self.consumer.ask():
             self._end_turn(self.consumer.receive)
-        elif self._heard_soon():
+            return
+        if slots.floors and not self.executors.busy:
+            self.executors.expect()
+        if self._heard_soon():
             self._end_turn(self.consumer.hear)
 
     def _heard_soon(self) -> bool:

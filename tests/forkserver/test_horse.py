@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
+import socket
 import subprocess
 import sys
+import termios
+import threading
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 
+from fusion.execution.frames import pack
+from fusion.forkserver.horse import Channel
 from fusion.kernel.serializers import JSONSerializer
 from tests.forkserver.driver import ROOT, Driver, job_fields
+from tests.kit.waiting import eventually
 
 PLAIN = "tests.jobs.plain."
 
@@ -22,6 +29,51 @@ def test_runs_a_job(driver: Driver) -> None:
     assert ran.exited.maxrss > 1000
     assert 0 <= float(ran.outcome[b"elapsed"]) < 5
     assert int(ran.outcome[b"maxrss"]) > 1000
+
+
+@pytest.mark.parametrize("wakes", [1, 3])
+def test_a_horse_that_is_woken_runs_the_job_that_comes_then(driver: Driver, wakes: int) -> None:
+    horse = driver.server.fork()
+    for _ in range(wakes):
+        horse.wake()
+    driver.hand_out(job_fields(f"{PLAIN}add", 2, kwargs={"b": 3}), horse)
+    assert driver.finish(horse).result == 5
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
+@pytest.mark.parametrize("apart", [True, False])
+def test_an_empty_frame_is_no_job(kind: int, apart: bool) -> None:
+    """Whether it is read before the job has come, or with it, or with the job's beginning."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    job = {b"id": b"job-1", b"data": b"x" * 100}
+    channel = Channel(theirs.fileno())
+    with ours, theirs:
+        got: list[dict[bytes, bytes] | None] = []
+        reads = threading.Thread(target=lambda: got.extend(channel.receive() for _ in range(2)))
+        if apart:
+            reads.start()
+        for sent in (pack({}), pack({}), pack(job)):
+            ours.send(sent)
+            if apart:
+                eventually(lambda: not unread(theirs), why="it is read")
+        ours.shutdown(socket.SHUT_WR)
+        if not apart:
+            reads.start()
+        reads.join(10)
+        assert got == [job, None]
+
+
+def unread(end: socket.socket) -> int:
+    """Bytes that wait in a socket."""
+    return int.from_bytes(fcntl.ioctl(end, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def test_a_horse_that_was_woken_in_vain_ends_with_its_socket(driver: Driver) -> None:
+    horse = driver.server.fork()
+    horse.wake()
+    horse.close()
+    exited = driver.wait_until(lambda: driver.exits.get(horse.serial), "it ends")
+    assert exited.status == 0
 
 
 def test_a_result_of_none_is_absent(driver: Driver) -> None:

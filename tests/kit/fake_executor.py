@@ -26,7 +26,7 @@ class FakeExecutor:
         self.next_at = float("inf")
         self.server_pid: int | None = None
         self.generation = 1
-        self.reloads = 0
+        self.reloads = self.expected = 0
         self.draining = self.drained = self.closed = False
         self.hopeless = ""
         self._listener: ExecutorListener | None = None
@@ -46,6 +46,9 @@ class FakeExecutor:
     @property
     def busy(self) -> bool:
         return bool(self.running)
+
+    def expect(self) -> None:
+        self.expected += 1
 
     def start(self, claimed: Claimed, limit: float) -> Run | None:
         if not self.capacity:

@@ -28,6 +28,20 @@ class SentTurn:
     wishes: Wishes
 
 
+class ScriptedCall:
+    """A `ScriptCall` of a turn."""
+
+    def __init__(self, call: Callable[[], Turn]) -> None:
+        self._call = call
+        self.encoded = False
+
+    def __call__(self) -> Turn:
+        return self._call()
+
+    def encode(self) -> None:
+        self.encoded = True
+
+
 def answer(
     *jobs: Claimed,
     status: str = "ok",
@@ -97,7 +111,7 @@ class ScriptedBroker:
 
     - `names`: names that live others have; `known`: whether the entry of this process is there;
     - `fails`: by method, the exceptions to raise at the next calls;
-    - `calls`: names of the methods called, in order; `sent`: the turns.
+    - `calls`: names of the methods called, in order; `sent`: the turns; `made`: their calls, whether sent or not.
     """
 
     def __init__(self, *turns: Turn | Exception) -> None:
@@ -110,6 +124,7 @@ class ScriptedBroker:
         self.fails: dict[str, list[Exception]] = {}
         self.calls: list[str] = []
         self.sent: list[SentTurn] = []
+        self.made: list[ScriptedCall] = []
         self.entries: list[tuple[str, dict[str, Any]]] = []
         self.leases: list[list[tuple[str, str]]] = []
         self.rung: list[str] = []
@@ -139,7 +154,7 @@ class ScriptedBroker:
         wishes: Wishes,
         *,
         listed: bool,
-    ) -> Callable[[], Turn]:
+    ) -> ScriptedCall:
         sent = SentTurn(name, incarnation, token, commits, queues, slots, ahead, begun, wishes)
 
         def call() -> Turn:
@@ -150,7 +165,8 @@ class ScriptedBroker:
                 raise given
             return given
 
-        return call
+        self.made.append(ScriptedCall(call))
+        return self.made[-1]
 
     def register(self, name: str, incarnation: str, lease: float, worker_ttl: float, fields: Mapping[str, Any]) -> bool:
         self._called("register")

@@ -29,6 +29,7 @@ class ScriptCall(Generic[T]):
         understood: Callable[[Any], T],
     ) -> None:
         self._script, self._keys, self._args, self._rest, self._understood = script, keys, args, rest, understood
+        self._encoded: bytes | None = None
 
     def __call__(self) -> T:
         """Make the call. Raises what redis-py raises, or SchemaMismatch."""
@@ -37,7 +38,13 @@ class ScriptCall(Generic[T]):
     def packed(self) -> bytes | None:
         """Encode it for a server that knows the script; None if only redis-py knows how to."""
         failpoint(self._script.before)
-        return pack(("EVALSHA", self._script.sha, *self._script.command(self._keys, self._args, self._rest)))
+        if self._encoded is None:
+            self.encode()
+        return self._encoded
+
+    def encode(self) -> None:
+        """Do the work of `packed` ahead: nothing is sent yet."""
+        self._encoded = pack(("EVALSHA", self._script.sha, *self._script.command(self._keys, self._args, self._rest)))
 
     def heard(self, reply: Any) -> T:
         """Understand a reply; raise one that is an error, as `__call__` does."""
