@@ -152,7 +152,8 @@ def run_horse(fd: int, settings: HorseSettings) -> NoReturn:
 
 def _live(fd: int, settings: HorseSettings) -> int:
     _settle(settings)
-    settings.chance.after_fork()
+    if settings.chance.found:
+        settings.chance.after_fork()
     channel = Channel(_lift(fd, settings))
     failpoint("horse.start")
     _prepare(settings)
