@@ -25,7 +25,7 @@ from fusion.kernel import compression
 from fusion.kernel.serializers import PickleSerializer
 from fusion.kernel.signing import Keyring, as_claimed
 from fusion.settings import Settings, use_settings
-from fusion.store.layout import schema
+from fusion.store.layout import codec, schema
 from fusion.store.layout.compact import compact, expand, expand_claimed
 from fusion.store.read.inspector import Inspector
 from fusion.store.scripting.constants import FleetConstants
@@ -380,3 +380,15 @@ def test_a_claim_is_read_as_it_is_meant_in_either_layout(conn: redis.Redis, brok
     assert {n: v for n, v in one.fields.items() if n not in changes} == {n: v for n, v in two.fields.items() if n not in changes}
     rows = Inspector(conn).table(["one", "two"], ["description", "priority", "data", "original_queue", "timeout"])
     assert rows[0] == rows[1]
+
+
+def test_a_claim_answers_values_up_to_the_last_that_the_job_has(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = list[list[bytes | None]]()
+    named = codec.run_fields
+    monkeypatch.setattr(codec, "run_fields", lambda values: answered.append(values) or named(values))  # type: ignore[func-returns-value]
+    put(broker, "q", "plain")
+    put(broker, "q", "last", **{codec.RUN_FIELDS[-1]: "x"})
+    assert [claimed.id for claimed in Hand(broker, "q").claim(2)] == ["plain", "last"]
+    plain, last = answered
+    assert len(last) == len(codec.RUN_FIELDS) and last[-1] == b"x"
+    assert plain[-1] is not None and len(plain) <= 6

@@ -8,13 +8,15 @@ from typing import Any
 
 from fusion.store.layout.compact import expand_claimed
 
-#: What a run needs, in the order in which `turn` returns it. The first five are where lua/include/job/claim.lua looks for them.
+#: What a run needs, in the order in which `turn` returns it, up to the last that the job has: most have the first six alone. The first five
+#: are where lua/include/job/claim.lua looks for them.
 RUN_FIELDS = (
     "data",
     "origin",
     "log_tag",
     "serializer",
     "func",
+    "created_at",
     "timeout",
     "meta",
     "priority",
@@ -22,7 +24,6 @@ RUN_FIELDS = (
     "attempts",
     "retryCount",
     "retry",
-    "created_at",
     "enqueued_at",
     "on_success",
     "on_failure",
@@ -42,8 +43,9 @@ _RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS)
 
 
 def run_fields(values: list[bytes | None]) -> dict[bytes, bytes]:
-    """Name the values of a claimed job; what is absent though it has a default of the layout is filled in."""
-    return expand_claimed({name: value for name, value in zip(_RUN_BYTES, values, strict=True) if value is not None})
+    """Name the values of a claimed job, behind which others may be missing; what is absent though it has a default of the layout is filled
+    in."""
+    return expand_claimed({name: value for name, value in zip(_RUN_BYTES, values, strict=False) if value is not None})
 
 
 def to_pairs(fields: Mapping[str, Any]) -> list[Any]:

@@ -220,5 +220,7 @@ local function take(queue, head, exec, set)
   on_claim(id, key, queue)
   if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)
-  return { queue, id, exec, unpack(job, 5, 4 + N_RUN_FIELDS) }
+  local last = 4 + N_RUN_FIELDS -- most jobs have few of them: each that is answered costs both sides
+  while not job[last] do last = last - 1 end
+  return { queue, id, exec, unpack(job, 5, last) }
 end
