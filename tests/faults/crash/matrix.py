@@ -25,7 +25,8 @@ class Point:
     nothing counts before that runs.
 
     `drive`: what has to happen to get there: `quit` (while a job runs), `ring` (a token comes when no job is taken any more), `overdue` (jobs
-    expire in a queue that nobody serves), `suspect` (a job that was lost too often comes first), `wildcard` (the queue is served by one).
+    expire in a queue that nobody serves), `bell` (the jobs come once the worker waits for some), `suspect` (a job that was lost too often
+    comes first), `wildcard` (the queue is served by one).
     """
 
     name: str
@@ -39,7 +40,8 @@ class Point:
         return not self.name.startswith(("fork.", "horse.")) or self.name == "fork.ask"
 
     def __str__(self) -> str:
-        return self.name if self.nth == 1 else f"{self.name}@{self.nth}"
+        name = self.name if self.nth == 1 else f"{self.name}@{self.nth}"
+        return f"{name} for a doorbell" if self.drive == "bell" else name
 
 
 def _around(script: str, *nth: int, held: str = "", drive: str = "", victims: tuple[str, ...] = VICTIMS) -> Iterator[Point]:
@@ -55,6 +57,8 @@ _FORK_SERVER = ("server", *VICTIMS)
 POINTS = (
     *_around("register", victims=_NO_HORSE_YET),
     *_around("turn", 1, 2, 3),
+    Point("turn.sent", drive="bell"),
+    Point("claim.after_reply", drive="bell"),
     Point("claim.after_reply"),
     Point("claim.after_reply", 2),
     Point("dispatch.after"),

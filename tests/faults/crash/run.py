@@ -57,7 +57,7 @@ class UnderWay:
         if not self._waits:
             self._here.parent.mkdir()
         env = {**ENV, "FUSION_FAILPOINTS": f"{case.point.name}=wait:{self._here}@{case.point.nth}"}
-        if case.point.drive == "ring":
+        if case.point.drive in ("ring", "bell"):
             env["FUSION_IDLE_WAIT"] = "20"  # it waits at the doorbell all the time
         else:
             self._enqueue_all()
@@ -99,6 +99,8 @@ class UnderWay:
                 self.worker.signal(signal.SIGQUIT)
         if self.case.point.drive == "ring":
             self._ring()
+        if self.case.point.drive == "bell" and not self.jobs and self._is_at_doorbell():
+            self._enqueue_all()
         if self.case.point.drive == "overdue":
             self._let_one_expire()
         if not self._here.exists():
@@ -116,8 +118,11 @@ class UnderWay:
             return
         if "quiet" in self.worker.output:
             self._enqueue_all()
-        elif any((one["name"], one["cmd"]) == (self.queue, "blpop") for one in self._conn.client_list()):
+        elif self._is_at_doorbell():
             self.worker.signal(signal.SIGTSTP)
+
+    def _is_at_doorbell(self) -> bool:
+        return any((one["name"], one["cmd"]) == (self.queue, "blpop") for one in self._conn.client_list())
 
     def _let_one_expire(self) -> None:
         """Have one there at any time, as any worker ends it."""

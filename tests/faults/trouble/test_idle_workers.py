@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,35 @@ def idle(fleet: Workers, jobs: Jobs, *flags: str, **env: str) -> WorkerProcess:
 def token(jobs: Jobs) -> int:
     """Of the last turn."""
     (worker,) = jobs.conn.smembers("rq:workers")
-    return int(jobs.conn.hget(worker, "turn").split()[0])
+    return int((jobs.conn.hget(worker, "turn") or "0").split()[0])
 
 
-def _unanswered(proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], what: str) -> None:
+def looked_again(jobs: Jobs, before: int) -> bool:
+    """It has taken a turn since, and waits at its doorbell."""
+    return token(jobs) > before and bool(jobs.conn.info("clients")["blocked_clients"])
+
+
+@pytest.mark.parametrize("flags", MODES)
+def test_a_bell_that_rings_for_nothing_costs_no_process(
+    proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...]
+) -> None:
+    """The process that would have got a job was woken in vain, again and again; it is there for the next one."""
+    worker = idle(fleet, jobs, *flags)
+    for _ in range(5):
+        before = token(jobs)
+        jobs.conn.rpush("rq:wake:r", "1")
+        eventually(partial(looked_again, jobs, before), why="it looks, and waits again")
+    jobs.short(3)
+    jobs.finished()
+    assert "died" not in worker.output
+    assert "WARNING" not in worker.output
+
+
+@pytest.mark.parametrize("flags", MODES)
+@pytest.mark.parametrize("what", [CUT, LOSE, RESET, HOLE, "BUSY Redis is busy", "READONLY it is a replica"])
+def test_a_turn_that_is_not_answered_is_repeated(
+    proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], what: str
+) -> None:
     worker = idle(fleet, jobs, *flags)
     struck = proxy.on("turn", what)
     jobs.short(1)
@@ -46,7 +72,13 @@ def _unanswered(proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str,
     assert lines_with_turns(proxy) >= 2, "a doorbell's turn is sent beside the main line"
 
 
-def _signaled(proxy: FaultProxy, fleet: Workers, jobs: Jobs, here: Path, flags: tuple[str, ...], told: str, answer: str) -> None:
+@pytest.mark.parametrize("flags", MODES)
+@pytest.mark.parametrize("told", ["TERM", "QUIT", "KILL"])
+@pytest.mark.parametrize("answer", ["there", "never"])
+def test_a_signal_amid_the_turn(
+    proxy: FaultProxy, fleet: Workers, jobs: Jobs, tmp_path: Path, flags: tuple[str, ...], told: str, answer: str
+) -> None:
+    here = tmp_path / "armed" / "here"
     stop = {"FUSION_FAILPOINTS": f"turn.sent=wait:{here}", "FUSION_SOCKET_TIMEOUT": "2", "FUSION_LEASE": "2"}
     worker = idle(fleet, jobs, *flags, **stop)
     if answer == "never":
@@ -72,7 +104,11 @@ def _signaled(proxy: FaultProxy, fleet: Workers, jobs: Jobs, here: Path, flags: 
     assert jobs.runs(job) == 1 or (told, answer) == ("QUIT", "there"), "a cold end may cut off a run"
 
 
-def _told(proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], told: str) -> None:
+@pytest.mark.parametrize("flags", MODES)
+@pytest.mark.parametrize("told", ["TSTP", "HUP", "gone", "forgotten"])
+def test_it_is_told_something_amid_the_turn(
+    proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], told: str
+) -> None:
     """To be quiet or to reload; or its entry is gone, or Redis has forgotten the scripts. What the turn brings runs once."""
     worker = idle(fleet, jobs, *flags, FUSION_SOCKET_TIMEOUT="6", FUSION_LEASE="9")
     if told == "forgotten":
@@ -97,68 +133,3 @@ def _told(proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...],
     jobs.finished(15)
     worker.signal(signal.SIGTERM)
     assert worker.wait(20) == 0, worker.output
-
-
-@pytest.mark.parametrize("flags", MODES)
-def test_a_bell_that_rings_for_nothing_costs_no_process(
-    proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...]
-) -> None:
-    """The process that would have got a job was woken in vain, again and again; it is there for the next one."""
-    worker = idle(fleet, jobs, *flags)
-    for _ in range(5):
-        before = token(jobs)
-        jobs.conn.rpush("rq:wake:r", "1")
-        eventually(lambda before=before: token(jobs) > before, why="it looks")
-        eventually(lambda: jobs.conn.info("clients")["blocked_clients"], why="and waits again")
-    jobs.short(3)
-    jobs.finished()
-    assert "died" not in worker.output
-    assert "WARNING" not in worker.output
-
-
-@pytest.mark.parametrize("flags", MODES)
-@pytest.mark.parametrize("what", [LOSE, HOLE])
-def test_a_turn_that_is_not_answered_is_repeated(
-    proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], what: str
-) -> None:
-    _unanswered(proxy, fleet, jobs, flags, what)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("flags", MODES)
-@pytest.mark.parametrize("what", [CUT, RESET, "BUSY Redis is busy", "READONLY it is a replica"])
-def test_a_turn_that_is_refused_or_cut_off_is_repeated(
-    proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], what: str
-) -> None:
-    _unanswered(proxy, fleet, jobs, flags, what)
-
-
-@pytest.mark.parametrize("flags", MODES)
-@pytest.mark.parametrize(("told", "answer"), [("TERM", "never"), ("KILL", "there")])
-def test_a_signal_amid_the_turn(
-    proxy: FaultProxy, fleet: Workers, jobs: Jobs, tmp_path: Path, flags: tuple[str, ...], told: str, answer: str
-) -> None:
-    _signaled(proxy, fleet, jobs, tmp_path / "armed" / "here", flags, told, answer)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("flags", MODES)
-@pytest.mark.parametrize(("told", "answer"), [("TERM", "there"), ("QUIT", "there"), ("QUIT", "never"), ("KILL", "never")])
-def test_other_signals_amid_the_turn(
-    proxy: FaultProxy, fleet: Workers, jobs: Jobs, tmp_path: Path, flags: tuple[str, ...], told: str, answer: str
-) -> None:
-    _signaled(proxy, fleet, jobs, tmp_path / "armed" / "here", flags, told, answer)
-
-
-@pytest.mark.parametrize("flags", MODES)
-def test_it_is_told_to_be_quiet_amid_the_turn(proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...]) -> None:
-    _told(proxy, fleet, jobs, flags, "TSTP")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("flags", MODES)
-@pytest.mark.parametrize("told", ["HUP", "gone", "forgotten"])
-def test_it_is_told_something_amid_the_turn(
-    proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], told: str
-) -> None:
-    _told(proxy, fleet, jobs, flags, told)
