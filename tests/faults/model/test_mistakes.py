@@ -25,16 +25,19 @@ MISTAKES = (
     Mistake(
         "promote takes out before it puts in, and stops between",
         ("promote",),
+        "local function move(id, job)\nlocal key = job_key(id)\nlocal status, queue,",
+        "local function move(id, job)\nredis.call('ZREM', K_scheduled, id)\nif moved > 0 then return end\n"
         "local key = job_key(id)\nlocal status, queue,",
-        "redis.call('ZREM', K_scheduled, id)\nif moved > 0 then return end\nlocal key = job_key(id)\nlocal status, queue,",
     ),
     Mistake("a turn sent again claims again", _COMMIT, "if tonumber(A_token) == last then", "if false then", True),
-    Mistake("an enqueue sent again is another job", ("enqueue",), "if status and nonce == sent then", "if false then"),
+    Mistake(
+        "an enqueue sent again is another job", ("enqueue",), "if status and (nonce or func and id) == sent then", "if false then"
+    ),
     Mistake(
         "blocked jobs take no room",
         ("enqueue",),
-        "local length = redis.call('ZCARD', ready_key(queue)) + redis.call('ZCARD', set_of('blocked', queue))",
-        "local length = redis.call('ZCARD', ready_key(queue))",
+        " + redis.call('ZCARD', P .. 'blocked:' .. queue)",
+        "",
     ),
     Mistake("a requeued job keeps its old place", ("requeue",), "elseif A_keep_place == '1' then", "elseif true then"),
     Mistake(

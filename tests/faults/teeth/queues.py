@@ -36,7 +36,7 @@ OF_QUEUES = (
         "room2",
         "blocked jobs take no room",
         "store/test_room.py::test_blocked_jobs_count",
-        Edit(INCLUDE + "room.lua", " + redis.call('ZCARD', set_of('blocked', queue))", ""),
+        Edit(INCLUDE + "room.lua", " + redis.call('ZCARD', P .. 'blocked:' .. queue)", ""),
     ),
     a_mutant(
         "room3",

@@ -18,7 +18,7 @@ end
 
 -- How many wait there, those that wait for something other than a time included.
 local function length_of(queue)
-  local length = redis.call('ZCARD', ready_key(queue)) + redis.call('ZCARD', set_of('blocked', queue))
+  local length = redis.call('ZCARD', ready_key(queue)) + redis.call('ZCARD', P .. 'blocked:' .. queue)
   if not is_list(queue) then return length end
   -- in its inbox; less what leads to no job any more, and one entry that counts
   return length + redis.call('LLEN', queue_key(queue)) - math.max(0, redis.call('ZCARD', inbox_key(queue)) - 1)
