@@ -4,6 +4,7 @@ Replayed command by command, so that what must hold is checked after each transa
 
 - a job is in exactly one state's set, and its hash says the same;
 - it goes from state to state only as `docs/lifecycle.md` has it: claimed when it waited, ended by whoever holds it, once;
+- what the lifetime counters say came in and did not go out is there;
 - an execution is held by one job at a time, and its outcome is taken only while the job is its own: the tasks' results and errors name theirs.
 """
 
@@ -29,6 +30,7 @@ _LEGAL = {
     "blocked": {"started", "queued"},
     "started": {"finished", "failed", "scheduled", "queued"},
 }
+_ENDED = {"finished", "failed", "canceled", "stopped"}
 _HARMLESS = {b"PEXPIREAT", b"PEXPIRE", b"EXPIRE", b"PERSIST", b"HINCRBY", b"HSETNX", b"HDEL"}
 
 
@@ -107,6 +109,9 @@ class History:
         self.events: list[Event] = []
         self.wrong: list[str] = []
         self.transactions = self.claims = self.reclaims = 0
+        #: Jobs that are there: by their hashes, and by the counters, None before one was seen.
+        self._live = 0
+        self._counted_live: int | None = None
         self._claimed: dict[str, str] = {}
         #: Executions whose loss counted against their job, and those of which it did not: they were claimed ahead and had not begun.
         self.counted: set[str] = set()
@@ -115,12 +120,21 @@ class History:
         for transaction in transactions(path):
             self.transactions += 1
             self._settle({job_id for command in transaction for job_id in self._take(command)})
+            self._compare_counters()
+
+    def _compare_counters(self) -> None:
+        if self._counted_live is not None and self._counted_live != self._live:
+            self.wrong.append(f"counters: after transaction {self.transactions} {self._counted_live} are there, not {self._live}")
+            self._counted_live = self._live  # each mistake is told once
 
     def _take(self, command: list[bytes]) -> Iterable[str]:
         """Follow one command; the jobs it was about."""
         verb, key = command[0].upper(), command[1] if len(command) > 1 else b""
         if verb == b"XADD" and key == b"rq:events":
             self._note_event(command)
+        elif verb == b"HINCRBY" and key.startswith(b"rq:totals:"):
+            way = 1 if command[2].startswith((b"enqueued", b"requeued")) else -1
+            self._counted_live = (self._counted_live or 0) + way * int(command[3])
         elif verb in (b"DEL", b"UNLINK"):
             return [self._forget(match[1].decode()) for one in command[1:] if (match := _JOB.match(one))]
         elif match := _JOB.match(key):
@@ -158,6 +172,9 @@ class History:
         return ids
 
     def _forget(self, job_id: str) -> str:
+        life = self.jobs.get(job_id, Life())
+        self._live -= life.status != "" and life.status not in _ENDED
+        life.status = ""
         self.wrong.append(f"{job_id}: deleted")
         return job_id
 
@@ -177,6 +194,7 @@ class History:
         if status == "started":
             self.claims += 1
             self._check_claim(job_id, execution)
+        self._live += (status not in _ENDED) - (was != "" and was not in _ENDED)
         life.status, life.holder = status, execution if status == "started" else life.holder
 
     def _check_claim(self, job_id: str, execution: str) -> None:

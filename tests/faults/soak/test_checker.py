@@ -96,3 +96,11 @@ def test_a_dead_workers_job_comes_back_in_time(seconds: float, meanwhile: str, l
     strikes = [Strike(1000.0, "kill worker", "worker 77", 2, 77), Strike(1001.0, meanwhile, "somebody")]
     verdict = judge(Findings({JOB: rush_job(1, 0)}, [JOB], {JOB}, {JOB: "finished"}, history, {}, strikes, []))
     assert any("could be claimed later" in what for what, _ in verdict.wrong) == late
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_an_end_that_is_not_counted_is_noticed(counted: bool, tmp_path: Path) -> None:
+    came: list[Command] = [("HINCRBY", "rq:totals:rush", "enqueued:1", "1")]
+    went: list[Command] = [("HINCRBY", "rq:totals:rush", "completed:1", "1")] if counted else []
+    history = read(tmp_path, came, claimed(RUN), [*finished(), *went])
+    assert bool(history.wrong) == (not counted), history.wrong
