@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tests.faults.model.test_cron import MISTAKES as CRON_MISTAKES
 from tests.faults.model.test_mistakes import MISTAKES
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
+from tests.faults.teeth.limits import OF_LIMITS
 from tests.faults.teeth.queues import OF_QUEUES
 from tests.faults.teeth.totals import OF_TOTALS
 
@@ -319,6 +320,7 @@ MUTANTS = (
     ),
     *OF_QUEUES,
     *OF_TOTALS,
+    *OF_LIMITS,
 )
 
 #: Not a mutant: that the rig sees another system's real loss.

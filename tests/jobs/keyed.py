@@ -1,0 +1,36 @@
+"""Tasks that see for themselves, outside Redis, how many of their key run at once."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+
+def among(directory: str, key: str, number: int, places: int = 1, seconds: float = 0.0) -> None:
+    """Note the start, take one of the key's places for the time of the run, and tell if there is none: the kernel frees the place of who is
+    killed."""
+    home = Path(directory)
+    _append(home / f"{key}.order", f"{number}\n")
+    held = None
+    for place in range(places):
+        held = os.open(home / f"{key}.{place}", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            os.close(held)
+            held = None
+    if held is None:
+        _append(home / "too-many", f"{key} {number}\n")
+        return
+    if seconds:
+        time.sleep(seconds)
+    os.close(held)
+
+
+def _append(path: Path, line: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(file, line.encode())
+    os.close(file)

@@ -1,0 +1,99 @@
+"""Concurrency keys under a supervisor whose workers and jobs' processes are killed: never more at once than the limit, as the tasks themselves
+see it, in the order of each key, and no slot is lost."""
+
+from __future__ import annotations
+
+import random
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+
+from fusion import Queue
+from fusion.store.read.limit_inspector import LimitInspector
+from fusion.store.write.broker import Broker
+from tests.faults.rig.conservation import check_conservation
+from tests.jobs import keyed
+from tests.kit.waiting import eventually
+from tests.store.limits_hands import faults
+from tests.supervisor.harness import Service, Services
+
+
+def enqueue(directory: Path, keys: int, jobs: int, limit: int, seconds: float) -> list[str]:
+    datas = [
+        Queue.prepare_data(
+            keyed.among,
+            (str(directory), f"k{n % keys}", n // keys, limit, seconds),
+            concurrency_key=f"k{n % keys}",
+            max_concurrent=limit,
+            result_ttl=-1,
+        )
+        for n in range(jobs)
+    ]
+    return [job.id for job in Queue("s").enqueue_many(datas)]
+
+
+def kill_some(service: Service, chance: random.Random) -> None:
+    """A worker, or one of the processes below it."""
+    workers = service.workers()
+    if not workers:
+        return
+    victim = chance.choice(workers)
+    with suppress(psutil.NoSuchProcess):
+        below = [one for one in victim.children(recursive=True) if one.parent() != victim]
+        if below and chance.random() < 0.7:
+            victim = chance.choice(below)
+        victim.send_signal(signal.SIGKILL)
+
+
+def ended(conn: redis.Redis) -> int:
+    return conn.zcard("rq:finished:s") + conn.zcard("rq:queue:failed")
+
+
+def check(
+    services: Services, conn: redis.Redis, directory: Path, *, keys: int, jobs: int, limit: int, kills: int, args: tuple[str, ...]
+) -> None:
+    """`kills` spread over the run."""
+    chance = random.Random(keys)
+    ids = enqueue(directory, keys, jobs, limit, 0.01)
+    service = services.start(*args, env={"FUSION_TASKS": "tests.jobs.keyed"})
+    for nth in range(kills):
+        eventually(lambda: ended(conn) >= jobs * (nth + 1) // (kills + 2), 60, why="jobs go on")  # noqa: B023
+        kill_some(service, chance)
+    eventually(lambda: ended(conn) == jobs, 300, why="all end")
+    service.signal(signal.SIGTERM)
+    service.wait(30)
+    assert not (directory / "too-many").exists(), (directory / "too-many").read_text()
+    assert faults(conn) == []
+    assert conn.keys("rq:limits:held:*") + conn.keys("rq:limits:waiting:*") == []
+    Broker(conn).clean()
+    assert LimitInspector(conn).limits_audit() == 0
+    check_conservation(conn, ids)
+    alone = {fields[b"job_id"].decode() for _, fields in conn.xrange("rq:events") if fields.get(b"reason") == b"probation"}
+    stepped_aside = {f"k{ids.index(one) % keys}" for one in alone}
+    for key in ({f"k{n}" for n in range(keys)} - stepped_aside) if limit == 1 else ():
+        order = [int(line) for line in (directory / f"{key}.order").read_text().split()]
+        assert order == sorted(order), f"{key}: {order}"
+
+
+def test_keys_with_one_slot_through_kills(services: Services, conn: redis.Redis, tmp_path: Path) -> None:
+    check(services, conn, tmp_path, keys=5, jobs=60, limit=1, kills=3, args=(2, "s", "--slots", "2"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("limit", [1, 3])
+def test_many_keys_through_many_kills(services: Services, conn: redis.Redis, tmp_path: Path, limit: int) -> None:
+    check(
+        services,
+        conn,
+        tmp_path,
+        keys=1000 // limit,
+        jobs=20_000,
+        limit=limit,
+        kills=60,
+        args=(4, "s", "--slots", "4", "--horses", "4"),
+    )
