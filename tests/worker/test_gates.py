@@ -46,6 +46,7 @@ def _rated(workers: Workers, conn: redis.Redis, seconds: float) -> None:
     queue.enqueue_many([queue.prepare_data(bounded.noop) for _ in range(int(100 * (seconds + 10)))])
     for worker in [workers.start("r", "--horses", "1", env=ENV, ready=False) for _ in range(4)]:
         worker.wait_ready()
+    eventually(lambda: len(starts(conn)) > 40, why="the burst is over")
     before = len(starts(conn))
     time.sleep(seconds)  # not a wait for anything: the window of the measurement
     found = starts(conn)
