@@ -16,18 +16,19 @@ from fusion.runtime.membership import Membership
 from fusion.runtime.outbox import Result
 from fusion.runtime.redis_link import RedisLink
 from fusion.store.client.connections import classify, one_line
-from fusion.store.layout.history import MOST_NAMES, OTHER, bucket
+from fusion.store.layout.history import OTHER, bucket
 from fusion.store.write.broker import Broker
 
 #: What an outcome counts as; others are no ends of a run that tell how long a job takes.
 _KINDS = {"finished": "completed", "failed": "failed", "retry": "retried"}
-_FUNCTION = re.compile(rb'(?:\["|\A)([\w.]{1,200})(?:"|\Z)')
+_NAME = re.compile(rb"[A-Za-z0-9_.]{1,200}")
+_FUNCTION = re.compile(rb'\["([\w.]{1,200})"')
 #: Minutes that are kept while Redis is away; fields that one call carries, so that it holds up nobody.
 _MINUTES, _FIELDS = 60, 500
 
-#: By minute, ("queue" or "function", name) and field.
-_Sums = dict[int, dict[tuple[str, str], Counter[str]]]
-#: Of each such name: minute, field, count.
+#: Of what ended in one way after times of the same buckets: queue, function, priority, what it counts as, run, wait (-1: none).
+_Seen = tuple[str, bytes, bytes | None, str, int, int]
+#: Of each ("queue" or "function", name): minute, field, count.
 _Rows = dict[tuple[str, str], list[tuple[int, str, int]]]
 
 
@@ -39,7 +40,8 @@ class History:
 
     def __init__(self, broker: Broker, link: RedisLink, membership: Membership, every: float, log: logging.Logger) -> None:
         self._broker, self._link, self._membership, self._every, self._log = broker, link, membership, every, log
-        self._sums: _Sums = {}
+        self._sums: dict[int, dict[_Seen, int]] = {}
+        self._offset, self._second, self._came = time.time() - time.monotonic(), b"", 0.0
         self._calls: list[tuple[int, _Rows]] = []
         self._number = 0
         self._tell_at, self._refused = inf, ""
@@ -54,19 +56,32 @@ class History:
         what = _KINDS.get(result.decision.kind)
         if what is None:
             return
-        now, fields = time.monotonic(), result.claimed.fields
-        priority = fields.get(b"priority", b"1")
-        prefix = (priority.decode() if priority.isdigit() and len(priority) < 4 else "1") + ":"
-        told = [prefix + what, f"{prefix}r{bucket(result.elapsed)}"]
-        if not fields.get(b"attempts") and (came := from_iso(fields.get(b"enqueued_at"))):
-            waited = time.time() - (now - result.at) - result.elapsed - came.timestamp()
-            told.append(f"{prefix}w{bucket(waited)}")
-        names = self._sums.setdefault(int(now // 60), {})
-        for name in (("queue", result.claimed.queue), ("function", _function(fields))):
-            if name not in names and len(names) >= 2 * MOST_NAMES:
-                name = name[0], OTHER
-            names.setdefault(name, Counter()).update(told)
-        self._tell_at = min(self._tell_at, now + self._every)
+        fields, at = result.claimed.fields, result.at
+        waited = -1
+        if b"attempts" not in fields and (came := self._unix(fields.get(b"enqueued_at", b""))):
+            waited = bucket(self._offset + at - result.elapsed - came)
+        seen = (
+            result.claimed.queue,
+            fields.get(b"func") or _function(fields),
+            fields.get(b"priority"),
+            what,
+            bucket(result.elapsed),
+            waited,
+        )
+        sums = self._sums.setdefault(int(at // 60), {})
+        if len(sums) >= _FIELDS and seen not in sums:
+            seen = (OTHER, OTHER.encode(), *seen[2:])
+        sums[seen] = sums.get(seen, 0) + 1
+        if self._tell_at == inf:
+            self._tell_at = time.monotonic() + self._every
+
+    def _unix(self, text: bytes) -> float:
+        """Unix seconds of a stored time; 0 of what is none. Most times of a call share their second."""
+        if text[:19] != self._second:
+            self._second, moment = text[:19], from_iso(text[:19])
+            self._came = moment.timestamp() if moment else 0.0
+        micros = text[20:26]
+        return self._came and self._came + (int(micros) / 1e6 if micros.isdigit() else 0.0)
 
     def tick(self, now: float) -> None:
         """Tell Redis what there is. RedisAway if it does not answer: it is told later, and what was sent is told again as it was."""
@@ -78,17 +93,24 @@ class History:
 
     def _pack(self) -> None:
         """Make calls of what was summed; only so many wait while Redis is away."""
-        rows: _Rows = {}
-        size = 0
-        for minute, names in self._sums.items():
-            for name, counts in names.items():
-                rows.setdefault(name, []).extend((minute, field, count) for field, count in counts.items())
-                size += len(counts)
-                if size >= _FIELDS:
+        self._offset = time.time() - time.monotonic()
+        for minute, sums in self._sums.items():
+            counts: dict[tuple[str, str], Counter[str]] = {}
+            for (queue, function, priority, what, ran, waited), count in sums.items():
+                prefix = (priority.decode() if priority and priority.isdigit() and len(priority) < 4 else "1") + ":"
+                fields = [what, f"r{ran}"] if waited < 0 else [what, f"r{ran}", f"w{waited}"]
+                for name in (("queue", queue), ("function", _named(function))):
+                    own = counts.setdefault(name, Counter())
+                    for field in fields:
+                        own[prefix + field] += count
+            rows: _Rows = {}
+            for name, own in counts.items():
+                rows[name] = [(minute, field, count) for field, count in own.items()]
+                if sum(map(len, rows.values())) >= _FIELDS:
                     self._put(rows)
-                    rows, size = {}, 0
-        if rows:
-            self._put(rows)
+                    rows = {}
+            if rows:
+                self._put(rows)
         self._sums.clear()
         del self._calls[:-_MINUTES]
 
@@ -109,7 +131,11 @@ class History:
                 self._log.warning("statistics of jobs are not kept: %s", one_line(error))
 
 
-def _function(fields: dict[bytes, bytes]) -> str:
-    """The task's name; of a pickle, which is not looked into, and of what is no name, none of its own."""
-    found = _FUNCTION.match(fields.get(b"func") or fields.get(b"data", b"")[:210])
-    return found[1].decode() if found else OTHER
+def _function(fields: dict[bytes, bytes]) -> bytes:
+    """The task's name in a record of the first layout; of a pickle, which is not looked into, none of its own."""
+    found = _FUNCTION.match(fields.get(b"data", b"")[:210])
+    return found[1] if found else b""
+
+
+def _named(function: bytes) -> str:
+    return function.decode() if _NAME.fullmatch(function) else OTHER

@@ -182,3 +182,5 @@ def test_a_worker_writes_it_when_it_ends(workers: Workers, conn: redis.Redis) ->
     workers.burst("q")
     assert counted(conn, "queue", "q")["completed"] == 3
     assert counted(conn, "function", "tests.jobs.basic.noop")["completed"] == 3
+    times = summary(Inspector(conn).history("queue", "q", 3600))[1]
+    assert all(times[what]["p50"] is not None for what in ("wait", "run"))
