@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fusion.exceptions import ConfigurationError
+from fusion.exceptions import ConfigurationError, DataTooOld
 from fusion.runtime.loop import Loop
 from fusion.runtime.redis_link import CallRefused, RedisLink, ServerFull, refusable
 from fusion.scheduler.loading import Loading, Sources
@@ -150,6 +150,9 @@ class Declaring:
             )
         except ServerFull:
             raise
+        except DataTooOld as refused:
+            self._report(logging.ERROR, "cron entry %s can't be stored: %s", entry, refused)
+            return
         except CallRefused as refused:
             self._report(logging.ERROR, "cron entry %s can't be stored: %s; what its key holds is not ours", entry, refused)
             return

@@ -69,6 +69,8 @@ def faults(conn: redis.Redis, only: str = "") -> list[str]:
             continue
         job_id = raw.decode().removeprefix("rq:job:")
         status, key, queue, waits = conn.hmget(raw, "status", "concurrency_key", "origin", "waits_in")
+        if status == b"queued" and queue == b"scheduler" and conn.zscore("rq:fifo:scheduler", job_id) is None:
+            continue  # in the inbox: it has not arrived
         key, place = key.decode(), seen.pop(job_id, "")
         if only not in ("", key):
             continue
@@ -81,7 +83,10 @@ def faults(conn: redis.Redis, only: str = "") -> list[str]:
             found.append(f"{job_id} is blocked, and not among its queue's")
         if place and status not in (b"queued", b"started", b"scheduled", b"blocked"):
             found.append(f"{job_id} is {status!r}, and in {place}")
-        if status == b"queued" and all(conn.zscore(f"rq:{kind}:{queue.decode()}", job_id) is None for kind in ("queue", "fifo")):
+        if status == b"queued" and all(
+            conn.zscore(f"rq:{kind}:{queue.decode()}", job_id) is None
+            for kind in (("fifo",) if queue == b"scheduler" else ("queue", "fifo"))
+        ):
             found.append(f"{job_id} is queued, and not in its queue")
     return found + [f"{job_id} is gone, and {place}" for job_id, place in seen.items()]
 

@@ -1,0 +1,147 @@
+"""Random walks over everything that happens to jobs with keys: after each step each slot is held by right, and none is free while a job waits."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import redis
+
+from fusion.store.layout.records import Claimed, Wishes
+from fusion.store.read.limit_inspector import LimitInspector
+from fusion.store.write.broker import Broker
+from fusion.store.write.limit_broker import LimitBroker
+from tests.kit.hands import LEASE, TASK, Hand, expire_lease, may_reap, outcome, promote_all
+from tests.store.limits_hands import faults, holders, tied, waiting
+
+KEYS, QUEUES = ("k", "l"), ("q", "p", "scheduler")
+KINDS = ("finished", "failed", "retry", "retry", "later", "held", "release", "lost", "struck")
+
+
+class Walk:
+    """One step after another, by chance; `log`: what was done, for whoever reads a failure."""
+
+    def __init__(self, conn: redis.Redis, seed: int) -> None:
+        self.conn, self.chance = conn, random.Random(seed)
+        self.broker, self.limits = Broker(conn), LimitBroker(conn)
+        self.hands = [Hand(self.broker, *QUEUES, name=f"host.{n}", alone=n == 1) for n in (1, 2)]
+        self.running: list[tuple[Hand, Claimed]] = []
+        self.ids: list[str] = []
+        self.log: list[str] = []
+
+    def step(self) -> None:
+        name = self.chance.choices(*zip(*self.STEPS.items(), strict=True))[0]
+        self.log.append(name)
+        getattr(self, name)()
+
+    STEPS = {  # noqa: RUF012 - by weight
+        "enqueue": 5, "claim": 6, "tell": 6, "cancel": 1, "delete": 1, "requeue": 1, "due": 2, "lose": 1, "pin": 1, "pause": 1,
+        "resume": 1, "lacking": 1, "empty": 0.2, "clean": 1,
+    }  # fmt: skip
+
+    def some(self) -> str:
+        return self.chance.choice(self.ids or ["nobody"])
+
+    def enqueue(self) -> None:
+        new, chance = [], self.chance
+        for _ in range(chance.randint(1, 3)):
+            self.ids.append(f"j{len(self.ids)}")
+            more = {"ties": "kd", "on_conflict": "discard"} if chance.random() < 0.2 else {}
+            delay = 60.0 if chance.random() < 0.1 else None
+            limit = chance.choice((None, 1, 2, 3))
+            new.append(
+                tied(self.ids[-1], chance.choice(KEYS), limit, chance.choice((0, 1, 1, 2)), delay=delay, on_lost="again", **more)
+            )
+        self.broker.enqueue(chance.choice(QUEUES), new, f"n{len(self.ids)}")
+
+    def claim(self) -> None:
+        hand = self.chance.choice(self.hands)
+        self.running += [
+            (hand, job) for job in hand.turn(slots=[0] * self.chance.randint(1, 3), ahead=self.chance.randint(0, 1)).jobs
+        ]
+
+    def tell(self) -> None:
+        if not self.running:
+            return
+        hand, job = self.running.pop(self.chance.randrange(len(self.running)))
+        kind = self.chance.choice(KINDS)
+        fields = (
+            {"keep_slot": "1"} if kind == "retry" and self.chance.random() < 0.3 else {"task": "shop.f"} if kind == "held" else {}
+        )
+        told = outcome(job, kind, reason="r", delay=self.chance.choice((0.0, 60.0)), fields=fields)
+        found = hand.turn(told, slots=[0] * self.chance.randint(0, 2)).jobs
+        self.running += [(hand, job) for job in found]
+
+    def cancel(self) -> None:
+        self.broker.cancel(self.some())
+
+    def delete(self) -> None:
+        self.broker.delete([self.some()])
+
+    def requeue(self) -> None:
+        self.broker.requeue([self.some()], f"r{self.chance.random()}", keep_place=self.chance.random() < 0.5)
+
+    def due(self) -> None:
+        promote_all(self.broker, self.conn)
+
+    def lose(self) -> None:
+        if self.running:
+            _, job = self.running.pop(self.chance.randrange(len(self.running)))
+            may_reap(self.conn)
+            expire_lease(self.conn, job.queue, job.id)
+            self.broker.reap(LEASE, 0)
+
+    def pin(self) -> None:
+        self.limits.pin_limit(self.chance.choice(KEYS), self.chance.choice((None, 1, 2, 4)))
+
+    def pause(self) -> None:
+        self.limits.pause_limit(self.chance.choice(KEYS))
+
+    def resume(self) -> None:
+        for key in KEYS:
+            self.limits.resume_limit(key)
+
+    def lacking(self) -> None:
+        self.running += [(self.hands[1], job) for job in self.hands[1].turn(slots=[0], wishes=Wishes(lacking={TASK: "no"})).jobs]
+
+    def empty(self) -> None:
+        self.broker.empty(self.chance.choice(QUEUES))
+
+    def clean(self) -> None:
+        self.broker.clean()
+
+
+def walk(conn: redis.Redis, seed: int, steps: int) -> None:
+    walked = Walk(conn, seed)
+    for _ in range(steps):
+        walked.step()
+        assert faults(conn) == [], (seed, walked.log[-5:])
+    assert LimitInspector(conn).limits_audit() == 0, seed
+    walked.resume()
+    for _ in range(300):  # whatever there is ends
+        promote_all(walked.broker, conn)
+        for hand, job in walked.running:
+            hand.tell(job)
+        hand = walked.hands[0]
+        sets = tuple(f"held:{queue}:{task}" for queue in QUEUES for task in ("shop.f", TASK))
+        wishes = Wishes(sets=(*hand.wishes.sets, *sets), alone=True)
+        walked.running = [(hand, job) for job in hand.turn(slots=[0] * 5, wishes=wishes).jobs]
+        if not walked.running and not conn.zcard("rq:scheduler:scheduled_jobs"):
+            break
+    assert faults(conn) == []
+    for key in KEYS:
+        assert (holders(conn, key), waiting(conn, key)) == ([], []), seed
+    assert not any(conn.exists(f"rq:blocked:{queue}", f"rq:wip:{queue}") for queue in QUEUES)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_walk(conn: redis.Redis, seed: int) -> None:
+    walk(conn, seed, 100)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_many_walks(conn: redis.Redis) -> None:
+    for seed in range(100, 160):
+        conn.flushall()
+        walk(conn, seed, 300)
