@@ -7,7 +7,7 @@
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand
 -- INCLUDE: keys time count emit ring schedule next_due park limit commit claim wildcards queue_gate turn_gates
 -- Uses: bound count crowded expected fifos freed gates held lacking left listed names opens origin parked soonest tail
--- Uses: unexpected unsettled
+-- Uses: unexpected unrung unsettled
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after
 --   a space the last queue that was served by it), a priority floor per free slot, begun (id execution). The last
 --   n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told
@@ -55,6 +55,7 @@ end
 
 -- the commit half: each outcome stands or falls alone, and all are answered before anything is claimed
 local note = { 'turn', '' } -- for the worker's hash
+unrung = {}
 local done, at, lines = {}, REST, { A_token }
 expected = math.max(1, A_n_outcomes + A_n_slots)
 finished, failed, worked = tonumber(finished) or 0, tonumber(failed) or 0, tonumber(worked) or 0
@@ -295,7 +296,11 @@ for i in pairs(gates) do
 end
 -- behind the gates: what is admitted rings, unless its queue is closed and somebody waits for it
 local names_of_keys = unsettled
-unsettled = nil
+for i = 0, count - 1 do
+  if #jobs > 0 then unrung[names[i]] = nil end -- what is left there is told of below
+end
+for queue in pairs(unrung) do ring(queue) end
+unsettled, unrung = nil, nil
 for name in pairs(names_of_keys) do settle_key(name) end
 
 -- What is in a wildcard's index and isn't so.

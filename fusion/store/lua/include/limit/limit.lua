@@ -8,12 +8,13 @@
 -- RARER: bounds_of limit_of spend_token put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit
 -- Uses: soonest tied
--- Exports: unsettled
+-- Exports: unrung unsettled
 local MOST_STEPS, LATER_MS, DISCARD = 100, 30000, 'discard'
 
 -- In the claim half of a turn keys are settled at its end: what it takes out of queues it takes out late, and must not
 -- meet a job that was admitted meanwhile.
 local unsettled
+local unrung -- queues of jobs that were admitted, of whom a turn tells others once it has taken what it can itself
 
 -- What bounds a key now: how many may hold a slot, those that run included; interval and burst of its rate, or nil,
 -- and its `tat`; the ms at which it opens again, if it is closed for a time.
@@ -69,7 +70,7 @@ local function admit(name, id, score)
   redis.call('ZREM', P .. 'blocked:' .. queue, id)
   redis.call('ZREM', queue_up_key(name), id)
   emit('queued', id, queue, log_tag, 'reason', 'admitted')
-  ring(queue, class_of(score))
+  if unrung then unrung[queue] = true else ring(queue, class_of(score)) end
 end
 
 -- A holder that has not started gives its slot up for a better one, or for a limit that is less by now.
@@ -90,6 +91,8 @@ local function settle_key(name)
   if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
   for _ = 1, MOST_STEPS do
     local count = redis.call('ZCARD', held)
+    local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
+    if worst and (not worst[1] or worst[2] == 'inf') then return end
     local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}
     if count < limit then
       if not best[1] then return end
@@ -97,8 +100,6 @@ local function settle_key(name)
         return look_at_limit(name, now_ms + LATER_MS)
       end
     else
-      local worst = redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
-      if not worst[1] or worst[2] == 'inf' then return end
       if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
       step_back(name, worst[1], worst[2])
     end
