@@ -102,7 +102,10 @@ def enqueue(
     if not quiet:
         shown = [*map(repr, args), *sorted(f"{key}={value!r}" for key, value in kwargs.items())]
         call = styled(f"{function}({', '.join(shown)})", fg="blue")
-        echo(f"Enqueued {call} with job-id '{job.id}'{_when(data, job)}.")
+        if job.get_status(refresh=False) == "canceled":
+            echo(f"Discarded {call} with job-id '{job.id}': as many of its concurrency key run as may (--on-conflict discard).")
+        else:
+            echo(f"Enqueued {call} with job-id '{job.id}'{_when(data, job)}.")
 
 
 def _check_function(function: str) -> None:

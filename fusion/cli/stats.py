@@ -66,8 +66,7 @@ def gather(cli: Cli, queue: str | None, key: str | None, function: str | None, s
     """Everything to be shown, as JSON shows it. A usage error for what is not there."""
     inspector = cli.onlooker
     if key is not None:
-        counters, held, waiting = inspector.key_counters(key)
-        return {"key": key, "active_count": held, "blocked_count": waiting, **counters.document()}
+        return _key(cli, key)
     if function is not None:
         if function not in (known := inspector.history_names("function")):
             raise click.UsageError(f"nothing was seen of {function!r}; {_some(known, 'functions')}")
@@ -78,6 +77,18 @@ def gather(cli: Cli, queue: str | None, key: str | None, function: str | None, s
     if queue not in existing:
         raise click.UsageError(f"no job was ever enqueued to {queue!r}; `{prog()} info` shows the queues that there are")
     return {**_queue(inspector, queue), **_history(inspector.history("queue", queue, since))}
+
+
+def _key(cli: Cli, key: str) -> dict[str, Any]:
+    from fusion.store.access import limit_inspector_of
+
+    (info,) = limit_inspector_of(cli.looking).limits([key])
+    if info is None:
+        raise click.UsageError(
+            f"no job has the concurrency key {key!r}, and nothing is set for it; `{prog()} limit list` shows those there are"
+        )
+    now = {"active_count": info.active, "held_count": info.held, "blocked_count": info.blocked}
+    return {"key": key, "max_concurrent": info.limit.max_concurrent, **now, **cli.onlooker.key_counters(key)[0].document()}
 
 
 def _queue(inspector: Any, name: str) -> dict[str, Any]:

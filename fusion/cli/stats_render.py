@@ -43,7 +43,10 @@ def sparkline(values: Sequence[int]) -> str:
 
 
 def _counters(found: Mapping[str, Any]) -> list[str]:
-    now = [f"{found['queue_length']} wait"] if "queue_length" in found else [f"{found['blocked_count']} blocked"]
+    if "queue_length" in found:
+        now = [f"{found['queue_length']} wait"]
+    else:
+        now = [f"{found['blocked_count']} blocked", f"{found['held_count'] - found['active_count']} queued"]
     limit = found.get("max_concurrent")
     now.append(f"{found['active_count']} run" + (f" (at most {limit})" if limit else ""))
     if oldest := found.get("oldest_enqueued_at"):

@@ -22,7 +22,8 @@ _LONGEST = 500
 _MOST_RETRIES = 1000
 #: The highest limit of a key.
 MOST_AT_ONCE = 1_000_000
-_KEY = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}\Z")
+#: Half a surrogate pair is no text that could be sent.
+_KEY = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
 #: The highest whole number that a text may name.
 MOST = 10**9
 

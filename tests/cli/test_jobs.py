@@ -140,6 +140,13 @@ def test_an_id_that_is_taken(invoke: Invoke, conn: redis.Redis) -> None:
     assert "job id 'x' is taken and is queued" in invoke("enqueue", SMS, "--job-id", "x", code=1).stderr
 
 
+def test_what_is_discarded_is_not_called_enqueued(invoke: Invoke, conn: redis.Redis) -> None:
+    key = ("--concurrency-key", "user:1", "--on-conflict", "discard")
+    assert invoke("enqueue", SMS, *key).stdout.startswith("Enqueued")
+    assert "Discarded tasks.sms.sendSMS()" in (said := invoke("enqueue", SMS, *key).stdout)
+    assert "as many of its concurrency key run as may" in said
+
+
 def test_a_full_queue(invoke: Invoke, conn: redis.Redis) -> None:
     invoke("enqueue", SMS, "--max-queue-length", "1")
     said = invoke("enqueue", SMS, "--max-queue-length", "1", code=1).stderr

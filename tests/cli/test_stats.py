@@ -7,6 +7,7 @@ import json
 import pytest
 import redis
 
+from fusion import Queue
 from fusion.cli.stats_render import sparkline
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import Invoke
@@ -35,10 +36,18 @@ def test_a_queue(invoke: Invoke) -> None:
 
 
 @pytest.mark.usefixtures("seen")
-def test_all_queues_a_function_and_a_key(invoke: Invoke) -> None:
+def test_all_queues_and_a_function(invoke: Invoke) -> None:
     assert invoke("stats").output.splitlines()[1].split() == ["sms", "2", "0", "3", "1", "0"]
     assert "completed" in invoke("stats", "--function", "t.f").output
-    assert json.loads(invoke("stats", "--key", "user:1", "--json").output)["total_enqueued"] == 0
+
+
+def test_a_key(invoke: Invoke, conn: redis.Redis) -> None:
+    for _ in range(3):
+        Queue("sms", conn).enqueue("t.f", concurrency_key="user:1", max_concurrent=2)
+    document = json.loads(invoke("stats", "--key", "user:1", "--json").output)
+    assert [document[f"{name}_count"] for name in ("active", "held", "blocked")] == [0, 2, 1]
+    assert (document["max_concurrent"], document["total_enqueued"]) == (2, 3)
+    assert "now   1 blocked, 2 queued, 0 run (at most 2)" in invoke("stats", "--key", "user:1").output
 
 
 @pytest.mark.parametrize(
@@ -46,6 +55,7 @@ def test_all_queues_a_function_and_a_key(invoke: Invoke) -> None:
     [
         (("nowhere",), "no job was ever enqueued"),
         (("--function", "no.such"), "nothing was seen"),
+        (("--key", "no.such"), "no job has the concurrency key 'no.such'"),
         (("sms", "--key", "k"), "exclude each other"),
         (("sms", "--since", "soon"), "--since"),
         (("sms", "--since", "1s"), "from 1m to 30d"),

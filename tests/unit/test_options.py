@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fusion.callbacks import Callback
+from fusion.enqueue import kinds
 from fusion.enqueue.build import build
 from fusion.enqueue.keywords import split_options
 from fusion.enqueue.options import OPTION_NAMES, OPTIONS, SPELLINGS, EnqueueOptions, Spelling, from_text
@@ -242,3 +243,10 @@ def test_a_nonce_is_new_each_time() -> None:
 def test_a_callbacks_own_limit_is_a_duration(timeout: float | str) -> None:
     with pytest.raises(ValueError, match="duration"):
         Callback(TASK, timeout=timeout)
+
+
+@pytest.mark.parametrize("value", ["", "x" * 201, "two words", "a\nb", "half of a pair \ud800"[-1], 5, True, b"x"])
+def test_a_key_is_a_text_that_can_be_sent(value: object) -> None:
+    with pytest.raises(OptionError, match="use a text of 1 to 200 characters"):
+        kinds.key("concurrency_key", value)
+    assert [kinds.key("fair_key", one) for one in ("a{b}:c=d", "ü" * 200, "-", "*")] == ["a{b}:c=d", "ü" * 200, "-", "*"]
