@@ -151,6 +151,11 @@ class Job:
         return self._text("log_tag")
 
     @property
+    def concurrency_key(self) -> str:
+        """The key that it shares a limit with; empty without."""
+        return self._text("concurrency_key")
+
+    @property
     def worker_name(self) -> str:
         return self._text("worker_name")
 
@@ -299,10 +304,8 @@ class Job:
         return inspector_of(self.connection).due_at(self.id)
 
     def wait(self, timeout: float | None = None) -> JobStatus:
-        """Wait until the job has ended and return how. TimeoutError after `timeout` seconds; NoSuchJobError if it vanishes.
-
-        Looks at ever longer intervals, up to a fifth of a second. A job waiting for a retry has not ended.
-        """
+        """Wait until the job has ended and return how; one that waits for a retry has not. TimeoutError after `timeout` seconds, NoSuchJobError
+        if it vanishes. Looks at ever longer intervals, up to a fifth of a second."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.002
         while True:
@@ -351,11 +354,8 @@ class Job:
 
     def reschedule(self, when: datetime | timedelta | float | str) -> datetime:
         """Have it wait for another time, and return that: an aware datetime, or how long from now by the server's clock (a timedelta,
-        seconds, "5m"). One in the past: now.
-
-        For a job that waits for a time, be it a retry's; InvalidJobOperation for any other, NoSuchJobError if it is gone, ValueError or
-        TypeError for a time that `Queue.enqueue_at` would refuse.
-        """
+        seconds, "5m"). One in the past: now. For a job that waits for a time, be it a retry's; InvalidJobOperation for any other,
+        NoSuchJobError if it is gone, ValueError or TypeError for a time that `Queue.enqueue_at` would refuse."""
         if isinstance(when, date):  # a datetime is one
             due = to_unix(when, "reschedule")
         else:
@@ -363,9 +363,7 @@ class Job:
         due = round(due, 3)  # as it is stored
         self._check(answer := broker_of(self.connection).reschedule(self.id, due))
         if answer != "ok":
-            raise InvalidJobOperation(
-                f"job {self.id} is {answer}; only a scheduled one, which waits for a time, can be rescheduled"
-            )
+            raise InvalidJobOperation(f"job {self.id} is {answer}; only a scheduled one, which waits for a time, can be moved")
         self._fields["status"] = "scheduled"
         return datetime.fromtimestamp(due, timezone.utc)
 

@@ -23,6 +23,7 @@ CUT = 4096
 _FIELDS = (
     *("status", "origin", "original_queue", "priority", "log_tag", "created_at", "enqueued_at", "started_at", "ended_at"),
     *("attempts", "lost", "deliveries", "retryCount", "worker_name", "reason", "error_class", "error_frame", "quarantined"),
+    "concurrency_key",
 )
 _DETAILS = ("reason", "result", "callback_error")
 
@@ -44,6 +45,7 @@ def job_view(connection: Redis, job_id: str, *, details: bool = False) -> dict[s
         "original_queue": job.original_queue,
         "priority": job.priority,
         "log_tag": job.log_tag,
+        "concurrency_key": job.concurrency_key or None,
         "created_at": _iso(job.created_at),
         "enqueued_at": _iso(job.enqueued_at),
         "scheduled_at": _iso(job.scheduled_at()) if status == "scheduled" else None,

@@ -257,3 +257,12 @@ def test_an_outsiders_hash_with_few_fields_can_be_looked_at(conn: redis.Redis) -
     assert (job.started_at, job.exc_info, job.retry, job.worker_name, job.original_queue) == (None, None, None, "", "")
     assert job.timeout == 180
     assert "theirs" in repr(job)
+
+
+def test_a_job_names_its_concurrency_key(conn: redis.Redis) -> None:
+    """Blocked or not, as it was enqueued and as it is read."""
+    queue = Queue("sms", conn)
+    jobs = [queue.enqueue("t.f", concurrency_key="user:42", max_concurrent=1) for _ in range(2)]
+    assert [str(job.get_status()) for job in jobs] == ["queued", "blocked"]
+    assert [job.concurrency_key for job in (*jobs, Job.fetch(jobs[1].id, conn))] == ["user:42"] * 3
+    assert queue.enqueue("t.f").concurrency_key == ""

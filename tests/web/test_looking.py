@@ -37,6 +37,7 @@ def test_a_finished_job(service: ServerProcess, tokens: Tokens, conn: redis.Redi
     expected = {
         "id": "a", "status": "finished", "queue": "sms", "original_queue": "sms", "priority": 1, "log_tag": "SMS_OTP", "attempts": 0,
         "lost": 0, "deliveries": 1, "retry_count": 7, "worker": "a", "quarantined": False, "error": None, "scheduled_at": None,
+        "concurrency_key": None,
     }  # fmt: skip
     shown = answer.json
     assert {name: shown[name] for name in expected} == expected
