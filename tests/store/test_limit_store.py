@@ -240,3 +240,18 @@ def test_a_key_goes_a_day_after_its_last_job(conn: redis.Redis, broker: Broker, 
     assert sorted(LimitInspector(conn).limit_keys()) == ["busy", "pinned"]
     assert not conn.exists("rq:limit:k")
     assert conn.zscore("rq:limits", "busy") > long_ago
+
+
+def test_more_slots_than_are_taken_back_at_once_let_nobody_start(conn: redis.Redis, broker: Broker, limits: LimitBroker) -> None:
+    give(broker, "q", *(f"j{n}" for n in range(250)), limit=250)
+    hand = Hand(broker, "q")
+    limits.pause_limit("k")
+    assert hand.claim(5) == [], "a paused key"
+    limits.resume_limit("k")
+    while broker.promote()[1] is not None:
+        pass
+    limits.pin_limit("k", 3)
+    assert ids(hand.claim(5)) == ["j0", "j1", "j2"], "a limit that is far less by now"
+    while broker.promote()[1] is not None:
+        pass
+    assert faults(conn) == []

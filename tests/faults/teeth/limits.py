@@ -42,9 +42,9 @@ OF_LIMITS = (
         Edit(
             LIMIT,
             "    redis.call('ZADD', held, score, id)\n  elseif string.find",
-            "    redis.call('ZADD', held, score, id)\n    spend_token(name)\n  elseif string.find",
+            "    redis.call('ZADD', held, score, id)\n    may_start(name)\n  elseif string.find",
         ),
-        Edit(LIMIT, "  if has and spend_token(name) then\n", "  if has then\n"),
+        Edit(LIMIT, "  if has and may_start(name) then\n", "  if has then\n"),
     ),
     a_mutant(
         "limit6",

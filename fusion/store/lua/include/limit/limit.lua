@@ -5,7 +5,7 @@
 -- - nobody who waits has a better place than a holder that has not started;
 -- - there are not more holders than the limit says, but for those that run.
 -- INCLUDE: keys limit_keys time rate emit ring score schedule ties
--- RARER: bounds_of limit_of spend_token put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
+-- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit
 -- Uses: soonest tied
 -- Exports: unrung unsettled
@@ -120,9 +120,11 @@ local function name_limit(name, max, rate, named)
   return true
 end
 
--- A job of the key starts: if it has a rate, that is a token of it. False: there is none.
-local function spend_token(name)
-  local _, interval, burst, tat = bounds_of(name)
+-- A job that has a slot starts, if its key lets it: many slots at a time are not taken back at once. If the key has a
+-- rate, that is a token of it. False: there is no place, or no token.
+local function may_start(name)
+  local limit, interval, burst, tat = bounds_of(name)
+  if redis.call('ZCOUNT', holders_key(name), '+inf', '+inf') >= limit then return false end
   if not interval then return true end
   local now = now_s * 1000000 + now_us
   if rate_room(tat, now, interval, burst) < 1 then return false end
@@ -174,7 +176,7 @@ local function take_slot(id, key, queue, score, log_tag)
     redis.call('ZADD', LIMITS, now_ms, name)
     has = redis.call('ZCARD', held) < limit_of(name) and redis.call('EXISTS', queue_up_key(name)) == 0
   end
-  if has and spend_token(name) then
+  if has and may_start(name) then
     redis.call('ZADD', held, '+inf', id)
     if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
     return true
