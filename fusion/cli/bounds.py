@@ -1,7 +1,8 @@
-"""What bounds a queue, in words and as JSON: a pause, how many jobs may wait in it, and how long."""
+"""What bounds a queue, in words and as JSON: a pause, how many jobs may wait in it, and how long; what keys hold back in it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,9 @@ from fusion.cli.context import seconds
 
 if TYPE_CHECKING:
     from fusion.store.layout.pauses import Pause
+    from fusion.store.read.blocked import BlockedJobs
     from fusion.store.read.inspector import QueueInfo
+    from fusion.store.read.limit_inspector import LimitInfo
 
 
 def was_paused(pause: Pause, at: datetime) -> str:
@@ -31,6 +34,29 @@ def remarks(queue: QueueInfo, at: datetime, program: str) -> list[str]:
             f"The queue {queue.name} is full: {waiting} of {queue.max_length} wait, enqueues are refused (max_queue_length)"
         )
     return found
+
+
+def of_keys(queues: Iterable[QueueInfo], others: Iterable[BlockedJobs], program: str) -> list[str]:
+    """A sentence about each queue in which jobs wait for a slot of their key; `others`: those that are blocked for another reason."""
+    counts = {queue.name: queue.blocked for queue in queues}
+    for one in others:
+        counts[one.queue] = counts.get(one.queue, 0) - one.count
+    return [
+        f"{count} blocked in {name} by the limits of their concurrency keys; to see these: {program} limit list"
+        for name, count in counts.items()
+        if count > 0
+    ]
+
+
+def stuck(key: LimitInfo, program: str) -> str:
+    """Name the jobs that hold the slots of a key for which others wait in vain."""
+    name = key.limit.key
+    shown = ", ".join(f"{one.job_id} ({one.status} in {one.queue})" for one in key.holders[:3])
+    more = f" and {key.held - 3} more" if key.held > 3 else ""
+    return (
+        f"The key {name} is stuck: {key.blocked} wait, and none has started for ten minutes. Its slots are held by {shown}{more};"
+        f" to see more: {program} limit show {name}"
+    )
 
 
 def document(queue: QueueInfo, at: datetime) -> dict[str, Any]:

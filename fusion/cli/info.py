@@ -22,6 +22,7 @@ from fusion.kernel.timeutil import now, to_iso
 
 if TYPE_CHECKING:
     from fusion.store.read.cron_inspector import SchedulerInfo
+    from fusion.store.read.limit_inspector import LimitInfo
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # the alternate screen, no cursor, long lines cut instead of wrapped
 _LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -94,7 +95,17 @@ def gather(
     blocked = tuple(one for one in inspector.blocked() if one.queue in listed) if with_queues else ()
     totals = inspector.totals()
     broken = tuple(cli.broken())
-    return render.Snapshot(now(), totals, listed, queues, workers, bool(chosen), unseen, schedulers, cron, broken, blocked)
+    stuck = _stuck(cli, any(queue.blocked for queue in queues or ()))
+    return render.Snapshot(now(), totals, listed, queues, workers, bool(chosen), unseen, schedulers, cron, broken, blocked, stuck)
+
+
+def _stuck(cli: Cli, any_blocked: bool) -> tuple[LimitInfo, ...]:
+    """Concurrency keys that get no further; nobody is asked if no job is blocked."""
+    if not any_blocked:
+        return ()
+    from fusion.store.access import limit_inspector_of
+
+    return tuple(limit_inspector_of(cli.looking).stuck_limits())
 
 
 def _cron(cli: Cli) -> tuple[tuple[SchedulerInfo, ...], render.CronTotals]:

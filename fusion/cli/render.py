@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fusion.store.read.blocked import BlockedJobs
     from fusion.store.read.cron_inspector import SchedulerInfo
     from fusion.store.read.inspector import CallbackErrors, QueueInfo, Totals, WorkerInfo
+    from fusion.store.read.limit_inspector import LimitInfo
 
 SCHEMA = 1
 #: An en dash: what RQ prints for a queue without workers.
@@ -58,6 +59,8 @@ class Snapshot:
     #: What could not be read, in sentences.
     broken: tuple[str, ...] = ()
     blocked: tuple[BlockedJobs, ...] = ()
+    #: Concurrency keys whose jobs wait while none starts.
+    stuck: tuple[LimitInfo, ...] = ()
 
     @property
     def scheduler_alive(self) -> bool | None:
@@ -186,6 +189,8 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
     if totals.scheduled and snapshot.queues is not None:
         lines.append(f"{totals.scheduled} scheduled, of all queues{_who_moves_them(snapshot)}")
     lines += [styled(in_words(one), fg="yellow") for one in snapshot.blocked]
+    lines += bounds.of_keys(snapshot.queues or (), snapshot.blocked, program)
+    lines += [styled(bounds.stuck(one, program), fg="yellow") for one in snapshot.stuck]
     if totals.dropped and snapshot.queues is not None:
         counts = ", ".join(f"{count} {state}" for state, count in totals.dropped.items())
         lines.append(
@@ -312,6 +317,7 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "callback_errors": callback_errors(totals.callback_errors),
         "broken": list(snapshot.broken),
         "blocked": [{**asdict(one), "since": _iso(one.since)} for one in snapshot.blocked],
+        "stuck": [one.document() for one in snapshot.stuck],
         "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],
         "workers": None if snapshot.workers is None else [_worker(snapshot, worker) for worker in snapshot.workers],
         "schedulers": None if snapshot.schedulers is None else [_scheduler(snapshot, one) for one in snapshot.schedulers],

@@ -116,12 +116,27 @@ def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
         "callback_errors",
         "broken",
         "blocked",
+        "stuck",
         *parts,
     }
     assert (document["schema"], document["suspended"], document["failed"], document["scheduled"]) == (1, False, 2, 0)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["queues"][0]["oldest"])
     assert json.loads(invoke("info", "--json", "-W").stdout)["queues"] is None
     assert json.loads(invoke("info", "--json", "-Q").stdout)["workers"] is None
+
+
+def test_keys_that_hold_jobs_back(invoke: Invoke, conn: redis.Redis) -> None:
+    """How many there are, and of a key of which nothing has started for ten minutes who has its slots."""
+    assert "blocked" not in invoke("info").stdout
+    for job_id, name in (("a", "unserved"), ("b", "sms"), ("c", "sms")):
+        Queue(name, conn).enqueue("t.f", job_id=job_id, concurrency_key="user:42")
+    said = invoke("info").stdout
+    assert "2 blocked in sms by the limits of their concurrency keys; to see these: run_worker.py limit list" in said
+    assert "stuck" not in said
+    conn.hset("rq:job:a", mapping={"enqueued_at": "2020-01-31T12:00:00.000000Z", "created_at": "2020-01-31T12:00:00.000000Z"})
+    told = "The key user:42 is stuck: 2 wait, and none has started for ten minutes. Its slots are held by a (queued in unserved);"
+    assert told in invoke("info").stdout
+    assert [key["key"] for key in json.loads(invoke("info", "--json").stdout)["stuck"]] == ["user:42"]
 
 
 def test_suspended(invoke: Invoke, conn: redis.Redis) -> None:

@@ -149,6 +149,7 @@ def test_the_document() -> None:
         "callback_errors": None,
         "broken": [],
         "blocked": [],
+        "stuck": [],
         "schedulers": [],
         "cron": {"entries": 0, "paused": 0, "errors": 0},
     }
