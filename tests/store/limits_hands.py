@@ -62,7 +62,8 @@ def faults(conn: redis.Redis, only: str = "") -> list[str]:
         seen |= dict.fromkeys(held, f"held {key}") | dict.fromkeys(lined, f"waits {key}")
         for job_id, score in held.items():
             status = conn.hget(f"rq:job:{job_id}", "status")
-            if status not in ((b"started", b"scheduled") if score == float("inf") else (b"queued",)):
+            alone = status == b"blocked" and (conn.hget(f"rq:job:{job_id}", "waits_in") or b"").startswith(b"probation:")
+            if not alone and status not in ((b"started", b"scheduled") if score == float("inf") else (b"queued",)):
                 found.append(f"{key}: {job_id} is {status!r} and holds a slot by {score}")
     for raw in conn.scan_iter("rq:job:*"):
         if conn.type(raw) != b"hash" or not conn.hget(raw, "ties"):

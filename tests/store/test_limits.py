@@ -378,3 +378,19 @@ def test_data_of_the_first_layout_take_no_such_job(conn: redis.Redis, broker: Br
         give(broker, "q", "a")
     assert not conn.exists("rq:job:a")
     put(broker, "q", "b")
+
+
+@pytest.mark.parametrize(("limit", "started"), [(1, "abcd"), (2, "acbd")])
+def test_a_job_that_is_to_run_alone_keeps_its_slot(conn: redis.Redis, broker: Broker, limit: int, started: str) -> None:
+    give(broker, "q", *"abcd", limit=limit)
+    for job_id in "ab":
+        conn.hset(f"rq:job:{job_id}", mapping={"lost": 3, "deliveries": 3})
+    others, lone, order = Hand(broker, "q"), Hand(broker, "q", name="lone.1", alone=True), ""
+    for _ in range(8):
+        for hand in (others, lone):
+            for job in hand.turn(slots=[0]).jobs:
+                order += job.id
+                assert faults(conn) == []
+                hand.tell(job)
+    assert order == started, "two that gave way to each other would do so for ever"
+    assert faults(conn) == []

@@ -1,4 +1,5 @@
--- A job leaves its queue, or its execution, and is to arrive again: it waits for a time, for its task, or to run alone.
+-- A job leaves its queue, or its execution, and is to arrive again: it waits for a time, or for its task. One
+-- that waits to run alone keeps what it holds.
 -- INCLUDE: ties limit
 -- Uses: tied
 local function on_leave(id, key, queue)

@@ -33,7 +33,9 @@ local function park(id, key, queue, set, score, until_ms, why, ...)
   redis.call('ZADD', P .. 'blocked:' .. queue, until_ms, id)
   redis.call('HSET', key, 'status', 'blocked', 'waits_in', set, ...)
   redis.call('PERSIST', key)
-  on_leave(id, key, queue)
+  -- one that is to run alone keeps what it holds: nobody but a lone worker takes it, and two of a key that gave way to
+  -- each other would do so for ever
+  if string.sub(set, 1, 10) ~= 'probation:' then on_leave(id, key, queue) end
   parked = true
   if redis.call('HSETNX', WAITS, set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
     redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us))

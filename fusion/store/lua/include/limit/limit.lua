@@ -77,6 +77,7 @@ end
 local function step_back(name, id, score)
   local key = job_key(id)
   local status, queue, log_tag = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag'))
+  -- one that waits to run alone asks for a slot when it is to start
   if status == 'queued' then put_in_line(name, id, key, queue, score, log_tag) end
   redis.call('ZREM', holders_key(name), id)
 end
