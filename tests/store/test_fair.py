@@ -54,6 +54,16 @@ def test_one_job_waits_for_one_of_each_other_key_at_most(broker: Broker, others:
         hand.claim(nth % 7)
 
 
+def test_new_keys_without_end_starve_nobody(broker: Broker) -> None:
+    """One comes for each job that is claimed, of a key that nobody knows and with a better id: a turn takes a thousand and ends."""
+    put(broker, "q", "a", fair_key="a")
+    hand, found = Hand(broker, "q"), list[str]()
+    for nth in range(1050):
+        put(broker, "q", f"z{nth:05d}", fair_key=f"k{nth}")
+        found.append(hand.take().id)
+    assert 990 < found.index("a") < 1010
+
+
 def test_each_key_keeps_its_own_order_and_all_have_equal_shares(broker: Broker) -> None:
     for key, count in (("a", 300), ("b", 200), ("c", 100)):
         fill(broker, key, count)

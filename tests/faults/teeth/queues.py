@@ -12,7 +12,7 @@ OF_QUEUES = (
         "fair1",
         "a fair key gets any number of jobs in one turn",
         "store/test_fair.py::test_one_job_waits_for_one_of_each_other_key_at_most",
-        Edit(INCLUDE + "turns.lua", "last and last - 1 / UNITS or turns.clock", "last or turns.clock"),
+        Edit(INCLUDE + "turns.lua", "last and last - 1 / UNITS or turns.begin", "last or turns.begin"),
     ),
     a_mutant(
         "fair2",

@@ -4,13 +4,15 @@
 -- fair key are one key together. A turn is never above the arrival number in whose place it stands.
 -- `rq:fair:<queue>` has the clock of each class (`<class>`) and the last turns of its keys (`<class>:<key>`), as scores
 -- of that class. A key whose last turn is behind the clock begins at the clock, known or not: it is forgotten.
+-- A turn that as many keys as CROWD have taken last takes no others: they begin at the one after it. Or else new keys
+-- that come as fast as jobs are claimed would make it last for ever, for those of its jobs too whose ids are behind.
 -- INCLUDE: keys score
 -- RARER: has_turns open_turns forget_turns turn_of
 -- Exports: fair
 -- Uses: fifos
-local UNITS, FORGOTTEN, FORGET_AT = 2 ^ 44, 100, 50
--- What this call knows. By queue: whether it has turns. By queue and class: the clock, the last turns, how many were
--- given.
+local UNITS, FORGOTTEN, FORGET_AT, CROWD = 2 ^ 44, 100, 50, 1000
+-- What this call knows. By queue: whether it has turns. By queue and class: the clock, the turn at which keys
+-- begin, the last turns, how many were given.
 local fair = {}
 
 local function turns_key(queue) return P .. 'fair:' .. queue end
@@ -38,6 +40,8 @@ local function open_turns(queue, class, seq, named)
     redis.call('ZADD', key, last, name .. ':')
   end
   if turns.clock ~= tonumber(known) then redis.call('ZADD', key, turns.clock, name) end
+  local exact = string.format('%.17g', turns.clock)
+  turns.begin = redis.call('ZCOUNT', key, exact, exact) > CROWD and turns.clock - 1 / UNITS or turns.clock
   fair[at], fair[queue] = turns, true
   return turns
 end
@@ -58,7 +62,7 @@ local function turn_of(queue, priority, seq, name)
   if not turns then return seq end
   local member = string.format('%d:', class) .. name
   local last = turns.last[member] or tonumber(redis.call('ZSCORE', key, member))
-  local score = math.min(turns.clock, last and last - 1 / UNITS or turns.clock)
+  local score = math.min(turns.begin, last and last - 1 / UNITS or turns.begin)
   redis.call('ZADD', key, score, member)
   turns.last[member] = score
   if turns.count % FORGET_AT == 0 then forget_turns(key, class, turns.clock) end
