@@ -9,7 +9,7 @@ from fusion.kernel.rates import Rate
 from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
-from tests.kit.hands import Hand, events_of, ids, now_ms, outcome, status_of
+from tests.kit.hands import Hand, events_of, ids, now_ms, outcome, promote_all, put, status_of
 from tests.store.limits_hands import faults, give, holders, waiting
 
 
@@ -254,4 +254,41 @@ def test_more_slots_than_are_taken_back_at_once_let_nobody_start(conn: redis.Red
     assert ids(hand.claim(5)) == ["j0", "j1", "j2"], "a limit that is far less by now"
     while broker.promote()[1] is not None:
         pass
+    assert faults(conn) == []
+
+
+def test_a_slow_rate_is_not_forgotten_with_its_key(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "a", key="slow", limit=None, rate="1/604800000/1")
+    hand = Hand(broker, "q")
+    hand.tell(hand.take())
+    conn.zadd("rq:limits", {"slow": now_ms(conn) - 2 * 86_400_000})
+    broker.clean()
+    give(broker, "q", "b", key="slow", limit=None, rate="1/604800000/1")
+    assert hand.claim(1) == [], "one in seven days"
+
+
+@pytest.mark.parametrize("part", ["limit:k", "limits:held:k", "limits:waiting:k", "limits:due"])
+def test_a_broken_key_keeps_no_others_waiting(conn: redis.Redis, broker: Broker, part: str) -> None:
+    give(broker, "q", *"abc", rate="100/1000/5", ties="kt", limit_duration=60_000)
+    put(broker, "q", "other")
+    kept = conn.dump(f"rq:{part}")
+    conn.set(f"rq:{part}", "broken")
+    hand = Hand(broker, "q")
+    turn = hand.turn(slots=[0] * 4)
+    started = ids(turn.jobs)
+    assert started in (["other"], ["a", "other"])
+    assert set(hand.turn(*(outcome(job) for job in turn.jobs)).answers) == {"ok"}
+    assert [status_of(conn, job_id) for job_id in started] == ["finished"] * len(started)
+    conn.delete(f"rq:{part}")
+    if kept:
+        conn.restore(f"rq:{part}", 0, kept)
+    order = list[str]()
+    for _ in range(4):
+        promote_all(broker, conn)
+        conn.zadd("rq:limits", {"k": now_ms(conn)})
+        broker.clean()
+        for job in hand.claim(1):
+            order.append(job.id)
+            hand.tell(job)
+    assert sorted(order) == [one for one in "abc" if one not in started]
     assert faults(conn) == []

@@ -301,7 +301,7 @@ for i = 0, count - 1 do
 end
 for queue in pairs(unrung) do ring(queue) end
 unsettled, unrung = nil, nil
-for name in pairs(names_of_keys) do settle_key(name) end
+for name in pairs(names_of_keys) do pcall(settle_key, name) end -- a broken one must not take the claims with it
 
 -- What is in a wildcard's index and isn't so.
 for i = 0, count - 1 do

@@ -1,7 +1,7 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
 -- rotates the queues' order, so equal classes are served round-robin.
--- INCLUDE: keys time callbacks count emit end_job inbox park score turns ties limit on_arrive on_claim discard
--- RARER: note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
+-- INCLUDE: keys time callbacks count emit end_job inbox park schedule score turns ties limit on_arrive on_claim discard
+-- RARER: put_off_broken note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked tied
 -- Exports: held lacking unexpected
 local TAKE_OVER = 20 -- ids taken over from an inbox at a time
@@ -144,6 +144,14 @@ local function set_aside(queue, id, key, head, task, deliveries, log_tag)
   return true
 end
 
+-- What is written down of its concurrency key can't be read: in its place it would keep all others waiting.
+local function put_off_broken(id, key, queue, set, log_tag, why)
+  schedule(id, now_ms + LATER_MS)
+  redis.call('HSET', key, 'status', 'scheduled', 'reason', error_text(why))
+  if set then unpark(id, key, queue) end
+  emit('held', id, queue, log_tag, 'worker', A_name, 'reason', 'its concurrency key is broken')
+end
+
 -- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was
 -- no work, and whether it had expired, nil when it was set aside. In any case the caller takes it out of the queue or
 -- set afterwards, and writes down `held`: what may be of a wrong type shows here, before the job changes. KEYED for a
@@ -193,7 +201,9 @@ local function take(queue, head, exec, set)
   end
   if ties then
     if string.sub(exec, -1) == 'a' then return KEYED end
-    if not take_slot(id, key, queue, head.score, log_tag) then
+    local ok, has = pcall(take_slot, id, key, queue, head.score, log_tag)
+    if not ok then return put_off_broken(id, key, queue, set, log_tag, has) end
+    if not has then
       if set then redis.call('ZREM', waits_key(set), id) end
       return nil
     end
