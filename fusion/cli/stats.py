@@ -100,6 +100,7 @@ def _queue(inspector: Any, name: str) -> dict[str, Any]:
         "max_concurrent": found.max_concurrent,
         "oldest_enqueued_at": found.oldest_enqueued_at and to_iso(found.oldest_enqueued_at),
         **found.counters.document(),
+        "total_base": found.totals["base"],
         "by_priority": {str(priority): dict(counts) for priority, counts in sorted(found.counters.by_priority.items())},
     }
 
