@@ -19,7 +19,7 @@ from tests.jobs import basic
 WHEN = datetime(2030, 1, 31, tzinfo=timezone.utc)
 
 
-def takes_them(rate: int = 0, timeout: int = 0, priorty: int = 0, *, job_timout: int = 0) -> None: ...
+def takes_them(pace: int = 0, timeout: int = 0, priorty: int = 0, *, job_timout: int = 0) -> None: ...
 
 
 def takes_two(to: str, /, body: str) -> None: ...
@@ -87,7 +87,7 @@ def test_the_error_names_the_option_that_was_meant(conn: redis.Redis, road: str)
 @pytest.mark.parametrize(
     "func", [takes_two, "tests.domain.test_option_names.takes_two", basic.add], ids=["function", "path", "add"]
 )
-@pytest.mark.parametrize("name", ["rate", "timeout", "to"])
+@pytest.mark.parametrize("name", ["pace", "timeout", "to"])
 def test_a_function_at_hand_gets_nothing_it_does_not_take(conn: redis.Redis, road: str, func: Any, name: str) -> None:
     if road == "delay" and isinstance(func, str):
         func = takes_two
@@ -108,7 +108,7 @@ def test_old_rqs_timeout_is_led_to_its_name(conn: redis.Redis) -> None:
     "func", [takes_them, wraps, "tests.domain.test_option_names.takes_them"], ids=["function", "wrapped", "path"]
 )
 def test_a_task_that_really_has_such_a_parameter_gets_it(conn: redis.Redis, road: str, func: Any) -> None:
-    given = {"rate": 1, "timeout": 2, "priorty": 3, "job_timout": 4}
+    given = {"pace": 1, "timeout": 2, "priorty": 3, "job_timout": 4}
     if road == "delay" and isinstance(func, str):
         func = takes_them
     assert ROADS[road](func, **given).kwargs == given
@@ -116,20 +116,20 @@ def test_a_task_that_really_has_such_a_parameter_gets_it(conn: redis.Redis, road
 
 @pytest.mark.parametrize("func", [takes_any, "shop.not_here"], ids=["any", "not at hand"])
 def test_other_names_pass_where_the_function_takes_any_or_is_not_at_hand(conn: redis.Redis, func: Any) -> None:
-    given = {"rate": 1, "timeout": 2, "title": 3, "job_ids": [], "to": "x", "payload": {}, "retries": 2, "entry": 1}
+    given = {"pace": 1, "timeout": 2, "title": 3, "job_ids": [], "to": "x", "payload": {}, "retries": 2, "entry": 1}
     assert Queue("sms").enqueue(func, **given).kwargs == given
 
 
 def test_arguments_given_apart_are_the_tasks_whatever_their_names(conn: redis.Redis) -> None:
-    given = {"job_timout": 1, "priority": 2, "rate": 3}
+    given = {"job_timout": 1, "priority": 2, "pace": 3}
     assert Queue("sms").enqueue_call(takes_two, kwargs=given).kwargs == given
     assert Queue("sms").enqueue(takes_two, kwargs=given).kwargs == given
     (made,) = Queue("sms").enqueue_many([Queue.prepare_data("shop.not_here", kwargs=given)])
     assert made.kwargs == given
     entry = Scheduler().cron("* * * * *", "shop.not_here", kwargs=given)
     assert Scheduler().run(entry).kwargs == given
-    with pytest.raises(TypeError, match="rate"):
-        Queue("sms").enqueue(takes_two, kwargs=given, rate=1)
+    with pytest.raises(TypeError, match="pace"):
+        Queue("sms").enqueue(takes_two, kwargs=given, pace=1)
 
 
 def test_a_recurring_task_with_a_misspelled_option_is_a_fault_of_its_own() -> None:

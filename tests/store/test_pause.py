@@ -59,7 +59,7 @@ def test_a_pause_tells_since_when_by_whom_and_why(broker: Broker, conn: redis.Re
     assert info.paused
     assert info.pause is not None and info.pause.since is not None and info.pause.left is not None
     assert (info.pause.by, info.pause.reason) == ("deploy@web1", "the provider is down: see 4711")
-    assert before <= info.pause.since.timestamp() * 1000 + 1 <= now_ms(conn) + 1
+    assert before <= info.pause.since.timestamp() * 1000 + 1 <= now_ms(conn) + 2
     assert 50 < info.pause.left <= 60
     since = info.pause.since
     broker.pause("q", by="root@web2")
