@@ -11,7 +11,7 @@ from fusion.cli.context import seconds
 if TYPE_CHECKING:
     from fusion.store.layout.pauses import Pause
     from fusion.store.read.blocked import BlockedJobs
-    from fusion.store.read.inspector import QueueInfo
+    from fusion.store.read.inspector import Keyless, QueueInfo
     from fusion.store.read.limit_inspector import LimitInfo
 
 
@@ -56,6 +56,15 @@ def stuck(key: LimitInfo, program: str) -> str:
     return (
         f"The key {name} is stuck: {key.blocked} wait, and none has started for ten minutes. Its slots are held by {shown}{more};"
         f" to see more: {program} limit show {name}"
+    )
+
+
+def keyless(one: Keyless, at: datetime) -> str:
+    """Name a function whose jobs no limit bounds, though it declares one, and what to do."""
+    ago = seconds(max(0.0, (at - one.at).total_seconds()))
+    return (
+        f"{one.count} jobs of {one.function} ran without the concurrency key that its @job declares, the last one {ago} ago: where the"
+        " function can't be imported, give concurrency_key= with the enqueue"
     )
 
 

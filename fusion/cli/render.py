@@ -25,7 +25,7 @@ SCHEMA = 1
 #: An en dash: what RQ prints for a queue without workers.
 _NONE = "\u2013"
 _ANY = 1_000_000
-#: Queues that a line of advice names.
+#: Queues that a line of advice names, and functions that have one each.
 _NAMED = 5
 _STATE_COLOURS = {"busy": "red", "idle": "green", "alive": "green", "dead": "red"}
 _STATE_COLOURS |= dict.fromkeys(("suspended", "quiet", "throttled"), "yellow")
@@ -198,6 +198,8 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
         )
     if totals.callback_errors and snapshot.queues is not None:
         lines.append(styled(raised(totals.callback_errors, snapshot.at), fg="yellow"))
+    if snapshot.queues is not None:
+        lines += [styled(bounds.keyless(one, snapshot.at), fg="yellow") for one in totals.keyless[:_NAMED]]
     if totals.suspended:
         lines.append(styled(f"Suspended: no new job is started until {program} resume", fg="yellow"))
     for queue in snapshot.queues or ():
@@ -315,6 +317,7 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "scheduled": totals.scheduled,
         "dropped": totals.dropped,
         "callback_errors": callback_errors(totals.callback_errors),
+        "keyless": [one.document() for one in totals.keyless],
         "broken": list(snapshot.broken),
         "blocked": [{**asdict(one), "since": _iso(one.since)} for one in snapshot.blocked],
         "stuck": [one.document() for one in snapshot.stuck],

@@ -7,7 +7,7 @@ import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
-from types import CoroutineType, TracebackType
+from types import CoroutineType, FunctionType, TracebackType
 
 from fusion import context
 from fusion.exceptions import PayloadTooLarge, TaskNotAllowed, TaskNotFound
@@ -29,6 +29,8 @@ Fields = dict[bytes, bytes]
 CALLBACK_TIMEOUT = 60.0
 #: ru_maxrss is bytes on macOS, KiB elsewhere.
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
+#: Options of which each gives a job a key, see `enqueue.ties`.
+_OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
 _OWN_MODULES = frozenset({__name__, "fusion.kernel.timeouts", "fusion.kernel.importing"})
 
 
@@ -42,14 +44,14 @@ class Performer:
         self._allow_pickle = allow_pickle
         self._json = JSONSerializer(may_import=self._may_import)
         self._found = False
-        self._compress = False
+        self._compress = self._keyless = False
 
     def run(self, fields: Fields, send: Callable[[Fields], None], offer: Callable[[Fields], bool] | None = None) -> Fields:
         """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker; `offer` does so unless it had to wait,
         and says whether it did."""
         started = monotonic()
         self._send = send
-        self._found = False
+        self._found = self._keyless = False
         # A record of the second layout: those who read it know compressed texts. Stock RQ, which reads pickled jobs, does not.
         self._compress = b"func" in fields and b"serializer" not in fields
         job = context.CurrentJob(fields, self._save_meta, offer)
@@ -66,6 +68,8 @@ class Performer:
         answer[b"elapsed"] = b"%.6f" % elapsed
         answer[b"maxrss"] = b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)
         self._add_meta(job, fields, answer)
+        if self._keyless:
+            answer[b"keyless"] = job.func_name.encode("utf-8", "replace")
         if job.unsaid:
             answer[b"unsaid"] = b"%d" % job.unsaid
         context.set_current_job(None)
@@ -77,6 +81,7 @@ class Performer:
         job.func_name = name
         function = resolve(name, self._tasks)
         self._found = True
+        self._keyless = b"ties" not in fields and _declares_key(function)
         job.args, job.kwargs = load()
         check_no_generator(function, name)
         failpoint("horse.before_task")
@@ -178,6 +183,12 @@ class Performer:
             return
         if raw != fields.get(b"meta", b"{}"):
             answer[b"meta"] = raw
+
+
+def _declares_key(function: Any) -> bool:
+    """True if `@job` has each call of the function wait for a slot of a key; only a real function's own mark counts."""
+    ties = function.__dict__.get("__fusion_ties__") if type(function) is FunctionType else None
+    return ties is not None and not _OF_KEYS.isdisjoint(ties)
 
 
 def callback_limit(spec: dict[str, Any]) -> float:

@@ -1,4 +1,4 @@
-"""What a process saw of its jobs: how many, and how long they waited and ran. Summed here, told to Redis with each sign of life."""
+"""What a process saw of its jobs: how many, how long they waited and ran, which lacked a key. Summed here, told to Redis with signs of life."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MINUTES, _FIELDS = 60, 500
 
 #: Of what ended in one way after times of the same buckets: queue, function, priority, what it counts as, run, wait (-1: none).
 _Seen = tuple[str, bytes, bytes | None, str, int, int]
-#: Of each ("queue" or "function", name): minute, field, count.
+#: Of each ("queue", "function" or "keyless", name): minute, field, count.
 _Rows = dict[tuple[str, str], list[tuple[int, str, int]]]
 
 
@@ -41,6 +41,7 @@ class History:
     def __init__(self, broker: Broker, link: RedisLink, membership: Membership, every: float, log: logging.Logger) -> None:
         self._broker, self._link, self._membership, self._every, self._log = broker, link, membership, every, log
         self._sums: dict[int, dict[_Seen, int]] = {}
+        self._keyless: Counter[str] = Counter()
         self._offset, self._second, self._came = time.time() - time.monotonic(), b"", 0.0
         self._calls: list[tuple[int, _Rows]] = []
         self._number = 0
@@ -72,6 +73,14 @@ class History:
         if len(sums) >= _FIELDS and seen not in sums:
             seen = (OTHER, OTHER.encode(), *seen[2:])
         sums[seen] = sums.get(seen, 0) + 1
+        self._tell_soon()
+
+    def note_keyless(self, function: str) -> None:
+        """Count a job that ran without the concurrency key that its function declares."""
+        self._keyless[function if _NAME.fullmatch(function.encode()) and len(self._keyless) < _FIELDS else OTHER] += 1
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
         if self._tell_at == inf:
             self._tell_at = time.monotonic() + self._every
 
@@ -111,6 +120,9 @@ class History:
                     rows = {}
             if rows:
                 self._put(rows)
+        if self._keyless:
+            self._put({("keyless", name): [(0, "", count)] for name, count in self._keyless.items()})
+            self._keyless.clear()
         self._sums.clear()
         del self._calls[:-_MINUTES]
 

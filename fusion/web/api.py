@@ -159,7 +159,10 @@ class Api:
         page = names[offset : offset + limit]
         moment = inspector.now()
         shown = [queue_view(info, moment) for info in inspector.queues(page)]
-        return Response.json({"queues": shown, "total": len(names), "offset": offset, "broken": in_words(broken)})
+        keyless = [one.document() for one in inspector.keyless()]
+        return Response.json(
+            {"queues": shown, "total": len(names), "offset": offset, "keyless": keyless, "broken": in_words(broken)}
+        )
 
     def stats(self, request: Request) -> Response:
         """Show one queue."""

@@ -14,6 +14,7 @@ from fusion.forkserver.client import describe_death
 from fusion.runtime.outbox import Outbox
 from fusion.store.layout.records import Claimed
 from fusion.worker.blocked import BlockedWork
+from fusion.worker.keyless import KeylessJobs
 from fusion.worker.slots import Slots
 
 _KINDS = (b"finished", b"failed", b"held")
@@ -24,9 +25,10 @@ _POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class Outcomes:
     """Decides what became of each run, and puts it into the outbox."""
 
-    def __init__(self, outbox: Outbox, blocked_work: BlockedWork, slots: Slots, grace: float) -> None:
+    def __init__(self, outbox: Outbox, blocked_work: BlockedWork, slots: Slots, keyless: KeylessJobs, grace: float) -> None:
         """`grace`: seconds that a run has beyond its timeout."""
-        self._outbox, self._blocked_work, self._slots, self._grace = outbox, blocked_work, slots, grace
+        self._outbox, self._blocked_work, self._slots = outbox, blocked_work, slots
+        self._keyless, self._grace = keyless, grace
 
     def waiting(self) -> list[Claimed]:
         """Jobs whose outcome Redis does not have yet: they are still this worker's."""
@@ -53,6 +55,8 @@ class Outcomes:
         fields, elapsed = run.claimed.fields, readings.elapsed(frame)
         decision = of_frame(fields, frame)
         ago = readings.signaled(frame) if decision.kind in ("failed", "retry") else None
+        if b"keyless" in frame:
+            self._keyless.ran(frame[b"keyless"].decode("utf-8", "replace"))
         if decision.kind == "held":
             self._blocked_work.lacks(str(decision.fields["task"]), decision.reason, monotonic())
         if ago is None or fields.get(b"on_lost") == b"fail":

@@ -35,6 +35,7 @@ from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.health import Health
 from fusion.worker.job_memory import JobMemory
+from fusion.worker.keyless import KeylessJobs
 from fusion.worker.outcomes import Outcomes
 from fusion.worker.probation import Probation
 from fusion.worker.recycling import Recycling
@@ -94,7 +95,8 @@ class Worker(Process):
         self.blocked_work = BlockedWork(self.served_queues)
         self.envelopes = EnvelopeCheck(settings, log)
         self.task_logs = TaskLogs(self.broker, self.link, self.membership, log)
-        outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, settings.timeout_grace)
+        keyless = KeylessJobs(self.consumer.history, log)
+        outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, settings.timeout_grace)
         self.dispatcher = Dispatcher(self.executors, self.slots, self.envelopes, outcomes, self.task_logs, job_log)
         self.job_memory = JobMemory(settings.max_job_memory, self.executors)
         self.relay_child = RelayChild(shared, companions.relay)

@@ -14,6 +14,7 @@ import redis
 from fusion import Queue
 from fusion.cron.scheduler import Scheduler
 from fusion.store.access import cron_broker_of
+from fusion.store.write.broker import Broker
 from tests.cli.conftest import ROOT, Fail, Hands, Invoke, run_worker
 from tests.cli.terminal import terminal
 from tests.kit.hands import wire
@@ -114,6 +115,7 @@ def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
         "scheduled",
         "dropped",
         "callback_errors",
+        "keyless",
         "broken",
         "blocked",
         "stuck",
@@ -123,6 +125,20 @@ def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["queues"][0]["oldest"])
     assert json.loads(invoke("info", "--json", "-W").stdout)["queues"] is None
     assert json.loads(invoke("info", "--json", "-Q").stdout)["workers"] is None
+
+
+def test_jobs_without_the_key_that_their_task_declares(invoke: Invoke, conn: redis.Redis) -> None:
+    broker, known = Broker(conn), "its @job declares"
+    assert known not in invoke("info").stdout
+    broker.note_history("w", 1, {("keyless", "mytasks.sync"): [(0, "", 3)], ("keyless", "mytasks.crawl"): [(0, "", 1)]})
+    lines = [line for line in invoke("info").stdout.splitlines() if known in line]
+    assert [re.match(r"(\d+) jobs of (\S+) ran without", line)[0] for line in lines] == [  # type: ignore[index]
+        "3 jobs of mytasks.sync ran without",
+        "1 jobs of mytasks.crawl ran without",
+    ]
+    assert "give concurrency_key= with the enqueue" in lines[0]
+    keyless = json.loads(invoke("info", "--json").stdout)["keyless"]
+    assert [(one["function"], one["count"]) for one in keyless] == [("mytasks.sync", 3), ("mytasks.crawl", 1)]
 
 
 def test_keys_that_hold_jobs_back(invoke: Invoke, conn: redis.Redis) -> None:

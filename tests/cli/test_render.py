@@ -147,6 +147,7 @@ def test_the_document() -> None:
         "scheduled": 2,
         "dropped": {},
         "callback_errors": None,
+        "keyless": [],
         "broken": [],
         "blocked": [],
         "stuck": [],

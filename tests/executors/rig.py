@@ -10,6 +10,7 @@ from typing import Any
 
 from fusion.executors.base import Run
 from fusion.runtime.free_slots import NO_SLOTS
+from fusion.runtime.history import History
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.outbox import Outbox
 from fusion.runtime.redis_link import RedisLink
@@ -20,6 +21,7 @@ from fusion.worker.admission import Admission, Blocked
 from fusion.worker.blocked import BlockedWork
 from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
+from fusion.worker.keyless import KeylessJobs
 from fusion.worker.outcomes import Outcomes
 from fusion.worker.recycling import Recycling
 from fusion.worker.slots import Slots
@@ -91,7 +93,8 @@ class Rig:
         self.slots = Slots(self.settings, self.executor, self.admission, self.recycling)
         self.outbox = Outbox(self.broker, link, self.settings)
         self.blocked_work = BlockedWork(ServedQueues(["q"], listed=False))
-        self.outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, self.settings.timeout_grace)
+        keyless = KeylessJobs(History(self.broker, link, self.membership, 10.0, LOG), LOG)
+        self.outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, self.settings.timeout_grace)
         self.task_logs = TaskLogs(self.broker, link, self.membership, LOG)
         envelopes = EnvelopeCheck(self.settings, LOG)
         self.dispatcher = Dispatcher(

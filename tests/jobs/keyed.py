@@ -7,6 +7,24 @@ import os
 import time
 from pathlib import Path
 
+from fusion.decorators import job
+
+
+@job(concurrency_key=lambda user: f"user:{user}", max_concurrent=1)
+def sync(user: int) -> int:
+    """A task that declares a key for all its calls."""
+    return user
+
+
+@job(max_concurrent=2)
+def crawl() -> None:
+    """One that declares a limit of its own."""
+
+
+@job(fair_key="tenant")
+def report() -> None:
+    """One that declares nothing that bounds it."""
+
 
 def among(directory: str, key: str, number: int, places: int = 1, seconds: float = 0.0) -> None:
     """Note the start, take one of the key's places for the time of the run, and tell if there is none: the kernel frees the place of who is

@@ -139,6 +139,44 @@ def test_more_names_than_there_may_be_are_one_together(conn: redis.Redis) -> Non
     assert "new" in Inspector(conn).history_names("queue"), "one that nobody used for a month made room"
 
 
+def _keyless(conn: redis.Redis) -> dict[str, int]:
+    return {one.function: one.count for one in Inspector(conn).keyless()}
+
+
+def test_jobs_without_the_key_they_should_have_are_counted_by_function(conn: redis.Redis) -> None:
+    broker = Broker(conn)
+    broker.register("host.1", "i", 30, 420, {})
+    made = history(broker)
+    for function in ("tasks.f", "tasks.g", "tasks.f", "no name \x1b[2J"):
+        made.note_keyless(function)
+    made.note(ran())
+    assert 0 < made.next_at - time.monotonic() <= 10
+    made.tick(time.monotonic())
+    assert _keyless(conn) == {"tasks.f": 2, "tasks.g": 1, OTHER: 1}
+    assert counted(conn, "queue", "q")["completed"] == 1
+    rows = {("keyless", "tasks.f"): [(0, "", 5)], ("queue", "q"): [(0, "1:completed", 1), (0, "1:failed", 1)]}
+    for _ in range(2):
+        broker.note_history("host.1", 7, rows)  # type: ignore[arg-type]
+    assert _keyless(conn)["tasks.f"] == 7, "a call that is sent again counts once"
+    assert counted(conn, "queue", "q") == {"completed": 2, "failed": 1, "retried": 0}
+
+
+def test_functions_without_keys_are_so_many_and_forgotten_a_day_later(conn: redis.Redis) -> None:
+    made = history(Broker(conn))
+    for number in range(MOST_NAMES + 30):
+        made.note_keyless(f"tasks.f{number}")
+    made.tick(time.monotonic())
+    assert conn.hlen("rq:history:keyless") == MOST_NAMES + 1
+    assert _keyless(conn)[OTHER] == 30
+    assert conn.pttl("rq:history:keyless") == pytest.approx(86400_000, abs=5000)
+    before = conn.time()[0] * 1000 - 86400_000 - 1000
+    conn.hset("rq:history:keyless", "tasks.f0", f"3 {before}")
+    made.note_keyless("tasks.f1")
+    made.tick(time.monotonic())
+    assert "tasks.f0" not in _keyless(conn)
+    assert _keyless(conn)["tasks.f1"] == 2
+
+
 def test_everything_has_an_end(conn: redis.Redis) -> None:
     tell(conn, ran())
     ends = {key.split(b":")[2]: conn.ttl(key) for key in conn.keys("rq:history:*:*:*:*")}

@@ -36,6 +36,8 @@ RUN_FIELDS = (
     "on_lost",
     "ttl",
     "signature",
+    # last: jobs without a key have it not, and their answers are as short as they were
+    "ties",
 )
 #: Longest whole number that is one, its sign included: a clock in microseconds has 16.
 _DIGITS = 20

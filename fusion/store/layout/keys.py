@@ -249,7 +249,7 @@ class Keys:
         return f"{self.prefix}totals:{name}"
 
     def history(self, series: str) -> str:
-        """What was seen of a queue or task: `<tier>:<scope>:<name>:<number of the hour or day>`."""
+        """What was seen of a queue or task: `<tier>:<scope>:<name>:<number of the hour or day>`, or `keyless`."""
         return f"{self.prefix}history:{series}"
 
     def history_names(self, scope: str) -> str:

@@ -1,9 +1,10 @@
 -- note_history: what a worker saw of jobs since it last said so: counts, and how long they waited and ran.
--- KEYS: worker queues functions
+-- KEYS: worker queues functions keyless
 -- ARGV: number most n_series
 -- FLAGS: allow-oom
 -- INCLUDE: time
--- Rest: per series: `queue` or `function`, name, n, then n times: minutes ago, field, count
+-- Rest: per series: `queue` or `function`, name, n, then n times: minutes ago, field, count; or `keyless`, a function,
+--   1, 0, an empty text, and how many of its jobs came without the concurrency key that its `@job` declares
 -- Returns: 1
 -- The worker's hash keeps the number of the last call, so a resend counts nothing. More names than `most` are one
 -- together; one that nobody used for a month makes room.
@@ -31,17 +32,38 @@ local function add(tier, scope, name, step, steps, field, count, kept)
   touched[key] = kept
 end
 
+-- Functions that had none for a day go: whoever enqueued so has been mended.
+local function note_keyless(name, count)
+  local all, known = redis.call('HGETALL', K_keyless), 0
+  for i = 1, #all, 2 do
+    local old = now_ms - (tonumber(string.match(all[i + 1], '(%d+)$')) or 0) > DAY_MS
+    if old then redis.call('HDEL', K_keyless, all[i]) else known = known + 1 end
+  end
+  local before = redis.call('HGET', K_keyless, name)
+  if not before and known >= tonumber(A_most) then
+    name = OTHER
+    before = redis.call('HGET', K_keyless, name)
+  end
+  local sum = (tonumber(string.match(before or '', '^%d+')) or 0) + count
+  redis.call('HSET', K_keyless, name, string.format('%d %d', sum, now_ms))
+  redis.call('PEXPIRE', K_keyless, DAY_MS)
+end
+
 local at = REST
 for _ = 1, tonumber(A_n_series) do
-  local scope, n = ARGV[at], tonumber(ARGV[at + 2])
-  local name = own(scope == 'queue' and K_queues or K_functions, ARGV[at + 1])
-  at = at + 3
-  for _ = 1, n do
-    local minute = (now_s - now_s % 60) / 60 - ARGV[at]
-    add('minute', scope, name, minute, 60, ARGV[at + 1], ARGV[at + 2], MINUTE_KEPT)
-    add('hour', scope, name, (minute - minute % 60) / 60, 24, ARGV[at + 1], ARGV[at + 2], HOUR_KEPT)
-    at = at + 3
+  local scope, name, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+  if scope == 'keyless' then
+    note_keyless(name, ARGV[at + 5])
+    n = 0
+  else
+    name = own(scope == 'queue' and K_queues or K_functions, name)
   end
+  for i = at + 3, at + 3 * n, 3 do
+    local minute = (now_s - now_s % 60) / 60 - ARGV[i]
+    add('minute', scope, name, minute, 60, ARGV[i + 1], ARGV[i + 2], MINUTE_KEPT)
+    add('hour', scope, name, (minute - minute % 60) / 60, 24, ARGV[i + 1], ARGV[i + 2], HOUR_KEPT)
+  end
+  at = at + 3 + 3 * tonumber(ARGV[at + 2])
 end
 for key, kept in pairs(touched) do redis.call('EXPIRE', key, kept) end
 return 1

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from fusion.kernel.timeutil import from_iso
+from fusion.kernel.timeutil import from_iso, to_iso
 from fusion.store.layout import codec
 from fusion.store.layout.compact import expand, meant, sources
 from fusion.store.read.base import moment
@@ -18,7 +18,7 @@ from fusion.store.read.queue_inspector import QueueInfo, QueueInspector
 from fusion.store.read.totals import QueueStats, TotalsInspector
 from fusion.store.read.worker_inspector import WorkerInfo, WorkerInspector
 
-__all__ = ["BlockedJobs", "CallbackErrors", "Inspector", "QueueInfo", "QueueStats", "Totals", "WorkerInfo"]
+__all__ = ["BlockedJobs", "CallbackErrors", "Inspector", "Keyless", "QueueInfo", "QueueStats", "Totals", "WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,19 @@ class CallbackErrors:
     count: int
     job_id: str
     at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Keyless:
+    """Jobs of a function that ran without the concurrency key that it declares, and when one last did. They are forgotten a day later."""
+
+    function: str
+    count: int
+    at: datetime
+
+    def document(self) -> dict[str, Any]:
+        """The same as JSON shows it."""
+        return {"function": self.function, "count": self.count, "at": to_iso(self.at)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,8 @@ class Totals:
     dropped: dict[str, int] = field(default_factory=dict)
     #: None if there were none.
     callback_errors: CallbackErrors | None = None
+    #: By the number of their jobs, most first.
+    keyless: tuple[Keyless, ...] = ()
 
 
 class Inspector(QueueInspector, WorkerInspector, TotalsInspector):
@@ -116,16 +131,22 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector):
 
     def totals(self) -> Totals:
         """Count what is not of one queue."""
-        failed, scheduled, suspended, dropped = self._batch(
+        failed, scheduled, suspended, dropped, keyless = self._batch(
             lambda pipe: (
                 pipe.zcard(self.keys.failed),
                 pipe.zcard(self.keys.scheduled),
                 pipe.exists(self.keys.suspended),
                 pipe.hgetall(self.keys.dropped),
+                pipe.hgetall(self.keys.history("keyless")),
             )
         )
         counts = {codec.text(state): codec.number(number) for state, number in sorted(dropped.items())}
-        return Totals(failed, scheduled, bool(suspended), counts, self.callback_errors())
+        return Totals(failed, scheduled, bool(suspended), counts, self.callback_errors(), _keyless(keyless))
+
+    def keyless(self) -> tuple[Keyless, ...]:
+        """List the functions whose jobs came without the concurrency key that they declare, those with most jobs first."""
+        found: Any = self.connection.hgetall(self.keys.history("keyless"))
+        return _keyless(found)
 
     def stats(self, queue: str) -> QueueStats:
         """Read a queue as it is, and its lifetime counters. O(1)."""
@@ -141,3 +162,12 @@ class Inspector(QueueInspector, WorkerInspector, TotalsInspector):
     def blocked(self) -> list[BlockedJobs]:
         """List the jobs that wait for something other than a time or their turn, with what they wait for."""
         return blocked_jobs(self.connection, self.keys)
+
+
+def _keyless(stored: Mapping[bytes, bytes]) -> tuple[Keyless, ...]:
+    found = []
+    for function, value in stored.items():
+        count, _, ms = codec.text(value).partition(" ")
+        if count.isdecimal() and ms.isdecimal() and len(ms) < 15:
+            found.append(Keyless(codec.text(function), int(count), datetime.fromtimestamp(int(ms) / 1000, timezone.utc)))
+    return tuple(sorted(found, key=lambda one: (-one.count, one.function)))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fusion.store.layout.history import MOST_NAMES
 from fusion.store.scripting.host import ScriptHost
 
-#: Of each queue ("queue", name) and function ("function", name): minutes ago, field, count.
+#: Of each queue ("queue", name) and function ("function", name): minutes ago, field, count. Of ("keyless", function) one row (0, "", count).
 Series = Mapping[tuple[str, str], Sequence[tuple[int, str, int]]]
 
 
@@ -27,5 +27,6 @@ class HistoryBroker(ScriptHost):
             "worker": self.keys.worker(worker),
             "queues": self.keys.history_names("queue"),
             "functions": self.keys.history_names("function"),
+            "keyless": self.keys.history("keyless"),
         }
         self._script("note_history")(keys, args, rest)
