@@ -147,7 +147,7 @@ class CurrentJob:
 
     def rate_limited(self, seconds: float | str | timedelta, reason: str = "") -> NoReturn:
         """Give the job back, as a provider wants no more calls for so long (a 429): it runs again after that at its old place, the attempt
-        unspent, and until then no job of its queue is started by any worker. Those that run go on.
+        unspent, and until then no worker starts a job of its concurrency key; of its queue, if it has no key. Those that run go on.
 
         Raises RateLimited, which must leave the task; ValueError for what is no duration from 1 ms to 24 h.
         """

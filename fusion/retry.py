@@ -29,7 +29,8 @@ class RetryLater(Exception):
 
 
 class RateLimited(Exception):
-    """Raised by `CurrentJob.rate_limited`: the job goes back, its attempt unspent, and its queue is held back for `seconds`. At most 24 h."""
+    """Raised by `CurrentJob.rate_limited`: the job goes back, its attempt unspent, and its concurrency key, or without one its queue, is held
+    back for `seconds`. At most 24 h."""
 
     def __init__(self, seconds: float, reason: str = "") -> None:
         super().__init__(reason or f"nothing of its kind for {seconds:g} s")

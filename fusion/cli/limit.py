@@ -194,11 +194,11 @@ def pause(cli: Cli, keys: tuple[str, ...], duration: float | None, reason: str) 
 @_KEYS
 @shared_options
 def resume(cli: Cli, keys: tuple[str, ...]) -> None:
-    """Let jobs of paused keys be started again."""
+    """Let jobs of paused keys be started again, and of those that a task holds back."""
     at = cli.inspector.now().timestamp()
     for key in keys:
         was = _broker(cli).resume_limit(key)
-        echo(f"{key} goes on" if was.paused_until > at else f"{key} was not paused")
+        echo(f"{key} goes on" if max(was.paused_until, was.held_back_until) > at else f"{key} was not paused")
 
 
 @_command("release", "run_worker.py limit release user:42 sync-4711")

@@ -36,12 +36,18 @@ def listing(infos: Iterable[LimitInfo], at: datetime) -> list[str]:
             f"{info.held}",
             f"{info.blocked}",
             f"{seconds((at - info.last_used).total_seconds())} ago",
-            styled("stuck", fg="red") if info.stuck else styled("paused", fg="yellow") if info.paused else "",
+            _state(info),
         )
         for info in infos
     ]
     lines = table(header, rows, right=(3, 4, 5))
     return [*lines, "* set here, whatever jobs say"] if any("*" in row[1] + row[2] for row in rows) else lines
+
+
+def _state(info: LimitInfo) -> str:
+    if info.stuck:
+        return styled("stuck", fg="red")
+    return styled("paused", fg="yellow") if info.paused else styled("held back", fg="yellow") if info.held_back else ""
 
 
 def account(info: LimitInfo, at: datetime, program: str) -> list[str]:
@@ -54,6 +60,9 @@ def account(info: LimitInfo, at: datetime, program: str) -> list[str]:
         told = "" if since is None else f", since {seconds((at - since).total_seconds())}"
         told += f" by {limit.paused_by}" * bool(limit.paused_by) + f": {limit.paused_why}" * bool(limit.paused_why)
         lines.append(f"Paused{left}{told}; to go on: {program} limit resume {limit.key}")
+    if info.held_back:
+        left = seconds((info.held_back - at).total_seconds())
+        lines.append(f"A task holds it back for {left} more (rate_limited); to go on: {program} limit resume {limit.key}")
     if info.stuck:
         lines.append("Stuck: jobs wait, and nothing of the key has started for ten minutes. These hold its slots:")
     if info.holders:

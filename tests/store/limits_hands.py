@@ -54,7 +54,7 @@ def faults(conn: redis.Redis, only: str = "") -> list[str]:
         idle = {one: score for one, score in held.items() if score != float("inf")}
         if len(held) > limit and idle:
             found.append(f"{key}: {len(held)} holders of {limit} slots, and {sorted(idle)} have not started")
-        bound = {"rate", "pinned_rate", "paused"} & hash_of.keys()
+        bound = {"rate", "pinned_rate", "paused", "held_back"} & hash_of.keys()
         if lined and len(held) < limit and not bound:
             found.append(f"{key}: {sorted(lined)} wait, and {limit - len(held)} slots are free")
         if lined and idle and max(lined.values()) > min(idle.values()):

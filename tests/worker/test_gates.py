@@ -177,6 +177,23 @@ def test_a_providers_429(workers: Workers, conn: redis.Redis, tmp_path: Path) ->
     check_conservation(conn, [first.id, second.id])
 
 
+def test_a_task_with_a_key_holds_its_key_back(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    workers.start("p", "--slots", "2", env=ENV)
+    queue, key = Queue("p"), {"concurrency_key": "smtp"}
+    first = queue.enqueue(bounded.refused, str(tmp_path / "seen"), 0.5, 1, **key)
+    second, other = queue.enqueue(bounded.noop, **key), queue.enqueue(bounded.noop)
+    assert [job.wait(10) for job in (other, first, second)] == ["finished"] * 3
+    ids = [event[b"job_id"].decode() for _, event in conn.xrange("rq:events") if event[b"event"] == b"processing"]
+    began = list(zip(ids, starts(conn), strict=True))
+    assert [ids[0], ids[1], ids[2:]] == [first.id, other.id, [first.id, second.id]], "only what has the key waits"
+    assert began[2][1] - began[0][1] >= 0.5
+    job = Job.fetch(first.id)
+    assert (job.result, job.attempts) == ("run 2", 0)
+    assert conn.hexists("rq:limit:smtp", "held_back")
+    assert not conn.exists("rq:gates")
+    check_conservation(conn, [first.id, second.id, other.id])
+
+
 def test_the_setting(workers: Workers, conn: redis.Redis) -> None:
     workers.start("s", env=ENV | {"FUSION_QUEUE_GATES": "s limit=2 rate=100/60s burst=5; other max_wait=5m"})
     assert conn.hgetall("rq:gates") == {b"s": b"limit=2 rate=100/60000/5", b"other": b"max_wait=300000"}

@@ -13,7 +13,8 @@ class Limit:
     """What bounds a concurrency key. `max_concurrent`: jobs that may run at once, None for any number; `rate`: how many may start in a time.
 
     `pinned`, `rate_pinned`: a person set it; else it is what the last enqueue said. `paused_until`: Unix seconds, infinite for no end, 0 if it
-    is not paused. One that ended by itself counts as none only for who looks at the clock.
+    is not paused. `held_back_until`: a task holds it back until then (`rate_limited`), Unix seconds, 0 if none does. What ended by itself counts
+    as none only for who looks at the clock.
     """
 
     key: str
@@ -25,6 +26,7 @@ class Limit:
     paused_since: str = ""
     paused_by: str = ""
     paused_why: str = ""
+    held_back_until: float = 0.0
 
 
 def read_limit(key: str, fields: Mapping[str, str]) -> Limit:
@@ -42,6 +44,7 @@ def read_limit(key: str, fields: Mapping[str, str]) -> Limit:
         fields.get("paused_since", ""),
         fields.get("paused_by", ""),
         fields.get("paused_why", ""),
+        _seconds(fields.get("held_back", "")),
     )
 
 

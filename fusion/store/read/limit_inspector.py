@@ -14,8 +14,8 @@ from fusion.store.layout.keys import Keys
 from fusion.store.layout.limits import Limit, read_limit
 from fusion.store.read.base import InspectorBase, moment, texts
 
-#: Seconds without a start after which a key whose jobs wait is stuck.
-STUCK = 600.0
+#: Seconds without a start after which a key whose jobs wait is stuck; and for which a task may hold a key back: more is of a clock set back.
+STUCK, LONGEST_HOLD = 600.0, 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Holder:
 @dataclass(frozen=True, slots=True)
 class LimitInfo:
     """A concurrency key. `active`: slots of jobs that started; `held`: all that are taken; `blocked`: jobs that wait for one. `holders`: those
-    that have one, the first hundred. `stuck`: jobs wait, nothing of the key has started for ten minutes, and nobody paused it."""
+    that have one, the first hundred. `held_back`: until when a task has none start, None if none does. `stuck`: jobs wait, nothing of the key
+    has started for ten minutes, and it is neither paused nor held back."""
 
     limit: Limit
     active: int
@@ -43,6 +44,7 @@ class LimitInfo:
     paused: bool
     holders: tuple[Holder, ...]
     stuck: bool
+    held_back: datetime | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON shows it: `limit list`, `limit show`, GET /api/v1/keys/<key>/stats."""
@@ -65,6 +67,7 @@ class LimitInfo:
             "blocked_count": self.blocked,
             "paused": self.paused,
             "pause": pause if self.paused else None,
+            "held_back_until": self.held_back and to_iso(self.held_back),
             "stuck": self.stuck,
             "last_used": to_iso(self.last_used),
             "holders": [
@@ -134,6 +137,7 @@ def _info(key: str, row: Sequence[Any], jobs: Mapping[str, Sequence[bytes | None
         holders.append(Holder(codec.text(raw), origin, status, started, since))
     paused = limit.paused_until > now
     last = max((one.since for one in holders if one.since), default=None)
-    stuck = blocked > 0 and not paused and last is not None and now - last.timestamp() > STUCK
+    held_back = moment(limit.held_back_until) if now < limit.held_back_until <= now + LONGEST_HOLD else None
+    stuck = blocked > 0 and not paused and not held_back and last is not None and now - last.timestamp() > STUCK
     active = sum(one.started for one in holders) if count <= len(holders) else count
-    return LimitInfo(limit, active, count, blocked, moment((used or 0) / 1000), paused, tuple(holders), stuck)
+    return LimitInfo(limit, active, count, blocked, moment((used or 0) / 1000), paused, tuple(holders), stuck, held_back)

@@ -28,8 +28,8 @@ class LimitBroker(ScriptHost):
         return self.set_limit(key, {"paused_by": by or None, "paused_why": reason or None}, ms)
 
     def resume_limit(self, key: str) -> Limit:
-        """Let jobs of the key start again."""
-        return self.set_limit(key, dict.fromkeys(("paused", "paused_since", "paused_by", "paused_why")))
+        """Let jobs of the key start again, also if a task held it back."""
+        return self.set_limit(key, dict.fromkeys(("paused", "paused_since", "paused_by", "paused_why", "held_back")))
 
     def release_slot(self, key: str, job_id: str, *, by: str = "a person") -> bool:
         """Count a job no longer among those of the key that run, though it may run on: another may start. False if it has no slot, or has not

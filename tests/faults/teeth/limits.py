@@ -72,4 +72,10 @@ OF_LIMITS = (
             "  if pause > 0 and tied[key] then leave_limit(id, key) else on_return(id, key, queue) end\nend\n",
         ),
     ),
+    a_mutant(
+        "limit9",
+        "a task that was told to stay away holds its queue back, and not its key",
+        "store/test_limit_holds.py::test_a_task_that_is_told_to_stay_away_holds_its_key_back",
+        Edit(INCLUDE + "commit.lua", "if kind == 'limited' and tied[key] then", "if false then"),
+    ),
 )

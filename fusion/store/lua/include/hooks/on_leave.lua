@@ -3,5 +3,5 @@
 -- INCLUDE: ties limit
 -- Uses: tied
 local function on_leave(id, key, queue)
-  if tied[key] then leave_limit(id, key) end
+  if tied[key] then pcall(leave_limit, id, key) end -- never fails what its job does: the audit finds what is left
 end

@@ -1,7 +1,9 @@
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
--- INCLUDE: keys time emit end_job expiry history park ring schedule score settle turns queue_gate on_leave on_return
+-- INCLUDE: keys time emit end_job expiry history limit park ring schedule score settle ties turns queue_gate on_leave
+-- INCLUDE: on_return
 -- RARE: error_of gives_up_place set_result_aside put_off line_up_behind fail_or_retry
 -- Exports: freed left
+-- Uses: tied
 -- Events: completed failed retry held canceled queued
 
 -- What events tell of an error: its class and place. Its text may hold whatever the task was given.
@@ -128,7 +130,11 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   if job.status ~= 'started' then return 'ok', false end
   local queue, wip, started, ended = job.origin, wip_key(job.origin), iso_before(age + elapsed), iso_before(age)
   freed[queue] = true
-  if kind == 'limited' then pcall(hold_back, queue, now_ms + delay) end
+  if kind == 'limited' and tied[key] then
+    pcall(hold_key_back, key, now_ms + delay)
+  elseif kind == 'limited' then
+    pcall(hold_back, queue, now_ms + delay)
+  end
 
   if kind == 'finished' then
     local dropped = tonumber(job.result_ttl) == 0

@@ -32,10 +32,10 @@ local function audit_key(name, used)
   settle_key(name)
   if found > 0 then redis.call('INCRBY', LIMITS_AUDIT, found) end
   if now_ms - used < FORGET_KEY_MS then return end
-  local pinned, paused, rate, tat = unpack(redis.call('HMGET', limit_key(name), 'pinned', 'paused', 'pinned_rate',
-      'tat'))
+  local pinned, paused, rate, tat, held_back = unpack(redis.call('HMGET', limit_key(name), 'pinned', 'paused',
+      'pinned_rate', 'tat', 'held_back'))
   -- a start uses up time of its rate, and of a slow one more than a day
-  local holds = (tonumber(tat) or 0) > now_s * 1000000 or (tonumber(paused) or 0) > now_ms
+  local holds = (tonumber(tat) or 0) > now_s * 1000000 or closed_until(paused, held_back)
   if pinned or rate or holds or redis.call('EXISTS', held, queue_up_key(name)) > 0 then
     redis.call('ZADD', LIMITS, now_ms, name)
   else

@@ -6,23 +6,32 @@
 -- - there are not more holders than the limit says, but for those that run.
 -- INCLUDE: keys limit_keys time rate emit ring score schedule ties
 -- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
--- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit
+-- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
 -- Uses: soonest tied
 -- Exports: unrung unsettled
 local MOST_STEPS, LATER_MS, DISCARD = 100, 30000, 'discard'
+local LONGEST_HOLD_MS = 86400000 -- that a task can ask for: a longer one is of a clock that was set back since
 
 -- In the claim half of a turn keys are settled at its end: what it takes out of queues it takes out late, and must not
 -- meet a job that was admitted meanwhile.
 local unsettled
 local unrung -- queues of jobs that were admitted, of whom a turn tells others once it has taken what it can itself
 
+-- The instant (ms) until which a key is closed, infinite for no end: a person paused it, or one of its tasks holds it
+-- back; nil if neither.
+local function closed_until(paused, held_back)
+  local until_ms, hold = tonumber(paused) or 0, tonumber(held_back) or 0
+  if hold > until_ms and hold <= now_ms + LONGEST_HOLD_MS then until_ms = hold end
+  return until_ms > now_ms and until_ms or nil
+end
+
 -- What bounds a key now: how many may hold a slot, those that run included; interval and burst of its rate, or nil,
 -- and its `tat`; the ms at which it opens again, if it is closed for a time.
 local function bounds_of(name)
-  local max, pinned, paused, own_rate, rate, tat = unpack(redis.call('HMGET', limit_key(name), 'max', 'pinned',
-      'paused', 'rate', 'pinned_rate', 'tat'))
-  local opens = paused and tonumber(paused)
-  if opens and opens > now_ms then return 0, nil, nil, nil, opens < math.huge and opens end
+  local max, pinned, paused, own_rate, rate, tat, held_back = unpack(redis.call('HMGET', limit_key(name), 'max',
+      'pinned', 'paused', 'rate', 'pinned_rate', 'tat', 'held_back'))
+  local opens = (paused or held_back) and closed_until(paused, held_back)
+  if opens then return 0, nil, nil, nil, opens < math.huge and opens end
   local interval, burst = rate_of(rate or own_rate)
   return tonumber(pinned) or tonumber(max) or interval and math.huge or 1, interval, burst, tat
 end
@@ -106,6 +115,15 @@ local function settle_key(name)
     end
   end
   look_at_limit(name, now_ms)
+end
+
+-- A task of a key was told by a provider to stay away: no job of the key starts before that instant (ms). It is not a
+-- pause: that is a person's, and neither ends the other.
+local function hold_key_back(key, ms)
+  local name = redis.call('HGET', key, 'concurrency_key')
+  if not name or (closed_until(nil, redis.call('HGET', limit_key(name), 'held_back')) or 0) >= ms then return end
+  redis.call('HSET', limit_key(name), 'held_back', string.format('%d', ms))
+  redis.call('ZADD', LIMITS, now_ms, name)
 end
 
 -- What a job says of its key: what the last enqueue named holds, unless a person pinned another. What comes later than
