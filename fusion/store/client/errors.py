@@ -6,6 +6,7 @@ one line that says which Redis, what, and what to do. An error that is neither i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import GeneratorType
@@ -40,7 +41,9 @@ def fusion_error(error: Exception, connection: Any) -> FusionError | None:
         error = error.__cause__
     kind = classify(error)
     if reply_code(error) == "WRONGTYPE":
-        return ConfigurationError(f"Redis at {mask_url(url_of(connection))}: a key holds {OTHERS_DATA} (WRONGTYPE)")
+        named = re.search(r"the concurrency key .* is broken at \S+", str(error))
+        which = f"{named[0]}, which" if named else "a key"
+        return ConfigurationError(f"Redis at {mask_url(url_of(connection))}: {which} holds {OTHERS_DATA} (WRONGTYPE)")
     if kind == "bug":
         return None
     line = one_line(error, url_of(connection))

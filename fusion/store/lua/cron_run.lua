@@ -1,7 +1,7 @@
 -- cron_run: a job of an entry now, by hand. Its ticks go on as planned.
 -- KEYS: entry
 -- ARGV: id rev nonce overlap queue priority ttl_ms n_pairs
--- INCLUDE: writer keys time count score ring turns accept entry
+-- INCLUDE: writer keys time count score ring turns sound accept entry
 -- Rest: pairs (the job's fields)
 -- Returns: {ok, job id} | {overlap, the job of it that has not ended} | {stale (it changed), ''} | {missing, ''}
 -- Events: queued
@@ -14,6 +14,9 @@ if A_overlap == 'skip' then
     if is_live(id) then return { 'overlap', id } end
   end
 end
+local concurrency_key = field_of('concurrency_key', REST, REST + A_n_pairs - 1)
+local broken = concurrency_key and broken_limit(concurrency_key, A_queue)
+if broken then return redis.error_reply(broken) end
 local id
 repeat -- past the jobs of an entry of this id that was removed
   id = 'cron-' .. A_id .. '-manual-' .. redis.call('HINCRBY', K_entry, 'manual', 1)

@@ -2,7 +2,7 @@
 --   them all.
 -- KEYS: entry due marks
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
--- INCLUDE: keys time count score ring turns accept entry
+-- INCLUDE: keys time count score ring turns sound accept entry
 -- Rest: pairs (the jobs' fields), then per tick: its Unix seconds, its name in the job's id, ms by which it is put off
 -- Returns: {ok | taken <id> (a tick did not run: a job of that id is there, and it is not the tick's) | stale (others
 --   were faster, or the entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}
@@ -57,6 +57,9 @@ local function run(tick, name, delay)
     note(tick, 'overlap', is_live(last) and last or by_hand)
     skipped = skipped + 1
   else
+    local key = field_of('concurrency_key', first_pair, at - 1)
+    local broken = key and broken_limit(key, A_queue)
+    if broken then error(broken, 0) end
     redis.call('SADD', QUEUES, queue_key(A_queue))
     local due = tonumber(delay) > 0 and tick * 1000 + delay or nil
     local place = next_seq()

@@ -2,7 +2,7 @@
 -- KEYS: queues
 -- ARGV: queue n_jobs needs
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job
--- INCLUDE: writer layout keys time count emit ring gate room turns accept
+-- INCLUDE: writer layout keys time count emit ring gate room turns sound accept
 -- Uses: discarded fifos gate_texts fair
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
@@ -10,9 +10,9 @@
 --   {'duplicate', id, status; foreign: another program's record} |
 --   {'full', how many wait, how many may, how many more were to}
 -- Events: queued scheduled
--- `needs`: the layout in which these jobs are written. A nonce that is the job's id is not stored: an id made by chance
--- is its call's alone. That holds for what was enqueued only: a record made for an entry whose job was lost has none
--- either, and who sends that job again must not be told that it is there.
+-- `needs`: the layout in which these jobs are written; a `k` behind it if one has a concurrency key. A nonce that is
+-- the job's id is not stored: an id made by chance is its call's alone. That holds for what was enqueued only: a record
+-- made for an entry whose job was lost has none either, and who sends that job again must not be told that it is there.
 -- Same id + same nonce is a resend and answers as the first time; same id + other nonce is a new life of an ended job,
 -- or refused. A resend writes all the same, what changes nothing and a full server takes: on a connection that wrote
 -- nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for what its successor may
@@ -86,8 +86,17 @@ if gate_texts[A_queue] or MAX_LENGTH > 0 or ARGV[at] then
   if length and length + more > most then return { 'full', length, most, more } end
 end
 
+local needs = tonumber(A_needs)
+if not needs then
+  needs = tonumber(string.sub(A_needs, 1, -2))
+  for _, job in ipairs(fresh) do
+    local name = field_of('concurrency_key', job.first, job.last)
+    local broken = name and broken_limit(name, A_queue)
+    if broken then return redis.error_reply(broken) end
+  end
+end
 if not version then version = is_new() and begin_layout('enqueue', true) or FIRST_SCHEMA end
-if version < tonumber(A_needs) then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. A_needs) end
+if version < needs then return redis.error_reply('FUSION_SCHEMA older ' .. version .. ' ' .. needs) end
 
 if several > 1 then -- jobs go to several keys: a broken one refuses them all now, not the rest of them later
   if not fifos[A_queue] then fifos[A_queue] = nil end

@@ -2,11 +2,11 @@
 --   a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score count emit ring turns next_due ties limit_keys limit on_arrive discard
+-- INCLUDE: keys time score count emit ring turns next_due ties limit_keys limit sound on_arrive discard
 -- Uses: tied
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
--- Events: queued
+-- Events: queued held
 -- A job that had a place gets it back; one that was enqueued for this time arrives now. Those of one instant go in the
 -- order of their numbers, so a batch ends between two scores. rq-scheduler keeps its entries in the same ZSET: what
 -- has no mark of ours stays as it is, and keeps none of ours waiting.
@@ -22,6 +22,12 @@ local function move(id, job)
   if status ~= 'scheduled' then
     if is_foreign(status) then error('left to a newer version') end -- put off
   else
+    local broken = ties and broken_limit(redis.call('HGET', key, 'concurrency_key') or '', queue)
+    if broken then
+      redis.call('ZADD', K_scheduled, now_s + PUT_OFF, id)
+      redis.call('HSET', key, 'reason', broken)
+      return emit('held', id, queue, log_tag, 'reason', 'its concurrency key is broken')
+    end
     if tonumber(seq) then
       redis.call('ZADD', ready_key(queue), score_of(queue, priority, seq), id)
       redis.call('HSET', key, 'status', 'queued')
@@ -90,7 +96,7 @@ for i = 1, math.min(count, limit) do
   local id = due[i].id
   if not pcall(move, id, due[i].job) then redis.call('ZADD', K_scheduled, now_s + PUT_OFF, id) end
 end
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', LIMITS_DUE, '-inf', now_ms, 'LIMIT', 0, limit)) do
+for _, name in ipairs(redis.pcall('ZRANGEBYSCORE', LIMITS_DUE, '-inf', now_ms, 'LIMIT', 0, limit)) do
   redis.call('ZREM', LIMITS_DUE, name)
   if not pcall(look_due, name) then redis.call('ZADD', LIMITS_DUE, now_ms + 1000 * PUT_OFF, name) end
 end

@@ -2,7 +2,7 @@
 --   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys mark time score count emit ring turns schedule expiry room each ties on_arrive
+-- INCLUDE: writer keys mark time score count emit ring turns sound schedule expiry room each ties on_arrive
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
@@ -29,6 +29,8 @@ local function requeue(id)
   if quarantined and A_quarantined ~= '1' then return 'quarantined' end
   local queue = original or origin
   if not data or not queue then return 'corrupt' end
+  local broken = ties and broken_limit(redis.call('HGET', key, 'concurrency_key') or '', queue)
+  if broken then error(broken, 0) end
 
   redis.call('SADD', K_queues, queue_key(queue))
   if delay > 0 then

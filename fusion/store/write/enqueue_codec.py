@@ -34,23 +34,23 @@ def arguments(
     """Make ARGV of enqueue.lua for data of that layout: the named arguments and the rest. `nonce`, if there is one, in place of the jobs'
     own. Numbers as texts, as which they are sent."""
     rest: list[Any] = []
-    needs = schema.FIRST
+    needs, keyed = schema.FIRST, ""
     for job in jobs:
         fields = compact(job.fields) if layout >= COMPACT else None
         if fields is not None:
             needs = COMPACT
         else:
             fields = {name: value for name, value in job.fields.items() if value is not None and name != "func"}
-        if (
-            "ties" in job.fields or "fair_key" in job.fields
-        ):  # whoever knows the first layout alone would let too many of them run
+        if "ties" in job.fields:  # whoever knows the first layout alone would let too many of them run
+            needs, keyed = COMPACT, "k"
+        elif "fair_key" in job.fields:
             needs = COMPACT
         ttl = "" if job.ttl is None else str(to_ms(job.ttl))
         rest += (job.id, nonce or job.nonce, str(job.priority), _place(job), ttl, str(2 * len(fields)))
         rest += chain.from_iterable(fields.items())
     if room is not None:
         rest += ("" if room.length is None else str(room.length), str(room.to_come))
-    return {"queue": queue, "n_jobs": str(len(jobs)), "needs": str(needs)}, rest
+    return {"queue": queue, "n_jobs": str(len(jobs)), "needs": f"{needs}{keyed}"}, rest
 
 
 def accepted(answer: Any, queue: str) -> str:
