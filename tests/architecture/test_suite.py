@@ -76,6 +76,7 @@ def _is_there(module: str, name: str) -> bool:
     )
 
 
+@pytest.mark.long
 def test_tests_import_only_helpers_that_are_there() -> None:
     found = [(str(path), line, module, name) for path in modules("tests") for line, module, name in imports(parse(path))]
     assert [row for row in found if row[2].split(".")[0] == "tests" and not _is_there(*row[2:])] == []

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 
 from fusion import Queue
 from tests.courier.harness import Endpoint, World, allowing, env_of, registered
@@ -44,6 +45,7 @@ def test_a_worker_alone_delivers(world: World, receiver: Start, workers: Workers
     assert registered(world.conn) == []
 
 
+@pytest.mark.long
 def test_one_killed_in_the_act_is_replaced_and_the_id_stays(world: World, receiver: Start, workers: Workers) -> None:
     endpoint = Endpoint()
     endpoint.gate.clear()
@@ -59,6 +61,7 @@ def test_one_killed_in_the_act_is_replaced_and_the_id_stays(world: World, receiv
     assert set(endpoint.ids) == set(world.deliveries())
 
 
+@pytest.mark.long
 def test_a_worker_told_to_leaves_them_to_others(world: World, receiver: Start, workers: Workers) -> None:
     endpoint = Endpoint()
     server = receiver(endpoint)

@@ -247,6 +247,7 @@ def test_a_connection_that_is_given_stays_the_callers(conn: redis.Redis, redis_u
     assert Queue("sms").count == 0
 
 
+@pytest.mark.long
 def test_trouble_is_told_as_by_queue(private_redis: PrivateRedis) -> None:
     for url in ("redis://127.0.0.1:1", "rediss://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/mymaster"):
         found = []

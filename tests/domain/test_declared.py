@@ -72,6 +72,7 @@ RECURRING = """
 """
 
 
+@pytest.mark.long
 def test_a_function_that_registers(declare: Declare) -> None:
     found = declare({"shop": REGISTER})
     assert {name: entry["when"] for name, entry in found.entries.items()} == {
@@ -96,6 +97,7 @@ def test_a_recurring_function(declare: Declare) -> None:
     assert found.entries["shop-sweep"]["queue"] == "low"
 
 
+@pytest.mark.long
 def test_the_functions_of_task_modules_recur_but_they_do_not_register(declare: Declare) -> None:
     found = declare({"jobs": RECURRING + REGISTER}, tasks=("jobs",))
     assert sorted(found.entries) == ["jobs-sweep", "often"]
@@ -114,6 +116,7 @@ _BROKEN = {
 }
 
 
+@pytest.mark.long
 def test_broken_modules_do_not_keep_the_others_away(declare: Declare) -> None:
     bad = {f"bad{n}": source for n, source in enumerate(_BROKEN)}
     found = declare({**bad, "shop": REGISTER})

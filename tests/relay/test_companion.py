@@ -78,6 +78,7 @@ def test_one_that_dies_is_replaced(workers: Workers, inspector: EventInspector, 
     assert "ProcessExitError: relay" in worker.output
 
 
+@pytest.mark.long
 def test_one_that_hangs_is_replaced(workers: Workers, inspector: EventInspector, env: dict[str, str]) -> None:
     worker = workers.start(env={**env, "FUSION_HANG_TIMEOUT": str(unhurried(2))})
     relay = _relay(inspector)
@@ -144,6 +145,7 @@ def test_it_has_the_workers_own_settings(workers: Workers, conn: redis.Redis, tm
     assert child.cmdline()[-7:] == ["relay", "--config", "sinks_of_mine", "--prefix", "app:", "--path", str(tmp_path)]
 
 
+@pytest.mark.long
 def test_one_that_can_t_run_is_tried_again_ever_later(
     workers: Workers, broker: Broker, conn: redis.Redis, env: dict[str, str]
 ) -> None:

@@ -38,6 +38,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(LIMIT)
 def test_killed_again_and_again_a_relay_loses_nothing(
     relays: Relays, broker: Broker, conn: redis.Redis, inspector: EventInspector, tmp_path: Path

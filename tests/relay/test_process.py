@@ -84,6 +84,7 @@ def test_a_name_that_is_taken_gets_a_number(relays: Relays, inspector: EventInsp
     assert [relay.name for relay in inspector.relays()] == ["box", "box.1"]
 
 
+@pytest.mark.long
 def test_what_all_have_is_trimmed(
     relays: Relays, broker: Broker, conn: redis.Redis, inspector: EventInspector, tmp_path: Path
 ) -> None:
@@ -154,6 +155,7 @@ def test_a_restart_of_redis_in_the_middle_loses_nothing(
     assert (sink.delivered, sink.dropped) == (5_000, 0)
 
 
+@pytest.mark.long
 def test_it_ends_while_redis_hangs(private_redis: PrivateRedis, private_relays: Relays, tmp_path: Path) -> None:
     relay = private_relays.start("--events-file", str(tmp_path / "e"), env={"FUSION_SOCKET_TIMEOUT": "0.3"})
     private_redis.pause()

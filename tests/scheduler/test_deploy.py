@@ -79,6 +79,7 @@ def test_a_new_version_takes_over_while_the_old_one_is_still_there_and_restarted
     app.lost_and_doubled_nothing()
 
 
+@pytest.mark.long
 def test_a_rollback_brings_the_old_entries_back_and_the_next_deploy_removes_them_again(app: App) -> None:
     second = app.start(2)
     app.ticks_on()
@@ -95,6 +96,7 @@ def test_a_rollback_brings_the_old_entries_back_and_the_next_deploy_removes_them
     app.lost_and_doubled_nothing()
 
 
+@pytest.mark.long
 def test_an_old_version_that_was_ignored_speaks_once_the_new_one_has_died(app: App) -> None:
     second = app.start(2, "--lease", "1.5")
     first = app.start(1, "--lease", "1.5", says=IGNORED)

@@ -149,6 +149,7 @@ def test_jobs_put_off_by_jitter_arrive_spread(schedulers: Schedulers, cron: Sche
     assert len(late) > 2
 
 
+@pytest.mark.long
 def test_a_paused_entry_runs_no_tick_and_makes_none_up(schedulers: Schedulers, cron: Scheduler, conn: redis.Redis) -> None:
     cron.every(1, NOOP, id="e", queue="q", misfire="all")
     cron.every(1, NOOP, id="beside", queue="q")

@@ -53,6 +53,7 @@ def test_every_include_belongs_to_a_script() -> None:
     assert all(_user_of(name) for name in INCLUDES)
 
 
+@pytest.mark.long
 def test_an_include_that_is_left_out_is_noticed() -> None:
     silent = [
         (name, word)
@@ -63,6 +64,7 @@ def test_an_include_that_is_left_out_is_noticed() -> None:
     assert silent == []
 
 
+@pytest.mark.long
 def test_shared_state_is_declared_by_who_uses_it_and_by_who_has_it() -> None:
     users = _words("Uses")
     assert {word for _, word in users} == {word for _, word in _words("Exports")}

@@ -101,6 +101,7 @@ def test_twenty_dead_workers_leave_a_clean_registry(services: Services, conn: re
     service.ended(0, timeout=30)
 
 
+@pytest.mark.long
 def test_a_worker_that_hangs_is_killed_and_replaced(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue(on_lost="fail")
     second = gate.enqueue()
@@ -120,6 +121,7 @@ def test_a_worker_that_hangs_is_killed_and_replaced(services: Services, conn: re
     eventually(lambda: status_of(conn, second.id) == "finished")
 
 
+@pytest.mark.long
 def test_a_supervisor_that_was_frozen_itself_kills_nobody(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
     limit = unhurried(2)

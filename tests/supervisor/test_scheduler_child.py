@@ -80,6 +80,7 @@ def test_the_supervisors_death_ends_it(services: Services, conn: redis.Redis) ->
     service.nothing_left(10)
 
 
+@pytest.mark.long
 def test_one_that_hangs_is_killed_and_replaced(services: Services, conn: redis.Redis) -> None:
     service = services.start(1, "s", scheduler=True, env={"FUSION_HANG_TIMEOUT": str(unhurried(2))})
     ready_schedulers(service)

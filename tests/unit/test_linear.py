@@ -280,6 +280,7 @@ def took(read: Callable[[Any], Any], given: Any) -> float:
     return time.thread_time() - begin
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", _ALL)
 def test_eight_times_as_much_takes_about_eight_times_as_long(name: str) -> None:
     make, read = _ALL[name]

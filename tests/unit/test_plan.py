@@ -151,6 +151,7 @@ _EXPRESSIONS = (
 )
 
 
+@pytest.mark.long
 @given(_EXPRESSIONS, st.integers(NOW - 20 * A_YEAR, NOW + 20 * A_YEAR))
 def test_in_utc_the_ticks_are_those_croniter_walks_to(expr: str, after: int) -> None:
     # with L2 or MON#2 croniter ands the day fields, or drops the first of them

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import redis
 
 from fusion import Job, Queue
@@ -99,6 +100,7 @@ def test_worker_c_instance_customq_all(conn: redis.Redis, tmp_path: Path) -> Non
         assert late.wait(15) == "finished"  # known, not reserved
 
 
+@pytest.mark.long
 def test_requeue_all(conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     jobs = [Queue(name).enqueue("tests.jobs.basic.flaky", str(seen), 1, name, priority=2) for name in ("sms", "email")]

@@ -138,6 +138,7 @@ def test_exceptions_of_every_kind(stage: Stage) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_tasks_that_hang(stage: Stage) -> None:
     stage.play(
         hangs("spin", "JobTimeoutException"),

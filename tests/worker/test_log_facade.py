@@ -74,6 +74,7 @@ def test_a_flood_is_cut_off_and_counted(workers: Workers, conn: redis.Redis) -> 
     assert own + told == 5000
 
 
+@pytest.mark.long
 def test_lines_of_many_jobs_go_together(workers: Workers, conn: redis.Redis, redis_url: str) -> None:
     worker = workers.start("sms", "--slots", "4", env=TASKS)
     Queue("sms").enqueue(saying.say, "first").wait(10)

@@ -150,6 +150,7 @@ def test_hard_deadlines_hold_though_the_worker_is_stopped(workers: Workers, conn
     assert "stuck" not in worker.output
 
 
+@pytest.mark.long
 def test_a_process_that_idles_beyond_its_last_deadline_lives_on(workers: Workers, conn: redis.Redis) -> None:
     workers.start("w", "--horses", "1", env=WARM)
     pid = result(conn, put(conn, "pid", job_timeout=0.3))

@@ -127,6 +127,7 @@ def test_memory_throttle_is_not_ready(workers: Workers, conn: redis.Redis) -> No
     eventually(lambda: re.fullmatch(r"memory throttle: RAM \d+\.\d %\n", get(f"{url}/readyz").text))
 
 
+@pytest.mark.long
 def test_slow_rude_and_many_clients_do_not_hold_up_jobs_or_probes(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("sms", "--probe-port", "0")
     url = url_of(worker)

@@ -239,6 +239,7 @@ def test_a_task_that_is_not_allowed_is_held_for_a_worker_that_has_it(workers: Wo
     check_conservation(conn, [job.id, foreign.id, unknown.id])
 
 
+@pytest.mark.long
 def test_a_held_job_that_runs_after_all_looks_like_any_other(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     job = Queue("sms").enqueue("tests.jobs.gated.parent")
     workers.burst("sms", code=3)

@@ -35,10 +35,8 @@ def alike(drawn: list[dict[str, float]]) -> set[str]:
     return {name for name in drawn[0] if len({found[name] for found in drawn}) < len(drawn)}
 
 
-@MODES
-@pytest.mark.parametrize("env", [{}, {"FUSION_PRELOAD": "off"}], ids=["loaded ahead", "by each process"])
-def test_every_job_draws_its_own(env: dict[str, str], mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
-    workers.start("c", *mode, env={**ALONE, **env})
+def draw_apart(workers: Workers, conn: redis.Redis, mode: tuple[str, ...], env: dict[str, str]) -> None:
+    workers.start("c", *mode, env=env)
     queue = Queue("c", conn)
     drawn = {module: [queue.enqueue(f"tests.jobs.{module}.draw") for _ in range(12)] for module in MODULES}
     passwords = [queue.enqueue("tests.jobs.chance.password") for _ in range(20)]
@@ -46,6 +44,20 @@ def test_every_job_draws_its_own(env: dict[str, str], mode: tuple[str, ...], wor
     assert len(set(results(conn, passwords))) >= 19
 
 
+@MODES
+def test_every_job_draws_its_own(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
+    draw_apart(workers, conn, mode, ALONE)
+
+
+@pytest.mark.long
+@MODES
+def test_every_job_draws_its_own_where_each_process_imports_the_modules(
+    mode: tuple[str, ...], workers: Workers, conn: redis.Redis
+) -> None:
+    draw_apart(workers, conn, mode, {**ALONE, "FUSION_PRELOAD": "off"})
+
+
+@pytest.mark.long
 @MODES
 def test_a_job_that_seeds_makes_no_other_one_predictable(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
     workers.start("c", *mode, env=ALONE)
@@ -58,6 +70,7 @@ def test_a_job_that_seeds_makes_no_other_one_predictable(mode: tuple[str, ...], 
         assert alike(drawn) == set(), module
 
 
+@pytest.mark.long
 def test_nor_one_of_a_module_that_a_warm_process_imports_later(workers: Workers, conn: redis.Redis) -> None:
     workers.start("c", "--horses", "1", env=ENV)
     queue = Queue("c", conn)

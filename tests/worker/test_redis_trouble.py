@@ -65,6 +65,7 @@ def _pause_for(server: PrivateRedis, seconds: float) -> None:
     server.resume()
 
 
+@pytest.mark.long
 def test_a_pause_of_two_leases_takes_no_job_from_a_living_worker(
     private_redis: PrivateRedis, private_workers: Workers, jobs: Jobs
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_killed_redis_comes_back_with_everything(private_redis: PrivateRedis, 
     jobs.finished()
 
 
+@pytest.mark.long
 def test_redis_killed_again_and_again_under_load(private_redis: PrivateRedis, private_workers: Workers, jobs: Jobs) -> None:
     workers = [private_workers.start("r", "--disable-job-desc-logging", env=QUICK) for _ in range(2)]
     jobs.gate.unlink()

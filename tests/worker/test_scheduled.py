@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 import redis
 
 from fusion import Job, Queue, ScheduledJobRegistry
@@ -130,6 +131,7 @@ def test_what_was_canceled_or_rescheduled_in_time(workers: Workers, conn: redis.
     check_conservation(conn, [canceled.id, kept.id, later.id, sooner.id])
 
 
+@pytest.mark.long
 def test_one_that_waited_longer_than_its_ttl_after_it_was_due_expires(
     workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:

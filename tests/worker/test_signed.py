@@ -179,6 +179,7 @@ def test_a_worker_does_not_start_without_the_keys_it_was_promised(
     assert "Traceback" not in worker.output
 
 
+@pytest.mark.long
 def test_a_backlog_of_before_there_were_keys(workers: Workers, conn: redis.Redis, keys: Keys, tmp_path: Path) -> None:
     keys.use()
     before = [Queue("sms").enqueue(basic.add, 1, n) for n in range(2)]

@@ -98,6 +98,7 @@ def test_a_job_is_gone_in_time_though_its_worker_is_stopped(workers: Workers, co
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [(), ("--horses", "2")], ids=["process per job", "warm"])
 def test_a_worker_that_stood_still_hears_first_what_came_meanwhile(
     mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path
@@ -142,6 +143,7 @@ def test_a_worker_stopped_as_it_sends_a_job_leaves_that_its_limit(
     worker.signal(signal.SIGCONT)
 
 
+@pytest.mark.long
 def test_a_stopped_fork_server_does_not_lift_the_limit(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """The worker kills a fork server that misses a deadline, and everything below it."""
     seen = tmp_path / "seen"
@@ -169,6 +171,7 @@ def test_no_limit_is_no_limit(workers: Workers, conn: redis.Redis, tmp_path: Pat
     check_conservation(conn, [job.id, limited.id])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [(), ("--horses", "2")], ids=["process per job", "warm"])
 def test_limits_of_months_and_years(mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """poll() and the timers of a process reach 24 days, and 31 years: no job is to know of it, nor one beside it."""

@@ -88,6 +88,7 @@ def run(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_everything_works_with_the_least_rights(
     secured: Secured, secured_workers: Workers, producer: redis.Redis, tmp_path: Path
@@ -155,6 +156,7 @@ def test_the_rights_end_at_the_prefix(secured: Secured, producer: redis.Redis) -
             producer.execute_command(*command)
 
 
+@pytest.mark.long
 def test_a_right_that_is_missing_is_told_in_one_line(secured: Secured, producer: redis.Redis) -> None:
     secured.admin.execute_command("ACL", "SETUSER", "fusion", "-evalsha", "-eval", "-info")
     for args in (("worker", "sms", "--burst"), ("enqueue", "tasks.sms.sendSMS")):
@@ -163,6 +165,7 @@ def test_a_right_that_is_missing_is_told_in_one_line(secured: Secured, producer:
         assert "docs/operations.md" in done.stderr
 
 
+@pytest.mark.long
 def test_wrong_authority_name_and_password_are_one_line_each(secured: Secured, tmp_path: Path) -> None:
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(str(other))
