@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-acl test-pool test-es crash teeth soak lint type reference bench bench-smoke clean venv-demo venv-dev venv-bench
+.PHONY: help demo test test-long test-acl test-pool test-es crash teeth soak lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -15,6 +15,8 @@ TICKS ?= 300
 
 export PYTHON
 BIN := .venv/bin
+# Tests start some thousand processes of Fusion: those find its bytecode made, whatever the shell says of writing any.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -22,22 +24,22 @@ help: ## this list
 demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run
 	@$(BIN)/python run_worker.py demo
 
-test: venv-dev ## the tests, against a real Redis of their own, in some minutes (TESTS=, ARGS=, N= narrow it)
+test: venv-dev bytecode ## the tests, against a real Redis of their own, in some minutes (TESTS=, ARGS=, N= narrow it)
 	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m "not long" $(TESTS) $(ARGS)
 
-test-long: venv-dev ## the others: the crash suite, thousands of jobs, years of ticks (marked `long`)
+test-long: venv-dev bytecode ## the others: the crash suite, thousands of jobs, years of ticks (marked `long`)
 	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(TESTS) $(ARGS)
 
-test-acl: venv-dev ## the same as a Redis user with the least rights (docs/operations.md), nobody else being let in
+test-acl: venv-dev bytecode ## the same as a Redis user with the least rights (docs/operations.md), nobody else being let in
 	@FUSION_TEST_ACL=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal $(TESTS) $(ARGS)
 
 test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_URL
 	@$(BIN)/python -m pytest -q tests/es $(ARGS)
 
-crash: venv-dev ## every way to strike at every place where a worker, fork server or job process may be (some minutes)
+crash: venv-dev bytecode ## every way to strike at every place where a worker, fork server or job process may be (some minutes)
 	@FUSION_TEST_CRASH=full $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/crash/test_worker.py $(ARGS)
 
-test-pool: venv-dev ## the tests of workers and of their troubles once more, with workers in pool mode
+test-pool: venv-dev bytecode ## the tests of workers and of their troubles once more, with workers in pool mode
 	@FUSION_TEST_HORSES=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker tests/faults/trouble $(ARGS)
 
 teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses; five minutes)
@@ -74,6 +76,9 @@ bench-smoke: venv-bench ## whether every contender still runs; measures nothing
 clean: ## remove .venv, caches and build products
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+bytecode: venv-dev
+	@$(BIN)/python -m compileall -q fusion tasks wrappers tests/jobs tests/kit
 
 venv-demo:
 	@sh tools/venv.sh demo

@@ -60,6 +60,8 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
             monkeypatch.delenv(name)
     home = tmp_path_factory.getbasetemp() / "no-home"
     monkeypatch.setenv("FUSION_HOME", str(home))
+    # No bytecode of what a test writes: a module that it changes twice in a second would be taken for the one before.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("FUSION_DEBUGGABLE", "1")  # tests look into what they start, and not all run as root
     monkeypatch.setenv("FUSION_REDIS_URL", f"unix://{home}/none.sock")
     previous = use_settings(None)
