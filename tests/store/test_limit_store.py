@@ -120,6 +120,19 @@ def test_a_key_whose_jobs_wait_in_vain_is_stuck(conn: redis.Redis, broker: Broke
     assert inspector.limits(["nothing"]) == [None]
 
 
+def test_a_stuck_key_is_found_among_thousands_that_were_used_since(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "unserved", "a")
+    give(broker, "q", "b")
+    conn.hset("rq:job:a", "created_at", "2020-01-01T00:00:00.000000Z")
+    conn.zadd("rq:limits", {"k": 1.0} | {f"idle{n}": 2.0 + n for n in range(5000)})
+    assert [one.limit.key for one in LimitInspector(conn).stuck_limits()] == ["k"]
+    conn.zadd("rq:limits", {"k": 1e14})
+    for n in range(6):
+        give(broker, "q", f"first{n}", f"second{n}", key=f"fine{n}")
+        conn.zadd("rq:limits", {f"fine{n}": 10.0 + n})
+    assert [one.limit.key for one in LimitInspector(conn).stuck_limits(4)] == ["k"]
+
+
 # -- rates
 
 

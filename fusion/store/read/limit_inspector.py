@@ -16,6 +16,8 @@ from fusion.store.read.base import InspectorBase, moment, texts
 
 #: Seconds without a start after which a key whose jobs wait is stuck; and for which a task may hold a key back: more is of a clock set back.
 STUCK, LONGEST_HOLD = 600.0, 86400.0
+#: Keys that are looked at together: for jobs that wait, and, of those that have some, for all the rest.
+_PAGE, _ROWS = 2000, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +109,25 @@ class LimitInspector(InspectorBase):
         return [_info(key, row, jobs, seconds + micros / 1e6) for key, row in zip(keys, rows, strict=True)]
 
     def stuck_limits(self, length: int = 1000) -> list[LimitInfo]:
-        """Those that are stuck, of the keys that were used last."""
-        return [one for one in self.limits(self.limit_keys(0, length)) if one is not None and one.stuck]
+        """Those that are stuck, of `length` keys whose jobs wait: half are those that were used least lately, half those used last."""
+        least, last = self._keys_with_waiting(length - length // 2), self._keys_with_waiting(length // 2, last=True)
+        keys = list(dict.fromkeys([*least, *last]))
+        parts = (keys[at : at + _ROWS] for at in range(0, len(keys), _ROWS))
+        return [one for part in parts for one in self.limits(part) if one is not None and one.stuck]
+
+    def _keys_with_waiting(self, length: int, *, last: bool = False) -> list[str]:
+        """So many keys with blocked jobs: those used least lately, or those used `last`. One round trip a page where none has any."""
+        found, offset = list[str](), 0
+        while len(found) < length:
+            page = self._page(self.keys.limits, offset, _PAGE, desc=last)
+            names = [self.keys.limit_waiting(key) for key in page]
+            if names and self.connection.exists(*names):
+                there = self._batch(lambda pipe: [pipe.exists(name) for name in names])  # noqa: B023
+                found += [key for key, waits in zip(page, there, strict=True) if waits]
+            if len(page) < _PAGE:
+                break
+            offset += _PAGE
+        return found[:length]
 
     def limits_audit(self) -> int:
         """How many slots `clean` found that were not as they should be, and mended. 0, unless Fusion made a mistake or somebody wrote there."""
