@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from math import inf
 
@@ -15,6 +16,7 @@ from fusion.runtime.job_log import JobLog
 from fusion.runtime.maintenance import Maintenance
 from fusion.runtime.membership import Membership, WorkerListing
 from fusion.runtime.outbox import Outbox, Result
+from fusion.runtime.redis_link import RedisAway
 from fusion.runtime.served_queues import ServedQueues
 from fusion.runtime.shared import Shared
 from fusion.runtime.supervised import SupervisorLine
@@ -192,6 +194,14 @@ class Consumer:
             self._wanted = True
         self.turn, self.moved = turn, max(len(results), len(turn.jobs))
         return turn.jobs
+
+    def hand_on(self) -> None:
+        """No slot is free for long: have another wait for the queues that open when their rates let them, if this one does."""
+        if self._opens_at == inf or self._shared.link.away_since is not None:
+            return
+        self._opens_at = inf
+        with suppress(RedisAway):  # whoever looks next finds that nobody waits
+            self._shared.link.attempt(partial(self._shared.broker.ring, waiter=self.name))
 
     def settle(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
         """Say what became of a job; the next turn tells Redis. `elapsed`: seconds it ran."""

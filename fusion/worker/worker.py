@@ -181,7 +181,9 @@ class Worker(Process):
         if self.consumer.wanted or self.consumer.asked:
             self.consumer.listen((), ())
         else:
-            self.consumer.listen(self.blocked_work.bells(now, self.probation), self.slots.floors())
+            if not (floors := self.slots.floors()):
+                self.consumer.hand_on()
+            self.consumer.listen(self.blocked_work.bells(now, self.probation), floors)
             self.bell_answer.make_ready(now)
         self.loop.follow("commands", self.commands.fileno(), self._on_command)
         self.executors.flush()

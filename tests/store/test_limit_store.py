@@ -305,3 +305,18 @@ def test_a_broken_key_keeps_no_others_waiting(conn: redis.Redis, broker: Broker,
             hand.tell(job)
     assert sorted(order) == [one for one in "abc" if one not in started]
     assert faults(conn) == []
+
+
+def test_a_job_that_is_to_run_alone_is_next_again_after_a_pause_of_its_key(
+    conn: redis.Redis, broker: Broker, limits: LimitBroker
+) -> None:
+    give(broker, "q", *"ab")
+    conn.hset("rq:job:a", mapping={"lost": 3, "deliveries": 3})
+    others, lone = Hand(broker, "q"), Hand(broker, "q", name="lone.1", alone=True)
+    assert others.turn(slots=[0]).jobs == []
+    assert (status_of(conn, "a"), holders(conn)) == ("blocked", ["a"])
+    limits.pause_limit("k")
+    limits.resume_limit("k")
+    assert faults(conn) == []
+    order = [job.id for _ in range(4) for hand in (others, lone) for job in hand.turn(slots=[0]).jobs if hand.tell(job) == "ok"]
+    assert order == ["a", "b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import redis
 
 from fusion.store.write.broker import Broker
@@ -217,6 +218,34 @@ def test_one_idle_worker_waits_and_is_named(broker: Broker, conn: redis.Redis) -
     conn.hset("rq:gate:q", "named", now_ms(conn) - 3001)
     assert three.turn(slots=[0]).opens_in is not None, "it was silent for 3 s"
     assert two.turn(slots=[0]).opens_in is None
+
+
+@pytest.mark.parametrize("way", ["takes no more", "leaves", "is buried"])
+def test_one_that_waited_and_goes_hands_it_on(broker: Broker, conn: redis.Redis, way: str) -> None:
+    broker.set_gate("q", {"rate": "1/60000/1"})
+    broker.set_gate("full", {"rate": "1/60000/1", "limit": 1})
+    put(broker, "q", *"abc")
+    put(broker, "full", *"xyz")
+    one, two = hands(broker, 2, "q", "full")
+    (x,) = one.turn(slots=[0], queues=["full"]).jobs
+    one.turn(slots=[0], queues=["q"])
+    two.turn(slots=[0])
+    conn.hset("rq:gate:full", mapping={"waiter": two.name, "named": now_ms(conn)})
+    conn.delete("rq:wake:q", "rq:wake:full")
+    broker.ring(waiter="somebody else")
+    assert not rung(conn)
+    if way == "takes no more":
+        broker.ring(waiter=two.name)
+    elif way == "leaves":
+        broker.deregister(two.name, two.incarnation)
+    else:
+        broker.prune(LEASE, two.name)
+    assert rung(conn)
+    assert not rung(conn, "full"), "it is at its limit"
+    assert not conn.hexists("rq:gate:q", "waiter")
+    assert one.turn(slots=[0], queues=["q"]).opens_in is not None
+    one.turn(outcome(x))
+    assert rung(conn, "full"), "nobody waits for its rate"
 
 
 def test_one_that_waited_and_is_full_passes_it_on(broker: Broker, conn: redis.Redis) -> None:

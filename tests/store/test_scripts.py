@@ -143,7 +143,7 @@ def test_the_servers_version_is_asked_for_once_and_not_by_producers(conn: redis.
 
 def test_an_error_of_a_script_is_raised_as_it_comes(conn: redis.Redis) -> None:
     script = Script("ring", conn, CONSTANTS, (7,))
-    script({}, {"queue": "q"})
+    script({}, {"queue": "q", "waiter": ""})
     with pytest.raises(KeyError):
         script({}, {})
     conn.set("rq:workers", "junk")

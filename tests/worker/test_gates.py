@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -121,6 +122,32 @@ def test_who_waits_is_replaced_when_it_is_killed(workers: Workers, conn: redis.R
     eventually(lambda: conn.hget("rq:gate:w", "waiter") not in (None, waiter.encode()), 10)
     print(f"the worker that waits is replaced after {time.monotonic() - killed:.1f} s")
     assert more[1].wait(15) == "finished"
+
+
+def _waiter_of(conn: redis.Redis, queue: str) -> str:
+    return (conn.hget(f"rq:gate:{queue}", "waiter") or b"").decode()
+
+
+@pytest.mark.long
+def test_who_waits_and_takes_no_more_hands_it_on_at_once(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    queue = Queue("w")
+    queue.set_rate("1/8s", burst=1)
+    gate = tmp_path / "gate"
+    gate.touch()
+    held = Queue("other").enqueue("tests.jobs.basic.until_gone", str(gate))
+    env = ENV | {"FUSION_TASKS": "tests.jobs", "FUSION_IDLE_WAIT": "30"}
+    one = workers.start("w", "other", "--slots", "2", "--name", "one", env=env)
+    eventually(lambda: held.get_status() == "started")
+    queue.enqueue_many([queue.prepare_data(bounded.noop) for _ in range(3)])
+    eventually(lambda: _waiter_of(conn, "w") == "one")
+    two = workers.start("w", "--name", "two", env=env)
+    one.signal(signal.SIGTERM)  # its other slot is busy for long
+    eventually(lambda: _waiter_of(conn, "w") == "two", 2, why="the other one waits")
+    workers.start("w", "--name", "three", env=env)
+    two.signal(signal.SIGTSTP)  # quiet
+    eventually(lambda: _waiter_of(conn, "w") == "three", 2, why="the third one waits")
+    gate.unlink()
+    assert one.wait(10) == 0
 
 
 def test_a_limit_holds_as_the_tasks_see_it_whoever_dies(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

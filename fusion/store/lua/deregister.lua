@@ -25,4 +25,5 @@ redis.call('SREM', K_workers, K_worker)
 redis.call('SREM', FLEET, A_name)
 readmit_all()
 reopen_all(queues)
+hand_on(A_name)
 return back

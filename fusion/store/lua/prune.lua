@@ -27,6 +27,7 @@ local function remove(name, why)
   redis.call('SREM', K_workers, worker_key(name))
   redis.call('SREM', FLEET, name)
   reopen_all(queues)
+  hand_on(name)
   return recovered
 end
 

@@ -187,9 +187,10 @@ class Broker(CallbackBroker, GateBroker, HistoryBroker):
             if cursor == "0":
                 return was
 
-    def ring(self, queue: str) -> None:
-        """Put back a doorbell token that reached a worker with no free slot."""
-        self._script("ring")({}, {"queue": queue})
+    def ring(self, queue: str = "", *, waiter: str = "") -> None:
+        """Put back a doorbell token that reached a worker with no free slot. With a worker as `waiter`: have others wait for the closed queues
+        that it waits for."""
+        self._script("ring")({}, {"queue": queue, "waiter": waiter})
 
     # -- workers
 

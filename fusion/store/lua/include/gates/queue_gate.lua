@@ -5,7 +5,7 @@
 -- idle worker waits for the instant.
 -- INCLUDE: keys time rate ring
 -- RARER: rate_of used_ahead rate_room rate_spend gate_word held_until without_until forget_until hold_back read_gate
--- RARER: is_awaited reopen reopen_all
+-- RARER: is_awaited reopen reopen_all hand_on
 local function gate_key(queue) return P .. 'gate:' .. queue end
 local LONGEST_MS = 86400000
 local AWAITED_MS = 3000 -- a worker that waits says so again this often, or is taken for gone
@@ -77,5 +77,15 @@ local function reopen_all(queues)
   for queue in pairs(queues) do
     if gated == nil then gated = redis.call('EXISTS', GATES) == 1 end
     if gated then pcall(reopen, queue) end
+  end
+end
+
+-- This worker waits for no closed queue any more: of each that it waited for another is told.
+local function hand_on(name)
+  for _, queue in ipairs(redis.pcall('HKEYS', GATES)) do
+    if redis.pcall('HGET', gate_key(queue), 'waiter') == name then
+      redis.call('HDEL', gate_key(queue), 'waiter', 'named')
+      pcall(reopen, queue, true)
+    end
   end
 end

@@ -85,9 +85,10 @@ end
 -- A holder that has not started gives its slot up for a better one, or for a limit that is less by now.
 local function step_back(name, id, score)
   local key = job_key(id)
-  local status, queue, log_tag = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag'))
-  -- one that waits to run alone asks for a slot when it is to start
-  if status == 'queued' then put_in_line(name, id, key, queue, score, log_tag) end
+  local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+  local alone = status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
+  if status == 'queued' or alone then put_in_line(name, id, key, queue, score, log_tag) end
+  if alone then redis.call('ZREM', P .. 'waits:' .. set, id) end -- when it is admitted it is set aside again
   redis.call('ZREM', holders_key(name), id)
 end
 
