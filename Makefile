@@ -77,7 +77,7 @@ clean: ## remove .venv, caches and build products
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-bytecode: venv-dev
+bytecode: venv-dev ## compile what tests start in some thousand processes (they ask for it themselves)
 	@$(BIN)/python -m compileall -q fusion tasks wrappers tests/jobs tests/kit
 
 venv-demo:
