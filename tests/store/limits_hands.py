@@ -62,8 +62,13 @@ def faults(conn: redis.Redis, only: str = "") -> list[str]:
         seen |= dict.fromkeys(held, f"held {key}") | dict.fromkeys(lined, f"waits {key}")
         for job_id, score in held.items():
             status = conn.hget(f"rq:job:{job_id}", "status")
-            alone = status == b"blocked" and (conn.hget(f"rq:job:{job_id}", "waits_in") or b"").startswith(b"probation:")
-            if not alone and status not in ((b"started", b"scheduled") if score == float("inf") else (b"queued",)):
+            waits_in = (conn.hget(f"rq:job:{job_id}", "waits_in") or b"").partition(b":")[0] if status == b"blocked" else b""
+            kept = waits_in == b"held" and conn.zscore("rq:limits:due", f"{key} {job_id} held") is not None
+            if (
+                not kept
+                and waits_in != b"probation"
+                and status not in ((b"started", b"scheduled") if score == float("inf") else (b"queued",))
+            ):
                 found.append(f"{key}: {job_id} is {status!r} and holds a slot by {score}")
     for raw in conn.scan_iter("rq:job:*"):
         if conn.type(raw) != b"hash" or not conn.hget(raw, "ties"):

@@ -201,6 +201,7 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
     assert "at_front" in found
     assert set(documented) - found <= {
         "serializer",
+        "wanted",
         "signature",
         "requeue_nonce",
         "expires_at",

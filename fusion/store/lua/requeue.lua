@@ -49,7 +49,7 @@ local function requeue(id)
   tally('requeued', queue, priority, ties and counters_of_key(key))
   redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
     'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared',
-    'queue_timeout')
+    'queue_timeout', 'wanted')
   local given = not tonumber(ttl) and timeout_of(queue)
   if given then redis.call('HSET', key, 'queue_timeout', given) end
   ttl = given or tonumber(ttl) and ttl * 1000

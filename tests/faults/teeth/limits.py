@@ -73,6 +73,12 @@ OF_LIMITS = (
         ),
     ),
     a_mutant(
+        "limit10",
+        "workers that lack a job's task hand its slot on for ever, while another has the task",
+        "store/test_limit_tasks.py::test_it_is_not_handed_on_for_ever",
+        Edit(INCLUDE + "park.lua", " or tied[key] and keep_for_worker(id, key, score)", ""),
+    ),
+    a_mutant(
         "limit9",
         "a task that was told to stay away holds its queue back, and not its key",
         "store/test_limit_holds.py::test_a_task_that_is_told_to_stay_away_holds_its_key_back",

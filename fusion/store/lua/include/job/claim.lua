@@ -205,6 +205,7 @@ local function take(queue, head, exec, set)
     if not ok then return put_off_broken(id, key, queue, set, log_tag, has) end
     if not has then
       if set then redis.call('ZREM', waits_key(set), id) end
+      if set and string.sub(set, 1, 5) == 'held:' then redis.call('HSET', key, 'wanted', 1) end
       return nil
     end
   end

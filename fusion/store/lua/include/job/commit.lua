@@ -144,7 +144,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     if dropped then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
-        'held_since', 'begun', 'spared')
+        'held_since', 'begun', 'spared', 'wanted')
     end
     left[wip] = left[wip] or {}
     left[wip][#left[wip] + 1] = id

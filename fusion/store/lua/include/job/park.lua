@@ -3,9 +3,10 @@
 -- (`waits_in`): `held:<queue>:<task>` until a worker that has the task takes it from there, `probation:<queue>` until
 -- a worker can give it a place alone. `rq:waits` lists these sets; whoever has another `version` of the list than it
 -- reads it again. One over the limit of its key (`limit:<key>`) is admitted by those who settle that, no worker asks.
--- INCLUDE: keys limit_keys time ring score on_leave
+-- INCLUDE: keys limit_keys time ring score ties limit on_leave
 -- RARER: has_room park unpark ring_set news_of_waits
 -- Exports: parked
+-- Uses: tied
 local WAITS, MOST_WAITS = P .. 'waits', 1000
 local function waits_key(set) return P .. 'waits:' .. set end
 local function queue_of_set(set) return string.match(set, '^%a+:([^:]+)') end
@@ -35,7 +36,8 @@ local function park(id, key, queue, set, score, until_ms, why, ...)
   redis.call('PERSIST', key)
   -- one that is to run alone keeps what it holds: nobody but a lone worker takes it, and two of a key that gave way to
   -- each other would do so for ever
-  if string.sub(set, 1, 10) ~= 'probation:' then on_leave(id, key, queue) end
+  local keeps = string.sub(set, 1, 10) == 'probation:' or tied[key] and keep_for_worker(id, key, score)
+  if not keeps then on_leave(id, key, queue) end
   parked = true
   if redis.call('HSETNX', WAITS, set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then
     redis.call('HSET', WAITS, 'version', string.format('%d%06d', now_s, now_us))

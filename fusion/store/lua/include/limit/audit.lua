@@ -5,11 +5,14 @@
 local AUDITED, FORGET_KEY_MS = 100, 86400000 -- keys, and holders of each, a call
 
 -- Whether a holder is what it should be. One that was admitted waits in its queue, one that started runs, or waits for
--- its next try, or is to run alone.
+-- its next try, or is to run alone, or for a worker that has its task.
 local function holds_rightly(name, id, score)
   local status, own, set = unpack(redis.pcall('HMGET', job_key(id), 'status', 'concurrency_key', 'waits_in'))
   if own ~= name then return false end
   if tonumber(score) == math.huge then return status == 'started' or status == 'scheduled' or status == 'queued' end
+  if status == 'blocked' and string.sub(set or '', 1, 5) == 'held:' then -- for a time
+    return redis.call('ZSCORE', LIMITS_DUE, name .. ' ' .. id .. ' held')
+  end
   return status == 'queued' or status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
 end
 

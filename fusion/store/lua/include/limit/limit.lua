@@ -7,6 +7,7 @@
 -- INCLUDE: keys limit_keys time rate emit ring score schedule ties
 -- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
+-- RARER: keep_for_worker
 -- Uses: soonest tied
 -- Exports: unrung unsettled
 local MOST_STEPS, LATER_MS, DISCARD = 100, 30000, 'discard'
@@ -223,9 +224,25 @@ end
 
 -- Something of a key is due: its time, or that of a job that has a slot.
 local function look_due(member)
-  local name, id = string.match(member, '^(%S+) ?(%S*)$')
+  local name, id, held = string.match(member, '^(%S+) ?(%S*) ?(%S*)$')
   if id == '' then return settle_key(name) end
-  if redis.call('HGET', job_key(id), 'status') == 'started' then take_slot_back(name, id, 'limit_duration') end
+  local status, set = unpack(redis.call('HMGET', job_key(id), 'status', 'waits_in'))
+  if held == '' and status == 'started' then
+    take_slot_back(name, id, 'limit_duration')
+  elseif held ~= '' and status == 'blocked' and string.sub(set or '', 1, 5) == 'held:' then
+    take_slot_back(name, id, 'its task')
+  end
+end
+
+-- A job that waits for its task keeps its slot if a worker that has the task was there before and found none for it:
+-- else those that lack the task could hand it on for ever. Not for long, as that worker may be gone.
+local function keep_for_worker(id, key, score)
+  local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
+  if not (wanted and name and redis.call('ZSCORE', holders_key(name), id)) then return false end
+  redis.call('ZADD', holders_key(name), score, id)
+  look_at_limit(name .. ' ' .. id .. ' held', now_ms + LATER_MS)
+  redis.call('HDEL', key, 'wanted')
+  return true
 end
 
 -- It ends, or waits for something else: whoever is next gets the slot.
