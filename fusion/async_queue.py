@@ -1,4 +1,4 @@
-"""Producers' side for asyncio: what `Queue` enqueues, without a thread that waits. Looking at jobs and changing them is `Queue`'s and `Job`'s."""
+"""Producers' side for asyncio: what `Queue` enqueues, without a thread that waits. Looking (`stats`) and changing jobs is `Queue`'s and `Job`'s."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chu
 from fusion.enqueue.build import JobData
 from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.options import EnqueueOptions
-from fusion.enqueue.terms import Terms, terms_of
+from fusion.enqueue.terms import Terms, pause_terms, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
@@ -145,6 +145,19 @@ class AsyncQueue:
             max_queue_length=max_queue_length, durability=durability, replicas=replicas, replicas_timeout=replicas_timeout
         )
         return await self._all([], chunks(self.name, job_datas, terms_of(options, get_settings()), spread))
+
+    async def pause(self, duration: float | str | timedelta | None = None, *, reason: str = "", by: str = "") -> None:
+        """`Queue.pause`."""
+        time, told = pause_terms(duration, reason, by)
+        connection = self._connection if self._connection is not None else loops_client()
+        with fusion_errors(connection):
+            await async_broker_of(connection, get_settings()).pause(self.name, time, **told)
+
+    async def resume(self) -> bool:
+        """`Queue.resume`."""
+        connection = self._connection if self._connection is not None else loops_client()
+        with fusion_errors(connection):
+            return await async_broker_of(connection, get_settings()).unpause(self.name) is not None
 
     async def set_limit(self, limit: int | None) -> None:
         """`Queue.set_limit`."""

@@ -13,9 +13,8 @@ from redis import Redis
 from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, delayed, prepared, timed
 from fusion.enqueue.build import JobData
 from fusion.enqueue.enqueuer import Enqueuer
-from fusion.enqueue.kinds import one_line, seconds
 from fusion.enqueue.options import EnqueueOptions
-from fusion.enqueue.terms import Terms, terms_of
+from fusion.enqueue.terms import Terms, pause_terms, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
@@ -25,7 +24,6 @@ from fusion.store.access import broker_of, inspector_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import fusion_errors
 from fusion.store.layout.keys import check_queue_name
-from fusion.store.layout.pauses import this_user
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -269,8 +267,7 @@ class PriorityQueue:
         `reason` and `by` are shown wherever the queue is, of up to 500 characters in one line; `by` is else the user and the host. OptionError for
         what is no such text, and no duration over 0.
         """
-        time = None if duration is None else seconds("duration", duration)
-        told = {name: one_line(name, value) for name, value in (("reason", reason), ("by", by or this_user()))}
+        time, told = pause_terms(duration, reason, by)
         broker_of(self.connection).pause(self.name, time, **told)
 
     def resume(self) -> bool:

@@ -34,6 +34,7 @@ COMMANDS = {
     "resume": ("fusion.cli.control:resume", "Let suspended workers start jobs again."),
     "pause": ("fusion.cli.control:pause", "Let no job of these queues be started."),
     "unpause": ("fusion.cli.control:unpause", "Let jobs of paused queues be started again."),
+    "queue": ("fusion.cli.queue:queue_group", "Show what bounds queues, and set it."),
     "limit": ("fusion.cli.limit:limit_group", "Show concurrency keys; set their limits, pause them, take a slot back."),
     "quiet": ("fusion.cli.control:quiet", "Let workers finish what they run and take no more jobs."),
     "unquiet": ("fusion.cli.control:unquiet", "Let quiet workers take jobs again."),

@@ -209,6 +209,9 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
         lines += [styled(line, fg="yellow") for line in bounds.remarks(queue, snapshot.at, program)]
         if queue.error:
             lines.append(styled(f"The queue {queue.name} can't be read: {queue.error}", fg="red"))
+    if bounded := [queue.name for queue in snapshot.queues or () if set(queue.gate) - {"until"}]:
+        more = ", ..." if len(bounded) > _NAMED else ""
+        lines.append(f"Bounds are set for {', '.join(bounded[:_NAMED])}{more}; to see these: {program} queue show")
     if snapshot.unseen:
         lines.append(f"No job was ever enqueued to: {', '.join(snapshot.unseen)}")
     if snapshot.workers is not None:

@@ -96,6 +96,7 @@ def _queue(inspector: Any, name: str) -> dict[str, Any]:
     return {
         "queue": name,
         "queue_length": found.queue_length,
+        "queued_count": found.queued_count,
         "active_count": found.active_count,
         "max_concurrent": found.max_concurrent,
         "oldest_enqueued_at": found.oldest_enqueued_at and to_iso(found.oldest_enqueued_at),

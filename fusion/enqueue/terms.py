@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from fusion.enqueue.kinds import MOST, seconds
+from fusion.enqueue.kinds import MOST, one_line, seconds
 from fusion.enqueue.options import NONE, EnqueueOptions
 from fusion.exceptions import OptionError
 from fusion.settings import Settings
+from fusion.store.layout.pauses import this_user
 from fusion.store.layout.records import Replicas, Room
 
 _DURABILITIES = ("primary", "replicated")
@@ -44,6 +46,12 @@ def check_length(name: str, length: Any) -> int:
     if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= MOST:
         raise OptionError(name, f"use a whole number from 1 to {MOST:,}", length)
     return length
+
+
+def pause_terms(duration: float | str | timedelta | None, reason: str, by: str) -> tuple[float | None, dict[str, str]]:
+    """For how many seconds a queue is paused, None for no end, and what people are told of it. OptionError."""
+    time = None if duration is None else seconds("duration", duration)
+    return time, {name: one_line(name, value) for name, value in (("reason", reason), ("by", by or this_user()))}
 
 
 def _replicas(options: EnqueueOptions, settings: Settings) -> Replicas | None:

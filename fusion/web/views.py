@@ -83,7 +83,8 @@ def queue_view(info: QueueInfo, now: datetime) -> dict[str, Any]:
     """A queue as far as there is something to count."""
     return {
         "name": info.name,
-        "queue_length": info.count,
+        "queue_length": info.length,
+        "queued_count": info.count,
         "active_count": info.started,
         "max_concurrent": info.bounds.limit,
         "rate": info.bounds.rate and str(info.bounds.rate),

@@ -39,6 +39,27 @@ def test_both_kinds_of_queue_set_the_same(conn: redis.Redis) -> None:
     assert conn.hget("rq:gates", "a") is None
 
 
+def test_both_kinds_of_queue_are_paused_alike(conn: redis.Redis) -> None:
+    queue = Queue("q")
+
+    async def pauses() -> list[bool]:
+        async with AsyncQueue("q") as other:
+            await other.pause("10m", reason="the provider is down", by="the on-call")
+            with pytest.raises(OptionError):
+                await other.pause(0)
+            assert conn.exists("rq:paused:q")
+            assert 599_000 < conn.pttl("rq:paused:q") <= 600_000
+            found = queue.stats().info.pause
+            assert found is not None
+            assert (found.by, found.reason) == ("the on-call", "the provider is down")
+            return [await other.resume(), await other.resume()]
+
+    assert asyncio.run(pauses()) == [True, False]
+    assert not queue.resume()
+    queue.pause()
+    assert conn.ttl("rq:paused:q") == -1
+
+
 @pytest.mark.parametrize(
     ("method", "args", "name"),
     [

@@ -16,8 +16,10 @@ from fusion.store.read.inspector import Inspector
 from fusion.store.scripting import scripts
 from fusion.store.write.broker import Broker
 from fusion.store.write.schema_broker import SchemaBroker
+from fusion.web.views import queue_view
 from tests.faults.rig.conservation import check_totals
 from tests.kit.hands import Hand, expire_lease, may_reap, new, outcome, promote_all, put
+from tests.store.limits_hands import give
 from tools.check_lua import sources
 
 pytestmark = pytest.mark.usefixtures("checked")
@@ -237,6 +239,15 @@ def test_stats_of_a_queue(broker: Broker, conn: redis.Redis, hand: Hand) -> None
     assert found.oldest_enqueued_at is not None
     assert found.oldest_enqueued_at <= found.last_updated
     assert found.counters.there == 2
+
+
+def test_jobs_that_are_blocked_count_to_the_length_of_a_queue(broker: Broker, conn: redis.Redis) -> None:
+    give(broker, "q", "a", "b", "c")
+    put(broker, "q", "d")
+    found = Queue("q", conn).stats()
+    assert (found.queue_length, found.queued_count, found.info.blocked) == (4, 2, 2)
+    view = queue_view(found.info, found.last_updated)
+    assert (view["queue_length"], view["queued_count"], view["blocked_count"]) == (4, 2, 2), "over HTTP, too"
 
 
 def _people(path: str, seed: int) -> None:

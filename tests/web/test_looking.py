@@ -139,6 +139,7 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
     assert shown == {
         "name": "sms",
         "queue_length": 5,
+        "queued_count": 5,
         "active_count": 1,
         "max_concurrent": 20,
         "rate": "100/60s",

@@ -38,6 +38,12 @@ def read_pause(stored: bytes | str | None, left_ms: int) -> Pause:
     return Pause(from_iso(since.encode()), left_ms / 1000 if left_ms >= 0 else None, by, reason)
 
 
+def pause_words(queue: str, seconds: float | None, by: str, reason: str) -> tuple[dict[str, str], list[str]]:
+    """The arguments of `pause`, and what follows them: nothing."""
+    ms = "" if seconds is None else str(max(1, round(seconds * 1000)))
+    return {"queue": queue, "ms": ms, "by": by, "reason": reason}, []
+
+
 def this_user() -> str:
     """The user of this process and its host, like `deploy@web1`."""
     try:

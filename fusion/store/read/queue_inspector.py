@@ -64,8 +64,13 @@ class QueueInfo:
 
     @property
     def count(self) -> int:
-        """All that wait."""
+        """All that wait for their turn."""
         return self.low + self.moderate + self.high + self.inbox
+
+    @property
+    def length(self) -> int:
+        """All that wait, blocked ones included: what a `max_length` bounds."""
+        return self.count + self.blocked
 
     @property
     def max_length(self) -> int | None:
@@ -92,6 +97,11 @@ class QueueInspector(InspectorBase):
         members: Any = self.connection.smembers(self.keys.queues)
         names = (self.keys.name_of_queue(codec.text(key)) for key in members)
         return sorted(name for name in names if not is_reserved(name))
+
+    def bounded(self) -> list[str]:
+        """List the queues for which something is set at run time, sorted."""
+        found: Any = self.connection.hkeys(self.keys.gates)
+        return sorted(codec.text(name) for name in found)
 
     def count(self, queue: str) -> int:
         """Count the waiting jobs of a queue: those in a LIST queue's inbox included, those of a LIST of stock RQ's not."""

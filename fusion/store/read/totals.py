@@ -66,7 +66,12 @@ class QueueStats:
     @property
     def queue_length(self) -> int:
         """Jobs that wait there, blocked ones included."""
-        return self.info.count + self.info.blocked
+        return self.info.length
+
+    @property
+    def queued_count(self) -> int:
+        """Of these, jobs that wait for their turn alone."""
+        return self.info.count
 
     @property
     def active_count(self) -> int:

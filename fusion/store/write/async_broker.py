@@ -1,4 +1,4 @@
-"""The Broker's `enqueue`, awaited. The script and all that is said and heard are those of the synchronous one."""
+"""The Broker's `enqueue` and what bounds a queue, awaited. The script and all that is said and heard are those of the synchronous one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fusion.store.client.async_connections import AsyncCleanPool
 from fusion.store.client.replication import Replication
 from fusion.store.layout import schema
 from fusion.store.layout.gates import gate_words, read_gate
+from fusion.store.layout.pauses import Pause, pause_words, read_pause
 from fusion.store.layout.records import NewJob, Replicas, Room
 from fusion.store.scripting.host import ScriptHost, version_of
 from fusion.store.write import enqueue_codec
@@ -102,10 +103,24 @@ class AsyncBroker(ScriptHost):
 
     async def set_gate(self, queue: str, values: Mapping[str, str | int | None]) -> dict[str, str]:
         """Set values of a queue as `Broker.set_gate` does, with its errors."""
-        if self.server_version is None:  # on a full server the script is another one, by version
+        await self._learn_version()
+        return read_gate(await self._call("set_gate", *gate_words(queue, values), self.connection.execute_command))
+
+    async def pause(self, queue: str, seconds: float | None = None, *, by: str = "", reason: str = "") -> None:
+        """Pause a queue as `Broker.pause` does, with its errors."""
+        await self._learn_version()
+        await self._call("pause", *pause_words(queue, seconds, by, reason), self.connection.execute_command)
+
+    async def unpause(self, queue: str) -> Pause | None:
+        """End a queue's pause as `Broker.unpause` does, with its errors."""
+        was = await self._call("unpause", {"queue": queue}, [], self.connection.execute_command)
+        return read_pause(*was) if was else None
+
+    async def _learn_version(self) -> None:
+        """On a full server a script that may write there is another one, by version."""
+        if self.server_version is None:
             found = await self.connection.execute_command("INFO", "server")
             self.server_version = version_of(found)
-        return read_gate(await self._call("set_gate", *gate_words(queue, values), self.connection.execute_command))
 
     async def _call(self, name: str, args: dict[str, Any], rest: list[Any], send: Callable[..., Awaitable[Any]]) -> Any:
         """As a Script calls itself."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fusion.store.layout.gates import gate_words, read_gate
-from fusion.store.layout.pauses import Pause, read_pause
-from fusion.store.scripting.host import ScriptHost, to_ms
+from fusion.store.layout.pauses import Pause, pause_words, read_pause
+from fusion.store.scripting.host import ScriptHost
 
 
 class GateBroker(ScriptHost):
@@ -19,8 +19,7 @@ class GateBroker(ScriptHost):
     def pause(self, queue: str, seconds: float | None = None, *, by: str = "", reason: str = "") -> None:
         """Have no worker claim a job of this queue from the moment this returns, for `seconds` or until `unpause`. `by`, `reason`: for
         people, `by` in one line."""
-        ms = "" if seconds is None else max(1, to_ms(seconds))
-        self._script("pause")({}, {"queue": queue, "ms": ms, "by": by, "reason": reason})
+        self._script("pause")({}, *pause_words(queue, seconds, by, reason))
 
     def unpause(self, queue: str) -> Pause | None:
         """Let workers claim from the queue again; returns the pause that is over, None if it was not paused."""

@@ -1,0 +1,149 @@
+"""`queue show | set`: what bounds queues at run time, as operators see it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli import names
+from fusion.cli.context import Cli, prog, shared_options
+from fusion.cli.control import refuse_unknown
+from fusion.cli.hints import Command
+from fusion.cli.output import echo
+from fusion.exceptions import OptionError
+
+if TYPE_CHECKING:
+    from fusion.store.read.queue_inspector import QueueInfo
+
+SCHEMA = 1
+_Function = Callable[..., Any]
+_TAKEN_BACK = {
+    "limit": "As many at once as there are slots.",
+    "rate": "As many in a time as can.",
+    "max_wait": "No bound of its own.",
+}
+_TAKEN_BACK |= {"max_length": "As the settings of who enqueues say.", "timeout": "As the settings of who enqueues say."}
+
+
+class _Group(Command, click.Group):
+    """A command that has commands."""
+
+
+@click.group(cls=_Group, name="queue")
+def queue_group() -> None:
+    """Show what bounds queues, and set it.
+
+    It holds for the whole fleet from the next claim or enqueue on. The setting queue_gates of a worker that starts sets it anew.
+    """
+
+
+def _no(name: str) -> Callable[[_Function], _Function]:
+    return click.option(f"--no-{name.replace('_', '-')}", is_flag=True, help=f"Take it back. {_TAKEN_BACK[name]}")
+
+
+@queue_group.command(
+    "show", cls=Command, epilog="\b\nExample:\n  run_worker.py queue show\n  run_worker.py queue show sms --json"
+)
+@click.argument("queues", nargs=-1, metavar="[QUEUES]...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+def show(cli: Cli, queues: tuple[str, ...], as_json: bool) -> None:
+    """Show what is set for queues.
+
+    QUEUES may be wildcards; without any, all are shown for which something is set. A dash stands where nothing is.
+    """
+    from fusion.cli.render import table
+
+    inspector = cli.onlooker
+    chosen = [names.check(name, patterns=True) for name in names.split(queues)]
+    listed = names.known(chosen, inspector.queue_names()) if chosen else inspector.bounded()
+    infos = inspector.queues(listed)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "queues": [document(info) for info in infos]}))
+    elif infos:
+        header = ("QUEUE", "LIMIT", "RATE", "BURST", "MAX WAIT", "MAX LENGTH", "TIMEOUT")
+        echo("\n".join(table(header, [(info.name, *_cells(info)) for info in infos])))
+    else:
+        cli.tell_broken()
+        echo(f"Nothing is set for any queue; to set something: {prog()} queue set QUEUE --limit N")
+
+
+@queue_group.command(
+    "set",
+    cls=Command,
+    epilog="\b\nExamples:\n  run_worker.py queue set sms --limit 20 --rate 100/60s --burst 5\n  run_worker.py queue set sms --no-rate --timeout 1h",
+)
+@click.argument("queue", metavar="QUEUE")
+@click.option("--limit", type=int, metavar="N", help="So many of its jobs run at once at most.")
+@_no("limit")
+@click.option("--rate", metavar="RATE", help="So many start in a time at most: 100/60s, 10/s, 5/2m.")
+@click.option("--burst", type=int, metavar="N", help="With --rate: so many may start at once after a rest.")
+@_no("rate")
+@click.option("--max-wait", metavar="TIME", help="A lower priority that has waited longer is next.")
+@_no("max_wait")
+@click.option("--max-length", type=int, metavar="N", help="So many jobs may wait; enqueues of more are refused.")
+@_no("max_length")
+@click.option("--timeout", metavar="TIME", help="Jobs without a ttl expire when they have waited so long.")
+@_no("timeout")
+@click.option("-y", "--yes", is_flag=True, help="Also a queue that nobody has used yet.")
+@shared_options
+def set_bounds(cli: Cli, queue: str, yes: bool, burst: int | None, **given: Any) -> None:
+    """Set what bounds a queue, or take it back; what is not named stays.
+
+    Jobs that run go on, and jobs that wait stay. A new rate, and --no-rate, also end what a task holds back (`rate_limited`). Exit code 1,
+    and nothing is set, if the queue is unknown.
+    """
+    from fusion.kernel import gates
+
+    name, values = names.check(queue), dict[str, Any]()
+    for bound in _TAKEN_BACK:
+        value, no = given[bound], given[f"no_{bound}"]
+        if value is not None and no:
+            raise click.UsageError(f"--{bound.replace('_', '-')} and --no-{bound.replace('_', '-')} exclude each other")
+        if value is None and not no:
+            continue
+        try:
+            values |= gates.rate_gate(value, burst) if bound == "rate" else getattr(gates, f"{bound}_gate")(value)
+        except (OptionError, ValueError) as error:
+            raise click.UsageError(str(error)) from None
+    if burst is not None and given["rate"] is None:
+        raise click.UsageError("--burst goes with --rate")
+    if not values:
+        raise click.UsageError(
+            "say what to set: --limit, --rate, --max-wait, --max-length, --timeout; or --no-limit ... to take it back"
+        )
+    if not yes:
+        refuse_unknown(cli, [name], "--yes sets it all the same")
+    cli.broker.set_gate(name, values)
+    (info,) = cli.inspector.queues([name])
+    words = [f"{title} {cell}" for title, cell in zip(_TITLES, _cells(info), strict=True) if cell != "-"]
+    echo(f"{name}: {', '.join(words) or 'nothing is set'}")
+
+
+_TITLES = ("limit", "rate", "burst", "max wait", "max length", "timeout")
+
+
+def document(info: QueueInfo) -> dict[str, Any]:
+    """The same as JSON shows it; times in seconds."""
+    bounds = info.bounds
+    return {
+        "name": info.name,
+        "limit": bounds.limit,
+        "rate": bounds.rate and str(bounds.rate),
+        "burst": bounds.rate and bounds.rate.burst,
+        "max_wait": bounds.max_wait,
+        "max_length": info.max_length,
+        "timeout": info.timeout,
+    }
+
+
+def _cells(info: QueueInfo) -> tuple[str, ...]:
+    shown = document(info)
+    return tuple(
+        "-" if value is None else f"{value:g} s" if name in ("max_wait", "timeout") else str(value)
+        for name, value in shown.items()
+        if name != "name"
+    )
