@@ -31,18 +31,18 @@ BURST = 8
 # -- `redis.call` inside the scripts: what the server's one thread does for a job
 
 #: `turn` that commits so many outcomes and claims as many jobs, per job.
-TURN_CALLS = {1: 25.0, 8: 12.25}
+TURN_CALLS = {1: 24.0, 8: 12.125}
 #: `enqueue` of so many jobs, per job.
-ENQUEUE_CALLS = {1: 14.0, 500: 5.018}
+ENQUEUE_CALLS = {1: 13.0, 500: 5.016}
 #: `extend` of so many leases, in all: 5 and two for each lease.
 EXTEND_CALLS = {1: 7, 8: 21}
 #: `promote` of so many due jobs, per job. Three are of the call: whether keys are due, when the next is, and whether the queue has fair turns.
 PROMOTE_CALLS = {1: 23.0, 100: 8.15}
 #: `turn` of an idle worker with one queue, in all.
-IDLE_TURN_CALLS = 7
+IDLE_TURN_CALLS = 6
 #: What a turn by a wildcard has beyond one by a name: it reads the index, and wakes others at the wildcard's bell. With more queues of one
 #: class than it looks at, it also finds its place among them.
-WILDCARD_CALLS = {1: 3.0, 10: 3.0, 1000: 5.0}
+WILDCARD_CALLS = {1: 4.0, 10: 4.0, 1000: 6.0}
 #: Milliseconds of the server's time that the longest call takes, however many queues there are.
 SCRIPT_MS = 5.0
 

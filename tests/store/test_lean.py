@@ -69,27 +69,53 @@ def test_rare_functions_are_made_by_the_first_call_of_one() -> None:
         "local function d() return 1 end\n"
         "return pcall(b, 1), a(), c(), d()\n"
     )
-    assert made_when_called(text, {"a", "b", "d"}, "rare") == (
-        "local rare, rare_made\n"
+    assert made_when_called(text, [{"a", "b", "d"}]) == (
+        "local rare, made_0\n"
         "local function c() return rare(2, x.a(1)) end\n"
-        "rare = function(nth, ...)\nif not rare_made then\n"
+        "rare = function(nth, ...)\nif nth <= 3 then\nif not made_0 then\n"
         "local function a(x) return x end\n"
         "local function b(x)\n  return a(x) .. 'a(b)' -- a(b)\nend\n"
         "local function d() return 1 end\n"
-        "rare_made = { a, b, d }\nend\nreturn rare_made[nth](...)\nend\n"
+        "made_0 = { a, b, d }\nend\nreturn made_0[nth](...)\nend\nend\n"
         "return pcall(rare, 2, 1), rare(1), c(), rare(3)\n"
+    )
+
+
+def test_functions_of_two_groups_are_made_apart_by_one_maker_with_the_variables_that_they_alone_use() -> None:
+    text = (
+        "local seen = {} -- so far\n"
+        "local known, count = {}, 0\n"
+        "local function a(x)\n  seen[x] = true\nend\n"
+        "local function b() return seen end\n"
+        "local function c() return known, b() end\n"
+        "local function d(x)\n  count = count + 1\nend\n"
+        "return a(1), c(), d(2), count\n"
+    )
+    assert made_when_called(text, [{"a", "b"}, {"c", "d"}]) == (
+        "local rare, made_0, made_1\n"
+        "local known, count = {}, 0\n"
+        "rare = function(nth, ...)\nif nth <= 2 then\nif not made_0 then\n"
+        "local seen = {} -- so far\n"
+        "local function a(x)\n  seen[x] = true\nend\n"
+        "local function b() return seen end\n"
+        "made_0 = { a, b }\nend\nreturn made_0[nth](...)\nend\n"
+        "if nth <= 4 then\nif not made_1 then\n"
+        "local function c() return known, rare(2) end\n"
+        "local function d(x)\n  count = count + 1\nend\n"
+        "made_1 = { c, d }\nend\nreturn made_1[nth - 2](...)\nend\nend\n"
+        "return rare(1, 1), rare(3), rare(4, 2), count\n"
     )
 
 
 def test_one_rare_function_stays() -> None:
     text = "local function a() return 1 end\nreturn a()\n"
-    assert made_when_called(text, {"a", "b"}, "rare") == text
+    assert made_when_called(text, [{"a", "b"}]) == text
 
 
 def test_a_rare_function_that_is_handed_on_is_refused() -> None:
     text = "local function a() return 1 end\nlocal function b() return 2 end\nreturn each(a, b())\n"
     with pytest.raises(ValueError, match="a is made when it is called"):
-        made_when_called(text, {"a", "b"}, "rare")
+        made_when_called(text, [{"a", "b"}])
 
 
 def test_a_word_in_a_string_or_a_comment_is_no_use_of_a_function() -> None:

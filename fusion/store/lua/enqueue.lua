@@ -1,9 +1,10 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
 -- ARGV: queue n_jobs needs
--- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job
+-- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply
+-- RARER: next_seq
 -- INCLUDE: writer layout keys time count emit ring gate room turns sound accept
--- Uses: discarded fifos gate_texts fair
+-- Uses: discarded fifos gate_texts fair wildcards
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
 -- Returns: {'ok', enqueued_at, layout of the data, and if there are any a list of the ids that were discarded} |
@@ -21,11 +22,17 @@ local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now
 local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
 
 -- Whether there is a record without a mark of ours. Mostly there is none at all, no queue ever was a LIST of stock
--- RQ's, nothing is set for any, and this one has no fair turns: one look for all. A user of before may not read these.
+-- RQ's, nothing is set for any, this one has no fair turns and no worker serves a wildcard: one look for all. A user of
+-- before may not read these.
 local looked = false
 local function is_anothers(key)
-  local found = not looked and redis.pcall('EXISTS', key, FIFOS, GATES, turns_key(A_queue))
+  local found = not looked and redis.pcall('EXISTS', key, FIFOS, GATES, WILDCARDS, turns_key(A_queue))
   looked = true
+  if found == 0 then
+    wildcards = {}
+  elseif tonumber(found) and are_wildcards() then
+    found = found - 1
+  end
   if found == 0 then
     gate_texts[A_queue] = false
     if fair[A_queue] == nil then fair[A_queue] = false end
@@ -56,11 +63,10 @@ for _ = 1, tonumber(A_n_jobs) do
   else
     local due, front, fair_key
     if ARGV[at + 3] ~= 'back' then due, front, fair_key = due_of(ARGV[at + 3]) end
+    local target = due and due > now_ms and 'schedule' or front and 'front' or 'back'
     fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
       ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n,
-      ended = status and set_of(status, origin or A_queue) }
-    local target = due and due > now_ms and 'schedule' or front and 'front' or 'back'
-    fresh[#fresh].turn = target == 'back' and (fair_key or '')
+      ended = status and set_of(status, origin or A_queue), turn = target == 'back' and (fair_key or '') }
     if not targets[target] then targets[target], several = true, several + 1 end
   end
   seen[id] = true

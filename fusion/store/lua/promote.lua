@@ -105,7 +105,7 @@ for queue in pairs(rung) do
   redis.call('SADD', QUEUES, queue_key(queue)) -- it may have been forgotten while the job waited for its time
   ring(queue)
 end
-local first = next_due()
+local first = next_due(true)
 local expiry = redis.pcall('ZRANGE', EXPIRING, 0, 0, 'WITHSCORES')
 local expires = expiry.err and 0 or expiry[1] and math.max(0, math.ceil(tonumber(expiry[2]) - now_ms)) or -1
 return { moved, first and math.max(0, first - now_ms) or -1, expires }

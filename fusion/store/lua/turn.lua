@@ -3,11 +3,12 @@
 -- ARGV: name incarnation token lease_ms worker_ttl n_outcomes n_queues n_slots n_ahead n_begun known alone n_sets
 -- ARGV: n_lacking listed
 -- FLAGS: allow-oom
--- RARE: enter_line line_up_again score_of next_seq
+-- RARE: enter_line line_up_again score_of next_seq on_leave on_return
 -- RARER: error_text in_fifo is_elsewhere is_terminal expand
--- INCLUDE: keys time count emit ring schedule next_due park limit commit claim wildcards queue_gate turn_gates
+-- INCLUDE: keys limit_keys time count emit ring schedule next_due park limit commit claim wildcards queue_gate
+-- INCLUDE: turn_gates
 -- Uses: bound count crowded expected fifos freed gates held lacking left listed names opens origin parked soonest tail
--- Uses: unexpected unrung unsettled
+-- Uses: unexpected unrung unsettled wildcards
 -- Rest: outcomes (kind id execution elapsed_us age_us delay_ms reason n_pairs pairs...), queues (or a wildcard, after
 --   a space the last queue that was served by it), a priority floor per free slot, begun (id execution). The last
 --   n_ahead slots are room behind running jobs: their jobs' executions end in `a`, and count as run only once told
@@ -130,15 +131,21 @@ end
 if lacking then
   for i = first_set + A_n_sets, first_set + A_n_sets + 2 * A_n_lacking - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
 end
-local stops = { K_suspended, FIFOS, WAITS, GATES }
-for i = 0, count - 1 do stops[i + 5] = paused_key(names[i]) end
+local stops = { K_suspended, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES }
+for i = 0, count - 1 do stops[i + 7] = paused_key(names[i]) end
 -- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
-local stopped, waiting, gated = 0, false, false
-for first = 1, count + 4, 1000 do
-  stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 4)))
+local stopped = 0
+for first = 1, count + 6, 1000 do
+  stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 6)))
 end
-if stopped > 0 then waiting, gated = redis.call('EXISTS', WAITS) == 1, redis.call('EXISTS', GATES) == 1 end
-stopped = stopped > (waiting and 1 or 0) + (gated and 1 or 0)
+if stopped == 0 then wildcards = {} elseif are_wildcards() then stopped = stopped - 1 end
+local due_limits = stopped > 0 and redis.call('EXISTS', LIMITS_DUE) == 1
+if due_limits then stopped = stopped - 1 end
+local waiting = stopped > 0 and redis.call('EXISTS', WAITS) == 1
+if waiting then stopped = stopped - 1 end
+local gated = stopped > 0 and redis.call('EXISTS', GATES) == 1
+if gated then stopped = stopped - 1 end
+stopped = stopped > 0
 local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
 if gated and count > 0 then bad = read_gates(names, count) end
@@ -147,7 +154,7 @@ local expired = 0
 local queued, out, start, steps, again = {}, {}, 0, 0, 0
 for i = 0, count - 1 do
   out[i] = {}
-  if stopped and redis.call('EXISTS', stops[i + 5]) == 1 then queued[i] = false end
+  if stopped and redis.call('EXISTS', stops[i + 7]) == 1 then queued[i] = false end
 end
 
 local n_sources = count -- sets come behind the queues
@@ -334,7 +341,7 @@ if #jobs > 0 then -- what is left wakes another worker
   end
 else
   if redis.pcall('HLEN', held_key) == 0 then state = suspended and 'suspended' or 'idle' end
-  soonest = next_due()
+  soonest = next_due(due_limits or soonest)
 end
 -- of a turn that gave jobs: of what it put into the schedule itself
 local next_ms = soonest and math.max(0, soonest - now_ms) or -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 
 _FUNCTION = re.compile(r"^local function (\w+)\((?:[^\n]* end\n|[^\n]*\n.*?^end\n)", re.MULTILINE | re.DOTALL)
@@ -15,9 +15,10 @@ _CONSTANTS = re.compile(r"^local ([A-Z].*?) = (.*?)( --.*)?\n", re.MULTILINE)
 _LITERAL = re.compile(r"""'[^']*'|"[^"]*"|[\d.e^ *-]+""")
 _CONSTANT = re.compile(r"\b[A-Z][A-Z_]+\b")
 _TOKEN = re.compile(r"'[^']*'|\w+")
-_WORD = re.compile(r"'[^'\n]*'|--[^\n]*|\w+")
+_WORD = re.compile(r"'[^'\n]*'|--[^\n]*|(?<!\.)\.\w+|\w+")
 _NOT_CALLED = re.compile(r"\b\w+\b(?!\()")
 _PARENTHESIS = re.compile(r"'[^']*'|[()]")
+_STATE = re.compile(r"^local ([a-z]\w*(?:, [a-z]\w*)*)(?: = (?:\{\}|\d+))?(?: --[^\n]*)?\n", re.MULTILINE)
 #: Words of Lua and of its libraries that a small function may use.
 _KNOWN = frozenset("nil or and not tonumber math floor max min string match find sub".split())
 _SIMPLE = re.compile(r"[\w.]+|'\w*'")
@@ -39,36 +40,71 @@ def without_empty(text: str) -> str:
     return _NOTHING.sub("", calls.sub("", _EMPTY.sub("", text)))
 
 
-def made_when_called(text: str, names: Collection[str], maker: str) -> str:
-    """With the functions of these names made by the first call of one of them, which `maker`, a new name, sees to. To make a function costs
-    more than many a call of one, and what several take from outside is then taken once. ValueError if one is handed on as a value.
+def made_when_called(text: str, groups: Sequence[Collection[str]]) -> str:
+    """With the functions of these names made by the first call of one of their group, which `rare`, a new name, sees to; and with them
+    variables that they alone use. To make a function costs more than many a call of one, and what several take from outside is then taken
+    once. ValueError if one is handed on as a value.
     """
-    found = [match for match in _FUNCTION.finditer(text) if match[1] in names]
-    if len(found) < 2:
+    defined = Counter(match[1] for match in _FUNCTION.finditer(text))
+    groups = [names for names in groups if sum(defined[name] for name in names) > 1]
+    text, own = _without_variables_of(text, groups)
+    found = [[match for match in _FUNCTION.finditer(text) if match[1] in names] for names in groups]
+    everything = sorted((match for group in found for match in group), key=re.Match.start)
+    if not everything:
         return text
-    number = {match[1]: nth for nth, match in enumerate(found, 1)}
+    number = {match[1]: nth for nth, match in enumerate((match for group in found for match in group), 1)}
     calls = re.compile(rf"'[^'\n]*'|--[^\n]*|\b(pcall\()?(?<!\.)\b({'|'.join(number)})\b(\(\)?|, |\))?")
 
-    def call(match: re.Match[str]) -> str:
+    def call(match: re.Match[str], known: Collection[str] = ()) -> str:
         before, name, after = match.groups()
-        if not name:  # a string or a comment
+        if not name or name in known:  # a string or a comment; one that is made beside it
             return match[0]
         if not after or bool(before) == after.startswith("("):
             raise ValueError(f"{name} is made when it is called, and can't be handed on")
         comma = ", " if after in ("(", ", ") else ")"
-        return f"{before or ''}{maker}{', ' if before else '('}{number[name]}{comma}"
+        return f"{before or ''}rare{', ' if before else '('}{number[name]}{comma}"
 
-    pieces, at = [f"local {maker}, {maker}_made\n"], 0
-    for match in found:
+    pieces, at = [f"local {', '.join(('rare', *(f'made_{nth}' for nth in range(len(found)))))}\n"], 0
+    for match in everything:
         pieces.append(calls.sub(call, text[at : match.start()]))
         at = match.end()
-    made = "".join(match[0] for match in found)
-    pieces += (
-        f"{maker} = function(nth, ...)\nif not {maker}_made then\n{made}{maker}_made = {{ {', '.join(number)} }}\nend\n",
-        f"return {maker}_made[nth](...)\nend\n",
-        calls.sub(call, text[at:]),
-    )
-    return "".join(pieces)
+    pieces.append("rare = function(nth, ...)\n")
+    first = 0
+    for nth, group in enumerate(found):
+        names = [match[1] for match in group]
+        made = own[nth] + "".join(match[0] for match in group)
+        pieces += (
+            f"if nth <= {first + len(group)} then\nif not made_{nth} then\n",
+            calls.sub(lambda match, names=names: call(match, names), made),  # type: ignore[misc]
+            f"made_{nth} = {{ {', '.join(names)} }}\nend\nreturn made_{nth}[nth{f' - {first}' if first else ''}](...)\nend\n",
+        )
+        first += len(group)
+    return "".join((*pieces, "end\n", calls.sub(call, text[at:])))
+
+
+def _without_variables_of(text: str, groups: Sequence[Collection[str]]) -> tuple[str, list[str]]:
+    """The text without the variables that the functions of one group alone use, and those of each group."""
+    inside, own = [list[str]() for _ in groups], [""] * len(groups)
+
+    def note(match: re.Match[str]) -> str:
+        for nth, names in enumerate(groups):
+            if match[1] in names:
+                inside[nth].append(match[0])
+                return ""
+        return match[0]
+
+    outside = Counter(_WORD.findall(_FUNCTION.sub(note, text)))
+    words = [set(_WORD.findall("".join(functions))) for functions in inside]
+
+    def cut(line: re.Match[str]) -> str:
+        names = set(line[1].split(", "))
+        users = [nth for nth, known in enumerate(words) if names & known]
+        if len(users) != 1 or any(outside[name] > 1 for name in names):
+            return line[0]
+        own[users[0]] += line[0]
+        return ""
+
+    return _STATE.sub(cut, text), own
 
 
 @cache

@@ -66,9 +66,8 @@ def load(name: str) -> Source:
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())
     texts = [*map(include, included(header.get("INCLUDE", ()), include)), own]
     body = without_unused(without_empty("".join(map(_uncommented, texts))))
-    for kind in ("RARE", "RARER"):
-        names = {word for text in texts for word in header_of(text).get(kind, ())}
-        body = made_when_called(body, names, kind.lower())
+    named = [{word for text in texts for word in header_of(text).get(kind, ())} for kind in ("RARE", "RARER")]
+    body = made_when_called(body, named)
     body = "\n".join(line.strip() for line in body.splitlines())
     return Source(name, keys, args, "allow-oom" in header.get("FLAGS", ()), body)
 

@@ -4,7 +4,7 @@
 -- `rq:wake:<queue>:closed` exists, and its bells are silent: at its limit whoever ends one of its jobs rings, else one
 -- idle worker waits for the instant.
 -- INCLUDE: keys time rate ring
--- RARER: rate_of used_ahead rate_room rate_spend gate_word held_until without_until forget_until hold_back read_gate
+-- RARER: gate_word held_until without_until forget_until hold_back read_gate
 -- RARER: is_awaited reopen reopen_all hand_on
 local function gate_key(queue) return P .. 'gate:' .. queue end
 local LONGEST_MS = 86400000

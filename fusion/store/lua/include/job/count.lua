@@ -4,8 +4,10 @@
 -- writes it at its end, one HINCRBY for each field.
 -- INCLUDE: keys time score limit_keys
 -- RARE: meet
--- RARER: counters_of_key
-local TOTALS, counts = P .. 'totals', {} -- by hash, then by field
+-- RARER: counters_of_key note_more write_more
+local TOTALS = P .. 'totals'
+local first_what, first_queue, first_class, first_count -- most calls count one thing, and make no table for it
+local counts -- all else: by hash, then by field
 
 -- The hash of a job's concurrency key, which is forgotten a day after it was used last; nil without a key. The
 -- caller knows that the job has ties.
@@ -16,23 +18,43 @@ local function counters_of_key(key)
   return limit_key(name)
 end
 
--- One more of a queue's, and of `other`, the hash of a key's.
-local function tally(what, queue, class, other)
-  local field = what .. ((class == '1' or not class) and ':1' or ':' .. string.format('%d', class_of(class)))
-  local hash = TOTALS .. ':' .. queue
-  repeat
-    local fields = counts[hash]
-    if fields then fields[field] = (fields[field] or 0) + 1 else counts[hash] = { [field] = 1 } end
-    hash, other = other, nil
-  until not hash
+local function note_more(hash, what, class, n)
+  local field = what .. ':' .. string.format('%d', class_of(class))
+  counts = counts or {}
+  counts[hash] = counts[hash] or {}
+  counts[hash][field] = (counts[hash][field] or 0) + n
 end
 
 -- Never fails the transitions that it reports: a user who may not write there counts nothing.
-local function write_tallies()
+local function write_more()
   for hash, fields in pairs(counts) do
     for field, n in pairs(fields) do redis.pcall('HINCRBY', hash, field, n) end
   end
-  counts = {}
+  counts = nil
+end
+
+-- One more of a queue's, and of `other`, the hash of a key's.
+local function tally(what, queue, class, other)
+  if not first_count then
+    first_what, first_queue, first_class, first_count = what, queue, class, 1
+  elseif what == first_what and queue == first_queue and class == first_class then
+    first_count = first_count + 1
+  else
+    note_more(TOTALS .. ':' .. queue, what, class, 1)
+  end
+  if other then note_more(other, what, class, 1) end
+end
+
+local function write_tallies()
+  if not first_count then return end
+  if counts then
+    note_more(TOTALS .. ':' .. first_queue, first_what, first_class, first_count)
+    write_more()
+  else
+    local class = (first_class == '1' or not first_class) and '1' or string.format('%d', class_of(first_class))
+    redis.pcall('HINCRBY', TOTALS .. ':' .. first_queue, first_what .. ':' .. class, first_count)
+  end
+  first_count = nil
 end
 
 -- A job waits in a queue, and others than Fusion brought it there. One without an arrival number is an old producer's

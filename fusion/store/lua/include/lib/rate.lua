@@ -3,6 +3,7 @@
 -- `burst`: how many may start at once after a rest. In any stretch of time no more start than fit into it, and a burst.
 -- A `tat` that is further ahead than a burst reaches is of another rate, or of a clock that was set back since: it
 -- counts as one burst.
+-- RARER: rate_of used_ahead rate_room rate_spend
 
 -- Interval and burst of `<count>/<period in ms>/<burst>`; nil for anything else.
 local function rate_of(text)

@@ -6,6 +6,7 @@
 -- high is mended by the turn that looks, too low never happens.
 -- INCLUDE: keys score
 -- RARE: wildcards_of wake
+-- Exports: wildcards
 local wildcards, woken
 
 -- The wildcards that workers serve: none, mostly.
