@@ -58,6 +58,14 @@ def test_a_job_for_later_is_discarded_when_it_is_due(conn: redis.Redis, broker: 
     assert faults(conn) == []
 
 
+def test_one_that_was_canceled_before_it_arrived_waits_for_its_slot_if_it_is_requeued(conn: redis.Redis, broker: Broker) -> None:
+    give(broker, "q", "first")
+    broker.enqueue("q", [tied("later", ties="kd", on_conflict="discard", delay=60.0)], "n")
+    broker.cancel("later")
+    assert broker.requeue(["later"], "r") == ["ok"]
+    assert (faults(conn), holders(conn), waiting(conn)) == ([], ["first"], ["later"])
+
+
 def test_a_better_job_takes_the_slot_rather_than_being_discarded(conn: redis.Redis, broker: Broker) -> None:
     """It arrives when no slot is free: that the holder has not started is chance."""
     give(broker, "q", "a")

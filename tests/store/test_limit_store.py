@@ -81,6 +81,19 @@ def test_no_job_of_a_paused_key_starts(conn: redis.Redis, broker: Broker, limits
     assert faults(conn) == []
 
 
+def test_a_pause_ends_by_itself_for_a_job_that_had_a_slot_when_it_began(
+    conn: redis.Redis, broker: Broker, limits: LimitBroker
+) -> None:
+    give(broker, "q", "a")
+    limits.pause_limit("k", 60)
+    assert (holders(conn), waiting(conn)) == ([], ["a"])
+    assert conn.zscore("rq:limits:due", "k") == float(conn.hget("rq:limit:k", "paused") or 0), "somebody is to look then"
+    conn.hset("rq:limit:k", "paused", now_ms(conn) - 1)
+    conn.zadd("rq:limits:due", {"k": now_ms(conn) - 1})
+    broker.promote()
+    assert (holders(conn), status_of(conn, "a")) == (["a"], "queued")
+
+
 def test_a_pause_for_a_time_ends_by_itself(conn: redis.Redis, broker: Broker, limits: LimitBroker) -> None:
     limits.pause_limit("k", 60)
     give(broker, "q", "a")

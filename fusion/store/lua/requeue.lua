@@ -45,6 +45,10 @@ local function requeue(id)
   end
   redis.call('HSET', key, 'status', delay > 0 and 'scheduled' or 'queued', 'origin', queue, 'enqueued_at', now_iso,
     'requeue_nonce', A_nonce, 'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
+  if ties and string.find(ties, 'd') then -- canceled before it arrived: who asks for it now wants it to run
+    ties = string.gsub(ties, 'd', '')
+    redis.call('HSET', key, 'ties', ties)
+  end
   if ties then tied[key] = ties end
   tally('requeued', queue, priority, ties and counters_of_key(key))
   redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',

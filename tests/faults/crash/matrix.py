@@ -1,6 +1,7 @@
 """The crash matrix: at each place where a worker, its fork server or a horse may be, each way in which it may be struck.
 
-A case is three jobs in a queue of their own, in pool mode among many short ones that are claimed ahead, and a worker that stands still when
+A case is three jobs in a queue of their own, in pool mode among many short ones that are claimed ahead, with keys jobs of one concurrency
+key with one slot in a queue with a limit, and a worker that stands still when
 it gets to the place; it is struck from outside. Several cases are under way at the same time, and one healthy worker finishes what all of
 them left.
 """
@@ -79,6 +80,7 @@ POINTS = (
     *_around("hold_probation", held="first", drive="suspect"),
     *_around("save_meta", held="last"),
     *_around("log_event", held="last"),
+    *_around("note_history", held="last"),
     *_around("ring", drive="ring"),
     Point("shutdown.drain", held="first", drive="quit"),
     *_around("deregister", held="first", drive="quit"),
@@ -117,23 +119,36 @@ AMID_MANY = (
 )
 
 
+#: Where slots of a concurrency key and of a queue's limit are taken, kept and handed on. A job that waits to run alone keeps its key's.
+KEYED = tuple(point for point in POINTS if point.drive != "suspect")
+_OF_SLOTS = ("turn.before", "turn.after", "claim.after_reply", "outcome.received", "horse.before_task", "horse.after_task", "reap.after",
+             "prune.after", "promote.after", "deregister.after", "extend.before")  # fmt: skip
+
+
 class Mode(NamedTuple):
-    """A way to start a worker, the places it can be struck at, and those of them that the short run is about."""
+    """A way to start a worker, the places it can be struck at, and those of them that the short run is about. `keyed`: its jobs have a key."""
 
     name: str
     points: tuple[Point, ...]
     short: tuple[Point, ...]
     args: tuple[str, ...] = ()
+    keyed: bool = False
 
     @property
     def ahead(self) -> bool:
         """Whether short jobs are claimed ahead."""
         return bool(self.args)
 
+    @property
+    def suffix(self) -> str:
+        """What names of cases end in."""
+        return "" if self is MODES[0] else f", {self.name}"
+
 
 MODES = (
     Mode("process per job", POINTS, POINTS),
     Mode("pool", (*POINTS, *AMID_MANY), AMID_MANY, ("--horses", "2")),
+    Mode("keys", KEYED, tuple(point for point in KEYED if point.name in _OF_SLOTS), keyed=True),
 )
 
 
@@ -143,7 +158,7 @@ class Case(NamedTuple):
     mode: Mode
 
     def __str__(self) -> str:
-        return f"{self.point}, {self.victim}{', pool' if self.mode.ahead else ''}"
+        return f"{self.point}, {self.victim}{self.mode.suffix}"
 
 
 def product() -> list[list[Case]]:

@@ -13,6 +13,8 @@ import redis
 
 from fusion import Queue
 from fusion.retry import Retry
+from fusion.store.read.limit_inspector import LimitInspector
+from fusion.store.write.broker import Broker
 from fusion.worker import probation
 from tests.faults.crash.matrix import AMID_MANY, Case
 from tests.faults.rig.conservation import check_ended, dead_entries, leftovers, runs_seen
@@ -61,6 +63,8 @@ class UnderWay:
             env["FUSION_IDLE_WAIT"] = "20"  # it waits at the doorbell all the time
         else:
             self._enqueue_all()
+        if case.mode.keyed:
+            Queue(queue, conn).set_limit(1)
         guarded.allow_naming(conn)
         served = f"{queue}*" if case.point.drive == "wildcard" else queue
         url = f"{workers.redis_url}{'&' if '?' in workers.redis_url else '?'}client_name={queue}"
@@ -85,6 +89,8 @@ class UnderWay:
         return str(self._gate) if self.case.point.held == job else f"{self._gate}-open"
 
     def _enqueue(self, task: str, *args: str, **options: object) -> None:
+        if self.case.mode.keyed:
+            options |= {"concurrency_key": self.queue, "max_concurrent": 1}
         job = Queue(self.queue, self._conn).enqueue(f"{_JOBS}.{task}", str(self.seen), *args, **options)
         self.jobs.append(job.id)
 
@@ -195,6 +201,12 @@ class UnderWay:
         overdue = all(status_of(self._conn, job) == "canceled" for job in self._overdue)
         return overdue and all(status_of(self._conn, job) == "finished" for job in self.jobs)
 
+    def _check_key(self) -> None:
+        """Each began for the first time in its order, nobody has a slot any more, and all was counted."""
+        began = dict.fromkeys(line.split()[1] for line in self.seen.read_text().splitlines())
+        assert list(began) == self.jobs, "not in the order of their key"
+        _key_as_it_should_be(self._conn, self.queue, len(self.jobs))
+
     def __str__(self) -> str:
         return f"-- {self.case}: {[status_of(self._conn, job) for job in self.jobs]}\n{self.worker.output}"
 
@@ -204,8 +216,16 @@ class UnderWay:
         assert len(states) == len(self.jobs)
         told = Counter(event["job_id"] for event in events_of(self._conn) if event["event"] == "expired")
         assert [told[job] for job in self._overdue] == [1] * len(self._overdue)
+        if self.case.mode.keyed:
+            self._check_key()
         lost = [job for job in self.waiting if int(self._conn.hget(f"rq:job:{job}", "lost") or 0)]
         assert len(lost) <= _HORSES, f"{lost} were not begun: at most one in each process had just been read"
+
+
+def _key_as_it_should_be(conn: redis.Redis, key: str, jobs: int) -> None:
+    totals = {name: count for name, count in conn.hgetall(f"rq:limit:{key}").items() if b":" in name}
+    assert totals == {b"enqueued:1": b"%d" % jobs, b"completed:1": b"%d" % jobs}
+    assert not conn.exists(f"rq:limits:held:{key}", f"rq:limits:waiting:{key}"), "a slot leaked"
 
 
 def run(cases: Sequence[Case], workers: Workers, conn: redis.Redis, directory: Path) -> None:
@@ -231,6 +251,8 @@ def run(cases: Sequence[Case], workers: Workers, conn: redis.Redis, directory: P
         _end([*(one.worker for one in under_way), healthy])  # what a thawed one runs for nothing is a run, too
         wrong = [f"{one.case}: {error}" for one in under_way if (error := _fault(one))]
         assert not wrong, "\n".join(wrong)
+        Broker(conn).clean()
+        assert LimitInspector(conn).limits_audit() == 0, "slots that were nobody's"
         assert not leftovers(conn)
         assert not conn.exists("rq:workers")
         if cases[0].point in AMID_MANY:

@@ -13,7 +13,7 @@ from tests.kit.workers import Workers
 
 
 def _name(cases: list[Case]) -> str:
-    return f"{cases[0].point}{', pool' if cases[0].mode.ahead else ''}" if FULL else "; ".join(map(str, cases))
+    return f"{cases[0].point}{cases[0].mode.suffix}" if FULL else "; ".join(map(str, cases))
 
 
 @pytest.mark.parametrize("cases", product() if FULL else subset(6), ids=_name)

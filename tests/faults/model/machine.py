@@ -9,7 +9,7 @@ import redis
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from tests.faults.model.model import Model
-from tests.faults.model.scripts import Line, Mistake, broker_of, clock_at
+from tests.faults.model.scripts import Line, Mistake, broker_of, clock_at, limit_broker_of
 from tests.faults.model.state import IDS, MAX_LOST, QUEUES, START, TERMINAL, Order, Told, Wish
 from tests.faults.model.steps import STEPS, Step
 from tests.faults.model.store import Store, Story, compare
@@ -48,7 +48,8 @@ class StoreMachine(RuleBasedStateMachine):
         if key not in self._tools:
             line = Line.like(self.conn)
             self._tools.clear()
-            self._tools[key] = line, Store(line, broker_of(line, self.mistakes, max_lost=MAX_LOST))
+            broker = broker_of(line, self.mistakes, max_lost=MAX_LOST)
+            self._tools[key] = line, Store(line, broker, limit_broker_of(line, self.mistakes))
         self._line, self._store = self._tools[key]
         self._line.begin(("FLUSHDB",), clock_at(START))
         self._model, self._story = Model(START), Story()
@@ -65,7 +66,7 @@ class StoreMachine(RuleBasedStateMachine):
         found = getattr(self._store, name)(*args)
         assert found == wanted, f"{name}{args}: answered {found}, should be {wanted}"
         seen = self._line.look()
-        compare(self._model, seen, in_order=name not in _UNORDERED)
+        compare(self._model, seen, in_order=name not in _UNORDERED and not self._model.settled)
         self._story.goes_on(seen.events)
         return wanted
 
@@ -112,6 +113,7 @@ class StoreMachine(RuleBasedStateMachine):
         *kinds: str,
         delay: int = 0,
         back: bool = False,
+        keep: bool = False,
         queues: tuple[str, ...] = QUEUES,
         slots: tuple[int, ...] = (0,),
         answered: bool = True,
@@ -123,7 +125,7 @@ class StoreMachine(RuleBasedStateMachine):
         if call is None:
             hand.token += 1
             told = tuple(
-                Told(kind, job_id, execution, delay, back and kind == "retry")
+                Told(kind, job_id, execution, delay, back and kind == "retry", keep and kind == "retry")
                 for kind, (job_id, execution) in zip(kinds, hand.held.items(), strict=False)
             )
             call = name, hand.incarnation, hand.token, told, queues, slots, wish
@@ -183,6 +185,19 @@ class StoreMachine(RuleBasedStateMachine):
     def gate(self, queue: str, limit: int | None = None, rate: tuple[int, int] | None = None) -> None:
         """At most so many at once; one start in so many ms, and so many after a rest."""
         self._call("gate", queue, limit, rate)
+
+    def pin(self, key: str, most: int | None = None) -> None:
+        self._call("pin", key, most)
+
+    def halt(self, key: str, ms: int | None = None) -> None:
+        """None of its jobs starts, for a time or until it goes on."""
+        self._call("halt", key, ms)
+
+    def go_on(self, key: str) -> None:
+        self._call("go_on", key)
+
+    def release_slot(self, key: str, number: int) -> None:
+        self._call("release_slot", key, self._job(number))
 
     def suspend(self, stop: bool = True) -> None:
         self._call("suspend" if stop else "resume")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.faults.model.lines import Lines
 from tests.faults.model.people import People
 from tests.faults.model.state import (
     CANCELED_TTL,
@@ -23,27 +24,6 @@ from tests.faults.model.state import (
 
 _TAKE_OVER = 20
 _NO_WISH = Wish()
-
-
-class _Lines:
-    """The sets of blocked jobs as one turn sees them: it reads each once, and again only when it has used up what it read and there were
-    more. So a job that it sets aside itself is for a later turn."""
-
-    def __init__(self, model: Model, wish: Wish) -> None:
-        self._model, self.wish = model, wish
-        #: Slots that are still free.
-        self.wanted = 0
-        self._read: dict[tuple[str, str], tuple[list[Job], bool]] = {}
-
-    def head(self, kind: str, queue: str) -> Job | None:
-        jobs, whole = self._read.get((kind, queue), ([], False))
-        jobs = [job for job in jobs if job.status == "blocked"]
-        if not jobs and not whole:
-            count = self.wanted + 1 if (kind, queue) in self._read else 2
-            jobs = self._model.blocked_of(kind, queue)[:count]
-            whole = len(jobs) < count
-        self._read[kind, queue] = jobs, whole
-        return jobs[0] if jobs else None
 
 
 class Model(People):
@@ -73,10 +53,12 @@ class Model(People):
             self.settle(job, lost=False)
         self._strike_off(name)
         if not any(other in self.workers and self.now - self.workers[other].beat <= LEASE_MS for other in self.listed):
-            for blocked in list(self.of("blocked")):  # an older version may come, which does not know them
-                self.unblock(blocked)
-                self.to_place(blocked)
-                self.emit("queued", blocked)
+            for waits_in in list(self.known_waits):  # an older version may come, which does not know them
+                for blocked in self.in_order(job for job in self.of("blocked") if job.waits_in == waits_in):
+                    self.unblock(blocked)
+                    self.to_place(blocked)
+                    self.emit("queued", blocked)
+                    self.arrive(blocked)
         return len(held)
 
     def _held_by(self, name: str) -> list[Job]:
@@ -124,18 +106,27 @@ class Model(People):
             return "ok", worker.answers, [row for row in given if self._holds(row[1], row[2])]
 
         index = self.index.setdefault(name, {})
-        worker.token, worker.answers, worker.given = token, [], []
+        worker.token, worker.answers, worker.given, self.unrung = token, [], [], set()
         for outcome in told:
             answer = self._commit(worker, outcome)
             worker.answers.append(answer)
             if answer == "ok" or index.get(outcome.id) == outcome.execution:
                 index.pop(outcome.id, None)
         jobs: list[tuple[str, str, str]] = []
+        self.settling = set()
         self._claim(name, prefix, [] if self.suspended else queues, slots, jobs, wish)
+        self._after_claims(() if self.suspended or not jobs else queues)
         worker.given = [(queue, job_id, "s" if wish.alone else "") for queue, job_id, _ in jobs]
         if not 0 <= self.now - worker.beat < 1000:
             worker.beat = self.now
         return "suspended" if self.suspended else "ok", worker.answers, jobs
+
+    def _after_claims(self, told_of: tuple[str, ...]) -> None:
+        unrung, keys, self.unrung, self.settling = self.unrung or set(), self.settling or set(), None, None
+        for queue in unrung - set(told_of):
+            self.wake_for(queue)
+        for key in keys:
+            self.settle_key(key)
 
     def _holds(self, job_id: str, execution: str) -> bool:
         job = self.jobs.get(job_id)
@@ -172,6 +163,7 @@ class Model(People):
         if told.kind == "later" or (since is not None and self.now - since < HOLD_MS):
             if since is None:
                 self.schedule(job, (self.now + told.delay * 1000) / 1000)
+                self.leave(job)
             else:
                 job.seq = self.next_seq() if job.seq is None else job.seq
                 self.block(job, "held", since + HOLD_MS)
@@ -189,11 +181,14 @@ class Model(People):
             job.arrival = place or 0
         if told.delay:
             self.schedule(job, (self.now + told.delay * 1000) / 1000)
+            if not told.keep:
+                self.leave(job)
         else:
             if told.back:
                 job.seq = self.turn_of(job, self.next_seq())
             self.to_place(job)
             self.emit("queued", job)
+            self.came_back(job)
         return "ok"
 
     def _claim(
@@ -201,7 +196,7 @@ class Model(People):
     ) -> None:
         open_queues = [queue for queue in queues if queue not in self.paused]
         order = list(queues)
-        lines = _Lines(self, wish if self.known_waits else replace(wish, kinds=()))
+        lines = Lines(self, wish if self.known_waits else replace(wish, kinds=()))
         for floor in slots:
             lines.wanted = len(slots) - len(jobs)
             job = self._claim_one([queue for queue in order if queue in open_queues and self.room(queue) >= 1], floor, lines)
@@ -220,7 +215,7 @@ class Model(People):
                 self._head(queue)
                 self.wake_for(queue)
 
-    def _claim_one(self, queues: list[str], floor: int, lines: _Lines) -> Job | None:
+    def _claim_one(self, queues: list[str], floor: int, lines: Lines) -> Job | None:
         while True:
             heads = [head for queue in queues if (head := self._best(queue, lines)) and head.level >= floor]
             if not heads:
@@ -231,10 +226,10 @@ class Model(People):
                 self.end(job, "canceled", CANCELED_TTL)
                 job.reason = True
                 self.emit("expired", job)
-            elif job.status == "blocked" or not self._set_aside(job, lines.wish):
+            elif (job.status == "blocked" or not self._set_aside(job, lines.wish)) and self.take_slot(job):
                 return job
 
-    def _best(self, queue: str, lines: _Lines) -> Job | None:
+    def _best(self, queue: str, lines: Lines) -> Job | None:
         """Of a queue and of its blocked jobs that this worker can serve."""
         heads = [head for kind in lines.wish.kinds if (head := lines.head(kind, queue))]
         if not lines.wish.only and (head := self._head(queue)):
@@ -281,6 +276,7 @@ class Model(People):
         elif job.status == "queued" and job.boxed:
             job.seq, job.boxed = self.next_seq(), False
             self.known_queues.add(INBOX)
+            self.arrive(job)
 
     # -- maintenance
 
@@ -345,13 +341,14 @@ class Model(People):
             else:
                 self.line_up(job)
             self.emit("queued", job)
+            self.arrive(job)
+        self.look_due(limit)
         return len(due)
 
     def expire(self, limit: int) -> int:
         over = sorted((job.expires or 0, job.id) for job in self.expiring() if (job.expires or 0) <= self.now)[:limit]
         for _, job_id in over:
             self._out_of_inbox(self.jobs[job_id])
-            self.unblock(self.jobs[job_id])
             self.end(self.jobs[job_id], "canceled", CANCELED_TTL)
             self.jobs[job_id].reason = True
             self.emit("expired", self.jobs[job_id])
@@ -363,6 +360,7 @@ class Model(People):
         for queue in self.known_queues:
             if not self.waiting(queue):
                 self.fair.pop(queue, None)
+        self.audit()
         return False
 
     # -- switches, and the world

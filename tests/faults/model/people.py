@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.faults.model.keys import Keyed
 from tests.faults.model.state import INBOX, TERMINAL, Job, Order, State
 
 
-class People(State):
+class People(Keyed):
     """The part of `Model` that no worker takes part in."""
 
     def enqueue(self, queue: str, orders: tuple[Order, ...], nonce: str, room: int | None = None) -> tuple[str, ...]:
@@ -31,7 +32,7 @@ class People(State):
             due = order.at if order.delay is None else self.now + order.delay * 1000
             later = due is not None and due > self.now
             job = Job(order.id, queue, "", None, order.priority, nonce, self.now, order.result_ttl, order.ttl, order.on_lost)
-            job.fair = order.fair
+            job.fair, job.key, job.most, job.rate, job.discard = order.fair, order.key, order.most, order.rate, order.discard
             self.jobs[order.id] = job
             if later:
                 assert due is not None
@@ -46,6 +47,8 @@ class People(State):
                 job.expires = (due if later and due else self.now) + order.ttl * 1000
             self.emit("scheduled" if later else "queued", job)
             self.count("enqueued", job)
+            if not later:
+                self.arrive(job, named=True)
         return "ok", self.iso if fresh else first
 
     def push(self, job_id: str) -> None:
@@ -75,7 +78,7 @@ class People(State):
         if job.status == "started":
             return "started"
         self._out_of_inbox(job)
-        self._forget(job)
+        self.forget(job)
         return "deleted"
 
     def _out_of_inbox(self, job: Job) -> None:
@@ -98,21 +101,13 @@ class People(State):
             if self.struck:
                 self.struck[""] = left
 
-    def _forget(self, job: Job) -> None:
-        del self.jobs[job.id]
-        self.emit("deleted", job)
-
     def empty(self, queue: str, limit: int) -> tuple[int, bool]:
         gone = sorted(self.of("blocked", queue), key=lambda job: (job.wait_until, job.id))[:limit]
-        deleted = len(gone)
-        for job in gone:
-            self._forget(job)
+        deleted = self._forget_those(gone, "blocked")
         if len(gone) == limit:
             return deleted, True
         gone = self.waiting(queue)[::-1][:limit]
-        for job in gone:
-            self._forget(job)
-        deleted += len(gone)
+        deleted += self._forget_those(gone, "queued")
         if queue != INBOX or len(gone) == limit:
             return deleted, len(gone) == limit
         taken, self.inbox = self.inbox[:limit], self.inbox[limit:]
@@ -120,9 +115,18 @@ class People(State):
         for job_id in taken:
             job = self.jobs.get(job_id)
             if job and job.status == "queued" and job.queue == INBOX:
-                self._forget(job)
+                self.forget(job)
                 deleted += 1
         return deleted, len(taken) == limit
+
+    def _forget_those(self, jobs: list[Job], status: str) -> int:
+        """But for one that got the slot of another of them, or gave up its own."""
+        count = 0
+        for job in jobs:
+            if job.status == status:
+                self.forget(job)
+                count += 1
+        return count
 
     def requeue(self, ids: tuple[str, ...], nonce: str, keep_place: bool, quarantined: bool, delay: int) -> list[str]:
         return [self._requeue(job_id, nonce, keep_place, quarantined, delay) for job_id in ids]
@@ -149,12 +153,14 @@ class People(State):
         else:
             self.line_up(job)
         job.requeue_nonce, job.lost, job.requeued = nonce, 0, job.requeued + 1
-        job.reason = job.quarantined = job.cancel = job.front = False
+        job.reason = job.quarantined = job.cancel = job.front = job.discard = False
         job.held_since = job.execution = job.expires = None
         if job.ttl is not None:
             job.expires = self.now + (delay + job.ttl) * 1000
         self.emit("scheduled" if delay else "queued", job)
         self.count("requeued", job)
+        if not delay:
+            self.arrive(job)
         return "ok"
 
     def reschedule(self, job_id: str, due_ms: int) -> str:

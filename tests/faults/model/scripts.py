@@ -14,12 +14,14 @@ from fusion.store.scripting import host, scripts
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
+from fusion.store.write.limit_broker import LimitBroker
 
 CLOCK = "model:clock"  # outside of Fusion's prefix: the test looks for keys there that nobody knows
 _TIME = "local clock = redis.call('TIME')"
 _TEST_TIME = f"local clock = redis.call('HMGET', '{CLOCK}', 's', 'us')"
 _BROKER = ("enqueue", "cancel", "reschedule", "requeue", "quarantine", "delete", "empty", "register", "deregister", "turn", "extend",
            "reap", "prune", "promote", "expire", "clean", "pause", "unpause", "resume", "set_gate")  # fmt: skip
+_LIMITS = ("set_limit", "release_slot")
 _CRON = ("cron_put", "cron_remove", "cron_pause", "cron_resume", "cron_run", "cron_due", "cron_tick")
 
 
@@ -67,6 +69,14 @@ def cron_broker_of(conn: redis.Redis, mistakes: Iterable[Mistake] = ()) -> CronB
     broker = CronBroker(conn)
     with rewritten(mistakes):
         for name in _CRON:
+            broker._script(name)
+    return broker
+
+
+def limit_broker_of(conn: redis.Redis, mistakes: Iterable[Mistake] = ()) -> LimitBroker:
+    broker = LimitBroker(conn)
+    with rewritten(mistakes):
+        for name in _LIMITS:
             broker._script(name)
     return broker
 

@@ -27,7 +27,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class Order:
-    """A job as a producer asks for it. `at`: Unix ms; `delay`: seconds; one of them at most."""
+    """A job as a producer asks for it. `at`: Unix ms; `delay`: seconds; one of them at most. `key`: of concurrency; `most` and `rate`: what the
+    job says of it, as `Key` has it."""
 
     id: str
     priority: int = 1
@@ -38,17 +39,22 @@ class Order:
     on_lost: str | None = None
     result_ttl: int = 500
     fair: str | None = None
+    key: str | None = None
+    most: int | None = None
+    rate: tuple[int, int] | None = None
+    discard: bool = False
 
 
 @dataclass(frozen=True)
 class Told:
-    """An outcome of an execution. `back`: a retry that lines up anew."""
+    """An outcome of an execution. `back`: a retry that lines up anew; `keep`: one that keeps its slot meanwhile."""
 
     kind: str
     id: str
     execution: str
     delay: int = 0
     back: bool = False
+    keep: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,10 @@ class Job:
     boxed: bool = False
     arrival: int = 0
     fair: str | None = None
+    key: str | None = None
+    most: int | None = None
+    rate: tuple[int, int] | None = None
+    discard: bool = False
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -234,18 +244,22 @@ class State:
         job.status, job.seq, job.boxed = "queued", seq, job.queue == INBOX
         if job.boxed:
             self.inbox.append(job.id)
-        self.wake(job.queue, job.level)
+        self._tell(job)
 
     def to_front(self, job: Job) -> None:
         job.status, job.seq, job.boxed = "queued", self.next_front(), False
-        self.wake(job.queue, job.level)
+        self._tell(job)
 
     def to_place(self, job: Job) -> None:
         """Back to the place it had."""
         job.status, job.boxed = "queued", False
         if job.seq is None:
             job.seq = self.next_seq()
-        self.wake(job.queue, job.level)
+        self._tell(job)
+
+    def _tell(self, job: Job) -> None:
+        if job.key is None:  # else it may have to wait
+            self.wake(job.queue, job.level)
 
     def wake(self, queue: str, level: int) -> None:
         """Somebody must hear that a job of this class waits there."""

@@ -33,6 +33,14 @@ def _lists(priorities: list[int], **more: st.SearchStrategy[Any]) -> st.SearchSt
 
 
 _orders = _lists([1, 1, 0, 2, 5])
+_keyed_orders = _lists(
+    [1, 1, 0, 2],
+    key=st.sampled_from(["k", "k", "l"]),
+    most=st.sampled_from([None, 1, 1, 2]),
+    discard=st.sampled_from([False, False, False, False, True]),
+)
+_rated_orders = _lists([1, 1, 2], key=st.just("r"), rate=st.sampled_from([(30_000, 1), (30_000, 2)]))
+_keys = st.sampled_from(["k", "k", "l", "r"])
 _fair_orders = _lists([1, 1, 1, 2], fair=st.sampled_from([None, "x", "x", "y"]))
 _seldom = st.sampled_from([False, False, False, False, True])
 _delayed = st.builds(Order, _ids, front=st.booleans(), ttl=st.just(60), delay=st.sampled_from([0, 5, 40]))
@@ -54,6 +62,8 @@ _WEIGHTED = (
     (9, _step("enqueue", _queues, rest=_orders, clash=_seldom)),
     (3, _step("enqueue", _queues, rest=_orders, clash=_seldom, room=st.integers(1, 5))),
     (4, _step("enqueue", st.sampled_from(["a", "a", INBOX]), rest=_fair_orders, clash=_seldom)),
+    (9, _step("enqueue", st.sampled_from("ab"), rest=_keyed_orders, clash=_seldom)),
+    (3, _step("enqueue", st.sampled_from("ab"), rest=_rated_orders, clash=_seldom)),
     (2, _step("enqueue", _queues, rest=st.lists(_delayed, min_size=1, max_size=2), clash=_seldom)),
     (1, _step("push", _ids)),
     (
@@ -64,6 +74,7 @@ _WEIGHTED = (
             rest=st.lists(_kinds, max_size=3),
             delay=st.sampled_from([0, 1, 700]),
             back=st.booleans(),
+            keep=st.sampled_from([False, False, True]),
             queues=st.sampled_from([QUEUES, QUEUES[::-1], ("b", "a"), ("a",)]),
             slots=st.sampled_from([(0,), (0,), (0, 0), (2, 0), (0, 2, 0), ()]),
             answered=st.sampled_from([True, True, True, False]),
@@ -86,6 +97,10 @@ _WEIGHTED = (
     (1, _step("quarantine", _numbers)),
     (2, _step("pause", _queues, stop=st.sampled_from([True, False, False]))),
     (2, _step("gate", st.sampled_from("ab"), limit=st.sampled_from([None, 1, 2]), rate=st.sampled_from([None, None, (30_000, 2)]))),
+    (2, _step("pin", _keys, st.sampled_from([None, None, 1, 2, 3]))),
+    (2, _step("halt", _keys, st.sampled_from([None, 20_000]))),
+    (1, _step("go_on", _keys)),
+    (2, _step("release_slot", _keys, _numbers)),
     (1, _step("suspend", stop=st.sampled_from([True, False, False]))),
     (10, _step("watch", st.sampled_from([1, 4]), st.sampled_from([5_000, 10_000]), alive=st.sampled_from(["", "A", "B", "AB"]))),
     (2, _step("prune", st.sampled_from(["", "", "A", "B"]))),

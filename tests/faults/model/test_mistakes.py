@@ -47,6 +47,63 @@ MISTAKES = (
         "",
     ),
     Mistake(
+        "a slot is not handed on",
+        ("turn",),
+        "if held + redis.call('ZREM', queue_up_key(name), id) > 0 then settle_key(name) end",
+        "redis.call('ZREM', queue_up_key(name), id)",
+    ),
+    Mistake(
+        "a job that ends keeps its slot",
+        ("cancel", "turn"),
+        "local held = redis.call('ZREM', holders_key(name), id)",
+        "local held = 0",
+    ),
+    Mistake(
+        "an admitted job comes out of order",
+        ("turn",),
+        "local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'REV', 'WITHSCORES') or {}",
+        "local best = count <= limit and redis.call('ZRANGE', waiting, 0, 0, 'WITHSCORES') or {}",
+    ),
+    Mistake(
+        "an admitted job goes to the front of its queue",
+        ("turn",),
+        "redis.call('ZADD', holders_key(name), score, id)\nredis.call('HSET', key, 'status', 'queued')",
+        "redis.call('ZADD', holders_key(name), score, id)\nredis.call('ZADD', ready_key(queue), score + 0.25, id)\n"
+        "redis.call('HSET', key, 'status', 'queued')",
+    ),
+    Mistake(
+        "a better newcomer waits behind one that has not started",
+        ("enqueue",),
+        "if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end",
+        "if count == limit then return end",
+    ),
+    Mistake("a limit is raised and nobody admitted", ("set_limit",), ", A_key)\nreturn before", ", 'another')\nreturn before"),
+    Mistake(
+        "a token is spent at arrival",
+        ("enqueue",),
+        "redis.call('ZADD', held, score, id)\nelseif string.find",
+        "redis.call('ZADD', held, score, id)\nlocal interval = string.match(rate or '', '^1/(%d+)/')\nif interval then redis.call('HSET', "
+        "limit_key(name), 'tat', string.format('%.17g', now_s * 1000000 + now_us + interval * 1000)) end\nelseif string.find",
+    ),
+    Mistake(
+        "a start spends no token",
+        ("turn",),
+        "if rate_room(tat, now, interval, burst) < 1 then return false end",
+        "if true then return true end",
+    ),
+    Mistake(
+        "a paused key goes on",
+        ("turn", "enqueue", "cancel", "promote"),
+        "if opens and opens > now_ms then return 0,",
+        "if false then return 0,",
+    ),
+    Mistake(
+        "a lost job gives up its slot",
+        ("reap", "prune"),
+        "redis.call('ZADD', holders_key(name), score, id)\nsettle_key(name)",
+        "redis.call('ZREM', holders_key(name), id)\nsettle_key(name)",
+    ),
+    Mistake(
         "a newcomer's fair turn is the first there ever was",
         ("enqueue",),
         "turns.clock = tonumber(best) or score_of(queue, class, seq)",

@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from tests.faults.model.scripts import Line, Mistake, broker_of, clock_at
+from tests.faults.model.scripts import Line, Mistake, broker_of, clock_at, limit_broker_of
 from tests.faults.model.state import START, Order, Told
 from tests.faults.model.store import Store
 
@@ -84,7 +84,8 @@ class Explorer:
 
     def __init__(self, conn: redis.Redis, mistakes: tuple[Mistake, ...] = ()) -> None:
         self._conn, self._line = conn, Line.like(conn)
-        self._store = Store(self._line, broker_of(self._line, mistakes, max_lost=3))
+        broker = broker_of(self._line, mistakes, max_lost=3)
+        self._store = Store(self._line, broker, limit_broker_of(self._line, mistakes))
         self.steps = 0
 
     def first(self) -> World:

@@ -217,10 +217,14 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
         return f"holds {stale}, which wait elsewhere" if stale else ""
     if kind == "limit":
         return "" if conn.zscore(keys.limits, name) is not None else "not in the list"
+    if kind == "gate":
+        return "" if conn.hexists(keys.gates, name) else "of a queue for which nothing is set"
+    if kind == "history":
+        return "" if name in ("queues", "functions") or conn.ttl(key) >= 0 else "no end"
     if kind == "limits":
         return "; ".join(faults(conn, name.partition(":")[2]))
     if kind == "wake":
-        return "more than one token" if conn.llen(key) > 1 else ""
+        return "more than one token" if conn.type(key) == b"list" and conn.llen(key) > 1 else ""
     if key.startswith(keys.said("")):
         return "" if conn.ttl(key) >= 0 else "no end"
     if key.startswith(keys.scheduler("")):

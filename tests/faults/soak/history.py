@@ -5,6 +5,7 @@ Replayed command by command, so that what must hold is checked after each transa
 - a job is in exactly one state's set, and its hash says the same;
 - it goes from state to state only as `docs/lifecycle.md` has it: claimed when it waited, ended by whoever holds it, once;
 - what the lifetime counters say came in and did not go out is there;
+- of no concurrency key more jobs have a slot than its limit says, nobody both has one and waits, nobody waits while one is free or for a worse one;
 - an execution is held by one job at a time, and its outcome is taken only while the job is its own: the tasks' results and errors name theirs.
 """
 
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.faults.soak.slots import KeySlots
 
 _JOB = re.compile(rb"rq:job:([A-Za-z0-9_-]+)\Z")
 _SETS = re.compile(
@@ -22,7 +25,8 @@ _SETS = re.compile(
 )
 _STATUS = {"wip": "started", "scheduler:scheduled_jobs": "scheduled", "queue": "queued"}
 _RUN = re.compile(r"run=([^\s'\"\\]+)")
-#: From -> to; started comes only by a claim, which brings an execution. Blocked are those on probation: every task of the soak is there.
+#: From -> to; started comes only by a claim, which brings an execution. Blocked are those on probation, and those over the limit of their
+#: key: every task of the soak is there.
 _LEGAL = {
     "": {"queued", "scheduled"},
     "scheduled": {"queued"},
@@ -92,6 +96,22 @@ class Life:
         return sum(outcome in outcomes for _, outcome in self.ends)
 
 
+class _States(Mapping[str, str]):
+    """The status of each job."""
+
+    def __init__(self, jobs: dict[str, Life]) -> None:
+        self._jobs = jobs
+
+    def __getitem__(self, job_id: str) -> str:
+        return self._jobs[job_id].status
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._jobs)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+
 @dataclass(frozen=True)
 class Event:
     number: int
@@ -113,6 +133,7 @@ class History:
         self._live = 0
         self._counted_live: int | None = None
         self._claimed: dict[str, str] = {}
+        self.slots = KeySlots()
         #: Executions whose loss counted against their job, and those of which it did not: they were claimed ahead and had not begun.
         self.counted: set[str] = set()
         self.let_off: set[str] = set()
@@ -121,6 +142,7 @@ class History:
             self.transactions += 1
             self._settle({job_id for command in transaction for job_id in self._take(command)})
             self._compare_counters()
+            self.wrong += self.slots.settle(_States(self.jobs))
 
     def _compare_counters(self) -> None:
         if self._counted_live is not None and self._counted_live != self._live:
@@ -136,12 +158,16 @@ class History:
             way = 1 if command[2].startswith((b"enqueued", b"requeued")) else -1
             self._counted_live = (self._counted_live or 0) + way * int(command[3])
         elif verb in (b"DEL", b"UNLINK"):
+            for one in command[1:]:
+                self.slots.take(verb, one, [])
             return [self._forget(match[1].decode()) for one in command[1:] if (match := _JOB.match(one))]
         elif match := _JOB.match(key):
             return self._write(verb, match[1].decode(), command[2:])
         elif match := _SETS.match(key):
             name = next(filter(None, match.groups())).decode()
             return self._move(verb, _STATUS.get(name, name), command[2:])
+        else:
+            self.slots.take(verb, key, command[2:])
         return ()
 
     def _write(self, verb: bytes, job_id: str, rest: list[bytes]) -> list[str]:

@@ -45,6 +45,9 @@ STRIKES = {
 KILLS = sum(count for name, count in STRIKES.items() if name.startswith("kill "))
 
 
+#: Concurrency keys, with one to three slots, and the kinds of jobs of which some have one.
+KEYS, KEYED = 20, ("quick", "slow", "raise", "flaky", "hopeless", "exit", "suicide")
+
 #: A queue of jobs so short that warm processes are given several ahead, and how many of the others there are between two rushes.
 RUSH, BETWEEN = "rush", 50
 
@@ -72,6 +75,9 @@ def job(seed: int, n: int) -> Job:
     made = _JOBS[kind](chance)
     options = {"result_ttl": 86400, "log_tag": f"SOAK_{kind.upper()}", **made.pop("options", {})}
     options["priority"] = chance.choices((2, 1, 0), (10, 80, 10))[0]
+    if kind in KEYED and chance.random() < 0.4:
+        number = chance.randrange(KEYS)
+        options |= {"concurrency_key": f"key{number}", "max_concurrent": 1 + number % 3}
     later = chance.uniform(0.2, 3.0) if chance.random() < 0.05 else 0.0
     function = f"{TASKS}.{made.pop('function')}"
     return Job(id=f"s{n:06d}", kind=kind, queue=chance.choice(QUEUES), function=function, options=options, later=later, **made)

@@ -98,6 +98,39 @@ def test_a_dead_workers_job_comes_back_in_time(seconds: float, meanwhile: str, l
     assert any("could be claimed later" in what for what, _ in verdict.wrong) == late
 
 
+def _slots(*commands: Command) -> list[Command]:
+    return [("HSET", "rq:limit:k", "max", "1"), *commands]
+
+
+@pytest.mark.parametrize(
+    ("writes", "wrong"),
+    [
+        ([("ZADD", "rq:limits:held:k", "1.5", JOB)], ""),
+        ([("ZADD", "rq:limits:held:k", "1.5", JOB), ("ZADD", "rq:limits:waiting:k", "1.25", "other")], "other is gone and waits"),
+        ([("ZADD", "rq:limits:held:k", "1.5", JOB), ("ZADD", "rq:limits:waiting:k", "1.5", JOB)], "hold a slot and wait"),
+        ([("ZADD", "rq:limits:held:k", "1.25", JOB), ("ZADD", "rq:limits:waiting:k", "1.5", "other")], "has not started"),
+        ([("ZADD", "rq:limits:held:k", "+inf", JOB), ("ZADD", "rq:limits:held:k", "1.25", "other")], "of 1 at a time"),
+        ([("ZADD", "rq:limits:held:k", "+inf", JOB), ("ZADD", "rq:limits:held:k", "+inf", "other")], "of 1 at a time"),
+        ([("ZADD", "rq:limits:waiting:k", "1.5", JOB)], "1 slots are free"),
+        ([("ZADD", "rq:limits:held:k", "+inf", "other")], "other is gone and holds"),
+    ],
+    ids=[
+        "its slot",
+        "one that is gone waits",
+        "both",
+        "out of order",
+        "too many may",
+        "too many run",
+        "in vain",
+        "a slot leaked",
+    ],
+)
+def test_slots_of_a_key_are_followed(writes: list[Command], wrong: str, tmp_path: Path) -> None:
+    found = [what for what in read(tmp_path, _slots(*writes)).wrong if what.startswith("key ")]
+    assert wrong in "; ".join(found)
+    assert bool(found) == bool(wrong)
+
+
 @pytest.mark.parametrize("counted", [True, False])
 def test_an_end_that_is_not_counted_is_noticed(counted: bool, tmp_path: Path) -> None:
     came: list[Command] = [("HINCRBY", "rq:totals:rush", "enqueued:1", "1")]

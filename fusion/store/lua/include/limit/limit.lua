@@ -114,6 +114,8 @@ local function settle_key(name)
     else
       if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end
       step_back(name, worst[1], worst[2])
+      if due then look_at_limit(name, due) end -- until then nobody may have waited
+      due = nil
     end
   end
   look_at_limit(name, now_ms)
