@@ -89,6 +89,18 @@ def test_the_time_of_one_that_has_started_since_takes_no_slot(
     assert faults(conn) == []
 
 
+def test_one_that_ran_gives_way_again_to_a_better_one(conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand]) -> None:
+    lacks, has = hands
+    (b,) = lacks.turn(slots=[0], wishes=LACKS).jobs
+    has.turn(slots=[0], wishes=HAS)
+    lacks.tell(b)
+    (a,) = has.claim(1)
+    give(broker, "q", "high", priority=2)
+    has.tell(a, "held", reason="no such task", fields={"task": TASK})
+    assert (status_of(conn, "a"), holders(conn), waiting(conn)) == ("blocked", ["high"], ["c"])
+    assert faults(conn) == []
+
+
 @pytest.mark.parametrize("way", ["cancel", "delete", "dead"])
 def test_whatever_ends_it_hands_its_slot_on(conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand], way: str) -> None:
     lacks, has = hands

@@ -15,7 +15,7 @@ from tests.kit.hands import LEASE, TASK, Hand, expire_lease, may_reap, outcome, 
 from tests.store.limits_hands import faults, holders, tied, waiting
 
 KEYS, QUEUES = ("k", "l"), ("q", "p", "scheduler")
-KINDS = ("finished", "failed", "retry", "retry", "later", "held", "release", "lost", "struck")
+KINDS = ("finished", "failed", "retry", "retry", "later", "held", "release", "lost", "struck", "limited")
 
 
 class Walk:
@@ -36,7 +36,7 @@ class Walk:
 
     STEPS = {  # noqa: RUF012 - by weight
         "enqueue": 5, "claim": 6, "tell": 6, "cancel": 1, "delete": 1, "requeue": 1, "due": 2, "lose": 1, "pin": 1, "pause": 1,
-        "resume": 1, "lacking": 1, "empty": 0.2, "clean": 1,
+        "resume": 1, "lacking": 1, "having": 1, "empty": 0.2, "clean": 1,
     }  # fmt: skip
 
     def some(self) -> str:
@@ -103,6 +103,11 @@ class Walk:
 
     def lacking(self) -> None:
         self.running += [(self.hands[1], job) for job in self.hands[1].turn(slots=[0], wishes=Wishes(lacking={TASK: "no"})).jobs]
+
+    def having(self) -> None:
+        """Who has the task takes from those that wait for it, and may find no slot."""
+        wishes = Wishes(sets=tuple(f"held:{queue}:{TASK}" for queue in QUEUES))
+        self.running += [(self.hands[0], job) for job in self.hands[0].turn(slots=[0], wishes=wishes).jobs]
 
     def empty(self) -> None:
         self.broker.empty(self.chance.choice(QUEUES))

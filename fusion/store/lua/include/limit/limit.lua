@@ -244,6 +244,7 @@ local function keep_for_worker(id, key, score)
   redis.call('ZADD', holders_key(name), score, id)
   look_at_limit(name .. ' ' .. id .. ' held', now_ms + LATER_MS)
   redis.call('HDEL', key, 'wanted')
+  settle_key(name) -- if it ran, it is one that has not started again
   return true
 end
 
