@@ -5,6 +5,8 @@
 - `ab OLD NEW`: two versions of Fusion.
 - `page`: rewrite what the documents quote of saved results.
 
+`python -m benchmarks.figures.limits`: what concurrency keys cost.
+
 Only ratios inside one run mean anything: machines differ, and a busy one differs from itself.
 """
 

@@ -253,8 +253,9 @@ local function leave_limit(id, key)
   local name = redis.call('HGET', key, 'concurrency_key')
   if not name then return end
   stop_counting(name, id, key)
-  local held = redis.call('ZREM', holders_key(name), id)
-  if held + redis.call('ZREM', queue_up_key(name), id) > 0 then settle_key(name) end
+  -- it stands in one of the two at most
+  local stood = redis.call('ZREM', holders_key(name), id) == 1 or redis.call('ZREM', queue_up_key(name), id) == 1
+  if stood then settle_key(name) end
 end
 
 -- An execution ended and the job keeps its slot: it waits in its queue again, or, lost more than once, for a time. One
