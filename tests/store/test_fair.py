@@ -13,6 +13,7 @@ from fusion.queue import Queue
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, drain, everything, fields_of, ids, new, outcome, promote_all, put
+from tests.store.limits_hands import faults, holders, tied, waiting
 
 FAIR = "rq:fair:q"
 
@@ -289,3 +290,41 @@ def test_a_task_may_say_whose_its_jobs_are(conn: redis.Redis) -> None:
     jobs += queue.enqueue_many([queue.prepare_data(of_tenant, (8,))])
     assert [fields_of(conn, job.id)["fair_key"] for job in jobs] == ["tenant-7", "other", "tenant-8"]
     assert set(turns(conn)) == {"1", "1:tenant-7", "1:other", "1:tenant-8"}
+
+
+def test_the_order_of_a_key_is_that_of_arrival_whatever_fair_turns_its_queues_have(conn: redis.Redis, broker: Broker) -> None:
+    for n in range(9):  # turns lag behind arrivals: of three tenants each has one of three
+        broker.enqueue("fair", [new(f"other{n}", fair_key=f"tenant{n % 3}")], f"other{n}")
+    arrivals = [
+        ("a", "fair", "x"),
+        ("b", "plain", ""),
+        ("c", "fair", "tenant0"),
+        ("d", "fair", ""),
+        ("e", "plain", ""),
+        ("f", "fair", "y"),
+    ]
+    for job_id, queue, fair_key in arrivals:
+        broker.enqueue(queue, [tied(job_id, **({"fair_key": fair_key} if fair_key else {}))], job_id)
+    assert (holders(conn), waiting(conn)) == (["a"], [*"bcdef"])
+    hand, order = Hand(broker, "fair", "plain"), ""
+    while jobs := hand.turn(slots=[0]).jobs:
+        if jobs[0].id == "c" and order.count("c") == 0:
+            hand.tell(jobs[0], "retry", reason="r", delay=0.0)  # it keeps its place
+        else:
+            hand.tell(jobs[0])
+        order += jobs[0].id if len(jobs[0].id) == 1 else ""
+        assert faults(conn) == []
+    assert order == "abccdef"
+
+
+def test_a_job_of_a_key_that_came_before_the_fair_turns_keeps_its_place_over_a_retry(conn: redis.Redis, broker: Broker) -> None:
+    for job_id in "ab":
+        broker.enqueue("q", [tied(job_id)], job_id)
+    hand = Hand(broker, "q")
+    a = hand.take()
+    put(broker, "q", "x", fair_key="x")
+    broker.enqueue("q", [tied("c", fair_key="y")], "c")
+    hand.turn(outcome(a, "retry", reason="r", delay=0.001, fields={"keep_slot": "1"}))
+    promote_all(broker, conn)
+    assert (holders(conn), waiting(conn)) == (["a"], ["b", "c"])
+    assert faults(conn) == []

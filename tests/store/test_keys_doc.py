@@ -202,6 +202,7 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
     assert set(documented) - found <= {
         "serializer",
         "wanted",
+        "place_in_key",
         "signature",
         "requeue_nonce",
         "expires_at",

@@ -36,7 +36,8 @@ local function park(id, key, queue, set, score, until_ms, why, ...)
   redis.call('PERSIST', key)
   -- one that is to run alone keeps what it holds: nobody but a lone worker takes it, and two of a key that gave way to
   -- each other would do so for ever
-  local keeps = string.sub(set, 1, 10) == 'probation:' or tied[key] and keep_for_worker(id, key, score)
+  local keeps = string.sub(set, 1, 10) == 'probation:'
+      or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))
   if not keeps then on_leave(id, key, queue) end
   parked = true
   if redis.call('HSETNX', WAITS, set, string.format('%d %s', now_ms, string.sub(why, 1, 500))) == 1 then

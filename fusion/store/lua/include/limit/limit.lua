@@ -4,10 +4,10 @@
 -- - there are as many holders as the limit says, or nobody waits;
 -- - nobody who waits has a better place than a holder that has not started;
 -- - there are not more holders than the limit says, but for those that run.
--- INCLUDE: keys limit_keys time rate emit ring score schedule ties
+-- INCLUDE: keys limit_keys time rate emit ring score schedule ties turns
 -- RARER: bounds_of limit_of may_start put_in_line admit step_back settle_key name_limit arrive_at_limit take_slot
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
--- RARER: keep_for_worker
+-- RARER: keep_for_worker place_in_key
 -- Uses: soonest tied
 -- Exports: unrung unsettled
 local MOST_STEPS, LATER_MS, DISCARD = 100, 30000, 'discard'
@@ -59,6 +59,21 @@ local function look_at_limit(member, ms)
   if (redis.call('ZRANGE', LIMITS_DUE, 0, 0)[1]) == member then ring_scheduler() end
 end
 
+-- The place of a job in the order of its key, which is that of arrival. So is its place in its queue, `score`, but
+-- where there are fair turns, which are each queue's own time: there it has a number for its key, noted with that of
+-- the turn that it was given for. `arrives`: it gets one, unless it has run: then it is back at the place it had.
+local function place_in_key(key, queue, score, arrives)
+  if not has_turns(queue) then return score end
+  local seq, known, priority, ran = unpack(redis.call('HMGET', key, 'seq', 'place_in_key', 'priority', 'deliveries'))
+  if not (known or arrives and not ran) or not tonumber(seq) or tonumber(seq) < 0 then return score end
+  local turn, place = string.match(known or '', '^(%S+) (%S+)$')
+  if turn ~= seq then
+    place = next_seq()
+    redis.call('HSET', key, 'place_in_key', seq .. ' ' .. string.format('%d', place))
+  end
+  return score_of(queue, priority, place)
+end
+
 -- A job that has no slot waits for one; the caller takes it out of where it stood, but for its queue.
 local function put_in_line(name, id, key, queue, score, log_tag)
   redis.call('ZADD', queue_up_key(name), score, id)
@@ -71,9 +86,10 @@ end
 -- The best that waits gets a slot, and its place in its queue.
 local function admit(name, id, score)
   local key = job_key(id)
-  local status, queue, log_tag, set = unpack(redis.call('HMGET', key, 'status', 'origin', 'log_tag', 'waits_in'))
+  local status, queue, log_tag, set, priority, seq, place = unpack(redis.call('HMGET', key, 'status', 'origin',
+      'log_tag', 'waits_in', 'priority', 'seq', 'place_in_key'))
   if status ~= 'blocked' or set ~= 'limit:' .. name then return redis.call('ZREM', queue_up_key(name), id) end
-  enter_line(queue, score, id)
+  enter_line(queue, place and tonumber(seq) and score_of(queue, priority, seq) or score, id)
   redis.call('ZADD', holders_key(name), score, id)
   redis.call('HSET', key, 'status', 'queued')
   redis.call('HDEL', key, 'waits_in')
@@ -169,6 +185,7 @@ local function arrive_at_limit(id, key, queue, named)
     if changed then settle_key(name) end
     return
   end
+  score = place_in_key(key, queue, score, true)
   if not named and redis.call('ZSCORE', held, id) then
     redis.call('ZADD', held, score, id)
     changed = true
@@ -204,7 +221,7 @@ local function take_slot(id, key, queue, score, log_tag)
     if duration then look_at_limit(name .. ' ' .. id, now_ms + duration) end
     return true
   end
-  put_in_line(name, id, key, queue, score, log_tag)
+  put_in_line(name, id, key, queue, place_in_key(key, queue, score), log_tag)
   redis.call('ZREM', held, id)
   settle_key(name)
   return false
@@ -266,7 +283,7 @@ local function return_to_limit(id, key, queue)
   if name then stop_counting(name, id, key) end
   if not score then return end
   if redis.call('ZSCORE', holders_key(name), id) then
-    redis.call('ZADD', holders_key(name), score, id)
+    redis.call('ZADD', holders_key(name), place_in_key(key, queue, score), id)
     settle_key(name)
   else
     arrive_at_limit(id, key, queue)
