@@ -348,10 +348,11 @@ def test_nothing_with_a_key_is_claimed_ahead(conn: redis.Redis, broker: Broker) 
     assert faults(conn) == []
 
 
-def test_who_stands_in_a_queue_without_a_slot_is_not_claimed(conn: redis.Redis, broker: Broker) -> None:
-    """Somebody else put it there."""
+@pytest.mark.parametrize("before", [False, True])
+def test_who_stands_in_a_queue_without_a_slot_is_not_claimed(conn: redis.Redis, broker: Broker, before: bool) -> None:
+    """Somebody else put it there, `before` the one that has it or behind."""
     give(broker, "q", "a", "b")
-    score = conn.zscore("rq:limits:waiting:k", "b")
+    score = conn.zscore("rq:queue:q", "a") + 2**-30 if before else conn.zscore("rq:limits:waiting:k", "b")
     conn.zrem("rq:limits:waiting:k", "b"), conn.zrem("rq:blocked:q", "b")
     conn.hset("rq:job:b", "status", "queued"), conn.hdel("rq:job:b", "waits_in")
     conn.zadd("rq:queue:q", {"b": score})

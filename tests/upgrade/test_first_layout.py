@@ -9,13 +9,14 @@ import pytest
 import redis
 
 from fusion import FailedQueue, Job, Queue, Retry
-from fusion.exceptions import NoSuchJobError
+from fusion.exceptions import DataTooOld, NoSuchJobError
 from fusion.store.write.schema_broker import SchemaBroker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import fields_of
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import status_of
 from tests.kit.workers import Workers
+from tests.store.limits_hands import faults
 from tests.upgrade.newer import Version, first
 from tests.upgrade.test_mixed import LEASE, all_finished, produce
 from tests.upgrade.test_schema import schema_of
@@ -107,3 +108,48 @@ def test_the_step_in_the_middle_of_a_backlog(conn: redis.Redis, workers: Workers
     assert conn.hget(f"rq:job:{after[0].id}", "result")[:1] == b"x"
     assert conn.hget(f"rq:job:{later.id}", "result")[:1] == b'"', "a job keeps the layout in which it was written"
     assert set(check_conservation(conn, [failed.id]).values()) == {"failed"}
+
+
+def test_jobs_with_keys_are_refused_while_an_older_worker_may_be_there(conn: redis.Redis, workers: Workers, old: Version) -> None:
+    """It would start them beside each other: they come once nobody who knows no keys can."""
+    older = workers.start("q", *LEASE, program=old.program("worker"))
+    workers.start("q", *LEASE)
+    queue = Queue("q", conn)
+    for options in ({"concurrency_key": "k", "max_concurrent": 1}, {"rate": "10/s"}, {"fair_key": "tenant"}):
+        with pytest.raises(DataTooOld, match=r"run_worker\.py schema --raise"):
+            queue.enqueue(ECHO, 1, job_id="refused", **options)
+    assert not conn.exists("rq:job:refused") and not conn.keys("rq:limit*")
+    assert SchemaBroker(conn).schema_raise("me"), "names who is in the way"
+    assert schema_of(conn)["version"] == "1"
+    all_finished(conn, ["first0", queue.enqueue(ECHO, 1).id])
+
+    older.signal(signal.SIGTERM)
+    assert older.wait(30) == 0, older.output
+    assert SchemaBroker(conn).schema_raise("me") == []
+    all_finished(conn, [queue.enqueue(ECHO, 1, concurrency_key="k", max_concurrent=1).id])
+
+
+def test_who_knows_no_keys_is_kept_out_where_jobs_have_them(
+    conn: redis.Redis, workers: Workers, old: Version, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    gate.touch()
+    queue = Queue("q", conn)
+    newer = workers.start("q", *LEASE, "--slots", "4")
+    all_finished(conn, ["first0"])
+    assert SchemaBroker(conn).schema_raise("me") == []
+    ids = [queue.enqueue(GATED, str(gate), concurrency_key="k", max_concurrent=1).id for _ in range(4)]
+    eventually(lambda: status_of(conn, ids[0]) == "started", 30)
+    late = workers.start("q", *LEASE, ready=False, program=old.program("worker"))
+    says(late, SAID)
+    assert "SchemaMismatch" in old.produce("q", tmp_path / "ran", ["refused"]).stderr
+    assert [status_of(conn, one) for one in ids] == ["started", "blocked", "blocked", "blocked"]
+    assert (faults(conn), conn.exists("rq:job:refused")) == ([], 0)
+
+    newer.kill()
+    workers.start("q", *LEASE)
+    gate.unlink()
+    all_finished(conn, ids)
+    started = [fields[b"job_id"].decode() for _, fields in conn.xrange("rq:events") if fields[b"event"] == b"processing"]
+    assert list(dict.fromkeys(one for one in started if one in ids)) == ids
+    assert conn.keys("rq:limits:held:*") + conn.keys("rq:limits:waiting:*") == []
