@@ -49,14 +49,14 @@ MISTAKES = (
     Mistake(
         "a slot is not handed on",
         ("turn",),
-        "if held + redis.call('ZREM', queue_up_key(name), id) > 0 then settle_key(name) end",
-        "redis.call('ZREM', queue_up_key(name), id)",
+        "local stood = redis.call('ZREM', holders_key(name), id) == 1 or redis.call('ZREM', queue_up_key(name), id) == 1",
+        "local stood = redis.call('ZREM', holders_key(name), id) == 2 or redis.call('ZREM', queue_up_key(name), id) == 2",
     ),
     Mistake(
         "a job that ends keeps its slot",
         ("cancel", "turn"),
-        "local held = redis.call('ZREM', holders_key(name), id)",
-        "local held = 0",
+        "local stood = redis.call('ZREM', holders_key(name), id) == 1 or",
+        "local stood =",
     ),
     Mistake(
         "an admitted job comes out of order",

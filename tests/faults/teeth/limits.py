@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
 
 LIMIT = LUA + "include/limit/limit.lua"
-_HANDED_ON = "  if held + redis.call('ZREM', queue_up_key(name), id) > 0 then settle_key(name) end\n"
+_HANDED_ON = "  if stood then settle_key(name) end\n"
 _SWAP = "      if count == limit and not (best[1] and tonumber(best[2]) > tonumber(worst[2])) then return end\n"
 
 OF_LIMITS = (
@@ -13,7 +13,7 @@ OF_LIMITS = (
         "limit1",
         "a job that ends gives its slot back and hands it on to nobody",
         "store/test_limits.py::test_whatever_ends_or_leaves_hands_its_slot_on_in_that_call[finished]",
-        Edit(LIMIT, _HANDED_ON, _HANDED_ON.replace("settle_key(name)", "held = 0")),
+        Edit(LIMIT, _HANDED_ON, _HANDED_ON.replace("settle_key(name)", "stood = false")),
     ),
     a_mutant(
         "limit2",
