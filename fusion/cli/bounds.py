@@ -63,8 +63,8 @@ def keyless(one: Keyless, at: datetime) -> str:
     """Name a function whose jobs no limit bounds, though it declares one, and what to do."""
     ago = seconds(max(0.0, (at - one.at).total_seconds()))
     return (
-        f"{one.count} jobs of {one.function} ran without the concurrency key that its @job declares, the last one {ago} ago: where the"
-        " function can't be imported, give concurrency_key= with the enqueue"
+        f"{one.count} {'job' if one.count == 1 else 'jobs'} of {one.function} ran without the concurrency key that its @job declares,"
+        f" the last one {ago} ago: where the function can't be imported, give concurrency_key= with the enqueue"
     )
 
 

@@ -36,7 +36,8 @@ class _Group(Command, click.Group):
 def queue_group() -> None:
     """Show what bounds queues, and set it.
 
-    It holds for the whole fleet from the next claim or enqueue on. The setting queue_gates of a worker that starts sets it anew.
+    It holds for the whole fleet from the next claim or enqueue on. It stays until the setting queue_gates
+    of workers says something else than before.
     """
 
 

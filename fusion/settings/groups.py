@@ -125,7 +125,8 @@ class WorkerSettings:
     max_lost: int = _setting(defaults.MAX_LOST, readers.whole(1))
     #: Time for which a job of an unknown or not allowed task waits for a worker that has it before it fails.
     hold_timeout: float = _setting(defaults.HOLD_TIMEOUT, readers.seconds(0))
-    #: Limits and rates of queues, which each worker sets when it starts: `sms limit=20 rate=100/60s burst=5; email max_wait=5m` (docs/queues.md).
+    #: Limits and rates of queues, set by the next worker that starts: `sms limit=20 rate=100/60s burst=5; email max_wait=5m` (docs/queues.md).
+    #: What people set at run time holds until the value here changes.
     queue_gates: Mapping[str, Mapping[str, str | int | None]] | None = _setting(None, readers.gates)
     #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything; `tasks` itself need not exist.
     tasks: tuple[str, ...] = _setting(("tasks",), readers.names)

@@ -147,7 +147,7 @@ class Worker(Process):
         self._meet_rq(self.served_queues.check(self.broker.wrong_types))
         self.consumer.enter(patient=not self.burst.on)
         for queue, values in (self.settings.queue_gates or {}).items():
-            self.link.attempt(partial(self.broker.set_gate, queue, values))
+            self.link.attempt(partial(self.broker.set_gate, queue, values, of_setting=True))
         log.info("worker %s (pid %d) serves %s", self.name, os.getpid(), self.served_queues)
         log.info("Redis: %s", describe(self.connection))
         self.envelopes.announce()

@@ -224,3 +224,11 @@ def test_a_task_with_a_key_holds_its_key_back(workers: Workers, conn: redis.Redi
 def test_the_setting(workers: Workers, conn: redis.Redis) -> None:
     workers.start("s", env=ENV | {"FUSION_QUEUE_GATES": "s limit=2 rate=100/60s burst=5; other max_wait=5m"})
     assert conn.hgetall("rq:gates") == {b"s": b"limit=2 rate=100/60000/5", b"other": b"max_wait=300000"}
+
+
+def test_a_worker_that_starts_again_leaves_what_was_set_by_hand(workers: Workers, conn: redis.Redis) -> None:
+    for setting, limit in (("20", b"20"), ("20", b"2"), ("30", b"30")):
+        worker = workers.start("s", env=ENV | {"FUSION_QUEUE_GATES": f"s limit={setting}"})
+        assert conn.hget("rq:gates", "s") == b"limit=" + limit
+        Queue("s").set_limit(2)
+        worker.kill()

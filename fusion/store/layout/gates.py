@@ -44,7 +44,7 @@ def number(gate: Mapping[str, str], name: str) -> int | None:
     return int(value) if value.isascii() and value.isdecimal() and 0 < len(value) < 16 and int(value) else None
 
 
-def gate_words(queue: str, values: Mapping[str, str | int | None]) -> tuple[dict[str, Any], list[str]]:
+def gate_words(queue: str, values: Mapping[str, str | int | None], of_setting: bool = False) -> tuple[dict[str, Any], list[str]]:
     """The arguments of `set_gate`, and what follows them."""
     pairs = [word for name, value in values.items() for word in (name, "" if value is None else str(value))]
-    return {"queue": queue, "n_pairs": len(pairs)}, pairs
+    return {"queue": queue, "n_pairs": len(pairs), "of_setting": int(of_setting)}, pairs

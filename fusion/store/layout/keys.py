@@ -197,6 +197,10 @@ class Keys:
         return f"{self.prefix}gates"
 
     @property
+    def gates_settings(self) -> str:
+        return f"{self.prefix}gates:settings"
+
+    @property
     def dropped(self) -> str:
         return f"{self.prefix}dropped"
 
@@ -268,7 +272,6 @@ class Keys:
     def schema(self) -> str:
         return f"{self.prefix}schema"
 
-    # -- callbacks
     @property
     def callbacks_gone(self) -> str:
         return f"{self.prefix}callbacks:gone"

@@ -55,6 +55,12 @@ class World:
         """There is room for one."""
         self.broker.set_gate("c", {"max_length": 1})
 
+    def said_before(self) -> None:
+        """A setting bounded the queue, and one value is a person's."""
+        self.waiting()
+        self.broker.set_gate("c", {"limit": 8, "max_length": 9, "max_wait": 5}, of_setting=True)
+        self.broker.set_gate("c", {"max_wait": 7})
+
     def suspended(self) -> None:
         self.broker.suspend()
         self.waiting()
@@ -177,6 +183,14 @@ OPERATIONS = (
         World.waiting,
         _code("from fusion import Queue; Queue('c').set_rate('10/s')"),
         lambda world: world.conn.hget("rq:gates", "c") == b"rate=10/1000/10",
+    ),
+    Operation(
+        "set_gate",
+        World.said_before,
+        _code(
+            "from fusion.store.access import broker_of; broker_of(Queue('c').connection).set_gate('c', {'limit': 9}, of_setting=True)"
+        ),
+        lambda world: world.conn.hget("rq:gates", "c") == b"max_wait=7 limit=9",
     ),
     Operation("resume", World.suspended, _command("resume"), lambda world: not world.conn.exists("rq:suspended")),
     Operation(
