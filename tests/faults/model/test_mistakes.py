@@ -94,13 +94,13 @@ MISTAKES = (
     Mistake(
         "a paused key goes on",
         ("turn", "enqueue", "cancel", "promote"),
-        "if opens and opens > now_ms then return 0,",
-        "if false then return 0,",
+        "if opens then return 0, nil, nil, nil,",
+        "if false then return 0, nil, nil, nil,",
     ),
     Mistake(
         "a lost job gives up its slot",
         ("reap", "prune"),
-        "redis.call('ZADD', holders_key(name), score, id)\nsettle_key(name)",
+        "redis.call('ZADD', holders_key(name), place_in_key(key, queue, score), id)\nsettle_key(name)",
         "redis.call('ZREM', holders_key(name), id)\nsettle_key(name)",
     ),
     Mistake(

@@ -76,7 +76,7 @@ OF_LIMITS = (
         "limit10",
         "workers that lack a job's task hand its slot on for ever, while another has the task",
         "store/test_limit_tasks.py::test_it_is_not_handed_on_for_ever",
-        Edit(INCLUDE + "park.lua", " or tied[key] and keep_for_worker(id, key, score)", ""),
+        Edit(INCLUDE + "park.lua", "\n      or tied[key] and keep_for_worker(id, key, place_in_key(key, queue, score))", ""),
     ),
     a_mutant(
         "limit9",
