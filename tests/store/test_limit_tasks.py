@@ -75,6 +75,21 @@ def test_it_keeps_its_slot_for_a_worker_that_wanted_it_and_not_for_long(
     assert ids(has.turn(slots=[0], wishes=HAS).jobs) == ["a"]
 
 
+def test_one_that_keeps_a_slot_again_keeps_it_as_long_again(conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand]) -> None:
+    lacks, has = hands
+    (b,) = lacks.turn(slots=[0], wishes=LACKS).jobs
+    has.turn(slots=[0], wishes=HAS)
+    lacks.turn(outcome(b), slots=[0], wishes=LACKS)
+    conn.zadd("rq:limits:due", {"k a held": now_ms(conn) + 5_000})
+    (a,) = has.turn(slots=[0], wishes=HAS).jobs
+    has.tell(a, "held", reason="no such task", fields={"task": TASK})
+    (c,) = lacks.turn(slots=[0], wishes=LACKS).jobs
+    assert has.turn(slots=[0], wishes=HAS).jobs == []
+    assert lacks.turn(outcome(c), slots=[0], wishes=LACKS).jobs == []
+    assert (holders(conn), waiting(conn)) == (["a"], [])
+    assert (conn.zscore("rq:limits:due", "k a held") or 0) - now_ms(conn) > 29_000, "what is left of the first time is not its"
+
+
 def test_the_time_of_one_that_has_started_since_takes_no_slot(
     conn: redis.Redis, broker: Broker, hands: tuple[Hand, Hand]
 ) -> None:

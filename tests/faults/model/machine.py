@@ -125,7 +125,7 @@ class StoreMachine(RuleBasedStateMachine):
         if call is None:
             hand.token += 1
             told = tuple(
-                Told(kind, job_id, execution, delay, back and kind == "retry", keep and kind == "retry")
+                Told(self._fit(kind, job_id), job_id, execution, delay, back and kind == "retry", keep and kind == "retry")
                 for kind, (job_id, execution) in zip(kinds, hand.held.items(), strict=False)
             )
             call = name, hand.incarnation, hand.token, told, queues, slots, wish
@@ -138,6 +138,11 @@ class StoreMachine(RuleBasedStateMachine):
             for outcome, _ in zip(call[3], answers, strict=False):
                 hand.held.pop(outcome.id, None)
             hand.held |= {job_id: execution for _, job_id, execution in jobs}
+
+    def _fit(self, kind: str, job_id: str) -> str:
+        """What jobs without a key are told of is the queue's time, and not a matter of this walk."""
+        job = self._model.jobs.get(job_id)
+        return "later" if kind == "limited" and (job is None or job.key is None) else kind
 
     def beat(self, name: str, gives_up: bool = False) -> None:
         """What it has lost it kills, or goes on with: its outcome comes all the same, later."""

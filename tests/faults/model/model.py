@@ -144,13 +144,15 @@ class Model(People):
             worker.finished += 1
             self.end(job, "finished", RESULT_TTL if job.result_ttl is None else job.result_ttl)
             job.lost, job.reason, job.cancel = 0, False, False
-            job.held_since = None
+            job.held_since, job.wanted = None, False
             self.emit("completed", job)
             return "ok"
         if told.kind in ("release", "lost", "struck"):
             shared = told.kind == "struck" and not told.execution.endswith("s")
             self.settle(job, lost=told.kind != "release", shared=shared)
             return "ok"
+        if told.kind == "limited":
+            self.hold_key_back(job, self.now + told.delay * 1000)
         worker.failed += told.kind in ("failed", "retry")
         place = job.seq
         if told.back:
@@ -160,7 +162,7 @@ class Model(People):
             return "ok"
         since = (job.held_since or self.now) if told.kind == "held" else None
         job.held_since = since
-        if told.kind == "later" or (since is not None and self.now - since < HOLD_MS):
+        if told.kind in ("later", "limited") or (since is not None and self.now - since < HOLD_MS):
             if since is None:
                 self.schedule(job, (self.now + told.delay * 1000) / 1000)
                 self.leave(job)

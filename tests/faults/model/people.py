@@ -153,7 +153,7 @@ class People(Keyed):
         else:
             self.line_up(job)
         job.requeue_nonce, job.lost, job.requeued = nonce, 0, job.requeued + 1
-        job.reason = job.quarantined = job.cancel = job.front = job.discard = False
+        job.reason = job.quarantined = job.cancel = job.front = job.discard = job.wanted = False
         job.held_since = job.execution = job.expires = None
         if job.ttl is not None:
             job.expires = self.now + (delay + job.ttl) * 1000

@@ -47,7 +47,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Told:
-    """An outcome of an execution. `back`: a retry that lines up anew; `keep`: one that keeps its slot meanwhile."""
+    """An outcome of an execution; `limited` is told of jobs with a key only. `back`: a retry that lines up anew; `keep`: one that keeps its slot
+    meanwhile."""
 
     kind: str
     id: str
@@ -70,7 +71,8 @@ class Wish:
 @dataclass
 class Job:
     """`seq`: its arrival number, None before it has a place; `arrival`: what it has meanwhile; `boxed`: it waits in an inbox, not yet at
-    that place; `due` and `expiry`: Unix seconds as the sets hold them; `lease`, `expires`: ms."""
+    that place; `due` and `expiry`: Unix seconds as the sets hold them; `lease`, `expires`: ms. `came`: the turn it has in its queue, and what
+    number it came as in its key; `line`: its place among those of its key; `wanted`: a worker that has its task had no slot for it."""
 
     id: str
     queue: str
@@ -108,6 +110,9 @@ class Job:
     most: int | None = None
     rate: tuple[int, int] | None = None
     discard: bool = False
+    came: tuple[int, int] | None = None
+    line: tuple[int, int] = (0, 0)
+    wanted: bool = False
 
     @property
     def rank(self) -> tuple[int, int]:

@@ -316,7 +316,14 @@ def _rate(rate: tuple[int, int]) -> str:
 
 def _wanted_of_key(model: Model, name: str) -> dict[str, Any]:
     key = model.keys[name]
-    values = {"max": key.most, "pinned": key.pinned, "rate": key.rate and _rate(key.rate), "paused": key.opens, "tat": key.tat}
+    values = {
+        "max": key.most,
+        "pinned": key.pinned,
+        "rate": key.rate and _rate(key.rate),
+        "paused": key.opens,
+        "held_back": key.held_back,
+        "tat": key.tat,
+    }
     totals = {f"{what}:{priority}": str(count) for (what, priority), count in key.totals.items()}
     return {
         f"limit:{name}": {field: str(value) for field, value in values.items() if value is not None} | totals,

@@ -204,8 +204,11 @@ local function take(queue, head, exec, set)
     local ok, has = pcall(take_slot, id, key, queue, head.score, log_tag)
     if not ok then return put_off_broken(id, key, queue, set, log_tag, has) end
     if not has then
-      if set then redis.call('ZREM', waits_key(set), id) end
-      if set and string.sub(set, 1, 5) == 'held:' then redis.call('HSET', key, 'wanted', 1) end
+      if set then
+        redis.call('ZREM', waits_key(set), id)
+        if string.sub(set, 1, 5) == 'held:' then redis.call('HSET', key, 'wanted', 1) end
+        on_arrive(id, key, queue) -- it stands in line for its queue
+      end
       return nil
     end
   end

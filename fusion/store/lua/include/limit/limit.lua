@@ -259,6 +259,7 @@ local function keep_for_worker(id, key, score)
   local name, wanted = unpack(redis.call('HMGET', key, 'concurrency_key', 'wanted'))
   if not (wanted and name and redis.call('ZSCORE', holders_key(name), id)) then return false end
   redis.call('ZADD', holders_key(name), score, id)
+  redis.call('ZREM', LIMITS_DUE, name .. ' ' .. id .. ' held') -- of an earlier time that it kept one
   look_at_limit(name .. ' ' .. id .. ' held', now_ms + LATER_MS)
   redis.call('HDEL', key, 'wanted')
   settle_key(name) -- if it ran, it is one that has not started again
