@@ -11,6 +11,7 @@ from fusion import Queue
 from fusion.cli.stats_render import sparkline
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import Invoke
+from tests.cli.terminal import terminal
 from tests.kit.hands import Hand, put
 
 
@@ -81,3 +82,13 @@ def test_a_sparkline_shows_the_highest_whole_and_nothing_as_nothing() -> None:
     assert sparkline([0, 1, 8, 4]) == " ▁█▄"
     assert sparkline([0, 0]) == "  "
     assert len(sparkline([1] * 1440)) == 60
+
+
+@pytest.mark.usefixtures("seen")
+def test_watched_on_a_terminal(conn: redis.Redis) -> None:
+    with terminal("stats", "sms", "--watch") as tty:
+        tty.read_until("2 wait")
+        Queue("sms", conn).enqueue("tests.jobs.basic.noop")
+        tty.read_until("3 wait")
+        assert tty.interrupt() == 0
+    assert "Traceback" not in tty.drawn
