@@ -19,6 +19,7 @@ from fusion.kernel.timeutil import from_iso
 from fusion.store.client.connections import connect
 from fusion.store.layout.records import Commit
 from fusion.store.write.broker import Broker
+from fusion.store.write.limit_broker import LimitBroker
 
 _NOOP = "benchmarks.tasks.quiet"
 #: Turns of each kind of queue, before the others have theirs.
@@ -29,12 +30,17 @@ _RUNS = ((1_000, 5), (10_000, 10))
 
 class Keyed:
     """A queue of so many jobs on a server of its own, and a hand that ends one and claims the next in each turn. `key`: of each job, `{}` in
-    it stands for its number; none without."""
+    it stands for its number; none without. `beside`: a key that blocks as many jobs more, in the same queue."""
 
-    def __init__(self, server: Server, jobs: int, key: str) -> None:
-        self._conn, self._key, self._numbers, self._tokens = connect(server.url), key, count(), count(1)
+    def __init__(self, server: Server, jobs: int, key: str, beside: str = "") -> None:
+        self._conn, self._numbers, self._tokens = connect(server.url), count(), count(1)
         self._broker = Broker(self._conn)
         self._broker.register("bench", "b" * 16, 30, 420, {})
+        if beside:
+            self._key = beside
+            self._add(jobs)
+            LimitBroker(self._conn).pause_limit(beside)
+        self._key = key
         self._add(jobs)
 
     def turn(self) -> float:
@@ -60,9 +66,14 @@ class Keyed:
 def limits(effort: Effort) -> Found:
     """Turns beside those of jobs without a key, and rates of a worker with warm processes."""
     jobs = max(100, effort.backlog // 10)
-    kinds = {"no key": "", "one key, all but one blocked": "one", "a key each": "key-{}"}
+    kinds = {
+        "no key": ("",),
+        "no key, beside as many that one key blocks": ("", "one"),
+        "one key, all but one blocked": ("one",),
+        "a key each": ("key-{}",),
+    }
     with ExitStack() as stack:
-        queues = [Keyed(stack.enter_context(Server()), jobs, key) for key in kinds.values()]
+        queues = [Keyed(stack.enter_context(Server()), jobs, *key) for key in kinds.values()]
         rounds = [[queue.turn() for queue in queues] for _ in range(effort.rounds)]
     spent = {name: statistics.median(values) for name, values in zip(kinds, zip(*rounds, strict=True), strict=True)}
     title = f"{jobs:,} jobs"

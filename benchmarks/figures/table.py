@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.ab.checkouts import revision
 from benchmarks.contestant import ROOT
-from benchmarks.figures import backlog, drains, duties, enqueues, starts
+from benchmarks.figures import backlog, drains, duties, enqueues, limits, starts
 from benchmarks.figures.figure import Effort, Found, Row, Section
 from benchmarks.race import Lap
 from benchmarks.server import Server
@@ -29,6 +29,7 @@ SECTIONS: dict[str, Section] = {
     "enqueue": enqueues.enqueue,
     "start": starts.idle,
     "backlog": backlog.backlog,
+    "limits": limits.limits,
     "bytes": enqueues.stored,
     "scheduler": duties.scheduler,
     "rest": duties.rest,
@@ -83,6 +84,12 @@ ROWS = {
         "long and many queues",
         "claims from 1,000,000 at least 0.9 x those from 1,000; info does not grow; 5,000 names: no script over 5 ms",
         "claims and ends in turns of 8 by one hand without a worker, each queue on a server of its own",
+    ),
+    "limits": Row(
+        "jobs with a concurrency key",
+        "a turn takes the server at most 1.2 x the time of one without keys; no-ops of one key run at 0.5 x the rate of others at least",
+        "turns that end a job and claim the next by one hand without a worker, each queue on a server of its own; rates: a worker with 5 warm "
+        "processes, log errors alone",
     ),
     "bytes": Row(
         "bytes in Redis of a queued job",
