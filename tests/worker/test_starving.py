@@ -13,8 +13,8 @@ from tests.jobs import bounded
 from tests.kit.workers import Workers
 
 HIGH, LOW = 2, 0
-#: HIGH jobs that wait at any moment.
-BACKLOG = 16
+#: HIGH jobs that wait at any moment: more than a worker claims at once, ahead too.
+BACKLOG = 48
 
 
 def _lags(conn: redis.Redis, priority: int) -> list[float]:
@@ -36,7 +36,7 @@ def _under_load(queue: Queue, conn: redis.Redis, seconds: float) -> tuple[list[f
     while time.monotonic() < end:
         missing = BACKLOG - conn.zcount("rq:queue:q", HIGH, "+inf")
         if missing > 0:
-            queue.enqueue_many([queue.prepare_data(bounded.nap, [0.005], priority=HIGH) for _ in range(missing)])
+            queue.enqueue_many([queue.prepare_data(bounded.nap, [0.01], priority=HIGH) for _ in range(missing)])
         if low:
             queue.enqueue_many([queue.prepare_data(bounded.nap, [0.005], priority=LOW) for _ in range(low)])
             low = 0
@@ -60,4 +60,4 @@ def test_low_jobs_start_and_high_ones_hardly_wait_for_them(workers: Workers, con
         f"HIGH start p99 {p99[0]:.0f} ms without max_wait ({len(without)} jobs), {p99[1]:.0f} ms with it ({len(guarded)}); {started} LOW"
     )
     assert started == 20
-    assert p99[1] < p99[0] + 10
+    assert p99[1] < p99[0] * 1.1 + 10  # alone on a machine 1 to 5 ms more of 50

@@ -16,6 +16,7 @@ from fusion import FailedQueue, Job, Queue, ScheduledJobRegistry, StoreFull, Sto
 from fusion.cron.scheduler import Scheduler
 from fusion.enqueue.batch import chunks
 from fusion.enqueue.build import JobData
+from fusion.enqueue.terms import PLAIN
 from fusion.exceptions import ConfigurationError, DuplicateJob
 from fusion.settings import Settings, use_settings
 from fusion.store.client.connections import connect
@@ -249,7 +250,7 @@ def test_many_by_count_and_by_bytes(conn: redis.Redis) -> None:
     datas.append(Queue.prepare_data(basic.noop, ("x" * 2_000_000,)))
     datas.append(Queue.prepare_data(basic.noop, meta={"x": "y" * 900_000}))
     datas.append(Queue.prepare_data(basic.noop, meta={"x": "y" * 900_000}))
-    made = [len(batch.jobs) for batch in chunks("r", datas, None)]
+    made = [len(batch.jobs) for batch in chunks("r", datas, PLAIN)]
     assert made == [500, 103, 3, 2, 1, 1, 1]
     with wire(conn) as sent:
         jobs = Queue("r", conn).enqueue_many(datas)
