@@ -81,32 +81,26 @@ def limits(effort: Effort) -> Found:
     for nth, name in enumerate(list(kinds)[1:], 1):
         ratio = statistics.median(one[nth] / one[0] for one in rounds)
         found.figures.append(Figure("limits", f"server time of a turn, {title}: {name} / no key", ratio, at_most=1.2))
-    for number, at_once in _RUNS:
-        number = min(number, effort.backlog)
-        pairs = [(_rate(number, {}), _rate(number, {"concurrency_key": "k", "max_concurrent": at_once})) for _ in range(3)]
-        what = f"rate of {number:,} no-ops, {at_once} at once of one key / without a key"
-        found.figures.append(Figure("limits", what, statistics.median(b / a for a, b in pairs), at_least=0.5))
+    for kind, flag in (("one process per job", "--slots"), ("warm processes", "--horses")):
+        for number, at_once in _RUNS:
+            number = min(number, effort.backlog)
+            workers = [flag, str(at_once)]
+            pairs = [
+                (_rate(number, workers, {}), _rate(number, workers, {"concurrency_key": "k", "max_concurrent": at_once}))
+                for _ in range(1 if number > 1_000 else 3)
+            ]
+            what = f"rate of {number:,} no-ops, {at_once} at once of one key / without a key, {kind}"
+            found.figures.append(Figure("limits", what, statistics.median(b / a for a, b in pairs), at_least=0.5))
     return found
 
 
-def _rate(jobs: int, options: dict[str, Any]) -> float:
-    """Jobs/s from the first start to the last end, of a worker with 5 warm processes that finds all of them waiting."""
+def _rate(jobs: int, workers: list[str], options: dict[str, Any]) -> float:
+    """Jobs/s from the first start to the last end, of a worker with these flags that finds all of them waiting."""
     with Server() as server:
         conn = connect(server.url)
         queue = Queue("default", conn)
         ids = [job.id for job in queue.enqueue_many([Queue.prepare_data(_NOOP, **options) for _ in range(jobs)])]
-        command = [
-            sys.executable,
-            "run_worker.py",
-            "worker",
-            "default",
-            "--url",
-            server.url,
-            "--horses",
-            "5",
-            "--burst",
-            "--quiet",
-        ]
+        command = [sys.executable, "run_worker.py", "worker", "default", "--url", server.url, *workers, "--burst", "--quiet"]
         env = {**os.environ, "FUSION_TASKS": "benchmarks.tasks"}
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
         pipe = conn.pipeline(transaction=False)

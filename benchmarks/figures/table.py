@@ -88,8 +88,8 @@ ROWS = {
     "limits": Row(
         "jobs with a concurrency key",
         "a turn takes the server at most 1.2 x the time of one without keys; no-ops of one key run at 0.5 x the rate of others at least",
-        "turns that end a job and claim the next by one hand without a worker, each queue on a server of its own; rates: a worker with 5 warm "
-        "processes, log errors alone",
+        "turns that end a job and claim the next by one hand without a worker, each queue on a server of its own; rates: a worker with as many "
+        "processes as may run at once, log errors alone",
     ),
     "bytes": Row(
         "bytes in Redis of a queued job",
