@@ -83,7 +83,7 @@ def limits(effort: Effort) -> Found:
         found.figures.append(Figure("limits", f"server time of a turn, {title}: {name} / no key", ratio, at_most=1.2))
     for kind, flag in (("one process per job", "--slots"), ("warm processes", "--horses")):
         for number, at_once in _RUNS:
-            number = min(number, effort.backlog)
+            number = min(number, jobs)
             workers = [flag, str(at_once)]
             pairs = [
                 (_rate(number, workers, {}), _rate(number, workers, {"concurrency_key": "k", "max_concurrent": at_once}))

@@ -24,6 +24,7 @@ FIGURES = {
     "enqueue": 2,
     "start": 8,
     "backlog": 4,
+    "limits": 7,
     "bytes": 12,
     "scheduler": 4,
     "rest": 5,
