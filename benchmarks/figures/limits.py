@@ -87,7 +87,7 @@ def limits(effort: Effort) -> Found:
             workers = [flag, str(at_once)]
             pairs = [
                 (_rate(number, workers, {}), _rate(number, workers, {"concurrency_key": "k", "max_concurrent": at_once}))
-                for _ in range(1 if number > 1_000 else 3)
+                for _ in range(1 if number > 1_000 or effort.rounds < 3 else 3)
             ]
             what = f"rate of {number:,} no-ops, {at_once} at once of one key / without a key, {kind}"
             found.figures.append(Figure("limits", what, statistics.median(b / a for a, b in pairs), at_least=0.5))
