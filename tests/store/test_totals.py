@@ -18,6 +18,7 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.schema_broker import SchemaBroker
 from fusion.web.views import queue_view
 from tests.faults.rig.conservation import check_totals
+from tests.kit import guarded
 from tests.kit.hands import Hand, expire_lease, may_reap, new, outcome, promote_all, put
 from tests.store.limits_hands import give
 from tools.check_lua import sources
@@ -250,9 +251,9 @@ def test_jobs_that_are_blocked_count_to_the_length_of_a_queue(broker: Broker, co
     assert (view["queue_length"], view["queued_count"], view["blocked_count"]) == (4, 2, 2), "over HTTP, too"
 
 
-def _people(path: str, seed: int) -> None:
+def _people(url: str, seed: int) -> None:
     """A producer, a worker or somebody who deletes, by its number."""
-    conn = redis.Redis(unix_socket_path=path)
+    conn = guarded.client(url)
     broker, chance = Broker(conn), random.Random(seed)
     hand = Hand(broker, "q", "r", name=f"host.{seed}") if seed % 3 == 1 else None
     for i in range(40):
@@ -280,9 +281,8 @@ def _people(path: str, seed: int) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_twenty_at_once(conn: redis.Redis) -> None:
-    path = conn.connection_pool.connection_kwargs["path"]
-    processes = [get_context("fork").Process(target=_people, args=(path, seed)) for seed in range(20)]
+def test_twenty_at_once(redis_url: str, conn: redis.Redis) -> None:
+    processes = [get_context("fork").Process(target=_people, args=(redis_url, seed)) for seed in range(20)]
     for process in processes:
         process.start()
     for process in processes:
