@@ -32,7 +32,7 @@ _SHOWN = 20
 
 @dataclass
 class _Answers:
-    """What became of the jobs. `refused`: why not, by id."""
+    """The outcome for each job. `refused`: why not, by id."""
 
     canceled: int = 0
     pending: list[str] = field(default_factory=list)

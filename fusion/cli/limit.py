@@ -72,7 +72,7 @@ def _broker(cli: Cli) -> LimitBroker:
 
 
 def _found(cli: Cli, keys: Sequence[str]) -> list[LimitInfo]:
-    """What there is of these keys; exit code 1, and a line for each, if one is unknown."""
+    """Look these keys up; exit code 1, and a line for each, if one is unknown."""
     from fusion.store.access import limit_inspector_of
 
     found = dict(zip(keys, limit_inspector_of(cli.looking).limits(keys), strict=True))

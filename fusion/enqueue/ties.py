@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def declared(func: Func) -> Mapping[str, Any] | None:
-    """What `@job` says for every call of the function; None for nothing, and for a function that is given by its name."""
+    """The options that `@job` gives every call of the function; None for none, and for a function that is given by its name."""
     return func.__dict__.get("__fusion_ties__") if isinstance(func, FunctionType) else None
 
 

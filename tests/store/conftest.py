@@ -3,9 +3,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import redis
 
 from fusion.store.embedded.binary import ServerBinary
+from fusion.store.write.limit_broker import LimitBroker
 from tests.kit.servers import ScriptedServer, SpawnedServer, closing_all
+
+
+@pytest.fixture
+def limits(conn: redis.Redis) -> LimitBroker:
+    """Of concurrency keys, on the test's empty Redis."""
+    return LimitBroker(conn)
 
 
 @pytest.fixture

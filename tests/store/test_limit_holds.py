@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import redis
 
 from fusion.store.read.limit_inspector import LimitInfo, LimitInspector
@@ -12,16 +11,6 @@ from tests.kit.hands import Hand, ids, now_ms, outcome, put, status_of
 from tests.store.limits_hands import faults, give, holders, waiting
 
 DAY = 86_400_000
-
-
-@pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
-
-
-@pytest.fixture
-def limits(conn: redis.Redis) -> LimitBroker:
-    return LimitBroker(conn)
 
 
 def info_of(conn: redis.Redis) -> LimitInfo:

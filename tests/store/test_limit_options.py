@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import redis
 
 from fusion.store.write.broker import Broker
 from fusion.store.write.enqueue_codec import AcceptedInPart
 from tests.kit.hands import Hand, events_of, fields_of, ids, status_of
 from tests.store.limits_hands import faults, give, holders, tied, waiting
-
-
-@pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
 
 
 def test_what_finds_no_slot_is_discarded_if_it_says_so(conn: redis.Redis, broker: Broker) -> None:

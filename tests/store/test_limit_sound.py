@@ -15,11 +15,6 @@ from tests.store.limits_hands import faults, give, holders, tied
 PARTS = ["limit:k", "limits:held:k", "limits:waiting:k", "limits", "limits:due", "blocked:q"]
 
 
-@pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
-
-
 def break_(conn: redis.Redis, part: str) -> None:
     conn.delete(f"rq:{part}")
     conn.set(f"rq:{part}", "theirs")

@@ -13,16 +13,6 @@ from tests.kit.hands import Hand, events_of, ids, now_ms, outcome, promote_all, 
 from tests.store.limits_hands import faults, give, holders, waiting
 
 
-@pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
-
-
-@pytest.fixture
-def limits(conn: redis.Redis) -> LimitBroker:
-    return LimitBroker(conn)
-
-
 def test_a_pinned_limit_holds_whatever_jobs_say(conn: redis.Redis, broker: Broker, limits: LimitBroker) -> None:
     give(broker, "q", *"abcd")
     assert limits.pin_limit("k", 3).max_concurrent == 1

@@ -16,11 +16,6 @@ LACKS, HAS = Wishes(lacking={TASK: "no such task"}), Wishes(sets=(HELD,))
 
 
 @pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
-
-
-@pytest.fixture
 def hands(broker: Broker) -> tuple[Hand, Hand]:
     """One lacks the task, the other has it; a job of it is the key's first and another one runs in its place: the worker that has the task
     finds no slot for it."""

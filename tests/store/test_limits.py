@@ -28,11 +28,6 @@ from tests.kit.hands import (
 from tests.store.limits_hands import faults, give, holders, tied, waiting
 
 
-@pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
-
-
 def test_five_jobs_of_a_key_with_two_slots_start_in_exactly_their_order(conn: redis.Redis, broker: Broker) -> None:
     give(broker, "q", *"ABCDE", limit=2)
     assert (holders(conn), waiting(conn)) == (["A", "B"], ["C", "D", "E"])

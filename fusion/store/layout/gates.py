@@ -14,7 +14,7 @@ from fusion.store.layout import codec
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What bounds a queue as a whole. `max_wait` in seconds; `held_back`: until when a task holds it back; `closed`: jobs wait in it for its rate
+    """The bounds of a queue as a whole. `max_wait` in seconds; `held_back`: until when a task holds it back; `closed`: jobs wait in it for its rate
     now, or for the end of that time."""
 
     limit: int | None = None
