@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -22,6 +23,7 @@ class Terminal:
 
     def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
         self.process, self._fd, self.drawn = process, fd, ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # a read may end inside of a character
 
     def read_until(self, text: str, timeout: float = 20.0) -> str:
         """Read until `text` was drawn since the last call; returns what was drawn since then."""
@@ -32,6 +34,10 @@ class Terminal:
             if not self._read():
                 raise AssertionError(f"ended before {text!r} was drawn: {self.drawn[start:]!r}")
         return self.drawn[start:]
+
+    def modes(self) -> list[object]:
+        """How the terminal is set."""
+        return termios.tcgetattr(self._fd)
 
     def type(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
@@ -61,7 +67,7 @@ class Terminal:
             data = os.read(self._fd, 65536)
         except OSError:  # what Linux says when nobody has the other side open
             return False
-        self.drawn += data.decode()
+        self.drawn += self._decoder.decode(data)
         return bool(data)
 
 

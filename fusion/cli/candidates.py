@@ -1,0 +1,85 @@
+"""What a shell offers for a queue, a job or a worker while it is typed: a short look at Redis, and nothing if that is away."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from fusion.store.read.glance import Glance
+
+#: Seconds that Redis gets: whoever typed is waiting. What has not come by then is not offered.
+BUDGET = 0.2
+#: What is offered at most.
+_OFFERED = 200
+#: Shells put what they are offered into the line as it is; a name with anything else could be a command of its own.
+_SAFE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+
+Look = Callable[["Glance"], list[str]]
+
+
+class _Candidates(type(click.STRING)):  # type: ignore[misc]
+    """A text of which Redis knows some that are likely to be meant."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """What begins with `incomplete`; behind a comma, with what follows it."""
+        from click.shell_completion import CompletionItem
+
+        before, comma, begun = incomplete.rpartition(",")
+        typed = ctx.params.get(str(param.name))
+        there = {*before.split(","), *(typed if isinstance(typed, (tuple, list)) else ())}
+        found = [one for one in ask(ctx, self._look) if one.startswith(begun) and one not in there and _SAFE.match(one)]
+        return [CompletionItem(before + comma + one) for one in found[:_OFFERED]]
+
+
+def ask(ctx: click.Context, look: Look) -> list[str]:
+    """What `look` finds in the Redis that the line names, within the budget; else nothing, and nothing is said."""
+    found: list[str] = []
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere), suppress(BaseException):
+        # What a -c module prints would be taken for a candidate.
+        from fusion.cli.context import Cli
+        from fusion.store.access import glance_of
+        from fusion.store.client.connections import connect
+
+        given = ctx.params
+        path = given.get("path") or (".",)
+        cli = Cli(url=given.get("url"), config=given.get("config"), prefix=given.get("prefix"), path=tuple(path))
+        settings = cli.load(socket_timeout=BUDGET)
+
+        def work() -> None:
+            with suppress(Exception):
+                found.extend(look(glance_of(connect(settings))))
+
+        # A name that is looked up, and retries, have no timeout that a client could be told.
+        thread = Thread(target=work, daemon=True)
+        thread.start()
+        thread.join(BUDGET)
+        return list(found)
+    return []
+
+
+QUEUE = _Candidates(lambda glance: glance.queues())
+JOB = _Candidates(lambda glance: glance.jobs())
+WORKER = _Candidates(lambda glance: glance.workers())
+#: Parameter of a command -> what may stand there.
+BY_NAME = {
+    **dict.fromkeys(("queue", "queues", "customq"), QUEUE),
+    **dict.fromkeys(("job_id", "job_ids", "depends_on"), JOB),
+    **dict.fromkeys(("worker", "workers"), WORKER),
+}
+
+
+def attach(command: click.Command) -> None:
+    """Let the command's parameters offer what they stand for, by their names."""
+    for param in command.params:
+        if param.type is click.STRING and (kind := BY_NAME.get(str(param.name))):
+            param.type = kind

@@ -1,0 +1,39 @@
+"""Figures and times as lists show them, with a colour where they need a person: what is old, and what should not be there at all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from fusion.cli.context import seconds
+from fusion.cli.output import styled
+from fusion.kernel.timeutil import to_iso
+
+#: Seconds that the oldest job may wait before that is marked, and marked as worse.
+OLD, VERY_OLD = 300.0, 1800.0
+
+
+def age(at: datetime, moment: datetime | None) -> float | None:
+    """Seconds from a moment until `at`; never less than none: two clocks, the server's and ours, never agree to the millisecond."""
+    return None if moment is None else max(0.0, (at - moment).total_seconds())
+
+
+def iso(moment: datetime | None) -> str | None:
+    """A time as JSON shows it."""
+    return None if moment is None else to_iso(moment)
+
+
+def aged(waited: float | None) -> str:
+    """How long the oldest job has waited, marked if that is long."""
+    if waited is None:
+        return "-"
+    return styled(seconds(waited), "red" if waited >= VERY_OLD else "yellow" if waited >= OLD else None)
+
+
+def rate(value: float | None) -> str:
+    """A number of jobs per minute."""
+    return "-" if value is None else f"{value:.0f}" if value >= 10 or value == 0 else f"{value:.1f}"
+
+
+def alarming(value: float | None, text: str | None = None) -> str:
+    """A figure that is to be 0: marked if it is not."""
+    return styled(rate(value) if text is None else text, "red" if value else None)

@@ -1,0 +1,253 @@
+"""The frames of `top`: pure functions of what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from fusion.cli import marks
+from fusion.cli.context import seconds
+from fusion.cli.output import shown, styled
+from fusion.cli.render import state_of
+from fusion.cli.tables import cut, table
+from fusion.cli.times import told
+from fusion.kernel.timeutil import to_iso
+
+if TYPE_CHECKING:
+    from fusion.jobs.moment import FailedJob, RunningJob
+    from fusion.store.read.inspector import QueueInfo, Totals, WorkerInfo
+    from fusion.store.read.totals import Counters
+
+SCHEMA = 1
+#: Of its time, what a running job may use before it is marked.
+_LONG = 0.8
+_WORSE = {"dead": "red", "suspended": "yellow", "quiet": "yellow", "throttled": "yellow"}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Jobs per minute of a queue; None before there are two readings."""
+
+    came: float | None = None
+    went: float | None = None
+    failed: float | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that one frame shows. `queue_count` and `worker_count` are of all there are."""
+
+    at: datetime
+    where: str
+    totals: Totals
+    queues: tuple[QueueInfo, ...]
+    queue_count: int
+    workers: tuple[WorkerInfo, ...]
+    worker_count: int
+    jobs: tuple[RunningJob, ...]
+    held: int
+    counters: Mapping[str, Counters]
+    rates: Mapping[str, Rate]
+    failed: tuple[FailedJob, ...] | None = None
+    broken: tuple[str, ...] = ()
+
+
+def text(reading: Reading, *, width: int | None, height: int | None, failures: bool = False) -> str:
+    """A frame: what there is in one line, queues, workers or failures, and the jobs that run longest; no more lines than `height`."""
+    head = _head(reading, width)
+    below = _failed(reading, width) if failures else _workers(reading, width)
+    jobs = _jobs(reading, width)
+    queues = _queues(reading, width)
+    if height is not None:
+        room = max(6, height - len(head) - 3)
+        shares = _shared(room, [len(queues), len(below), len(jobs)])
+        queues, below, jobs = (_first(block, share) for block, share in zip((queues, below, jobs), shares, strict=True))
+    return "\n\n".join("\n".join(block) for block in (head, queues, below, jobs) if block)
+
+
+def _shared(room: int, wanted: list[int]) -> list[int]:
+    """How many lines each block gets: what one does not need goes to the others."""
+    given = [0] * len(wanted)
+    while room > 0 and any(have < want for have, want in zip(given, wanted, strict=True)):
+        for i, want in enumerate(wanted):
+            if given[i] < want and room > 0:
+                given[i] += 1
+                room -= 1
+    return given
+
+
+def _first(block: list[str], lines: int) -> list[str]:
+    if len(block) <= lines:
+        return block
+    return [*block[: lines - 1], f"... {len(block) - lines + 1} more"] if lines > 1 else block[:lines]
+
+
+def _head(reading: Reading, width: int | None) -> list[str]:
+    totals, queues = reading.totals, reading.queues
+    oldest = max((age for queue in queues if (age := marks.age(reading.at, queue.oldest)) is not None), default=None)
+    rates = reading.rates.values()
+    parts = [
+        f"{sum(queue.count for queue in queues)} waiting (oldest {marks.aged(oldest)})",
+        f"{sum(queue.started for queue in queues)} running",
+        f"in {marks.rate(_sum(rate.came for rate in rates))}, out {marks.rate(_sum(rate.went for rate in rates))} per min",
+    ]
+    more = [f"{totals.scheduled} scheduled", marks.alarming(totals.failed, f"{totals.failed} failed")]
+    if reading.held:
+        more.append(styled(f"{reading.held} held", "yellow"))
+    if blocked := sum(queue.blocked for queue in queues) - reading.held:
+        more.append(f"{max(0, blocked)} blocked")
+    if totals.suspended:
+        more.append(styled("suspended: no job is started", "yellow"))
+    where = f"{reading.where}  {told(reading.at)}"
+    lines = [shown(where), ", ".join(parts), ", ".join(more), *(styled(shown(line), "red") for line in reading.broken)]
+    return [line if width is None else cut(line, width) for line in lines]
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return sum(found) if found else None
+
+
+def _queues(reading: Reading, width: int | None) -> list[str]:
+    if not reading.queues:
+        return ["No job was ever enqueued"]
+    header = ("QUEUE", "HIGH", "MOD", "LOW", "OLDEST", "RUN", "IN", "OUT", "FAILED")
+    none = Rate()
+    rows = [_queue(queue, reading.rates.get(queue.name, none), reading.at) for queue in _busiest(reading.queues)]
+    lines = table(header, rows, range(1, len(header)), within=width)
+    left = reading.queue_count - len(reading.queues)
+    return [*lines, f"{left} more queues; name those that matter"] if left else lines
+
+
+def _busiest(queues: Sequence[QueueInfo]) -> list[QueueInfo]:
+    """Those with jobs first, each part by name."""
+    return sorted(queues, key=lambda queue: (not (queue.count or queue.started or queue.blocked), queue.name))
+
+
+def _queue(queue: QueueInfo, rate: Rate, at: datetime) -> list[str]:
+    name = f"{queue.name} (paused)" if queue.paused else queue.name
+    return [
+        styled(shown(name), "yellow" if queue.paused else "red" if queue.error else None),
+        *map(str, (queue.high, queue.moderate + queue.inbox, queue.low)),
+        marks.aged(marks.age(at, queue.oldest)),
+        str(queue.started) if queue.bounds.limit is None else f"{queue.started}/{queue.bounds.limit}",
+        marks.rate(rate.came),
+        marks.rate(rate.went),
+        marks.alarming(rate.failed),
+    ]
+
+
+def _workers(reading: Reading, width: int | None) -> list[str]:
+    if not reading.workers:
+        return [styled("No worker is alive: nothing runs", "yellow")]
+    rows = []
+    for worker in sorted(reading.workers, key=lambda one: (one.alive, not one.jobs, one.name)):
+        state = state_of(worker)
+        rows.append(
+            [
+                worker.name,
+                styled(state, _WORSE.get(state)),
+                str(len(worker.jobs)),
+                ",".join(worker.queues),
+                f"{seconds(worker.silent)}",
+                str(worker.successful_jobs),
+                marks.alarming(worker.failed_jobs),
+            ]
+        )
+    header = ("WORKER", "STATE", "JOBS", "QUEUES", "BEAT", "DONE", "FAILED")
+    lines = table(header, rows, (2, 4, 5, 6), within=width)
+    left = reading.worker_count - len(reading.workers)
+    return [*lines, f"{left} more in the list of workers"] if left > 0 else lines
+
+
+def _jobs(reading: Reading, width: int | None) -> list[str]:
+    if not reading.jobs:
+        return []
+    rows = []
+    for job in reading.jobs:
+        age = marks.age(reading.at, job.started_at)
+        rows.append(
+            [
+                styled("-" if age is None else seconds(age), "red" if job.share(reading.at) >= _LONG else None),
+                job.queue,
+                job.function or "?",
+                job.id,
+                "-" if job.done is None else f"{job.done:.0f} %",
+                str(job.attempt) if job.attempt > 1 else "-",
+                job.worker,
+            ]
+        )
+    header = ("RUNS", "QUEUE", "FUNCTION", "JOB", "DONE", "TRY", "WORKER")
+    return table(header, rows, (0, 4, 5), within=width)
+
+
+def _failed(reading: Reading, width: int | None) -> list[str]:
+    if reading.failed is None:
+        return ["reading what failed last"]
+    if not reading.failed:
+        return ["No failed jobs"]
+    rows = [
+        [
+            "-" if (age := marks.age(reading.at, job.at)) is None else f"{seconds(age)} ago",
+            job.queue,
+            styled(shown(job.error.removeprefix("builtins.")), None if job.quarantined else "red"),
+            job.frame or "-",
+            job.function or "?",
+            job.id,
+        ]
+        for job in reading.failed
+    ]
+    return table(("FAILED", "QUEUE", "ERROR", "WHERE", "FUNCTION", "JOB"), rows, (0,), within=width)
+
+
+def document(reading: Reading) -> dict[str, Any]:
+    """The same as JSON shows it: lifetime counters in place of rates, which one look can't tell."""
+    return {
+        "schema": SCHEMA,
+        "at": to_iso(reading.at),
+        "suspended": reading.totals.suspended,
+        "scheduled": reading.totals.scheduled,
+        "failed": reading.totals.failed,
+        "held": reading.held,
+        "queue_count": reading.queue_count,
+        "worker_count": reading.worker_count,
+        "queues": [
+            {
+                "name": queue.name,
+                "high": queue.high,
+                "moderate": queue.moderate + queue.inbox,
+                "low": queue.low,
+                "oldest_age": marks.age(reading.at, queue.oldest),
+                "started": queue.started,
+                "blocked": queue.blocked,
+                "paused": queue.paused,
+                **reading.counters[queue.name].document(),
+            }
+            for queue in reading.queues
+        ],
+        "workers": [
+            {"name": one.name, "state": state_of(one), "queues": list(one.queues), "jobs": list(one.jobs), "silent": one.silent}
+            for one in reading.workers
+        ],
+        "running": [
+            {
+                "id": job.id,
+                "queue": job.queue,
+                "function": job.function,
+                "worker": job.worker,
+                "started_at": job.started_at and to_iso(job.started_at),
+                "seconds": marks.age(reading.at, job.started_at),
+                "timeout": job.timeout,
+                "done": job.done,
+                "attempt": job.attempt,
+            }
+            for job in reading.jobs
+        ],
+        "last_failed": [
+            {"id": job.id, "queue": job.queue, "function": job.function, "error": job.error, "at": job.at and to_iso(job.at)}
+            for job in reading.failed or ()
+        ],
+        "broken": list(reading.broken),
+    }

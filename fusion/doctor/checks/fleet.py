@@ -1,0 +1,94 @@
+"""Who is there to do the work: workers, schedulers, and who else uses the same keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fusion.doctor.finding import Finding, counted, some, span, words
+
+if TYPE_CHECKING:
+    from fusion.doctor.look import Look
+
+#: Seconds that a job may be overdue before nobody moves it, and a tick of cron before nobody decides it.
+_OVERDUE, _LATE = 30.0, 90.0
+_DAY = 86400.0
+
+
+def workers(look: Look) -> Iterator[Finding]:
+    """Dead ones that nobody buried; live ones that take no jobs."""
+    call = look.program
+    dead = [worker for worker in look.everyone if not worker.alive]
+    if dead:
+        jobs = sum(len(worker.jobs) for worker in dead)
+        told = f", with {counted(jobs, 'job')} of theirs" if jobs else ""
+        silent = span(max(worker.silent for worker in dead))
+        if look.workers or look.schedulers:
+            what = f"{some(worker.name for worker in dead)} died up to {silent} ago{told}; a live worker gives their jobs back and removes them"
+            yield Finding("note", "workers", dead[0].name, what, f"{call} info -W")
+        else:
+            what = f"{some(worker.name for worker in dead)} died up to {silent} ago{told}, and no worker lives to give their jobs back"
+            served = [name for name in dead[0].queues if name] or ["default"]
+            yield Finding("fail", "workers", dead[0].name, what, f"{call} worker {words(*served[:5])}")
+    throttled = [worker for worker in look.workers if worker.throttled]
+    if throttled:
+        names = some(f"{worker.name} on {worker.hostname} ({worker.throttled})" for worker in throttled)
+        fix = f"free memory there, or raise FUSION_MEMORY_THROTTLE_THRESHOLD; until then: {call} worker QUEUE on another machine"
+        yield Finding("warn", "workers", throttled[0].name, f"memory is scarce, no job is taken by {names}", fix)
+    quiet = [worker.name for worker in look.workers if worker.quiet]
+    if quiet:
+        yield Finding(
+            "note", "workers", quiet[0], f"quiet, and take no job: {some(quiet)}", f"{call} unquiet {words(*quiet[:5])}"
+        )
+    if look.totals.suspended:
+        yield Finding("warn", "workers", "", "suspended: no worker starts a job", f"{call} resume")
+
+
+def schedulers(look: Look) -> Iterator[Finding]:
+    """Cron entries and due jobs that nobody moves."""
+    call = look.program
+    active = [entry for entry in look.entries if not entry.paused]
+    if active and not look.schedulers:
+        what = f"no scheduler is alive: {counted(len(active), 'cron entry waits', 'cron entries wait')}"
+        yield Finding("fail", "schedulers", "", what, f"{call} scheduler\nor {call} start, which runs one beside its workers")
+    due = look.first_due
+    late = 0.0 if due is None else (look.at - due).total_seconds()
+    if late > _OVERDUE:
+        what = f"a scheduled job has been due for {span(late)}: no worker and no scheduler moves it to its queue"
+        yield Finding("fail", "schedulers", "", what, f"{call} scheduler")
+
+
+def cron(look: Look) -> Iterator[Finding]:
+    """Entries in error, late ones, and ticks that were missed within a day."""
+    call, now = look.program, look.at.timestamp()
+    for entry in look.entries:
+        if entry.error or entry.declared_error:
+            what = f"cron entry {entry.id} is in error: {entry.error or entry.declared_error}"
+            yield Finding("warn", "cron", entry.id, what, f"{call} cron list")
+        if look.schedulers and entry.next and not entry.paused and now - entry.next > _LATE:
+            what = f"cron entry {entry.id} is late: its tick has been due for {span(now - entry.next)}, though a scheduler lives"
+            yield Finding("warn", "cron", entry.id, what, f"{call} cron history {words(entry.id)}")
+    for entry in [entry for entry in look.entries if entry.missed][:50]:
+        at = look.last_missed(entry.id)
+        if at is not None and (look.at - at).total_seconds() < _DAY:
+            ago = span((look.at - at).total_seconds())
+            what = f"cron entry {entry.id} missed ticks, as no scheduler ran; that was found {ago} ago ({entry.missed:,} in all)"
+            yield Finding(
+                "warn", "cron", entry.id, what, f"{call} cron run {words(entry.id)}\n{call} cron history {words(entry.id)}"
+            )
+
+
+def foreign(look: Look) -> Iterator[Finding]:
+    """Stock RQ on the same prefix."""
+    call = look.program
+    if look.rq_workers:
+        what = f"workers of stock RQ use this prefix, too: {some(look.rq_workers)}; what they find in queues of the same name they don't know"
+        yield Finding(
+            "warn", "foreign", look.rq_workers[0], what, f"{call} info --prefix fusion:\n(FUSION_PREFIX, for all of this fleet)"
+        )
+    for queue in look.queues:
+        if queue.rq:
+            what = f"{counted(queue.rq, 'job')} of stock RQ wait in {queue.name}, which no worker of ours takes"
+            yield Finding(
+                "note", "foreign", queue.name, what, f"{call} worker {words(queue.name)} --adopt-rq {words(queue.name)}"
+            )

@@ -1,0 +1,123 @@
+"""Jobs that fail, are lost, are held, or wait for a slot for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fusion.doctor.finding import Finding, counted, some, span, words
+from fusion.doctor.look import RECENT
+from fusion.jobs.failures import group
+
+if TYPE_CHECKING:
+    from fusion.doctor.look import Look
+    from fusion.store.read.limit_inspector import LimitInfo
+
+#: Fewer failures than that in ten minutes are no pattern; percent of what ended, from which it is one, and a deploy that fails.
+_FEW, _SHARE = 5, (10.0, 50.0)
+_LOST = "JobLost"
+
+
+def failing(look: Look) -> Iterator[Finding]:
+    """Queues of which much has failed in the last ten minutes, with the error that did it most."""
+    call, by_queue = look.program, dict[str, list[str]]()
+    recent = look.failed_recently()
+    for one in recent:
+        by_queue.setdefault(one.queue, []).append(one.id)
+    ended = look.ended([*by_queue])
+    for queue, ids in by_queue.items():
+        share = 100 * len(ids) / (len(ids) + ended.get(queue, 0))
+        if len(ids) < _FEW or share < _SHARE[0]:
+            continue
+        worst = group(one for one in recent if one.queue == queue)[0]
+        name = worst.error_class.rpartition(".")[2]
+        at = f" at {worst.error_frame}" if worst.error_frame else ""
+        since = span((look.at - worst.first_seen).total_seconds()) if worst.first_seen else "a while"
+        what = (
+            f"{queue}: {counted(len(ids), 'job')} failed in the last {RECENT} min, {share:.0f} % of what ended; {worst.count} of them with"
+            f" {name}{at}; the first {since} ago"
+        )
+        again = f"{call} requeue --all --queue {words(queue)} --error {words(name)} --newer-than {RECENT}m"
+        fix = f"{call} failures --queue {words(queue)}\nmend it or roll back, then: {again}"
+        yield Finding("fail" if share > _SHARE[1] else "warn", "failing", queue, what, fix)
+
+
+def poison(look: Look) -> Iterator[Finding]:
+    """Jobs that take their process down each time: those that failed for it, and those that run alone."""
+    call = look.program
+    found = [one for one in look.failures if one.error_class.endswith(_LOST) and not one.quarantined]
+    if found:
+        last = found[-1]
+        what = f"{counted(len(found), 'job')} took {'its process' if len(found) == 1 else 'their processes'} down each time and failed: "
+        what += f"{some(one.id for one in reversed(found))}; {last.queue}: {last.reason[:160]}"
+        fix = f"{call} quarantine {words(last.id)} --reason 'takes its process down'\nmend its task, then: {call} requeue {words(last.id)}"
+        yield Finding("warn", "poison", last.id, what, fix)
+    for one in look.blocked:
+        if one.kind == "probation":
+            what = f"{counted(one.count, 'job')} of {one.queue} run alone, one after another, as they were lost again and again: {one.why}"
+            yield Finding("warn", "poison", one.queue, what, f"{call} info\n{call} failures --error {_LOST}")
+
+
+def held(look: Look) -> Iterator[Finding]:
+    """Jobs whose task no worker has."""
+    for one in look.blocked:
+        if one.kind != "held":
+            continue
+        since = f" for {span((look.at - one.since).total_seconds())}" if one.since else ""
+        why = one.why.split(": ", 1)[-1]
+        what = f"{counted(one.count, 'job')} of {one.queue} wait{since} for a worker that has {one.task}: {why}"
+        module = one.task.rpartition(".")[0] or "MODULE"
+        yield Finding("fail", "held", one.queue, what, f"{look.program} worker {words(one.queue)} --tasks {words(module)}")
+
+
+def stuck(look: Look) -> Iterator[Finding]:
+    """Concurrency keys for which jobs wait while nothing starts."""
+    for key in look.stuck_keys[:20]:
+        name = key.limit.key
+        shown = some(f"{one.job_id} ({one.status} in {one.queue})" for one in key.holders)
+        what = f"the concurrency key {name} is stuck: {counted(key.blocked, 'job waits', 'jobs wait')}, and none has started for ten minutes. "
+        yield Finding("fail", "stuck", name, f"{what}Its slots are held by {shown}", _release(look, key))
+
+
+def _release(look: Look, key: LimitInfo) -> str:
+    """The slot of one that runs can be taken; one that waits has to be started, or canceled."""
+    call, name = look.program, key.limit.key
+    started = [one.job_id for one in key.holders if one.started]
+    if started:
+        return f"{call} limit release {words(name, *started[:3])}\n{call} limit show {words(name)}"
+    waiting = next(iter(key.holders), None)
+    if waiting is None:
+        return f"{call} limit show {words(name)}"
+    if not look.serving(waiting.queue):
+        return f"{call} worker {words(waiting.queue)}\n{call} limit show {words(name)}"
+    return f"{call} cancel {words(waiting.job_id)}\n{call} limit show {words(name)}"
+
+
+def callbacks_in_python(look: Look) -> Iterator[Finding]:
+    """`on_success` and `on_failure` that raised."""
+    errors = look.totals.callback_errors
+    if errors is None:
+        return
+    ago = None if errors.at is None else (look.at - errors.at).total_seconds()
+    when = "" if ago is None else f", the last one {span(ago)} ago"
+    what = f"{counted(errors.count, 'callback')} (on_success, on_failure) raised an error{when}, of the job {errors.job_id}"
+    fix = "python -c " + words(f"from fusion.job import Job; print(Job.fetch({errors.job_id!r}).callback_error)")
+    yield Finding("note" if ago is None or ago > 3600 else "warn", "callbacks_in_python", errors.job_id, what, fix)
+
+
+def keyless(look: Look) -> Iterator[Finding]:
+    """Functions whose limit bounds nothing."""
+    for one in look.totals.keyless[:5]:
+        what = f"{counted(one.count, 'job')} of {one.function} ran without the concurrency key that its @job declares"
+        fix = f"{look.program} enqueue {words(one.function)} --concurrency-key KEY; give concurrency_key= wherever it is enqueued by name"
+        yield Finding("warn", "keyless", one.function, what, fix)
+
+
+def dropped(look: Look) -> Iterator[Finding]:
+    """Ended jobs that were forgotten before their time."""
+    if look.totals.dropped:
+        counts = ", ".join(f"{count:,} {state}" for state, count in look.totals.dropped.items())
+        what = f"ended jobs were forgotten before their time, as there were too many: {counts}"
+        yield Finding(
+            "note", "dropped", "", what, "export FUSION_FAILED_MAX=N, FUSION_FINISHED_MAX, FUSION_CANCELED_MAX: how many are kept"
+        )

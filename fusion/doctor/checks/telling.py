@@ -1,0 +1,125 @@
+"""Who is told of it: relays, sinks and the stream they read, callbacks to URLs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from fusion.doctor.finding import Finding, counted, some, span, words
+from fusion.kernel import defaults
+from fusion.kernel.redaction import masked_text
+from fusion.store.layout.names import CALLBACKS
+
+if TYPE_CHECKING:
+    from fusion.doctor.look import Look
+
+#: Seconds without a word of a relay after which a sink counts as unserved: two of the longest leases.
+_UNSERVED = 2 * defaults.RELAY_LEASE
+#: Seconds behind, events behind, percent of the stream's cap.
+_BEHIND, _MANY, _FULL = 300.0, 10_000, 80.0
+#: Seconds for which a callback may wait.
+_OLD = (300.0, 1800.0)
+_UNFETCHED = 30.0
+
+
+def relays(look: Look) -> Iterator[Finding]:
+    """Sinks that nobody serves."""
+    call = look.program
+    lost = [sink for sink in look.sinks if sink.behind and not _served(look, sink.name)]
+    if lost:
+        oldest = max(sink.oldest for sink in lost)
+        names = ", ".join(f"{sink.name} ({counted(sink.behind, 'event')} behind)" for sink in lost[:5])
+        what = f"no relay is alive for {names}; the oldest event has waited {span(oldest)}"
+        yield Finding(
+            "fail",
+            "relays",
+            lost[0].name,
+            what,
+            f"{call} relay\nor {call} events forget {words(lost[0].name)}, if it is no longer wanted",
+        )
+    missing = [name for name in look.settings.sinks if name not in {sink.name for sink in look.sinks}]
+    if missing and not any(name in relay.sinks for relay in look.relays for name in missing):
+        yield Finding("warn", "relays", missing[0], f"configured, and no relay serves it: {', '.join(missing)}", f"{call} relay")
+
+
+def _served(look: Look, name: str) -> bool:
+    return any(name in relay.sinks for relay in look.relays)
+
+
+def sinks(look: Look) -> Iterator[Finding]:
+    """Sinks that fail, have refused events, or are far behind."""
+    call = look.program
+    for sink in look.sinks:
+        if sink.failing_since is not None:
+            since = span((look.at - sink.failing_since).total_seconds())
+            what = f"the sink {sink.name} has failed for {since}, {counted(sink.failures, 'time')} in a row: {masked_text(sink.error[:200])}"
+            yield Finding(
+                "fail" if sink.breaker_open else "warn", "sinks", sink.name, what, f"{call} events stats\n{call} events setup"
+            )
+        if sink.parked:
+            why = masked_text(sink.error[:200]) or "see there"
+            what = f"the sink {sink.name} refused {counted(sink.parked, 'event')} for good, which are parked: {why}"
+            yield Finding(
+                "warn", "sinks", sink.name, what, f"mend the cause, then: {call} events replay --sink {words(sink.name)}"
+            )
+        if sink.dropped:
+            what = f"the sink {sink.name} will never get {counted(sink.dropped, 'event')}: it was too far behind"
+            yield Finding("note", "sinks", sink.name, what, "export FUSION_EVENTS_BACKLOG=N: how many are kept for sinks")
+        if _served(look, sink.name) and (sink.oldest > _BEHIND or sink.behind > _MANY):
+            what = f"the sink {sink.name} is {counted(sink.behind, 'event')} behind, the oldest {span(sink.oldest)} old"
+            yield Finding("warn", "sinks", sink.name, what, f"{call} events stats\n{call} relay, once more: they share the work")
+
+
+def stream(look: Look) -> Iterator[Finding]:
+    """A stream that grows towards the cap at which events are dropped."""
+    cap, behind = look.stream.cap, max((sink.behind for sink in look.sinks), default=0)
+    if cap and behind and 100 * behind / cap > _FULL:
+        what = f"{behind:,} of the {cap:,} events that are kept for sinks wait: the oldest will soon be dropped"
+        yield Finding("fail", "stream", "", what, f"{look.program} relay\nexport FUSION_EVENTS_BACKLOG={2 * cap}")
+
+
+def callbacks(look: Look) -> Iterator[Finding]:
+    """Callbacks that are not delivered: nobody makes them, or a host does not take them."""
+    call = look.program
+    count, shown = look.deliveries
+    if count:
+        oldest = min((one.created_at for one in shown if one.created_at), default=None)
+        age = 0.0 if oldest is None else (look.at - oldest).total_seconds()
+        if not look.couriers and age > _UNFETCHED:
+            what = f"{counted(count, 'callback waits', 'callbacks wait')}, the oldest for {span(age)}, and no relay is alive to deliver them"
+            yield Finding("fail", "callbacks", "", what, f"{call} relay")
+        tried = [one for one in shown if one.tries]
+        if tried or age > _OLD[0]:
+            hosts = Counter(_host(one.url) for one in tried or shown).most_common(3)
+            names = ", ".join(f"{host} ({number})" for host, number in hosts)
+            said = next((f"; {masked_text(one.answer[:120])}" for one in tried if one.answer), "")
+            more = ", and others wait behind them" if count > len(shown) else ""
+            what = f"{counted(count, 'callback is', 'callbacks are')} not delivered, the oldest for {span(age)}: "
+            what += f"{names} does not take them{said}{more}"
+            first = (tried or shown)[0]
+            fix = f"{call} callbacks list --status retrying\nonce the host answers: {call} callbacks retry --to {words(first.id)}"
+            yield Finding("fail" if age > _OLD[1] else "warn", "callbacks", hosts[0][0], what, fix)
+    failed = [one for one in look.failures if one.queue == CALLBACKS]
+    if failed:
+        what = f"{counted(len(failed), 'callback')} could not be delivered and failed; the last: {masked_text(failed[-1].reason[:160])}"
+        yield Finding(
+            "warn", "callbacks", failed[-1].id, what, f"{call} callbacks list --status failed\n{call} callbacks retry --all"
+        )
+
+
+def unsigned(look: Look) -> Iterator[Finding]:
+    """Callbacks that anybody could have sent."""
+    if look.unsigned_hosts:
+        what = f"callbacks to {some(look.unsigned_hosts)} go out without a signature, so that anybody could have sent them"
+        yield Finding(
+            "note", "unsigned", look.unsigned_hosts[0], what, "set callback_secrets where relays run (docs/callbacks.md)"
+        )
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or "a host"
+    except ValueError:
+        return "a host"

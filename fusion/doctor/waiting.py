@@ -1,0 +1,137 @@
+"""Of a queue in which jobs wait: how bad that is, and why they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from fusion.doctor.finding import Finding, Level, counted, some, span, words
+
+if TYPE_CHECKING:
+    from fusion.doctor.look import Look
+    from fusion.store.read.inspector import QueueInfo, WorkerInfo
+
+#: Of `max_queue_length`, in percent; seconds that the oldest has waited: from here on it is a warning, and it fails.
+DEPTH, OLDEST = (10.0, 50.0), (300.0, 1800.0)
+#: Seconds without an end, while jobs wait.
+NO_PROGRESS = 600.0
+#: Seconds that a job may wait before it counts that fewer run than may.
+PATIENCE = 30.0
+
+
+class Cause(NamedTuple):
+    """Why jobs wait. `structural`: it does not pass by itself, so that nobody need wait until they are old."""
+
+    why: str
+    fix: str
+    structural: Level | None = None
+
+
+def queues(look: Look) -> Iterator[Finding]:
+    """One finding for each queue that is too deep, too old, or gets no further."""
+    for queue in look.waiting:
+        signs = list(_signs(look, queue))
+        cause = why(look, queue)
+        if cause.structural:
+            signs.append((cause.structural, f"{counted(queue.length, 'job waits', 'jobs wait')}"))
+        if signs:
+            level = max((sign for sign, _ in signs), key=("note", "warn", "fail").index)
+            told = ", ".join(text for _, text in signs)
+            yield Finding(level, "queues", queue.name, f"{queue.name}: {told}{_rate(look, queue)}: {cause.why}", cause.fix)
+
+
+def _signs(look: Look, queue: QueueInfo) -> Iterator[tuple[Level, str]]:
+    most = queue.max_length if queue.max_length is not None else look.settings.max_queue_length
+    if most:
+        share = 100 * queue.length / most
+        if share > DEPTH[0]:
+            yield _level(share, DEPTH), f"{queue.length:,} of {most:,} places are taken ({share:.0f} %)"
+    age = _age(look, queue)
+    if age > OLDEST[0]:
+        yield _level(age, OLDEST), f"the oldest has waited {span(age)}"
+    ended = look.recent.get(queue.name)
+    if age >= NO_PROGRESS and ended is not None and not sum(ended.values()):
+        yield "fail", f"no job has ended for {span(NO_PROGRESS)}"
+    limit = queue.bounds.limit
+    if limit is not None and queue.started < limit and queue.count and age > PATIENCE:
+        yield "warn", f"{queue.started} of {limit} run"
+
+
+def _level(figure: float, bounds: tuple[float, float]) -> Level:
+    return "fail" if figure > bounds[1] else "warn"
+
+
+def _age(look: Look, queue: QueueInfo) -> float:
+    return 0.0 if queue.oldest is None else max(0.0, (look.at - queue.oldest).total_seconds())
+
+
+def _rate(look: Look, queue: QueueInfo) -> str:
+    ended = look.recent.get(queue.name)
+    return "" if ended is None else f" ({sum(ended.values()) / 10:g} end a minute)"
+
+
+def why(look: Look, queue: QueueInfo) -> Cause:
+    """The first of the reasons for which no job of the queue starts, or too few."""
+    name, call = queue.name, look.program
+    serving = look.serving(name)
+    if queue.error:
+        return Cause(f"it can't be read, {queue.error}", f"{look.redis_cli} TYPE {name}", "fail")
+    if look.totals.suspended:
+        return Cause("everything is suspended", f"{call} resume", "warn")
+    if queue.pause is not None:
+        by = f" by {queue.pause.by}" if queue.pause.by else ""
+        return Cause(f"it is paused{by}", f"{call} unpause {words(name)}", "note")
+    if not serving:
+        return Cause("no live worker serves it", f"{call} worker {words(name)}", "fail")
+    held = _held_back(look, serving)
+    if held is not None:
+        return held
+    if not queue.count:
+        return Cause("they wait for slots of their concurrency keys, or are held", f"{call} limit list\n{call} info")
+    limit = queue.bounds.limit
+    if limit == 0 or (limit is not None and queue.started >= limit):
+        return Cause(
+            f"its limit is reached, {queue.started} of {limit} run",
+            f"{call} queue set {words(name)} --limit N",
+            "fail" if limit == 0 else None,
+        )
+    if queue.bounds.closed:
+        return Cause(
+            "its rate is used up, or a task holds it back",
+            f"{call} queue set {words(name)} --rate RATE\n{call} queue show {words(name)}",
+        )
+    return _capacity(look, queue, serving)
+
+
+def _held_back(look: Look, serving: list[WorkerInfo]) -> Cause | None:
+    """Workers live, and none of them takes a job."""
+    call = look.program
+    if not all(worker.quiet or worker.throttled or worker.state == "suspended" for worker in serving):
+        return None
+    throttled = [f"{worker.name} ({worker.throttled})" for worker in serving if worker.throttled]
+    if throttled:
+        fix = f"{call} worker QUEUE on a machine with memory\nfree memory on {some({worker.hostname for worker in serving})}"
+        return Cause(f"memory is scarce where its workers run, no job is taken by {some(throttled)}", fix, "fail")
+    quiet = [worker.name for worker in serving if worker.quiet]
+    if quiet:
+        return Cause(f"all of its workers are quiet: {some(quiet)}", f"{call} unquiet {words(*quiet[:5])}", "warn")
+    return Cause("its workers are suspended", f"{call} resume", "warn")
+
+
+def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
+    name, call = queue.name, look.program
+    idle = [worker.name for worker in serving if worker.state == "idle" and not worker.throttled and not worker.quiet]
+    if not idle:
+        jobs = look.running(name)
+        runs = f", {queue.started} of its jobs run ({some(jobs)})" if jobs else ", with jobs of other queues"
+        more = f"{call} start -n N --customq {words(name)}"
+        ended = look.recent.get(name)
+        if jobs and ended is not None and not sum(ended.values()):
+            return Cause(
+                f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}", f"{call} stop {words(jobs[0])}\n{more}"
+            )
+        return Cause(f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}", more)
+    if not queue.started and _age(look, queue) > PATIENCE:
+        what = f"{some(idle)} {'lives' if len(idle) == 1 else 'live'} and {'takes' if len(idle) == 1 else 'take'} none of them: the log says why"
+        return Cause(what, f"{call} worker {words(name)} --burst -v\n{call} info -W", "warn")
+    return Cause(f"more comes than its workers start; {some(idle)} had nothing to do just now", f"{call} stats {words(name)}")

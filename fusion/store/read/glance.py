@@ -1,0 +1,82 @@
+"""What a person looks at while it happens: names that exist, what runs now, what failed last. Every read is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fusion.store.layout import codec
+from fusion.store.layout.names import is_reserved
+from fusion.store.read.base import InspectorBase
+from fusion.store.read.totals import Counters, read_counters
+
+#: Queues, and ids of each of their sets, that are looked at for names.
+_QUEUES, _EACH = 50, 50
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Jobs per minute of a queue: those that came, those that went, however they ended, and of these the failed ones."""
+
+    came: float
+    went: float
+    failed: float
+
+
+class Glance(InspectorBase):
+    """Short looks. Never changes state; raises redis-py's errors as they come."""
+
+    def queues(self) -> list[str]:
+        """List the queues that are used, sorted."""
+        members: Any = self.connection.smembers(self.keys.queues)
+        names = (self.keys.name_of_queue(codec.text(key)) for key in members)
+        return sorted(name for name in names if not is_reserved(name))
+
+    def workers(self) -> list[str]:
+        """List the registered workers, stock RQ's included, sorted."""
+        members: Any = self.connection.smembers(self.keys.workers)
+        return sorted(self.keys.name_of_worker(codec.text(key)) for key in members)
+
+    def jobs(self) -> list[str]:
+        """List ids that somebody may want to name: the newest failures, then what runs, what is next in each queue, and what is due soonest."""
+        names = self.queues()[:_QUEUES]
+        keys = self.keys
+        rows = self._batch(
+            lambda pipe: (
+                pipe.zrange(keys.failed, 0, 4 * _EACH - 1, desc=True),
+                [pipe.zrange(keys.wip(name), 0, _EACH - 1) for name in names],
+                [pipe.zrange(key(name), 0, _EACH - 1, desc=True) for name in names for key in (keys.queue, keys.fifo)],
+                pipe.zrange(keys.scheduled, 0, _EACH - 1),
+            ),
+            raise_on_error=False,
+        )
+        ids = (codec.text(job_id) for row in rows if isinstance(row, list) for job_id in row)
+        return list(dict.fromkeys(ids))
+
+    def failed(self, limit: int) -> list[str]:
+        """List the newest failed jobs, the last one first."""
+        return self._page(self.keys.failed, 0, limit, desc=True)
+
+    def flows(self, queues: Sequence[str]) -> list[Flow | None]:
+        """Read how many jobs came and went, as whoever does maintenance sampled it; None of queues that were not sampled of late."""
+        if not queues:
+            return []
+        found: Any = self.connection.mget([self.keys.flow(name) for name in queues])
+        return [_flow(codec.text(value)) for value in found]
+
+    def counters(self, queues: Sequence[str]) -> list[Counters]:
+        """Read the lifetime counters of queues in one round trip; of a key that is none of ours, nothing."""
+        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.totals(name)) for name in queues], raise_on_error=False)
+        return [read_counters(row if isinstance(row, dict) else {}) for row in rows]
+
+
+def _flow(stored: str) -> Flow | None:
+    words = stored.split()
+    if len(words) != 8 or not all(word.isascii() and word.isdecimal() and len(word) < 16 for word in words):
+        return None
+    first, last = [int(word) for word in words[:4]], [int(word) for word in words[4:]]
+    if last[0] <= first[0]:
+        return None
+    came, went, failed = (max(0.0, (b - a) * 60_000 / (last[0] - first[0])) for a, b in zip(first[1:], last[1:], strict=True))
+    return Flow(came, went, failed)

@@ -1,0 +1,118 @@
+"""The server itself, as far as this user may ask: what is set there, what it lacks, how its clock goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from fusion.store.layout import codec
+from fusion.store.layout.acl import acl_rules
+from fusion.store.read.base import InspectorBase
+
+#: Answers of PING that are waited for, and seconds after which no more are asked for.
+_PINGS, _PATIENCE = 50, 0.5
+#: Which of these commands the caller may not use. Redis 7 and newer can tell.
+_MAY = """
+local lacking = {}
+for i, words in ipairs(ARGV) do
+  local command = {}
+  for word in string.gmatch(words, '%S+') do command[#command + 1] = word end
+  local known, may = pcall(redis.acl_check_cmd, unpack(command))
+  if known and not may then lacking[#lacking + 1] = command[1] end
+end
+return lacking
+"""
+#: What workers, schedulers, relays and the command line use, each as it could be sent; `{key}`: a key under the prefix, which need not exist.
+_USED = (
+    "GET {key}", "SET {key} a", "DEL {key}", "EXISTS {key}", "TYPE {key}", "EXPIRE {key} 1", "PEXPIRE {key} 1", "PERSIST {key}", "PTTL {key}",
+    "HGET {key} a", "HGETALL {key}", "HMGET {key} a", "HSET {key} a a", "HDEL {key} a", "HINCRBY {key} a 1", "INCR {key}",
+    "LLEN {key}", "LRANGE {key} 0 1", "RPUSH {key} a", "LPOP {key}", "BLPOP {key} 1", "SADD {key} a", "SREM {key} a", "SMEMBERS {key}",
+    "SSCAN {key} 0", "ZADD {key} 1 a", "ZREM {key} a", "ZCARD {key}", "ZCOUNT {key} 0 1", "ZRANGE {key} 0 1", "ZREVRANGE {key} 0 1",
+    "XADD {key} * a a", "XLEN {key}", "XRANGE {key} - +", "XTRIM {key} MAXLEN 9", "XACK {key} a 1-1", "TIME", "INFO", "PING", "SELECT 0",
+    "EVALSHA a 0", "PUBLISH {key} a", "SUBSCRIBE {key}",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What one server says of itself. `info`: its INFO. `config`: some of its settings, None if this user may not ask. `user`: who is logged
+    in, empty if that can't be told. `lacking`: commands that Fusion uses and this user may not, None if that can't be told. `skew`: seconds by
+    which the server's clock is ahead of this machine's, exact to `doubt`. `pings`: seconds until each answer."""
+
+    info: Mapping[str, Any]
+    config: Mapping[str, str] | None
+    user: str
+    lacking: tuple[str, ...] | None
+    skew: float
+    doubt: float
+    pings: tuple[float, ...] = ()
+
+
+class ServerInspector(InspectorBase):
+    """Reads what is of the server and of no job."""
+
+    def facts(self, *, deep: bool = False) -> ServerFacts:
+        """Ask for the clock and INFO; if `deep` also for settings, rights and how fast it answers: half a second at most."""
+        info: Any = self.connection.info()
+        if not deep:
+            return ServerFacts(info, None, "", None, *self._skew())
+        user = self._allowed("ACL", "WHOAMI")
+        return ServerFacts(info, self._config(), codec.text(user or b""), self._lacking(), *self._skew(), self._pings())
+
+    def rules(self) -> str:
+        """The rights that a user needs under this prefix."""
+        return acl_rules(self.keys.prefix)
+
+    def rq_workers(self, limit: int = 100) -> list[str]:
+        """The registered workers of stock RQ, some of them if there are many: they stand in the same set as ours."""
+        members: Any = self.connection.sscan(self.keys.workers, 0, count=limit)[1]
+        keys = sorted(codec.text(key) for key in members)[:limit]
+        rows = self._batch(
+            lambda pipe: [pipe.hmget(self.keys.worker(self.keys.name_of_worker(key)), ["incarnation", "birth"]) for key in keys]
+        )
+        return [self.keys.name_of_worker(key) for key, (own, birth) in zip(keys, rows, strict=True) if birth and not own]
+
+    def _skew(self) -> tuple[float, float]:
+        best = (0.0, float("inf"))
+        for _ in range(3):
+            began = time.time()
+            clock: Any = self.connection.time()
+            took = time.time() - began
+            if 0 <= took / 2 < best[1]:
+                best = (clock[0] + clock[1] / 1e6 - began - took / 2, took / 2)
+        return best
+
+    def _pings(self) -> tuple[float, ...]:
+        found, end = list[float](), time.monotonic() + _PATIENCE
+        while len(found) < _PINGS and time.monotonic() < end:
+            began = time.perf_counter()
+            self.connection.ping()
+            found.append(time.perf_counter() - began)
+        return tuple(found)
+
+    def _config(self) -> Mapping[str, str] | None:
+        names = ("maxmemory", "hash-max-listpack-value", "hash-max-ziplist-value", "appendonly", "save", "timeout", "maxclients")
+        found = dict[str, str]()
+        for name in names:
+            pairs = self._allowed("CONFIG", "GET", name)
+            if pairs is None:
+                return None
+            items = pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
+            found |= {codec.text(key): codec.text(value) for key, value in items}
+        return found
+
+    def _lacking(self) -> tuple[str, ...] | None:
+        key = f"{self.keys.prefix}job:doctor"
+        found = self._allowed("EVAL", _MAY, 0, *(command.format(key=key) for command in _USED))
+        return None if found is None else tuple(codec.text(name) for name in found)
+
+    def _allowed(self, *command: Any) -> Any:
+        """The answer; None if this user may not ask, or this server does not know how."""
+        try:
+            return self.connection.execute_command(*command)  # type: ignore[no-untyped-call]
+        except ResponseError:
+            return None
