@@ -16,12 +16,16 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AsyncQueue": "async_queue",
+    "Batch": "batch",
     "Callback": "callbacks",
     "Connection": "store.client.connections",
+    "Dependency": "dependency",
     "FailedFilter": "jobs.failures",
     "FailedQueue": "failed_queue",
     "Job": "job",
+    "JobInterrupted": "exceptions",
     "JobStatus": "status",
+    "JobStopped": "exceptions",
     "JobTimeoutException": "exceptions",
     "Log": "log",
     "NotReplicated": "exceptions",
@@ -36,12 +40,14 @@ _HOME = {
     "ScheduledJobRegistry": "registries",
     "StoreFull": "exceptions",
     "StoreUnavailable": "exceptions",
+    "chain": "chains",
     "get_current_connection": "store.client.connections",
     "get_current_job": "context",
     "job": "decorators",
     "pop_connection": "store.client.connections",
     "push_connection": "store.client.connections",
     "recurring": "kernel.recurrence",
+    "signature": "chains",
 }
 
 __all__ = ["__version__", *sorted(_HOME)]
@@ -62,10 +68,16 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from fusion.async_queue import AsyncQueue as AsyncQueue
+    from fusion.batch import Batch as Batch
     from fusion.callbacks import Callback as Callback
+    from fusion.chains import chain as chain
+    from fusion.chains import signature as signature
     from fusion.context import get_current_job as get_current_job
     from fusion.cron.scheduler import Scheduler as Scheduler
     from fusion.decorators import job as job
+    from fusion.dependency import Dependency as Dependency
+    from fusion.exceptions import JobInterrupted as JobInterrupted
+    from fusion.exceptions import JobStopped as JobStopped
     from fusion.exceptions import JobTimeoutException as JobTimeoutException
     from fusion.exceptions import NotReplicated as NotReplicated
     from fusion.exceptions import QueueFull as QueueFull

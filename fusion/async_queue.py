@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from redis.asyncio import Redis
 
-from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, prepared, timed
 from fusion.enqueue.build import JobData
+from fusion.enqueue.chunk import Chunk, QueueDefaults, called, called_apart, chunks, prepared, spread_over, timed
 from fusion.enqueue.enqueuer import Enqueuer
+from fusion.enqueue.graph import Graph, in_order, is_graph, write_awaited
 from fusion.enqueue.options import EnqueueOptions
 from fusion.enqueue.terms import Terms, pause_terms, terms_of
-from fusion.exceptions import QueueFull, StoreUnavailable
+from fusion.exceptions import NoSuchJobError, QueueFull, StoreUnavailable
 from fusion.job import Job
+from fusion.jobs.awaiting import Awaited
 from fusion.kernel import defaults
 from fusion.kernel.gates import limit_gate, max_length_gate, max_wait_gate, rate_gate, timeout_gate
 from fusion.settings import get_settings
+from fusion.status import JobStatus, check_called_off
 from fusion.store.client.async_connections import close_loops_client, loops_client
 from fusion.store.client.errors import fusion_errors
-from fusion.store.layout.keys import check_queue_name
+from fusion.store.layout.names import check_queue_name
+from fusion.store.read.async_inspector import AsyncInspector
 from fusion.store.write.async_broker import async_broker_of
 
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ class _Elsewhere:
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(
             "a job that an AsyncQueue returned has no connection, since its methods would block the event loop; "
-            "look at it in a thread: await asyncio.to_thread(Job.fetch, job.id)"
+            "ask the queue (await queue.fetch_job(job.id), get_status, wait ...), or in a thread: await asyncio.to_thread(Job.fetch, job.id)"
         )
 
 
@@ -144,7 +150,15 @@ class AsyncQueue:
         options = EnqueueOptions(
             max_queue_length=max_queue_length, durability=durability, replicas=replicas, replicas_timeout=replicas_timeout
         )
-        return await self._all([], chunks(self.name, job_datas, terms_of(options, get_settings()), spread))
+        terms = terms_of(options, get_settings())
+        datas = job_datas if isinstance(job_datas, (list, tuple)) else None
+        if datas is not None and is_graph(datas):
+            datas = in_order(datas if spread is None else spread_over(datas, spread))
+            if Graph.is_needed([data.new for data in datas]):
+                order = {data.new.id: nth for nth, data in enumerate(job_datas)}
+                return await self._accept_graph(Chunk.of(self.name, datas, terms), order)
+            return await self._all([], chunks(self.name, datas, terms))
+        return await self._all([], chunks(self.name, job_datas, terms, spread))
 
     async def pause(self, duration: float | str | timedelta | None = None, *, reason: str = "", by: str = "") -> None:
         """`Queue.pause`."""
@@ -179,40 +193,119 @@ class AsyncQueue:
         """`Queue.set_timeout`."""
         await self._set_gate(timeout_gate(timeout))
 
+    async def fetch_job(self, job_id: str) -> Job | None:
+        """`Queue.fetch_job`. What it returns is as it was then: `result` and the other fields are there, what asks Redis is not."""
+        connection = self._connection if self._connection is not None else loops_client()
+        with fusion_errors(connection):
+            fields = await AsyncInspector.of(connection, get_settings()).job(job_id)
+        job = Job(job_id, fields, _ELSEWHERE)
+        return job if fields and job.origin == self.name else None
+
+    async def get_status(self, job: Job | str) -> JobStatus:
+        """`Job.get_status` of a job, or of the one with this id, whatever its queue."""
+        job_id = job if isinstance(job, str) else job.id
+        connection = self._connection if self._connection is not None else loops_client()
+        with fusion_errors(connection):
+            status = await AsyncInspector.of(connection, get_settings()).status(job_id)
+        if status is None:
+            raise NoSuchJobError(f"no job {job_id!r}")
+        return JobStatus(status)
+
+    async def wait(self, job: Job | str, timeout: float | None = None, *, tree: bool = False) -> JobStatus:
+        """`Job.wait`, of a job of any queue; `fetch_job` then has its result."""
+        loop, pause = asyncio.get_running_loop(), 0.002
+        deadline = inf if timeout is None else loop.time() + timeout
+        job_id = job if isinstance(job, str) else job.id
+        awaited = Awaited(job_id) if tree else None
+        while True:
+            if awaited is None:
+                if (status := await self.get_status(job_id)).is_terminal:
+                    return status
+                late = TimeoutError(f"job {job_id} is {status} after {timeout} s")
+            else:
+                if (told := await self._look(awaited)) is not None:
+                    return told
+                late = awaited.late(timeout)
+            if (left := deadline - loop.time()) <= 0:
+                raise late
+            if awaited is None or not awaited.at_once:
+                await asyncio.sleep(min(pause, left))
+                pause = min(pause * 1.5, 0.2)
+
+    async def _look(self, awaited: Awaited) -> JobStatus | None:
+        if not (ids := awaited.look_at()):
+            return awaited.status
+        connection = self._connection if self._connection is not None else loops_client()
+        with fusion_errors(connection):
+            inspector = AsyncInspector.of(connection, get_settings())
+            for children in await inspector.all_children(awaited.saw(ids, await inspector.statuses(ids))):
+                awaited.met(children)
+        return None
+
+    async def cancel(self, job: Job | str) -> str:
+        """`Job.cancel` of a job, or of the one with this id, whatever its queue."""
+        return await self._call_off(job, "canceled")
+
+    async def stop(self, job: Job | str) -> str:
+        """`Job.stop` of a job, or of the one with this id, whatever its queue."""
+        return await self._call_off(job, "stopped")
+
+    async def _call_off(self, job: Job | str, done: str) -> str:
+        job_id = job if isinstance(job, str) else job.id
+        connection = self._connection if self._connection is not None else loops_client()
+        with fusion_errors(connection):
+            broker = async_broker_of(connection, get_settings())
+            answer = await (broker.cancel(job_id) if done == "canceled" else broker.stop(job_id))
+        check_called_off(job_id, answer, done)
+        return answer
+
     async def _set_gate(self, values: Mapping[str, str | int | None]) -> None:
         connection = self._connection if self._connection is not None else loops_client()
         with fusion_errors(connection):
             await async_broker_of(connection, get_settings()).set_gate(self.name, values)
 
     async def _one(self, data: JobData, terms: Terms) -> Job:
-        return await self._accept_one(Batch.of(self.name, [data], terms))
+        return await self._accept_one(Chunk.of(self.name, [data], terms))
 
-    async def _accept_one(self, batch: Batch) -> Job:
+    async def _accept_one(self, chunk: Chunk) -> Job:
+        if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
+            return (await self._accept_graph(chunk, {}))[0]
         try:
-            return (await self._accept(batch))[0]
+            return (await self._accept(chunk))[0]
         except StoreUnavailable as error:
-            batch.failed(error, lambda: self._accept_one(batch))
+            chunk.failed(error, lambda: self._accept_one(chunk))
             raise
 
-    async def _all(self, done: list[Job], batches: Iterable[Batch]) -> list[Job]:
-        left = iter(batches)
-        for batch in left:
+    async def _accept_graph(self, chunk: Chunk, order: Mapping[str, int], graph: Graph | None = None) -> list[Job]:
+        graph = graph or Graph.of(chunk.jobs)
+        connection = self._connection if self._connection is not None else loops_client()
+        try:
+            with fusion_errors(connection):
+                at = await write_awaited(graph, chunk.queue, async_broker_of(connection, get_settings()))
+        except StoreUnavailable as error:
+            chunk.failed(error, lambda: self._accept_graph(chunk, order, graph))
+            raise
+        return sorted(chunk.accepted_as_graph(at, _ELSEWHERE), key=lambda job: order.get(job.id, 0))
+
+    async def _all(self, done: list[Job], to_send: Iterable[Chunk]) -> list[Job]:
+        left = iter(to_send)
+        for chunk in left:
             try:
-                done += await self._accept(batch)
+                done += await self._accept(chunk)
             except StoreUnavailable as error:
-                batch.failed(error, partial(self._go_on, done, batch, left))
+                chunk.failed(error, partial(self._go_on, done, chunk, left))
                 raise
             except QueueFull as error:
                 error.accepted = tuple(done)
                 raise
         return done
 
-    async def _go_on(self, done: list[Job], batch: Batch, left: Iterator[Batch]) -> list[Job]:
-        return await self._all([*done], chain([batch], left))
+    async def _go_on(self, done: list[Job], chunk: Chunk, left: Iterator[Chunk]) -> list[Job]:
+        return await self._all([*done], chain([chunk], left))
 
-    async def _accept(self, batch: Batch) -> list[Job]:
+    async def _accept(self, chunk: Chunk) -> list[Job]:
         connection = self._connection if self._connection is not None else loops_client()
         with fusion_errors(connection):
-            broker, terms = async_broker_of(connection, get_settings()), batch.terms
-            at = await broker.enqueue(batch.queue, batch.jobs, terms.replicas, terms.room)
-        return batch.accepted(at, _ELSEWHERE)
+            broker, terms = async_broker_of(connection, get_settings()), chunk.terms
+            at = await broker.enqueue(chunk.queue, chunk.jobs, terms.replicas, terms.room)
+        return chunk.accepted(at, _ELSEWHERE)

@@ -21,10 +21,11 @@ _LONGEST = 2048
 
 
 class Callback:
-    """A function to call when a job succeeded or failed, under its own timeout in seconds (60 if None).
+    """A function to call when a job succeeded, failed or was stopped, under its own timeout in seconds (60 if None).
 
-    On success it is called as `func(job, None, result)`, on failure as `func(job, None, type, value, traceback)`; the second argument is
-    RQ's connection, which a job process does not have. A callback that raises is reported and never changes the job's outcome.
+    On success it is called as `func(job, None, result)`, on failure as `func(job, None, type, value, traceback)`, and as `func(job, None)` when
+    the task ended as the job was stopped; the second argument is RQ's connection, which a job process does not have. A callback that raises is
+    reported and never changes the job's outcome.
     """
 
     def __init__(self, func: str | Callable[..., Any], timeout: float | str | None = None) -> None:
@@ -39,7 +40,7 @@ class Callback:
 
 
 def as_callback(value: Callback | str | Callable[..., Any] | None) -> str | None:
-    """The stored form of whatever `on_success=` and `on_failure=` accept."""
+    """The stored form of whatever `on_success=`, `on_failure=` and `on_stopped=` accept."""
     if value is None:
         return None
     return (value if isinstance(value, Callback) else Callback(value)).to_json()

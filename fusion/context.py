@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from time import monotonic
 
 from fusion.kernel import defaults
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from collections.abc import Iterable, Iterator
     from datetime import datetime, timedelta
     from typing import Any, NoReturn
+
+    from fusion.batch import Batch
+    from fusion.execution.steps import Steps
+    from fusion.job import Job
 
 _current: CurrentJob | None = None
 
@@ -34,10 +40,14 @@ class CurrentJob:
         fields: dict[bytes, bytes],
         save: Callable[[dict[str, Any]], None] | None = None,
         offer: Callable[[dict[bytes, bytes]], bool] | None = None,
+        make_steps: Callable[[], Steps] | None = None,
     ) -> None:
         self._fields = fields
         self._save = save
         self._offer = offer
+        self._make_steps = make_steps
+        #: What a long job has said of itself; None if it said nothing.
+        self.steps: Steps | None = None
         self._room, self._room_at = float(defaults.LOG_BURST), 0.0
         #: Lines dropped since the last one that went out.
         self.unsaid = 0
@@ -104,6 +114,27 @@ class CurrentJob:
         return self._number(b"attempts", 0)
 
     @property
+    def batch_id(self) -> str | None:
+        """Id of the batch that it is a member of, or a callback of; None for none."""
+        return self._text(b"batch")
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that it is a member of, or a callback of; None for none. Jobs can be added to it while this one runs. Talks to Redis when it is
+        used."""
+        if self.batch_id is None:
+            return None
+        found: Batch = import_module("fusion.batch").Batch._of(self.batch_id, self.origin)
+        return found
+
+    @property
+    def dependencies(self) -> list[Job]:
+        """The jobs that it waited for, with their results, in the order in which they were named. Talks to Redis."""
+        job = import_module("fusion.job").Job
+        found: list[Job] = job.fetch(self.id).dependencies
+        return found
+
+    @property
     def timeout(self) -> float | None:
         """Seconds it may run; None for no limit."""
         return seconds(self._fields.get(b"timeout"))
@@ -145,6 +176,44 @@ class CurrentJob:
         if self._save is not None:
             self._save(self.meta)
 
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far this job is, as `Job.progress` shows it: `done` of `total`, and a short note. Cheap, and sent no more than once a second;
+        the last one is never lost. TypeError or ValueError for figures that are none."""
+        self._steps.progress(done, total, note)
+
+    @property
+    def cursor(self) -> Any:
+        """What `checkpoint` was last given, in this run or an earlier one; None if nothing was."""
+        return self._steps.cursor
+
+    def checkpoint(self, cursor: Any, *, wait: bool = False) -> None:
+        """Have another run of this job, should this one be cut off, find `cursor`: what a JSON argument may be, of 16 KiB at most. It is
+        stored at most once a second, so what came after it is done again; with `wait` it is stored when this returns.
+
+        Raises JobInterrupted when the worker is to end, and the job goes on at this cursor in another run: to be let through.
+        PayloadTooLarge or SerializationError for what can't be stored.
+        """
+        self._steps.checkpoint(cursor, wait)
+
+    def iterate(
+        self, source: Iterable[Any] | Callable[[Any], Iterable[Any]], *, cursor: Callable[[Any], Any] | None = None
+    ) -> Iterator[Any]:
+        """The items of `source` that no earlier run of this job has finished, with a `checkpoint` after each; once per job.
+
+        An iterable is counted, and the items that are done are passed over, so it must give the same ones in the same order. A function
+        is called with the cursor, None at first, and returns what comes after it: the cursor is then what `cursor` makes of an item, or
+        without one the number of items done.
+        """
+        return self._steps.iterate(source, cursor)
+
+    @property
+    def _steps(self) -> Steps:
+        if self.steps is None:
+            if self._make_steps is None:
+                raise RuntimeError("this job is over: only its own task can say how far it is")
+            self.steps = self._make_steps()
+        return self.steps
+
     def rate_limited(self, seconds: float | str | timedelta, reason: str = "") -> NoReturn:
         """Give the job back, as a provider wants no more calls for so long (a 429): it runs again after that at its old place, the attempt
         unspent, and until then no worker starts a job of its concurrency key; of its queue, if it has no key. Those that run go on.
@@ -161,7 +230,7 @@ class CurrentJob:
 
     def end(self) -> None:
         """The job is over: should something of it live on, it speaks for no other one."""
-        self._save = self._offer = None
+        self._save = self._offer = self._make_steps = None
 
     def say(self, event: str, message: str) -> bool:
         """Pass a line on to the event stream, without waiting. False if it was dropped: too many of them, or no room on the way."""

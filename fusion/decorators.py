@@ -12,11 +12,17 @@ from fusion.kernel.importing import check_no_generator
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from fusion.chains import Signature
     from fusion.enqueue.typed import CallOptions
     from fusion.job import Job
 
 #: Options that hold for every call of the function, however it is enqueued. The others are those of `.delay()`.
-OF_EVERY_CALL = frozenset(("concurrency_key", "max_concurrent", "rate", "on_conflict", "limit_duration", "fair_key"))
+OF_EVERY_CALL = frozenset(
+    (
+        *("concurrency_key", "max_concurrent", "rate", "on_conflict", "limit_duration", "fair_key"),
+        *("unique_key", "unique", "unique_until", "unique_window", "on_duplicate", "max_delay"),
+    )
+)
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -32,6 +38,14 @@ class Task(Protocol, Generic[P, R_co]):
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Enqueue a call with these arguments, with the options of `@job`."""
+        ...
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """A call with these arguments, for a chain or a batch; in a chain, what the one before it returned comes before them."""
+        ...
+
+    def si(self, *args: Any, **kwargs: Any) -> Signature:
+        """The same; in a chain it is given nothing."""
         ...
 
 
@@ -51,8 +65,9 @@ class _Decorator:
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
 
-        Those that bind it to other jobs (`concurrency_key`, `max_concurrent`, `rate`, `on_conflict`, `limit_duration`, `fair_key`) hold for
-        every call of the function object, by `Queue.enqueue` as well; a key may be a function of the call's arguments that returns it.
+        Those that bind it to other jobs (`concurrency_key`, `max_concurrent`, `rate`, `on_conflict`, `limit_duration`, `fair_key`,
+        `unique_key`, `unique`, `unique_until`, `unique_window`, `on_duplicate`, `max_delay`) hold for every call of the function object, by
+        `Queue.enqueue` as well; a key may be a function of the call's arguments that returns it.
 
         `timeout` is RQ's name of job_timeout. The brackets are needed, also when empty. The function itself is unchanged. Being marked also
         lets workers that have its module loaded run it without `--tasks`.
@@ -74,7 +89,15 @@ class _Decorator:
             task.__fusion_job__ = True
             if ties:
                 task.__fusion_ties__ = ties
-            task.delay = delay
+
+            def s(*args: Any, **kwargs: Any) -> Signature:
+                made: Signature = import_module("fusion.chains").of_task(func, args, kwargs, queue, timeout, options)
+                return made
+
+            def si(*args: Any, **kwargs: Any) -> Signature:
+                return s(*args, **kwargs).alone()
+
+            task.delay, task.s, task.si = delay, s, si
             return cast("Task[P, R]", task)
 
         return decorate

@@ -99,16 +99,51 @@ class InvalidJobOperation(FusionError):
 
 
 class DuplicateJob(FusionError):
-    """A live job already has this id."""
+    """A live job already has this id, or another has the job's unique key. Nothing was written.
 
-    def __init__(self, job_id: str, status: str = "") -> None:
-        if status == "foreign":
+    `job_id` is that of the job that was to be enqueued, `status` that of the one that is there. Of a unique key `unique_key` names it and
+    `duplicate_of` the job that has it; else both are empty.
+    """
+
+    def __init__(self, job_id: str, status: str = "", duplicate_of: str = "", unique_key: str = "") -> None:
+        state = f" and is {status}" if status else ""
+        if duplicate_of:
+            key = f"the unique key {unique_key!r}" if unique_key else "its unique key"
+            super().__init__(f"job {job_id!r} is a duplicate: job {duplicate_of!r} has {key}{state}")
+        elif status == "foreign":
             super().__init__(f"job id {job_id!r} is taken by another program's job, RQ's perhaps; use another job_id")
         else:
-            state = f" and is {status}" if status else ""
             super().__init__(f"job id {job_id!r} is taken{state}; use another job_id, or cancel or delete that job first")
+        self.job_id, self.status = job_id, status
+        self.duplicate_of, self.unique_key = duplicate_of, unique_key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.job_id, self.status, self.duplicate_of, self.unique_key)
+
+
+class UnknownDependency(NoSuchJobError):
+    """A job was to wait for another of which there is no record. Nothing was written."""
+
+    def __init__(self, job_id: str, parent_id: str) -> None:
+        super().__init__(
+            f"job {job_id!r} is to wait for {parent_id!r}, and there is no such job of Fusion's: it was not enqueued before, was deleted, or its "
+            "result_ttl is over"
+        )
         self.job_id = job_id
-        self.status = status
+        self.parent_id = parent_id
+
+
+class DependencyCycle(FusionError, ValueError):
+    """Jobs that were to be enqueued wait for each other. Nothing was written."""
+
+
+class GraphDropped(FusionError):
+    """The jobs of an enqueue_many that wait for each other were given up, as nothing was heard of its caller for a minute. Nothing of them is
+    left; the call makes itself again."""
+
+
+class DependencyFailed(FusionError):
+    """A job was not run, as one that it waited for did not finish: the `error_class` of such a job."""
 
 
 class QueueFull(FusionError):
@@ -176,6 +211,29 @@ class EntryTaken(FusionError):
     """The cron entry of this id is somebody else's: another app's, or made at run time."""
 
 
+class NoSuchBatchError(FusionError):
+    """No batch has this id: it never existed, or it was over for longer than its `keep`."""
+
+
+class BatchClosed(FusionError):
+    """A batch takes no more jobs; nothing was written. `reason`: `closed` (by its producer, or as that did nothing for `open_for`), or `canceled`."""
+
+    def __init__(self, batch: str, reason: str) -> None:
+        hint = "; jobs of a closed batch can be added by its own jobs alone, while they run" if reason == "closed" else ""
+        super().__init__(f"batch {batch} is {reason} and takes no more jobs{hint}")
+        self.batch, self.reason = batch, reason
+
+    def __reduce__(self) -> tuple[type[BatchClosed], tuple[str, str]]:
+        return type(self), (self.batch, self.reason)
+
+
+def batch_refusal(batch: str, why: str) -> BatchClosed | NoSuchBatchError:
+    """What to raise for a batch that takes no more, for this reason."""
+    if why == "missing":
+        return NoSuchBatchError(f"no batch {batch!r}: it never existed, or it was over long ago and forgotten")
+    return BatchClosed(batch, why)
+
+
 class SerializationError(FusionError, TypeError):
     """A value can't be sent as JSON. Raised where the job is enqueued; nothing was written."""
 
@@ -218,6 +276,19 @@ class ProcessExitError(FusionError):
 
 class ProcessPrunedError(FusionError):
     """A process gave no sign of life and was taken for dead."""
+
+
+class JobInterrupted(BaseException):
+    """Raised by `checkpoint` and `iterate` when the job's worker is to end: what was done so far is kept, and the job goes on at its cursor in
+    another run, the attempt unspent. Clean up and let it through; a BaseException, so that `except Exception` does.
+    """
+
+
+class JobStopped(BaseException):
+    """Raised inside a task that is to stop (`Job.stop`): there are `timeout_grace` seconds to clean up, then its processes are killed.
+
+    A BaseException, so that `except Exception` in a task does not swallow it; one that is swallowed all the same is raised again.
+    """
 
 
 class JobTimeoutException(BaseException):

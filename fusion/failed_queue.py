@@ -17,7 +17,7 @@ _LOOK = 1000
 
 class Moved(NamedTuple):
     """The number of jobs that were moved, and for each other, by id, the reason that it was not: `missing`, `corrupt` (there is nothing to
-    run), `quarantined`, `error: ...` (a broken key), or the status it has meanwhile."""
+    run), `quarantined`, `error: ...` (a broken key), `duplicate <id>` (that job has its unique key), or the status it has meanwhile."""
 
     moved: int
     refused: dict[str, str]

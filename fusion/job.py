@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-import math
+import json
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 from redis import Redis
 
-from fusion.exceptions import BadSignature, DeserializationError, InvalidJobOperation, NoSuchJobError
-from fusion.jobs.attempts import Attempt, parse_history
+from fusion.exceptions import BadSignature, DeserializationError, DuplicateJob, InvalidJobOperation, NoSuchJobError
+from fusion.jobs.awaiting import Awaited
+from fusion.jobs.fields import JobFields
 from fusion.jobs.meta import to_stored
+from fusion.jobs.results import Result, ResultType, results_of
+from fusion.jobs.tree import JobTree, tree
 from fusion.kernel.importing import CallableModule
 from fusion.kernel.nonces import new_nonce
-from fusion.kernel.serializers import JSONSerializer, get_serializer, loads_call
-from fusion.kernel.signing import as_claimed
-from fusion.kernel.timeutil import from_iso, to_delay, to_unix
-from fusion.retry import Retry
+from fusion.kernel.serializers import JSONSerializer, get_serializer
+from fusion.kernel.timeutil import to_delay, to_unix
 from fusion.settings import get_settings
-from fusion.status import TERMINAL, JobStatus, refuse_foreign, why_not
+from fusion.status import TERMINAL, JobStatus, check_called_off, refuse_foreign, why_not
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import repeatable
-from fusion.store.layout.codec import number, text
 
 
-class Job:
+class Job(JobFields):
     """A view of a job's hash as of the last `refresh()`.
 
     Arguments are decoded when asked for, and pickled ones only if settings allow it: looking at a job never runs its data.
     """
+
+    #: Of what an enqueue returned: the job that it met, as that had the unique key. It is this very job, if nothing was enqueued (`skip`), or one
+    #: whose place this job has taken (`replace`). None if it met none; not kept in Redis.
+    duplicate_of: str | None = None
 
     def __init__(self, id: str, fields: Mapping[str, Any], connection: Redis | None = None) -> None:
         self.id = id
@@ -88,156 +93,6 @@ class Job:
         self._fields = dict(fields)
         self._meta, self._outdated = None, False
 
-    def _text(self, name: str, default: str = "") -> str:
-        value = self._fields.get(name)
-        return str(value) if isinstance(value, (int, float)) else text(value, default)
-
-    def _time(self, name: str) -> datetime | None:
-        return from_iso(self._fields.get(name))
-
-    @property
-    def _call(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-        serializer = get_serializer(self._text("serializer", "json"), allow_pickle=get_settings().allow_pickle)
-        keyring = get_settings().keyring if serializer.name == "pickle" else None
-        if keyring and (flaw := keyring.flaw(self.id, self.origin, as_claimed(self._fields))):
-            raise BadSignature(f"job {self.id}: its arguments are a pickle, and are not loaded: {flaw}")
-        return loads_call(serializer, self._fields["data"])
-
-    @property
-    def func_name(self) -> str:
-        """As `args` and `kwargs` it raises DeserializationError if the data is none, ConfigurationError for a pickle while that is off,
-        and, with keys, BadSignature for a pickle that was not signed by one of them."""
-        return self._call[0]
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        return self._call[1]
-
-    @property
-    def kwargs(self) -> dict[str, Any]:
-        return self._call[2]
-
-    @property
-    def description(self) -> str:
-        return self._text("description")
-
-    @property
-    def origin(self) -> str:
-        return self._text("origin")
-
-    @property
-    def original_queue(self) -> str:
-        return self._text("original_queue") or self.origin
-
-    @property
-    def priority(self) -> int:
-        return number(self._text("priority"), 1)
-
-    @property
-    def timeout(self) -> float:
-        """Seconds it may run; -1 for no limit."""
-        try:
-            found = float(self._text("timeout"))
-        except ValueError:  # none, or what an outsider wrote
-            found = math.nan
-        return found if math.isfinite(found) else float(get_settings().job_timeout)
-
-    @property
-    def result_ttl(self) -> int:
-        return number(self._text("result_ttl"), get_settings().result_ttl)
-
-    @property
-    def log_tag(self) -> str:
-        return self._text("log_tag")
-
-    @property
-    def concurrency_key(self) -> str:
-        """The key that it shares a limit with; empty without."""
-        return self._text("concurrency_key")
-
-    @property
-    def worker_name(self) -> str:
-        return self._text("worker_name")
-
-    @property
-    def attempts(self) -> int:
-        """Runs that failed."""
-        return number(self._text("attempts"))
-
-    @property
-    def lost(self) -> int:
-        """Times its worker or process vanished since the last outcome."""
-        return number(self._text("lost"))
-
-    @property
-    def deliveries(self) -> int:
-        """Times it was handed to a worker."""
-        return number(self._text("deliveries"))
-
-    @property
-    def retry_count(self) -> int:
-        """`retryCount`: starts at 7, one more for each retry."""
-        return number(self._text("retryCount"), 7)
-
-    @property
-    def retry(self) -> Retry | None:
-        raw = self._text("retry")
-        try:
-            return Retry.from_json(raw) if raw else None
-        except (ValueError, TypeError, RecursionError) as error:
-            raise DeserializationError(f"job {self.id}: its retry policy is none: {error}") from None
-
-    @property
-    def created_at(self) -> datetime | None:
-        return self._time("created_at")
-
-    @property
-    def enqueued_at(self) -> datetime | None:
-        return self._time("enqueued_at")
-
-    @property
-    def started_at(self) -> datetime | None:
-        return self._time("started_at")
-
-    @property
-    def ended_at(self) -> datetime | None:
-        return self._time("ended_at")
-
-    @property
-    def exc_info(self) -> str | None:
-        """The traceback of the last failed attempt."""
-        return self._text("exc_info") or None
-
-    @property
-    def reason(self) -> str:
-        """Why it ended as it did, or waits for another attempt, in one line, where there is more to say than its status."""
-        return self._text("reason")
-
-    @property
-    def error_class(self) -> str:
-        """Dotted class of the error its last run failed with; empty if it did not fail."""
-        return self._text("error_class")
-
-    @property
-    def error_frame(self) -> str:
-        """Where that was raised in its own code: `module:function:line`, the last frame outside of libraries and Fusion."""
-        return self._text("error_frame")
-
-    @property
-    def callback_error(self) -> str:
-        """The error that its `on_success` or `on_failure` last raised, `on_success: RuntimeError: ...`; its outcome stands. Empty without."""
-        return self._text("callback_error")
-
-    @property
-    def quarantined(self) -> str:
-        """Why it was set aside from requeueing; empty if it was not."""
-        return self._text("quarantined")
-
-    @property
-    def attempt_history(self) -> list[Attempt]:
-        """The last 10 executions that ended without finishing, oldest first."""
-        return parse_history(self._text("history"))
-
     # -- how it stands
 
     def get_status(self, refresh: bool = True) -> JobStatus:
@@ -275,6 +130,10 @@ class Job:
         return self.get_status() is JobStatus.CANCELED
 
     @property
+    def is_stopped(self) -> bool:
+        return self.get_status() is JobStatus.STOPPED
+
+    @property
     def result(self) -> Any:
         """The return value of the task; None while it has not finished, or if it returned None or the result was dropped. A pickle is loaded
         only if that is allowed and there are no keys: BadSignature, since results are not signed."""
@@ -295,6 +154,25 @@ class Job:
         """RQ's newer name of `result`."""
         return self.result
 
+    def results(self) -> list[Result]:
+        """How its runs ended, the newest first: the one that finished, and the last 10 that did not. Reads the job again; NoSuchJobError if it is
+        gone."""
+        self.refresh()
+        finished = None
+        if self._text("status") == JobStatus.FINISHED:
+            kind, load = ResultType.SUCCESSFUL, lambda: self.result
+            finished = Result(self.id, kind, self.ended_at, self.worker_name, None, self.started_at, load)
+        return results_of(self.id, self.attempt_history, self.exc_info, finished)
+
+    def latest_result(self, timeout: float = 0) -> Result | None:
+        """How its last run ended; None if none has. With a `timeout` in seconds one that has no result yet is waited for until it has ended."""
+        found = self.results()
+        if not found and timeout > 0:
+            with suppress(TimeoutError):
+                self.wait(timeout)
+            found = self.results()
+        return found[0] if found else None
+
     def get_position(self) -> int | None:
         """The number of jobs of its queue that are claimed before it; None if it does not wait."""
         return inspector_of(self.connection).position(self.origin, self.id)
@@ -303,21 +181,43 @@ class Job:
         """When it is due, whether it was enqueued for that time or waits for a retry; None if it waits for no time."""
         return inspector_of(self.connection).due_at(self.id)
 
-    def wait(self, timeout: float | None = None) -> JobStatus:
+    def wait(self, timeout: float | None = None, *, tree: bool = False) -> JobStatus:
         """Wait until the job has ended and return how; one that waits for a retry has not. TimeoutError after `timeout` seconds, NoSuchJobError
-        if it vanishes. Looks at ever longer intervals, up to a fifth of a second."""
+        if it vanishes. Looks at ever longer intervals, up to a fifth of a second.
+
+        `tree`: until all has ended that depends on it, too, however far away; what comes to depend on something that has ended already is
+        not waited for. A look is at a hundred jobs at most."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        awaited = Awaited(self.id) if tree else None
         pause = 0.002
         while True:
-            status = self.get_status()
-            if status in TERMINAL:
-                self.refresh()
-                return status
+            if awaited is None:
+                status = self.get_status()
+                if status in TERMINAL:
+                    self.refresh()
+                    return status
+                late = TimeoutError(f"job {self.id} is {status} after {timeout} s")
+            else:
+                if (told := self._look(awaited)) is not None:
+                    return told
+                late = awaited.late(timeout)
             left = float("inf") if deadline is None else deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"job {self.id} is {status} after {timeout} s")
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.5, 0.2)
+                raise late
+            if awaited is None or not awaited.at_once:
+                time.sleep(min(pause, left))
+                pause = min(pause * 1.5, 0.2)
+
+    def _look(self, awaited: Awaited) -> JobStatus | None:
+        """A look at some of what is waited for; how this job ended, once all have."""
+        inspector = inspector_of(self.connection)
+        if not (ids := awaited.look_at()):
+            with suppress(NoSuchJobError):
+                self.refresh()
+            return awaited.status
+        for children in inspector.all_children(awaited.saw(ids, inspector.statuses(ids))):
+            awaited.met(children)
+        return None
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -331,6 +231,33 @@ class Job:
     @meta.setter
     def meta(self, value: dict[str, Any]) -> None:
         self._meta = value
+
+    @property
+    def dependency_ids(self) -> list[str]:
+        """The ids of the jobs that it waits for, or waited for, in the order in which they were named."""
+        raw = self._text("parents")
+        if not raw:
+            return []
+        try:
+            listed = [*json.loads(raw), *inspector_of(self.connection).further_parents(self.id)]
+        except ValueError:
+            raise DeserializationError(f"job {self.id}: its list of parents is none") from None
+        return [str(one).lstrip("?~") for one in listed]
+
+    @property
+    def dependencies(self) -> list[Job]:
+        """These jobs, as they are now; each tells its `result`. Those that are gone are left out."""
+        return [job for job in Job.fetch_many(self.dependency_ids, self.connection) if job is not None]
+
+    @property
+    def dependent_ids(self) -> list[str]:
+        """The ids of jobs that wait, or waited, for this one and have not ended, as many as a thousand."""
+        return inspector_of(self.connection).children(self.id)
+
+    def tree(self, limit: int = 1000) -> JobTree:
+        """The graph around it as it is now: those that it waits, or waited, for and those that wait, or waited, for it, however far away, up to
+        `limit` jobs, the nearest first. NoSuchJobError if it is gone."""
+        return tree(inspector_of(self.connection), self.id, limit)
 
     def save_meta(self) -> None:
         """Store `meta`, whoever holds the job. NoSuchJobError, InvalidJobOperation (not Fusion's job) or SerializationError if it can't be."""
@@ -346,10 +273,16 @@ class Job:
     def cancel(self) -> str:
         """A waiting job will not run: `canceled`. A running one will not run again: `pending`, it ends as canceled unless this run
         finishes or fails. Canceled already is no error; InvalidJobOperation if it has ended otherwise, NoSuchJobError if it is gone."""
-        self._check(answer := broker_of(self.connection).cancel(self.id))
-        if answer not in ("canceled", "pending"):
-            raise InvalidJobOperation(f"job {self.id} can't be canceled: {why_not(answer)}")
+        check_called_off(self.id, answer := broker_of(self.connection).cancel(self.id), "canceled")
         self._fields["status"] = "canceled" if answer == "canceled" else "started"
+        return answer
+
+    def stop(self) -> str:
+        """A waiting job will not run: `stopped`. A running one is ended: `pending`, its worker is told to have JobStopped raised in the task,
+        and kills what still runs after `timeout_grace`; it ends as stopped unless it finishes or fails before. Stopped already is no error;
+        InvalidJobOperation if it has ended otherwise, NoSuchJobError if it is gone."""
+        check_called_off(self.id, answer := broker_of(self.connection).stop(self.id), "stopped")
+        self._fields["status"] = "stopped" if answer == "stopped" else "started"
         return answer
 
     def reschedule(self, when: datetime | timedelta | float | str) -> datetime:
@@ -370,7 +303,8 @@ class Job:
     def requeue(self, *, keep_place: bool = False) -> None:
         """Start over in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood).
 
-        InvalidJobOperation unless it failed, was canceled or stopped; NoSuchJobError if it is gone.
+        InvalidJobOperation unless it failed, was canceled or stopped; DuplicateJob if another has its unique key by now; NoSuchJobError if
+        it is gone.
         """
         nonce = new_nonce()
         repeatable(lambda: self._requeue(nonce, keep_place))
@@ -380,6 +314,8 @@ class Job:
         self._check(answer)
         if answer.startswith("error: "):
             raise InvalidJobOperation(f"job {self.id} can't be put back: {answer}")
+        if answer.startswith("duplicate "):
+            raise DuplicateJob(self.id, "", answer.removeprefix("duplicate "), self.unique_key)
         if answer == "corrupt":
             raise InvalidJobOperation(f"job {self.id} has no data to run; delete it")
         if answer != "ok":
@@ -390,7 +326,7 @@ class Job:
         """Forget the job. InvalidJobOperation while it runs; a job that is gone already is no error."""
         (answer,) = broker_of(self.connection).delete([self.id])
         if answer == "started":
-            raise InvalidJobOperation(f"job {self.id} is running; cancel() it, and delete it when its run has ended")
+            raise InvalidJobOperation(f"job {self.id} is running; stop() it, and delete it when its run has ended")
         if answer not in ("deleted", "missing"):
             raise InvalidJobOperation(f"job {self.id} can't be deleted: {why_not(answer)}")
 

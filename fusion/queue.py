@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
-from fusion.enqueue.batch import Batch, QueueDefaults, called, called_apart, chunks, delayed, prepared, timed
 from fusion.enqueue.build import JobData
+from fusion.enqueue.chunk import Chunk, QueueDefaults, called, called_apart, chunks, delayed, prepared, spread_over, timed
 from fusion.enqueue.enqueuer import Enqueuer
+from fusion.enqueue.graph import Graph, in_order, is_graph, write
 from fusion.enqueue.options import EnqueueOptions
 from fusion.enqueue.terms import Terms, pause_terms, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
@@ -23,7 +24,7 @@ from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import fusion_errors
-from fusion.store.layout.keys import check_queue_name
+from fusion.store.layout.names import check_queue_name
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -156,7 +157,16 @@ class PriorityQueue:
         options = EnqueueOptions(
             max_queue_length=max_queue_length, durability=durability, replicas=replicas, replicas_timeout=replicas_timeout
         )
-        return self._all([], chunks(self.name, job_datas, terms_of(options, get_settings()), spread))
+        terms = terms_of(options, get_settings())
+        datas = job_datas if isinstance(job_datas, (list, tuple)) else None
+        if datas is not None and is_graph(datas):
+            datas = in_order(datas if spread is None else spread_over(datas, spread))
+            if Graph.is_needed([data.new for data in datas]):
+                return self._accept_graph(
+                    Chunk.of(self.name, datas, terms), {data.new.id: nth for nth, data in enumerate(job_datas)}
+                )
+            return self._all([], chunks(self.name, datas, terms))
+        return self._all([], chunks(self.name, job_datas, terms, spread))
 
     def _delay(
         self,
@@ -169,24 +179,38 @@ class PriorityQueue:
         return self._one(*delayed(f, args, kwargs, timeout, options))
 
     def _one(self, data: JobData, terms: Terms) -> Job:
-        return self._accept_one(Batch.of(self.name, [data], terms))
+        return self._accept_one(Chunk.of(self.name, [data], terms))
 
-    def _accept_one(self, batch: Batch) -> Job:
+    def _accept_one(self, chunk: Chunk) -> Job:
+        if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
+            return self._accept_graph(chunk, {})[0]
         try:
-            return self._accept(batch)[0]
+            return self._accept(chunk)[0]
         except StoreUnavailable as error:
-            batch.failed(error, lambda: self._accept_one(batch))
+            chunk.failed(error, lambda: self._accept_one(chunk))
             raise
 
-    def _all(self, done: list[Job], batches: Iterable[Batch]) -> list[Job]:
-        left = iter(batches)
+    def _accept_graph(self, chunk: Chunk, order: Mapping[str, int], graph: Graph | None = None) -> list[Job]:
+        """Accept jobs that wait for each other, or a job with many parents, in several calls: all or none. `order`: of their ids."""
+        graph = graph or Graph.of(chunk.jobs)
+        connection = self.connection
+        try:
+            with fusion_errors(connection):
+                at = write(graph, chunk.queue, broker_of(connection))
+        except StoreUnavailable as error:
+            chunk.failed(error, lambda: self._accept_graph(chunk, order, graph))
+            raise
+        return sorted(chunk.accepted_as_graph(at, connection), key=lambda job: order.get(job.id, 0))
+
+    def _all(self, done: list[Job], to_send: Iterable[Chunk]) -> list[Job]:
+        left = iter(to_send)
         connection = self.connection
         broker = broker_of(connection)
-        ready = ((batch, broker.ready_enqueue(batch.queue, batch.jobs, batch.terms.replicas, batch.terms.room)) for batch in left)
+        ready = ((chunk, broker.ready_enqueue(chunk.queue, chunk.jobs, chunk.terms.replicas, chunk.terms.room)) for chunk in left)
         heard: Callable[[], list[Job]] = list
         current = next(ready, None)
         while current is not None:
-            (batch, call), current = current, None
+            (chunk, call), current = current, None
             try:
                 try:
                     call.send()
@@ -199,10 +223,10 @@ class PriorityQueue:
                         call.hear()
                     raise
                 with fusion_errors(connection):
-                    heard = partial(batch.accepted, call.hear(), connection)
+                    heard = partial(chunk.accepted, call.hear(), connection)
             except StoreUnavailable as error:
-                rest = [batch] if current is None else [batch, current[0]]
-                batch.failed(error, partial(self._go_on, done, rest, left))
+                rest = [chunk] if current is None else [chunk, current[0]]
+                chunk.failed(error, partial(self._go_on, done, rest, left))
                 raise
             except QueueFull as error:
                 error.accepted = tuple(done)
@@ -212,14 +236,14 @@ class PriorityQueue:
         done += heard()
         return done
 
-    def _go_on(self, done: list[Job], rest: list[Batch], left: Iterator[Batch]) -> list[Job]:
+    def _go_on(self, done: list[Job], rest: list[Chunk], left: Iterator[Chunk]) -> list[Job]:
         return self._all([*done], chain(rest, left))
 
-    def _accept(self, batch: Batch) -> list[Job]:
+    def _accept(self, chunk: Chunk) -> list[Job]:
         connection = self.connection
-        broker, terms = broker_of(connection), batch.terms
-        at = broker.enqueue(batch.queue, batch.jobs, replicas=terms.replicas, room=terms.room)
-        return batch.accepted(at, connection)
+        broker, terms = broker_of(connection), chunk.terms
+        at = broker.enqueue(chunk.queue, chunk.jobs, replicas=terms.replicas, room=terms.room)
+        return chunk.accepted(at, connection)
 
     # -- looking
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fusion.kernel import defaults
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 #: What the default policy retries, matched by name along the exception's bases, so that none of it need be installed here.
 RETRYABLE = (
@@ -40,6 +43,10 @@ class RateLimited(Exception):
 #: Their dotted names, by which the worker knows them.
 RETRY_LATER = "fusion.retry.RetryLater"
 RATE_LIMITED = "fusion.retry.RateLimited"
+#: The `max` of a policy that has a window instead: a worker of before, which knows none, goes by it.
+_UNCOUNTED = 1_000_000
+#: The `backoff` of one that names no pace: it would fail many times a second.
+_WITHIN_BACKOFF = 1.0
 
 
 def retries_done(raw: bytes | None) -> int:
@@ -61,33 +68,55 @@ def dotted(kind: type[BaseException] | str) -> str:
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _window(value: Any) -> float:
+    from fusion.kernel.timeutil import parse_seconds
+
+    try:
+        seconds = float(parse_seconds(value))
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= defaults.FURTHEST:
+        raise ValueError(f"Retry(within={value!r}): use a duration over 0: seconds, '90s', '2h', a timedelta")
+    return seconds
+
+
 def _is_number(value: object, kinds: type | tuple[type, ...]) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 class Retry:
-    """A policy of retries: how many, after how long, of which errors.
+    """A policy of retries: how many or for how long, after how long each, of which errors.
 
-    `max` retries after the first attempt; 0 forbids even those of the default policy. `interval`: seconds before each, one figure or
+    `max` retries after the first attempt; 0 forbids even those of the default policy. `within`: retries for so long (seconds, a timedelta,
+    "2h") after the first failure, by the server's clock; the last one comes when that is over. With `max` too, whichever ends first; without
+    `interval` or `backoff` they come after 1, 2, 4 ... seconds. `interval`: seconds before each, one figure or
     a list whose last one repeats (as in RQ); or `backoff`: seconds that double with each retry, up to an hour, plus up to a quarter
     of jitter. `on`: exception classes, or their dotted names, that are retried; None means any. `place="back"` sends a retried job to
     the end of its priority instead of its old place. While a job waits for a retry others of its concurrency key run;
     with `keep_slot=True` it keeps its slot, so that a key with one slot keeps a strict order.
     """
 
-    __slots__ = ("backoff", "intervals", "keep_slot", "max", "on", "place")
+    __slots__ = ("backoff", "intervals", "keep_slot", "max", "on", "place", "within")
 
     def __init__(
         self,
-        max: int,
+        max: int | None = None,
         interval: float | Sequence[float] = 0,
         *,
+        within: float | str | timedelta | None = None,
         backoff: float | None = None,
         on: type[BaseException] | str | Iterable[type[BaseException] | str] | None = None,
         place: str = "keep",
         keep_slot: bool = False,
     ) -> None:
         intervals = [interval] if isinstance(interval, (int, float)) else list(interval)
+        self.within = None if within is None else _window(within)
+        if self.within is not None and max is None:
+            max = _UNCOUNTED
+        if self.within is not None and backoff is None and intervals == [0]:
+            backoff = _WITHIN_BACKOFF
+        if max is None:
+            raise ValueError("Retry(): say how many, max=3, or for how long, within='2h'")
         if not _is_number(max, int) or max < 0:
             raise ValueError(f"Retry(max={max!r}): use a whole number from 1, or 0 for no retry at all")
         if not intervals or any(not _is_number(i, (int, float)) or not 0 <= i <= defaults.FURTHEST for i in intervals):
@@ -112,11 +141,20 @@ class Retry:
 
     def __repr__(self) -> str:
         when = f"backoff={self.backoff}" if self.backoff else f"interval={self.intervals}"
-        return f"Retry(max={self.max}, {when}, on={self.on}, place={self.place!r})"
+        return f"{self.said[:-1]}, {when}, on={self.on}, place={self.place!r})"
+
+    @property
+    def said(self) -> str:
+        """How many, or for how long: `Retry(max=3)`."""
+        count = f"max={self.max}" if self.within is None or self.max != _UNCOUNTED else ""
+        window = "" if self.within is None else f"within={self.within:g}"
+        return f"Retry({', '.join(filter(None, (count, window)))})"
 
     def to_json(self) -> str:
         """The stored form: only what differs from the defaults."""
         fields: dict[str, Any] = {"max": self.max}
+        if self.within is not None:
+            fields["within"] = self.within
         if self.intervals != [0]:
             fields["interval"] = self.intervals
         if self.backoff is not None:
@@ -155,6 +193,6 @@ def _backoff(base: float, retries_done: int, uniform: Callable[[float, float], f
 
 
 #: Names in the stored form of a policy.
-_STORED = ("max", "interval", "backoff", "on", "place", "keep_slot")
+_STORED = ("max", "within", "interval", "backoff", "on", "place", "keep_slot")
 #: For jobs that name no policy: three retries of what a network does to one.
 DEFAULT = Retry(defaults.RETRY_COUNT_END - defaults.RETRY_COUNT_START, backoff=defaults.RETRY_BASE, on=RETRYABLE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from fusion.exceptions import InvalidJobOperation
+from fusion.exceptions import InvalidJobOperation, NoSuchJobError
 
 
 class JobStatus(str, Enum):
@@ -46,6 +46,15 @@ def refuse_foreign(job_id: str, answer: str) -> None:
     """InvalidJobOperation if that is what a script answered."""
     if answer == FOREIGN:
         raise InvalidJobOperation(f"job {job_id} is {FOREIGN_JOB}")
+
+
+def check_called_off(job_id: str, answer: str, done: str) -> None:
+    """Raise what a call that was to have a job `canceled` or `stopped` raises for any answer but that and `pending`."""
+    if answer == "missing":
+        raise NoSuchJobError(f"no job {job_id!r}")
+    refuse_foreign(job_id, answer)
+    if answer not in (done, "pending"):
+        raise InvalidJobOperation(f"job {job_id} can't be {done}: {why_not(answer)}")
 
 
 def why_not(status: str) -> str:

@@ -64,7 +64,7 @@ def by(field: str, schema: str, size: int = 10) -> dict[str, Any]:
 
 
 def charts() -> list[dict[str, Any]]:
-    ends = "event.action: (completed or failed or expired or canceled)"
+    ends = "event.action: (completed or failed or expired or canceled or stopped)"
     duration = {"id": "1", "enabled": True, "type": "percentiles", "schema": "metric"}
     duration["params"] = {"field": "event.duration", "percents": [50, 95, 99]}
     return [

@@ -39,6 +39,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from fusion.callbacks import Callback
+from fusion.enqueue.kinds import AnyBatch
 from fusion.retry import Retry
 
 Func = str | Callable[..., Any]
@@ -240,7 +241,7 @@ def commands() -> str:
     """docs/cli.md."""
     found = {path.removeprefix("fusion "): command for path, command in _commands(cli, "fusion")}
     shared = [param for param in found["info"].params if param.name in _SHARED_FLAGS]
-    parts = [_CLI_HEAD, "\nAll commands but `demo` have these flags:\n\n", _rows(shared)]
+    parts = [_CLI_HEAD, "\nAll commands but `completion`, `redis` and `demo` have these flags:\n\n", _rows(shared)]
     for name, command in found.items():
         if name == "fusion":
             continue

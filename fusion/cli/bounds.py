@@ -7,11 +7,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fusion.cli.context import seconds
+from fusion.cli.output import styled
 
 if TYPE_CHECKING:
+    from fusion.doctor.verdict import Verdict
     from fusion.store.layout.pauses import Pause
     from fusion.store.read.blocked import BlockedJobs
-    from fusion.store.read.inspector import Keyless, QueueInfo
+    from fusion.store.read.callback_inspector import CallbackCounts
+    from fusion.store.read.event_inspector import SinkInfo
+    from fusion.store.read.inspector import CallbackErrors, Keyless, QueueInfo
     from fusion.store.read.limit_inspector import LimitInfo
 
 
@@ -66,6 +70,58 @@ def keyless(one: Keyless, at: datetime) -> str:
         f"{one.count} {'job' if one.count == 1 else 'jobs'} of {one.function} ran without the concurrency key that its @job declares,"
         f" the last one {ago} ago: where the function can't be imported, give concurrency_key= with the enqueue"
     )
+
+
+def raised(errors: CallbackErrors, at: datetime) -> str:
+    """Of Python callbacks that raised, where to look."""
+    age = None if errors.at is None else max(0.0, (at - errors.at).total_seconds())
+    when = "" if age is None else f" {seconds(age)} ago"
+    return (
+        f"{errors.count} callbacks (on_success, on_failure) raised an error, the last one{when}, of the job {errors.job_id}:"
+        " its field callback_error tells which, and what (Job.callback_error)"
+    )
+
+
+def verdict(found: Verdict, program: str) -> str:
+    """The verdict with its first cause and what mends that, in a line."""
+    colour = {"healthy": "green", "strained": "yellow", "unhealthy": "red"}[found.word]
+    if not found.causes:
+        return styled(found.sentence(), fg=colour)
+    others = f"; and {len(found.causes) - 1} more" if len(found.causes) > 1 else ""
+    mend = found.causes[0].fix.partition("\n")[0]
+    return (
+        styled(found.word, fg=colour)
+        + f": {found.causes[0].what}; {mend}{others} ({program} doctor); {found.rate:g} jobs end a minute"
+    )
+
+
+def deliveries(sinks: Iterable[SinkInfo], callbacks: CallbackCounts | None, program: str) -> list[str]:
+    """A sentence about each sink that is behind or in trouble, and about callbacks."""
+    lines = []
+    for one in sinks:
+        if one.failing_since is not None or one.parked or one.dropped or one.behind:
+            behind = f"{one.behind:,} events behind" + (f", the oldest {seconds(one.oldest)} old" if one.behind else "")
+            trouble = ", it fails" * (one.failing_since is not None) + f", {one.parked:,} parked" * bool(one.parked)
+            said = f"The sink {one.name}: {behind}{trouble}" + f", {one.dropped:,} dropped" * bool(one.dropped)
+            bad = one.failing_since is not None or one.dropped or one.parked
+            lines.append(styled(f"{said}; to see more: {program} events stats", fg="red" if bad else None))
+    if callbacks is not None and (callbacks.waiting or callbacks.gone or callbacks.refused or callbacks.dropped):
+        more = f", {callbacks.gone} endpoints want none any more" * bool(callbacks.gone)
+        more += f", {callbacks.refused + callbacks.dropped} were not accepted" * bool(callbacks.refused or callbacks.dropped)
+        told = f"{callbacks.waiting} callbacks wait to be delivered{more}; to see more: {program} callbacks list"
+        lines.append(styled(told, fg="yellow" if more else None))
+    return lines
+
+
+def sink(one: SinkInfo) -> dict[str, Any]:
+    """A sink in short, as JSON shows it; `events stats` has more."""
+    return {
+        "name": one.name,
+        "behind": one.behind,
+        "failing": one.failing_since is not None,
+        "parked": one.parked,
+        "dropped": one.dropped,
+    }
 
 
 def document(queue: QueueInfo, at: datetime) -> dict[str, Any]:

@@ -15,7 +15,8 @@ import click
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo, styled
-from fusion.cli.render import table
+from fusion.cli.tables import table
+from fusion.cli.watch import watchable
 from fusion.kernel import defaults
 from fusion.kernel.timeutil import to_iso
 
@@ -65,6 +66,7 @@ def _inspector(cli: Cli) -> CallbackInspector:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
+@watchable
 def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
     """Show deliveries: of which job, where to, how often tried, with what answer.
 

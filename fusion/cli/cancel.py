@@ -1,10 +1,10 @@
-"""`cancel`: jobs by their ids, or by what they have in common."""
+"""`cancel` and `stop`: jobs by their ids, or by what they have in common."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from fusion.cli.control import tell_unknown
 from fusion.cli.failed import age
 from fusion.cli.hints import command
 from fusion.cli.output import echo
-from fusion.cli.render import table
+from fusion.cli.tables import table
 from fusion.exceptions import InvalidName
 from fusion.status import JobStatus, why_not
 
@@ -24,46 +24,90 @@ if TYPE_CHECKING:
     from fusion.jobs.live import LiveJob
 
 SCHEMA = 1
-#: Exit code for a job that runs: what it does goes on.
+#: Exit code for a job that runs: what it does goes on, for now.
 STILL_RUNNING = 3
 #: Jobs that a dry run lists for people, and lines for those that run.
 _SHOWN = 20
+
+
+@dataclass(frozen=True)
+class _Verb:
+    """What is done to jobs. `one`: does it to one by its id. `done`: its answer for one that waited. `running`: what becomes of one that runs;
+    `told`, `would`: of all those, after their number."""
+
+    name: str
+    done: str
+    running: str
+    told: str
+    would: str
+
+    def one(self, cli: Cli, job_id: str) -> str:
+        return cli.broker.cancel(job_id) if self is CANCEL else cli.broker.stop(job_id)
+
+
+CANCEL = _Verb(
+    "cancel",
+    "canceled",
+    "is running: it is canceled when this run ends, unless that finishes or fails",
+    "still running",
+    "are running and would not be tried again",
+)
+STOP = _Verb(
+    "stop",
+    "stopped",
+    "is running: its worker is told; it is stopped unless it finishes or fails first",
+    "told to stop",
+    "are running and would be told to stop",
+)
 
 
 @dataclass
 class _Answers:
     """The outcome for each job. `refused`: why not, by id."""
 
-    canceled: int = 0
+    verb: _Verb
+    done: int = 0
     pending: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        return {"schema": SCHEMA, "canceled": self.canceled, "running": self.pending, "refused": self.refused}
+        return {"schema": SCHEMA, self.verb.done: self.done, "running": self.pending, "refused": self.refused}
 
     def tell(self) -> None:
         for job_id in self.pending[:_SHOWN]:
-            echo(f"{job_id} is running: it is canceled when this run ends, unless that finishes or fails")
+            echo(f"{job_id} {self.verb.running}")
         if len(self.pending) > _SHOWN:
             echo(f"... and {len(self.pending) - _SHOWN} more that run (--json lists all)")
-        echo(f"{self.canceled} jobs canceled" + f", {len(self.pending)} still running" * bool(self.pending))
+        echo(f"{self.done} jobs {self.verb.done}" + f", {len(self.pending)} {self.verb.told}" * bool(self.pending))
+
+
+_CHOICE = (
+    click.argument("job_ids", nargs=-1, metavar="[JOB_ID]..."),
+    click.option("--queue", metavar="NAME", help="All of this queue; a wildcard will do."),
+    click.option("--key", metavar="KEY", help="All with this concurrency key."),
+    click.option("--fair-key", metavar="KEY", help="All with this fair key."),
+    click.option("--function", metavar="NAME", help="All calls of this function: tasks.sms.sendSMS, 'tasks.sms.*'."),
+    click.option(
+        "--older-than", callback=age, metavar="AGE", help="Of these, or of all, those enqueued longer ago: 90s, 5m, 2h, 1d."
+    ),
+    click.option("--newer-than", callback=age, metavar="AGE", help="Those enqueued since."),
+    click.option("--dry-run", is_flag=True, help="Only say how many, and which."),
+    click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts."),
+)
+
+
+def _chosen(function: Callable[..., None]) -> Callable[..., None]:
+    """The ids and options by which people choose among jobs that have not ended."""
+    for one in reversed(_CHOICE):
+        function = one(function)
+    return function
 
 
 @command(
     example="run_worker.py cancel otp-4711 otp-4712\n  run_worker.py cancel --key user:42 --dry-run\n"
     "  run_worker.py cancel --queue sms --function tasks.sms.sendSMS --older-than 2h"
 )
-@click.argument("job_ids", nargs=-1, metavar="[JOB_ID]...")
-@click.option("--queue", metavar="NAME", help="All of this queue; a wildcard will do.")
-@click.option("--key", metavar="KEY", help="All with this concurrency key.")
-@click.option("--fair-key", metavar="KEY", help="All with this fair key.")
-@click.option("--function", metavar="NAME", help="All calls of this function: tasks.sms.sendSMS, 'tasks.sms.*'.")
-@click.option(
-    "--older-than", callback=age, metavar="AGE", help="Of these, or of all, those enqueued longer ago: 90s, 5m, 2h, 1d."
-)
-@click.option("--newer-than", callback=age, metavar="AGE", help="Those enqueued since.")
-@click.option("--dry-run", is_flag=True, help="Only say how many, and which.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
+@_chosen
 @shared_options
 def cancel(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
     """Let jobs not run, or not run again.
@@ -72,6 +116,26 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **g
     options a job must fit all; what is enqueued meanwhile is left alone, and Ctrl-C leaves whole jobs canceled. Exit code 1 if a job that
     was named has ended otherwise or does not exist, else 3 if one runs on.
     """
+    _do(CANCEL, cli, job_ids, dry_run, as_json, given)
+
+
+@command(
+    example="run_worker.py stop report-4711\n  run_worker.py stop --key user:42 --dry-run\n"
+    "  run_worker.py stop --function tasks.reports.monthly"
+)
+@_chosen
+@shared_options
+def stop(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
+    """End jobs, those that run included.
+
+    One that waits, for its turn, a time or its key's limit, is stopped. The worker of one that runs is told: its task gets JobStopped, and
+    is killed if it still runs after the worker's timeout_grace. Of several options a job must fit all; what is enqueued meanwhile is left
+    alone. Exit code 1 if a job that was named has ended otherwise or does not exist, else 3 if one runs and was told.
+    """
+    _do(STOP, cli, job_ids, dry_run, as_json, given)
+
+
+def _do(verb: _Verb, cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, given: Mapping[str, Any]) -> None:
     narrow = any(value is not None for value in given.values())
     if bool(job_ids) == narrow:
         raise click.UsageError(
@@ -80,7 +144,7 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **g
     if not narrow:
         if dry_run:
             raise click.UsageError("--dry-run goes with the options that choose, not with ids")
-        return _finish(_cancel_ids(cli, job_ids), as_json)
+        return _finish(_of_ids(verb, cli, job_ids), as_json)
     if given["queue"] is not None:
         names.check(given["queue"], patterns=True)
 
@@ -90,8 +154,8 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **g
     if not found and given["queue"] is not None:
         tell_unknown(cli, [given["queue"]])
     if dry_run:
-        return _tell_what_would_be(found, as_json)
-    return _finish(_cancel_found(cli, found), as_json)
+        return _tell_what_would_be(verb, found, as_json)
+    return _finish(_of_found(verb, cli, found), as_json)
 
 
 def _finish(answers: _Answers, as_json: bool) -> None:
@@ -100,23 +164,23 @@ def _finish(answers: _Answers, as_json: bool) -> None:
     else:
         answers.tell()
     for job_id, why in answers.refused.items():
-        echo(f"Unable to cancel {job_id}: {why}", err=True)
+        echo(f"Unable to {answers.verb.name} {job_id}: {why}", err=True)
     if answers.refused or answers.pending:
         sys.exit(1 if answers.refused else STILL_RUNNING)
 
 
-def _cancel_ids(cli: Cli, job_ids: Iterable[str]) -> _Answers:
-    from fusion.store.layout.keys import check_job_id
+def _of_ids(verb: _Verb, cli: Cli, job_ids: Iterable[str]) -> _Answers:
+    from fusion.store.layout.names import check_job_id
 
-    answers = _Answers()
+    answers = _Answers(verb)
     for job_id in dict.fromkeys(job_ids):
         try:
-            answer = cli.broker.cancel(check_job_id(job_id))
+            answer = verb.one(cli, check_job_id(job_id))
         except InvalidName as error:
             answers.refused[job_id] = f"no such job; {error}"
             continue
-        if answer == "canceled":
-            answers.canceled += 1
+        if answer == verb.done:
+            answers.done += 1
         elif answer == "pending":
             answers.pending.append(job_id)
         else:
@@ -124,13 +188,13 @@ def _cancel_ids(cli: Cli, job_ids: Iterable[str]) -> _Answers:
     return answers
 
 
-def _cancel_found(cli: Cli, found: Iterable[LiveJob]) -> _Answers:
+def _of_found(verb: _Verb, cli: Cli, found: Iterable[LiveJob]) -> _Answers:
     """Of jobs that were found a moment ago: one that has ended, or is gone, since then is what was asked for."""
-    answers = _Answers()
+    answers = _Answers(verb)
     for job in found:
-        answer = cli.broker.cancel(job.id)
-        if answer == "canceled":
-            answers.canceled += 1
+        answer = verb.one(cli, job.id)
+        if answer == verb.done:
+            answers.done += 1
         elif answer == "pending":
             answers.pending.append(job.id)
         elif answer != "missing" and not JobStatus(answer).is_terminal:
@@ -138,12 +202,12 @@ def _cancel_found(cli: Cli, found: Iterable[LiveJob]) -> _Answers:
     return answers
 
 
-def _tell_what_would_be(found: list[LiveJob], as_json: bool) -> None:
+def _tell_what_would_be(verb: _Verb, found: list[LiveJob], as_json: bool) -> None:
     running = [job.id for job in found if job.status == "started"]
     waiting = len(found) - len(running)
     if as_json:
         jobs = [{"id": job.id, "status": job.status, "queue": job.queue, "function": job.function} for job in found]
-        echo(json.dumps({"schema": SCHEMA, "canceled": waiting, "running": running, "dry_run": True, "jobs": jobs}))
+        echo(json.dumps({"schema": SCHEMA, verb.done: waiting, "running": running, "dry_run": True, "jobs": jobs}))
         return
     if found:
         cells = [(job.id, job.status, job.queue, job.function or "-") for job in found[:_SHOWN]]
@@ -151,4 +215,4 @@ def _tell_what_would_be(found: list[LiveJob], as_json: bool) -> None:
         if len(found) > _SHOWN:
             echo(f"... and {len(found) - _SHOWN} more (--json lists all)")
         echo()
-    echo(f"{waiting} jobs would be canceled" + f", {len(running)} are running and would not be tried again" * bool(running))
+    echo(f"{waiting} jobs would be {verb.done}" + f", {len(running)} {verb.would}" * bool(running))

@@ -35,9 +35,18 @@ class Cli:
     """One run of one command."""
 
     def __init__(
-        self, *, url: str | None, config: str | None, prefix: str | None, path: tuple[str, ...], verbose: bool = False
+        self,
+        *,
+        url: str | None,
+        config: str | None,
+        prefix: str | None,
+        path: tuple[str, ...],
+        verbose: bool = False,
+        utc: bool = False,
     ) -> None:
         self.url, self.config, self.prefix, self.verbose = url, config, prefix, verbose
+        #: Times are to be told in UTC (`fusion.cli.times`).
+        self.utc = utc
         self._settings: Settings | None = None
         self._told = False
         # At the end, as RQ does it: what lies in the current directory must not shadow what is installed.
@@ -67,6 +76,13 @@ class Cli:
         use_settings(settings)
         self._settings = settings
         return settings
+
+    def config_files(self) -> list[str]:
+        """The file of the -c module that was loaded, if there is one."""
+        name = self.config or os.environ.get("FUSION_CONFIG") or os.environ.get("RQ_CONFIG")
+        found = (sys.modules.get(name) or sys.modules.get(f"wrappers.{name}")) if name else None
+        path = getattr(found, "__file__", None)
+        return [path] if path else []
 
     @cached_property
     def connection(self) -> Redis:
@@ -195,7 +211,7 @@ def shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def command(**given: Any) -> Any:
         shared = {name: given.pop(name) for name in ("url", "config", "prefix", "path", "verbose")}
-        cli = Cli(**shared)
+        cli = Cli(**shared, utc=given.pop("utc", False))
         click.get_current_context().meta[_META] = cli
         answer = function(cli, **given)
         cli.tell_broken()

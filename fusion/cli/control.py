@@ -124,7 +124,7 @@ def pause(cli: Cli, queues: tuple[str, ...], duration: float | None, reason: str
     Jobs that run are completed, and jobs can still be enqueued. Other queues go on. Exit code 1, and none is paused, if one is unknown: no
     job was ever enqueued to it, no worker serves it by its name, and the settings don't name it.
     """
-    from fusion.store.layout.keys import check_queue_name
+    from fusion.store.layout.names import check_queue_name
     from fusion.store.layout.pauses import this_user
 
     wanted = [check_queue_name(name) for name in queues]
@@ -142,7 +142,7 @@ def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
     """Let jobs of paused queues be started again."""
     from fusion.cli.bounds import was_paused
     from fusion.kernel.timeutil import now
-    from fusion.store.layout.keys import check_queue_name
+    from fusion.store.layout.names import check_queue_name
 
     stayed = []
     for queue in [check_queue_name(name) for name in queues]:

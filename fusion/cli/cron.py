@@ -15,6 +15,8 @@ from fusion.cli import names
 from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo, styled
+from fusion.cli.times import utc_option
+from fusion.cli.watch import watchable
 from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
 from fusion.kernel.timeutil import now
 
@@ -73,6 +75,7 @@ _IDS = click.argument("ids", nargs=-1, required=True, metavar="ID...")
 )
 @_JSON
 @shared_options
+@watchable
 def list_entries(cli: Cli, as_json: bool) -> None:
     """Show all cron entries.
 
@@ -146,7 +149,9 @@ def next_ticks(cli: Cli, what: tuple[str, ...], count: int, timezone: str | None
 @click.argument("id", metavar="ID")
 @click.option("-n", "--count", type=click.IntRange(1, 50), default=20, show_default=True, metavar="N", help="How many.")
 @_JSON
+@utc_option
 @shared_options
+@watchable
 def history(cli: Cli, id: str, count: int, as_json: bool) -> None:
     """Show what became of an entry's last ticks.
 

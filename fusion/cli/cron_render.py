@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
-from fusion.cli.render import table
+from fusion.cli.tables import table
+from fusion.cli.times import told
 from fusion.cron.entry import Entry
 from fusion.kernel.timeutil import to_iso
 
@@ -205,7 +206,7 @@ def decisions(plan: Plan | None, found: Sequence[TickDecision], jobs: Mapping[st
         job = jobs.get(one.what)
         what = one.what if job else f"{one.what} in all"
         late = "-" if at_hand else seconds((one.at - one.tick).total_seconds())
-        rows.append([local(plan, tick), f"{one.at:%Y-%m-%dT%H:%M:%SZ}", late, one.outcome, what, job.status if job else "-"])
+        rows.append([local(plan, tick), told(one.at), late, one.outcome, what, job.status if job else "-"])
     return table(("TICK", "DECIDED", "LATE", "OUTCOME", "JOB", "STATUS"), rows, (2,))
 
 

@@ -102,10 +102,14 @@ def enqueue(
     if not quiet:
         shown = [*map(repr, args), *sorted(f"{key}={value!r}" for key, value in kwargs.items())]
         call = styled(f"{function}({', '.join(shown)})", fg="blue")
-        if job.get_status(refresh=False) == "canceled":
+        if job.duplicate_of == job.id:
+            state = job.last_status or "gone"
+            echo(f"Not enqueued: {call} is a duplicate of job-id '{job.id}', which has its unique key and is {state}.")
+        elif job.last_status == "canceled":
             echo(f"Discarded {call} with job-id '{job.id}': as many of its concurrency key run as may (--on-conflict discard).")
         else:
-            echo(f"Enqueued {call} with job-id '{job.id}'{_when(data, job)}.")
+            instead = f" in place of '{job.duplicate_of}'" if job.duplicate_of else ""
+            echo(f"Enqueued {call} with job-id '{job.id}'{instead}{_when(data, job)}.")
 
 
 def _check_function(function: str) -> None:
@@ -119,8 +123,8 @@ def _check_function(function: str) -> None:
 
 def _options(given: dict[str, Any]) -> EnqueueOptions:
     read = {name: value for name, value in given.items() if value is not None}
-    if "retry_interval" in read and not read.get("retry_max"):
-        raise click.UsageError("--retry-interval needs --retry-max N")
+    if "retry_interval" in read and not (read.get("retry_max") or "retry_within" in read):
+        raise click.UsageError("--retry-interval needs --retry-max N or --retry-within TIME")
     if "enqueue_in" in read and "enqueue_at" in read:
         raise click.UsageError("give --schedule-at or --schedule-in, not both")
     return from_text(read)

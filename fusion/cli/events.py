@@ -11,6 +11,8 @@ import click
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo
+from fusion.cli.times import utc_option
+from fusion.cli.watch import watchable
 from fusion.exceptions import ConfigurationError
 from fusion.kernel.redaction import printable
 
@@ -43,6 +45,7 @@ def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
 @_command("stats", "run_worker.py events stats\n  run_worker.py events stats --json | jq '.sinks[].behind'")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
+@watchable
 def stats(cli: Cli, as_json: bool) -> None:
     """Show how far each sink is.
 
@@ -64,6 +67,7 @@ def stats(cli: Cli, as_json: bool) -> None:
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends.")
 @click.option("--job", "job_id", default="", metavar="ID", help="Only this job's.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line: the entry's id and its fields.")
+@utc_option
 @shared_options
 def tail(cli: Cli, count: int, follow: bool, job_id: str, as_json: bool) -> None:
     """Show the newest events of the stream.

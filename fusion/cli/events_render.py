@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
-from fusion.cli.render import table
+from fusion.cli.tables import table
+from fusion.cli.times import here
 from fusion.events.wording import message_of
 from fusion.kernel.redaction import printable
 from fusion.kernel.timeutil import now, to_iso
@@ -161,7 +162,7 @@ def line(entry: StreamEntry) -> str:
     from fusion.store.read.event_inspector import moment_of
 
     fields = {name: printable(value) for name, value in entry.fields.items()}
-    at = moment_of(entry.id).strftime("%H:%M:%S.%f")[:-3]
+    at = here(moment_of(entry.id)).strftime("%H:%M:%S.%f")[:-3]
     event = fields.get("event", "")
     shown = styled(f"{event:<10}", fg=_COLOURS.get(event))
     return f"{at} {shown} {fields.get('queue', '')} {fields.get('job_id', '')}: {message_of(fields)}"

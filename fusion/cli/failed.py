@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion.cli import names
+from fusion.cli import bounds, names
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.hints import command
 from fusion.cli.output import echo
-from fusion.cli.render import callback_errors, raised, table
+from fusion.cli.render import callback_errors
+from fusion.cli.tables import table
+from fusion.cli.watch import watchable
 from fusion.kernel.redaction import cut
 from fusion.kernel.timeutil import now, parse_seconds, to_iso
 from fusion.status import FOREIGN, why_not
@@ -72,6 +74,7 @@ def chosen(include_quarantined: bool = False, **given: Any) -> FailedFilter:
 @filter_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
+@watchable
 def failures(cli: Cli, as_json: bool, **given: Any) -> None:
     """Show what went wrong, by error and place.
 
@@ -97,7 +100,7 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
         echo("\n".join(_lines(groups)))
         echo(f"\nTo put some back: {prog()} requeue --all --error CLASS")
     if not as_json and (errors := cli.onlooker.callback_errors()):
-        echo("\n" + raised(errors, now()))
+        echo("\n" + bounds.raised(errors, now()))
     if held and not as_json:
         from fusion.store.read.blocked import in_words
 

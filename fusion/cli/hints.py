@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from fusion.cli.candidates import attach
+
 _NO_CLASSES = "Fusion has no classes to exchange; remove the flag"
 _EVERYWHERE = {
     "--worker-class": _NO_CLASSES,
@@ -35,15 +37,16 @@ _BY_COMMAND = {
         "-s": _SCHEDULER,
         "--num-workers": "`start -n N` runs N workers; one worker runs several jobs at a time with --slots N",
     },
-    "enqueue": {
-        "--depends-on": "this version has no dependencies; let the first task enqueue the second",
-    },
 }
 _BY_COMMAND["start"] = {flag: hint for flag, hint in _BY_COMMAND["worker"].items() if flag != "--num-workers"}
 
 
 class Command(click.Command):
-    """Also tells what became of RQ's flags."""
+    """Also tells what became of RQ's flags, and has shells complete names that Redis knows."""
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        attach(self)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse RQ's flags that have no function here with what to do instead."""

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import json
-import shutil
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from fusion.cli import names, render
+from fusion.cli import names, render, screen
 from fusion.cli.arguments import FiniteRange
-from fusion.cli.context import Cli, explain, prog, shared_options
+from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import command
-from fusion.cli.output import drawn, echo, shown, styled
-from fusion.kernel.timeutil import now, to_iso
+from fusion.cli.output import echo
+from fusion.kernel.timeutil import now
 
 if TYPE_CHECKING:
+    from fusion.doctor.verdict import Verdict
+    from fusion.jobs.moment import RunningJob
+    from fusion.store.read.callback_inspector import CallbackCounts
     from fusion.store.read.cron_inspector import SchedulerInfo
+    from fusion.store.read.event_inspector import SinkInfo
+    from fusion.store.read.glance import Flow
+    from fusion.store.read.inspector import QueueInfo, WorkerInfo
     from fusion.store.read.limit_inspector import LimitInfo
-
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l"  # the alternate screen, no cursor, long lines cut instead of wrapped
-_LEAVE = "\x1b[?7h\x1b[?25h\x1b[?1049l"
-_HOME, _END_LINE, _END_SCREEN = "\x1b[H", "\x1b[K\n", "\x1b[J"
 
 
 @command(example="run_worker.py info\n  run_worker.py info 'sms*' -i 1\n  run_worker.py info --json | jq .queues")
@@ -53,8 +51,9 @@ def info(
     """Show queues and workers.
 
     QUEUES may be wildcards ('sms*'); without any, all known queues are shown. Columns: jobs waiting by priority, how long the
-    oldest has waited, jobs that are running, finished ones that are still kept, and those that wait for others. Schedulers are shown
-    unless -W or -Q is given.
+    oldest has waited, jobs that are running, finished ones that are still kept, and those that wait for others; jobs per minute that failed,
+    came in and went out, of the last minute in which a live worker looked. Red and yellow need a person. Schedulers are shown unless -W or
+    -Q is given.
     """
     chosen = [names.check(name, patterns=True) for name in names.split(queues)]
     if only_workers and only_queues:
@@ -74,9 +73,9 @@ def info(
     if interval is None:
         echo(frame())
     elif sys.stdout.isatty() and not raw:
-        live(frame, interval)
+        screen.live(frame, interval)
     else:
-        repeat(frame, interval)
+        screen.repeat(frame, interval)
 
 
 def gather(
@@ -96,7 +95,36 @@ def gather(
     totals = inspector.totals()
     broken = tuple(cli.broken())
     stuck = _stuck(cli, any(queue.blocked for queue in queues or ()))
-    return render.Snapshot(now(), totals, listed, queues, workers, bool(chosen), unseen, schedulers, cron, broken, blocked, stuck)
+    told = _verdict(cli) if with_queues and with_workers and with_schedulers and not chosen else None
+    more = _more(cli, queues or (), workers or (), with_sinks=with_schedulers)
+    return render.Snapshot(
+        now(), totals, listed, queues, workers, bool(chosen), unseen, schedulers, cron, broken, blocked, stuck, told, *more
+    )
+
+
+def _verdict(cli: Cli) -> Verdict:
+    from fusion.doctor.look import Look
+    from fusion.doctor.verdict import verdict
+
+    return verdict(Look(cli.connection, cli.settings, prog()))
+
+
+def _more(
+    cli: Cli, queues: Sequence[QueueInfo], workers: Sequence[WorkerInfo], *, with_sinks: bool
+) -> tuple[dict[str, Flow], tuple[SinkInfo, ...] | None, CallbackCounts | None, tuple[RunningJob, ...]]:
+    """How fast queues move, how far the sinks and callbacks are, and the jobs of workers that run several."""
+    from fusion.jobs.moment import running_jobs
+    from fusion.store.access import event_inspector_of, glance_of
+    from fusion.store.read.callback_inspector import CallbackInspector
+
+    found = zip(queues, glance_of(cli.looking).flows([queue.name for queue in queues]), strict=True)
+    flows = {queue.name: flow for queue, flow in found if flow is not None}
+    several = [worker for worker in workers if len(worker.jobs) > 1]
+    running = tuple(running_jobs(cli.onlooker, several, 200)) if several else ()
+    if not with_sinks:
+        return flows, None, None, running
+    sinks = tuple(event_inspector_of(cli.looking).sinks())
+    return flows, sinks, CallbackInspector(cli.looking, prefix=cli.settings.prefix).counts(), running
 
 
 def _stuck(cli: Cli, any_blocked: bool) -> tuple[LimitInfo, ...]:
@@ -116,58 +144,3 @@ def _cron(cli: Cli) -> tuple[tuple[SchedulerInfo, ...], render.CronTotals]:
     errors = sum(bool(entry.error or entry.declared_error) for entry in entries)
     paused = sum(entry.paused is not None for entry in entries)
     return tuple(inspector.schedulers()), render.CronTotals(len(entries), paused, errors)
-
-
-def repeat(frame: Callable[[], str], interval: float) -> None:
-    """Print each frame below the last one, every `interval` seconds, until Ctrl-C."""
-    try:
-        while True:
-            echo(frame() + "\n")
-            time.sleep(interval)
-    except KeyboardInterrupt:
-        pass
-
-
-def live(frame: Callable[[], str], interval: float) -> None:
-    """Each frame overwrites the last one in place, so that nothing flickers. While Redis is away the last figures stay."""
-    text = frame()
-    with _alternate_screen():
-        trouble = ""
-        while True:
-            status = trouble or f"Updated {to_iso(now())}, every {interval:g} s; Ctrl-C ends"
-            click.echo(drawn(screen(text, status, shutil.get_terminal_size().lines)), nl=False)
-            time.sleep(interval)
-            try:
-                text, trouble = frame(), ""
-            except Exception as error:
-                line = explain(error)
-                if line is None:
-                    raise
-                trouble = styled(shown(line), fg="red")
-
-
-def screen(text: str, status: str, height: int) -> str:
-    """The bytes that draw `text` and a last line; what does not fit gives way to a count, the summary stays."""
-    lines = text.split("\n")
-    room = max(height - 2, 2)
-    if len(lines) > room:
-        lines = [*lines[: room - 2], f"... {len(lines) - room + 1} more lines", lines[-1]]
-    return _HOME + _END_LINE.join([*lines, ""]) + _END_LINE + status + "\x1b[K" + _END_SCREEN
-
-
-@contextmanager
-def _alternate_screen() -> Iterator[None]:
-    """Gives the terminal back as it was, also when asked to terminate."""
-
-    def end(number: int, stack: Any) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, end)
-    click.echo(_ENTER, nl=False)
-    try:
-        yield
-    except KeyboardInterrupt:
-        pass
-    finally:
-        click.echo(_LEAVE, nl=False)
-        signal.signal(signal.SIGTERM, before)

@@ -147,7 +147,7 @@ def _requeue_ids(cli: Cli, ids: list[str], queue: str | None, advance: Callable[
 def _fitting(cli: Cli, ids: list[str], queue: str | None, refused: dict[str, str]) -> list[str]:
     """Those that can be ids at all and, if one was named, came from the queue; why not goes to `refused`."""
     from fusion.job import Job
-    from fusion.store.layout.keys import check_job_id
+    from fusion.store.layout.names import check_job_id
 
     fit = []
     for job_id in ids:

@@ -13,6 +13,7 @@ from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import duration_option, line_option
 from fusion.cli.hints import Command
 from fusion.cli.output import echo
+from fusion.cli.watch import watchable
 from fusion.exceptions import OptionError
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def _found(cli: Cli, keys: Sequence[str]) -> list[LimitInfo]:
 @click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of those used last.")
 @_JSON
 @shared_options
+@watchable
 def list_limits(cli: Cli, stuck: bool, limit: int, offset: int, as_json: bool) -> None:
     """Show concurrency keys, those used last first.
 
@@ -127,6 +129,7 @@ def list_limits(cli: Cli, stuck: bool, limit: int, offset: int, as_json: bool) -
 @_KEYS
 @_JSON
 @shared_options
+@watchable
 def show(cli: Cli, keys: tuple[str, ...], as_json: bool) -> None:
     """Show single keys, with the jobs that hold their slots.
 

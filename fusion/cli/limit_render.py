@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
-from fusion.cli.render import table
+from fusion.cli.tables import table
 from fusion.kernel.timeutil import from_iso
 
 if TYPE_CHECKING:

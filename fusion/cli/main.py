@@ -21,6 +21,7 @@ COMMANDS = {
     "server": ("fusion.cli.server:server", "Serve the HTTP API: enqueue, put back, look at jobs and queues."),
     "relay": ("fusion.cli.relay:relay", "Bring the events of all jobs to Elasticsearch, a file or the log; deliver callbacks."),
     "info": ("fusion.cli.info:info", "Show queues and workers."),
+    "top": ("fusion.cli.top:top", "Watch queues, workers and the slowest running jobs."),
     "stats": ("fusion.cli.stats:stats", "Show what became of jobs, and how long they waited and ran."),
     "enqueue": ("fusion.cli.enqueue:enqueue", "Enqueue one call of a function."),
     "requeue": ("fusion.cli.jobs:requeue", "Put failed jobs back to the queues they came from."),
@@ -29,15 +30,21 @@ COMMANDS = {
     "empty": ("fusion.cli.jobs:empty", "Forget all waiting jobs of these queues."),
     "scheduled": ("fusion.cli.scheduled:scheduled", "Show the jobs that wait for a time, the soonest first."),
     "cancel": ("fusion.cli.cancel:cancel", "Let jobs not run, or not run again."),
+    "stop": ("fusion.cli.cancel:stop", "End jobs, those that run included."),
+    "tree": ("fusion.cli.tree:tree", "Show what a job waits for, and what waits for it."),
     "reschedule": ("fusion.cli.scheduled:reschedule", "Have a scheduled job wait for another time."),
     "suspend": ("fusion.cli.control:suspend", "Let no worker start another job."),
     "resume": ("fusion.cli.control:resume", "Let suspended workers start jobs again."),
     "pause": ("fusion.cli.control:pause", "Let no job of these queues be started."),
     "unpause": ("fusion.cli.control:unpause", "Let jobs of paused queues be started again."),
     "queue": ("fusion.cli.queue:queue_group", "Show what bounds queues, and set it."),
+    "batches": ("fusion.cli.batches:batches", "Show batches, the newest first."),
+    "batch": ("fusion.cli.batches:batch_group", "Show or cancel a batch."),
     "limit": ("fusion.cli.limit:limit_group", "Show concurrency keys; set their limits, pause them, take a slot back."),
     "quiet": ("fusion.cli.control:quiet", "Let workers finish what they run and take no more jobs."),
     "unquiet": ("fusion.cli.control:unquiet", "Let quiet workers take jobs again."),
+    "config": ("fusion.cli.config:config_group", "Show the effective settings, and where each comes from."),
+    "doctor": ("fusion.cli.doctor:doctor", "Say what is wrong and what mends it."),
     "health": ("fusion.cli.health:health", "Check that a worker is alive."),
     "schema": ("fusion.cli.schema:schema", "Show which layout the data in Redis have, or move it to this program's."),
     "cron": ("fusion.cli.cron:cron_group", "Show recurring jobs; run, pause, resume or remove them."),
@@ -46,6 +53,7 @@ COMMANDS = {
         "fusion.cli.callbacks:callbacks_group",
         "Show what is told to URLs when jobs end; try again what was not delivered.",
     ),
+    "completion": ("fusion.cli.completion:completion", "Print the script that lets a shell complete what is typed."),
     "redis": ("fusion.cli.redis_commands:redis_group", "The built-in Redis: start, stop, status."),
     "demo": ("fusion.cli.demo:demo", "Watch Fusion work, with a built-in Redis and a sandbox."),
 }
@@ -73,6 +81,14 @@ class LazyGroup(click.Group):
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Offer the commands without importing them."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Say where options go if one stands before the command."""

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 import click
 
 from fusion.exceptions import InvalidName
-from fusion.store.layout.keys import check_queue_name, is_pattern
+from fusion.store.layout.names import check_queue_name, is_pattern
 
 #: What `all` adds to the configured queues: every known queue that is not reserved, as queues appear.
 ANY = "*"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -40,6 +42,24 @@ def lines(text: str) -> str:
     return "\n".join(shown(line, len(line)) for line in text.split("\n"))
 
 
+#: What `echo` says is kept here instead of printed.
+_kept: list[str] | None = None
+
+
+@contextmanager
+def kept() -> Iterator[list[str]]:
+    """What is echoed meanwhile, on stderr too, in place of printing it."""
+    global _kept
+    before, _kept = _kept, []
+    try:
+        yield _kept
+    finally:
+        _kept = before
+
+
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """`click.echo` of `lines`: nothing else in the command line prints."""
-    click.echo(drawn(lines(text)), err=err, nl=nl)
+    if _kept is not None:
+        _kept.append(lines(text))
+    else:
+        click.echo(drawn(lines(text)), err=err, nl=nl)

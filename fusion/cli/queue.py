@@ -13,6 +13,7 @@ from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import refuse_unknown
 from fusion.cli.hints import Command
 from fusion.cli.output import echo
+from fusion.cli.watch import watchable
 from fusion.exceptions import OptionError
 
 if TYPE_CHECKING:
@@ -51,12 +52,13 @@ def _no(name: str) -> Callable[[_Function], _Function]:
 @click.argument("queues", nargs=-1, metavar="[QUEUES]...")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
+@watchable
 def show(cli: Cli, queues: tuple[str, ...], as_json: bool) -> None:
     """Show what is set for queues.
 
     QUEUES may be wildcards; without any, all are shown for which something is set. A dash stands where nothing is.
     """
-    from fusion.cli.render import table
+    from fusion.cli.tables import table
 
     inspector = cli.onlooker
     chosen = [names.check(name, patterns=True) for name in names.split(queues)]

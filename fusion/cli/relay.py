@@ -59,6 +59,7 @@ def relay(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     settings = cli.load(**given)
     set_up_logging(settings, level, log_format, date_format)
     from fusion.courier import Courier
+    from fusion.kernel import titles
     from fusion.kernel.linux import close_to_others
     from fusion.relay.process import RelayProcess
     from fusion.runtime.signals import Signals
@@ -67,6 +68,7 @@ def relay(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     Signals.ends_process = True
     if not settings.debuggable:
         close_to_others()
+    titles.show("relay", settings.name or "")
     with pid_file(pid):
         code = RelayProcess(settings, sinks_of(settings) if settings.sinks else [], Courier(settings)).run()
     sys.exit(code)

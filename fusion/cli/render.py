@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from fusion.cli import bounds
+from fusion.cli import bounds, marks, processes
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
+from fusion.cli.tables import room, table
 from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
+    from fusion.doctor.verdict import Verdict
+    from fusion.jobs.moment import RunningJob
     from fusion.store.read.blocked import BlockedJobs
+    from fusion.store.read.callback_inspector import CallbackCounts
     from fusion.store.read.cron_inspector import SchedulerInfo
+    from fusion.store.read.event_inspector import SinkInfo
+    from fusion.store.read.glance import Flow
     from fusion.store.read.inspector import CallbackErrors, QueueInfo, Totals, WorkerInfo
     from fusion.store.read.limit_inspector import LimitInfo
 
@@ -27,6 +31,10 @@ _NONE = "\u2013"
 _ANY = 1_000_000
 #: Queues that a line of advice names, and functions that have one each.
 _NAMED = 5
+#: Columns of queues, on a terminal with fewer than so many columns in short; jobs of workers that run several.
+_WIDE = ("QUEUE", "HIGH", "MODERATE", "LOW", "TOTAL", "OLDEST", "STARTED", "FINISHED", "DEFERRED", "FAILED/M", "IN/M", "OUT/M")
+_SHORT = ("QUEUE", "HIGH", "MOD", "LOW", "ALL", "OLDEST", "RUN", "DONE", "DEF", "FAIL/M", "IN/M", "OUT/M")
+_NARROW, _LISTED = 120, 20
 _STATE_COLOURS = {"busy": "red", "idle": "green", "alive": "green", "dead": "red"}
 _STATE_COLOURS |= dict.fromkeys(("suspended", "quiet", "throttled"), "yellow")
 
@@ -61,6 +69,14 @@ class Snapshot:
     blocked: tuple[BlockedJobs, ...] = ()
     #: Concurrency keys whose jobs wait while none starts.
     stuck: tuple[LimitInfo, ...] = ()
+    #: Of the whole fleet; None where only a part of it was asked for.
+    verdict: Verdict | None = None
+    #: Jobs per minute by queue; of those that were not sampled of late there is none.
+    flows: Mapping[str, Flow] = field(default_factory=dict)
+    sinks: tuple[SinkInfo, ...] | None = None
+    callbacks: CallbackCounts | None = None
+    #: The jobs that have run longest, if a worker runs several.
+    running: tuple[RunningJob, ...] = ()
 
     @property
     def scheduler_alive(self) -> bool | None:
@@ -82,24 +98,6 @@ def serves(worker: WorkerInfo, queue: str) -> bool:
     return any(fnmatchcase(queue, name) for name in worker.queues)
 
 
-def _age(at: datetime, moment: datetime | None) -> float | None:
-    # Two clocks, the server's and ours, never agree to the millisecond.
-    return None if moment is None else max(0.0, (at - moment).total_seconds())
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    """Columns as wide as they must be; those numbered in `right` are aligned there. Widths don't count colours."""
-    lines = [list(header), *([shown(text) for text in row] for row in rows)]
-    widths = [max(len(click.unstyle(line[i])) for line in lines) for i in range(len(header))]
-    to_the_right = set(right)
-
-    def cell(text: str, i: int) -> str:
-        blank = " " * (widths[i] - len(click.unstyle(text)))
-        return blank + text if i in to_the_right else text + blank
-
-    return ["  ".join(cell(text, i) for i, text in enumerate(line)).rstrip() for line in lines]
-
-
 # -- for people
 
 
@@ -110,8 +108,11 @@ def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = "run_work
         blocks.append(_queues(snapshot))
     if snapshot.workers is not None:
         blocks.append(_workers_by_queue(snapshot) if by_queue else _workers(snapshot))
+    blocks.append(_running(snapshot))
     blocks.append(_schedulers(snapshot))
     blocks.append(_remarks(snapshot, program))
+    if snapshot.verdict is not None:
+        blocks.append([bounds.verdict(snapshot.verdict, program)])
     blocks.append(_summary(snapshot))
     return "\n\n".join("\n".join(shown(line, _ANY) for line in block) for block in blocks if block)
 
@@ -119,16 +120,18 @@ def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = "run_work
 def _queues(snapshot: Snapshot) -> list[str]:
     if not snapshot.queues:
         return []
-    header = ("QUEUE", "HIGH", "MODERATE", "LOW", "TOTAL", "OLDEST", "STARTED", "FINISHED", "DEFERRED")
+    header = _WIDE if (columns := room()) is None or columns >= _NARROW else _SHORT
     rows = []
     for queue in snapshot.queues:
-        oldest = _age(snapshot.at, queue.oldest)
+        oldest = marks.age(snapshot.at, queue.oldest)
         # What waits in a LIST queue's inbox has no priority until a worker takes it over; it gets the default one.
         counts = (queue.high, queue.moderate + queue.inbox, queue.low, queue.count)
         gate = queue.bounds
         rest = (queue.started if gate.limit is None else f"{queue.started}/{gate.limit}", queue.finished, queue.deferred)
+        flow = snapshot.flows.get(queue.name)
+        moving = ("-", "-", "-") if flow is None else (marks.alarming(flow.failed), marks.rate(flow.came), marks.rate(flow.went))
         name = f"{queue.name} (paused)" if queue.paused else f"{queue.name} (rate-limited)" if gate.closed else queue.name
-        rows.append([name, *map(str, counts), "-" if oldest is None else seconds(oldest), *map(str, rest)])
+        rows.append([name, *map(str, counts), marks.aged(oldest), *map(str, rest), *moving])
     return table(header, rows, range(1, len(header)))
 
 
@@ -138,7 +141,7 @@ def _workers(snapshot: Snapshot) -> list[str]:
     header = ("WORKER", "STATE", "JOB", "QUEUES", "HEARTBEAT", "FINISHED", "FAILED")
     rows = []
     for worker in snapshot.workers:
-        beat = _age(snapshot.at, worker.last_heartbeat)
+        beat = marks.age(snapshot.at, worker.last_heartbeat)
         rows.append(
             [
                 worker.name,
@@ -151,6 +154,18 @@ def _workers(snapshot: Snapshot) -> list[str]:
             ]
         )
     return table(header, rows, (4, 5, 6))
+
+
+def _running(snapshot: Snapshot) -> list[str]:
+    """A line for each job, of workers that run several; the others stand beside theirs."""
+    rows = []
+    for job in snapshot.running[:_LISTED]:
+        age = marks.age(snapshot.at, job.started_at)
+        rows.append([job.worker, job.id, job.queue, job.function or "?", "-" if age is None else seconds(age)])
+    if not rows:
+        return []
+    left = len(snapshot.running) - len(rows)
+    return [*table(("ON WORKER", "JOB", "QUEUE", "FUNCTION", "RUNS"), rows, (4,)), *([f"... and {left} more"] if left else [])]
 
 
 def _workers_by_queue(snapshot: Snapshot) -> list[str]:
@@ -168,7 +183,7 @@ def _schedulers(snapshot: Snapshot) -> list[str]:
         return []
     rows = []
     for one in snapshot.schedulers:
-        beat = _age(snapshot.at, one.last_heartbeat)
+        beat = marks.age(snapshot.at, one.last_heartbeat)
         heard = "-" if beat is None else f"{seconds(beat)} ago"
         state = _coloured("alive" if one.alive else "dead")
         rows.append([one.name, state, f"{one.pid}@{one.hostname}", f"{one.app} {one.version}", heard])
@@ -185,7 +200,7 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
     lines = [styled(line, fg="red") for line in snapshot.broken]
     totals = snapshot.totals
     if totals.failed and snapshot.queues is not None:
-        lines.append(f"{totals.failed} failed, of all queues; to see why: {program} failures")
+        lines.append(styled(f"{totals.failed} failed, of all queues; to see why: {program} failures", fg="red"))
     if totals.scheduled and snapshot.queues is not None:
         lines.append(f"{totals.scheduled} scheduled, of all queues{_who_moves_them(snapshot)}")
     lines += [styled(in_words(one), fg="yellow") for one in snapshot.blocked]
@@ -197,9 +212,10 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
             f"Dropped before their time, as there were too many: {counts} (settings failed_max, finished_max, canceled_max)"
         )
     if totals.callback_errors and snapshot.queues is not None:
-        lines.append(styled(raised(totals.callback_errors, snapshot.at), fg="yellow"))
+        lines.append(styled(bounds.raised(totals.callback_errors, snapshot.at), fg="yellow"))
     if snapshot.queues is not None:
         lines += [styled(bounds.keyless(one, snapshot.at), fg="yellow") for one in totals.keyless[:_NAMED]]
+    lines += bounds.deliveries(snapshot.sinks or (), snapshot.callbacks, program)
     if totals.suspended:
         lines.append(styled(f"Suspended: no new job is started until {program} resume", fg="yellow"))
     for queue in snapshot.queues or ():
@@ -219,19 +235,9 @@ def _remarks(snapshot: Snapshot, program: str) -> list[str]:
     return lines + _cron_remarks(snapshot, program)
 
 
-def raised(errors: CallbackErrors, at: datetime) -> str:
-    """Of Python callbacks that raised, where to look."""
-    age = _age(at, errors.at)
-    when = "" if age is None else f" {seconds(age)} ago"
-    return (
-        f"{errors.count} callbacks (on_success, on_failure) raised an error, the last one{when}, of the job {errors.job_id}:"
-        " its field callback_error tells which, and what (Job.callback_error)"
-    )
-
-
 def callback_errors(errors: CallbackErrors | None) -> dict[str, Any] | None:
     """Errors of callbacks as JSON shows them."""
-    return None if errors is None else {"count": errors.count, "job_id": errors.job_id, "at": _iso(errors.at)}
+    return None if errors is None else {"count": errors.count, "job_id": errors.job_id, "at": marks.iso(errors.at)}
 
 
 def _who_moves_them(snapshot: Snapshot) -> str:
@@ -322,11 +328,17 @@ def document(snapshot: Snapshot) -> dict[str, Any]:
         "callback_errors": callback_errors(totals.callback_errors),
         "keyless": [one.document() for one in totals.keyless],
         "broken": list(snapshot.broken),
-        "blocked": [{**asdict(one), "since": _iso(one.since)} for one in snapshot.blocked],
+        "verdict": snapshot.verdict and snapshot.verdict.document(),
+        "blocked": [{**asdict(one), "since": marks.iso(one.since)} for one in snapshot.blocked],
         "stuck": [one.document() for one in snapshot.stuck],
+        "held": sum(one.count for one in snapshot.blocked if one.kind == "held"),
+        "sinks": None if snapshot.sinks is None else [bounds.sink(one) for one in snapshot.sinks],
+        "callbacks": snapshot.callbacks and asdict(snapshot.callbacks),
         "queues": None if snapshot.queues is None else [_queue(snapshot, queue) for queue in snapshot.queues],
-        "workers": None if snapshot.workers is None else [_worker(snapshot, worker) for worker in snapshot.workers],
-        "schedulers": None if snapshot.schedulers is None else [_scheduler(snapshot, one) for one in snapshot.schedulers],
+        "workers": None if snapshot.workers is None else [processes.worker(worker, snapshot.at) for worker in snapshot.workers],
+        "schedulers": None
+        if snapshot.schedulers is None
+        else [processes.scheduler(one, snapshot.at) for one in snapshot.schedulers],
         "cron": None if snapshot.cron is None else asdict(snapshot.cron),
     }
 
@@ -339,12 +351,13 @@ def _queue(snapshot: Snapshot, queue: QueueInfo) -> dict[str, Any]:
         "moderate": queue.moderate,
         "low": queue.low,
         "inbox": queue.inbox,
-        "oldest": _iso(queue.oldest),
-        "oldest_age": _age(snapshot.at, queue.oldest),
+        "oldest": marks.iso(queue.oldest),
+        "oldest_age": marks.age(snapshot.at, queue.oldest),
         "started": queue.started,
         "finished": queue.finished,
         "deferred": queue.deferred,
         "canceled": queue.canceled,
+        "stopped": queue.stopped,
         "blocked": queue.blocked,
         **bounds.document(queue, snapshot.at),
         "rq": queue.rq,
@@ -352,45 +365,7 @@ def _queue(snapshot: Snapshot, queue: QueueInfo) -> dict[str, Any]:
         "rate": queue.bounds.rate and str(queue.bounds.rate),
         "burst": queue.bounds.rate and queue.bounds.rate.burst,
         "max_wait": queue.bounds.max_wait,
-        "held_back_until": _iso(queue.bounds.held_back),
+        "held_back_until": marks.iso(queue.bounds.held_back),
         "rate_limited": queue.bounds.closed,
+        "per_minute": asdict(flow) if (flow := snapshot.flows.get(queue.name)) else None,
     }
-
-
-def _worker(snapshot: Snapshot, worker: WorkerInfo) -> dict[str, Any]:
-    return {
-        "name": worker.name,
-        "state": worker.state,
-        "alive": worker.alive,
-        "quiet": worker.quiet,
-        "throttled": worker.throttled or None,
-        "queues": list(worker.queues),
-        "current_job": worker.current_job or None,
-        "jobs": list(worker.jobs),
-        "hostname": worker.hostname,
-        "pid": worker.pid,
-        "birth": _iso(worker.birth),
-        "last_heartbeat": _iso(worker.last_heartbeat),
-        "heartbeat_age": _age(snapshot.at, worker.last_heartbeat),
-        "successful_jobs": worker.successful_jobs,
-        "failed_jobs": worker.failed_jobs,
-        "working_seconds": worker.working_seconds,
-    }
-
-
-def _scheduler(snapshot: Snapshot, one: SchedulerInfo) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "alive": one.alive,
-        "hostname": one.hostname,
-        "pid": one.pid,
-        "app": one.app,
-        "version": one.version,
-        "birth": _iso(one.birth),
-        "last_heartbeat": _iso(one.last_heartbeat),
-        "heartbeat_age": _age(snapshot.at, one.last_heartbeat),
-    }
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else to_iso(moment)

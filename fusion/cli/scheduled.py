@@ -12,7 +12,9 @@ import click
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
-from fusion.cli.render import table
+from fusion.cli.tables import table
+from fusion.cli.times import told, utc_option
+from fusion.cli.watch import watchable
 from fusion.exceptions import InvalidName
 from fusion.kernel.timeutil import parse_moment, parse_seconds, to_iso
 
@@ -32,14 +34,9 @@ def moment_option(ctx: click.Context, param: click.Parameter, value: str | None)
         raise click.BadParameter(str(error)) from None
 
 
-def local(moment: datetime) -> str:
-    """By this machine's zone: `2030-01-31 09:00:00 +0100`."""
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %z}"
-
-
 def due(moment: datetime, at: datetime) -> str:
     """In a sentence: `due 2030-01-31 09:00:00 +0100 (in 5 min)`, or `due now`; `at` by the server's clock."""
-    return f"due {local(moment)} ({_until(moment, at)})" if moment > at else "due now"
+    return f"due {told(moment)} ({_until(moment, at)})" if moment > at else "due now"
 
 
 def _until(moment: datetime, at: datetime) -> str:
@@ -56,7 +53,9 @@ def _until(moment: datetime, at: datetime) -> str:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
 @click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of the soonest.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@utc_option
 @shared_options
+@watchable
 def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     """Show the jobs that wait for a time, the soonest first.
 
@@ -89,7 +88,7 @@ def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
         return
     if lines:
         cells = [
-            (local(moment), _until(moment, at), job_id, row["origin"] or "-", row["description"] or "-", why)
+            (told(moment), _until(moment, at), job_id, row["origin"] or "-", row["description"] or "-", why)
             for job_id, moment, row, why in lines
         ]
         echo("\n".join(table(("DUE", "", "ID", "QUEUE", "DESCRIPTION", "WHY"), cells)) + "\n")
@@ -152,7 +151,7 @@ def reschedule(cli: Cli, job_id: str, when: datetime | float, as_json: bool) -> 
     WHEN is a time with its zone, or how long from now: +5m, +2h. One in the past is now. A job that waits for a retry can be rescheduled too.
     """
     from fusion.job import Job
-    from fusion.store.layout.keys import check_job_id
+    from fusion.store.layout.names import check_job_id
 
     try:
         moment = Job(check_job_id(job_id), {}, cli.connection).reschedule(when)

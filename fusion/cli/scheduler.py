@@ -67,6 +67,7 @@ def scheduler(cli: Cli, embedded: bool, pid: str | None, schedule: tuple[str, ..
         flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
     settings = cli.load(**flags)
     set_up_logging(settings, level, log_format, date_format)
+    from fusion.kernel import titles
     from fusion.kernel.importing import task_modules
     from fusion.kernel.linux import close_to_others
     from fusion.runtime.signals import Signals
@@ -76,6 +77,7 @@ def scheduler(cli: Cli, embedded: bool, pid: str | None, schedule: tuple[str, ..
     Signals.ends_process = True
     if not settings.debuggable:
         close_to_others()
+    titles.show("scheduler", settings.name or "")
     with pid_file(pid):
         code = SchedulerProcess(settings, Sources(settings.schedule or (), task_modules(settings.tasks))).run()
     sys.exit(code)

@@ -17,7 +17,7 @@ from fusion.cli.logs import set_up_logging
 from fusion.cli.output import echo
 from fusion.cli.worker import LEVELS, level_of, pid_file
 from fusion.exceptions import ConfigurationError
-from fusion.kernel import defaults
+from fusion.kernel import defaults, titles
 from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def _serve(
 
     if not settings.debuggable:
         close_to_others()
+    titles.show("HTTP server at", host, port)
     listener = _listen(family, address, host)
     connection = connect(settings, role="worker")  # one bounded attempt: an outage is answered, not waited for
     try:

@@ -13,7 +13,7 @@ from fusion.cli.hints import command
 from fusion.cli.relay import relay
 from fusion.cli.scheduler import declaring_flags, scheduler
 from fusion.cli.worker import pid_file, prepare, worker
-from fusion.kernel import defaults
+from fusion.kernel import defaults, titles
 from fusion.kernel.importing import task_modules
 from fusion.runtime.child_process import Kind
 
@@ -79,6 +79,7 @@ def start(
     Signals.ends_process = True
     if not settings.debuggable:
         close_to_others()
+    titles.show("keeps", num_workers, "workers of", ",".join(plan.queues))
     with pid_file(pid):
         kinds = [Kind("worker", ("worker", *flags), num_workers)]
         if not (no_scheduler or plan.burst):
@@ -92,4 +93,4 @@ def start(
 
 
 # What is checked for one worker is right for all of them.
-start.params += [param for param in worker.params if param.name not in {own.name for own in start.params}]
+start.params += [param for param in worker.params if param.name not in {"reload", *(own.name for own in start.params)}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
@@ -11,8 +10,9 @@ import click
 from fusion.cli import names
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import command
-from fusion.cli.info import live, repeat
 from fusion.cli.output import echo
+from fusion.cli.times import utc_option
+from fusion.cli.watch import watchable
 from fusion.kernel.timeutil import parse_seconds, to_iso
 
 _EXAMPLE = (
@@ -26,9 +26,10 @@ _EXAMPLE = (
 @click.option("--function", metavar="NAME", help="Of a task, by its dotted path.")
 @click.option("--since", default="1h", show_default=True, metavar="TIME", help="How far back the history goes: up to 30d.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--watch", is_flag=True, help="Show it again every two seconds; Ctrl-C ends.")
+@utc_option
 @shared_options
-def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, since: str, as_json: bool, watch: bool) -> None:
+@watchable
+def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, since: str, as_json: bool) -> None:
     """Show what became of jobs, and how long they waited and ran.
 
     Counters are of all time, and exact. The history is of up to a day by minute, else by hour; workers write it down every few seconds,
@@ -37,8 +38,6 @@ def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, si
     """
     if sum(one is not None for one in (queue, key, function)) > 1:
         raise click.UsageError("QUEUE, --key and --function exclude each other")
-    if as_json and watch:
-        raise click.UsageError("--json and --watch exclude each other")
     try:
         span = parse_seconds(since)
     except ValueError as error:
@@ -48,18 +47,13 @@ def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, si
     if queue is not None:
         names.check(queue)
 
-    def frame() -> str:
-        found = gather(cli, queue, key, function, span)
+    found = gather(cli, queue, key, function, span)
+    if as_json:
+        echo(json.dumps(found))
+    else:
         from fusion.cli import stats_render
 
-        return json.dumps(found) if as_json else stats_render.text(found)
-
-    if not watch:
-        echo(frame())
-    elif sys.stdout.isatty():
-        live(frame, 2.0)
-    else:
-        repeat(frame, 2.0)
+        echo(stats_render.text(found))
 
 
 def gather(cli: Cli, queue: str | None, key: str | None, function: str | None, since: float) -> dict[str, Any]:
@@ -111,7 +105,12 @@ def _history(steps: Any) -> dict[str, Any]:
 
     return {
         "history": [
-            {"at": to_iso(step.at), **{name: step.counts[name] for name in ("completed", "failed", "retried")}} for step in steps
+            {
+                "at": to_iso(step.at),
+                **{name: step.counts[name] for name in ("completed", "failed", "retried")},
+                "waiting": step.waiting(),
+            }
+            for step in steps
         ],
         "seconds": {str(priority): times for priority, times in summary(steps).items()},
     }

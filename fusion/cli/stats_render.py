@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fusion.cli.times import told
+from fusion.kernel.timeutil import from_iso
 from fusion.store.read.totals import WENT_OUT
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -34,10 +36,10 @@ def text(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def sparkline(values: Sequence[int]) -> str:
-    """A bar for each value, the highest as high as a line; more than fit are summed."""
+def sparkline(values: Sequence[int], together: Callable[[Sequence[int]], int] = sum) -> str:
+    """A bar for each value, the highest as high as a line; of more than fit some are put `together`."""
     step = -(-len(values) // _WIDTH) or 1
-    sums = [sum(values[i : i + step]) for i in range(0, len(values), step)]
+    sums = [together(values[i : i + step]) for i in range(0, len(values), step)]
     top = max(sums, default=0)
     return "".join(_BARS[-(-value * (len(_BARS) - 1) // top) if top else 0] for value in sums)
 
@@ -50,7 +52,7 @@ def _counters(found: Mapping[str, Any]) -> list[str]:
     limit = found.get("max_concurrent")
     now.append(f"{found['active_count']} run" + (f" (at most {limit})" if limit else ""))
     if oldest := found.get("oldest_enqueued_at"):
-        now.append(f"the oldest since {oldest}")
+        now.append(f"the oldest since {told(from_iso(oldest))}")
     ever = [f"{found[f'total_{name}']} {name}" for name in ("enqueued", "requeued", *WENT_OUT) if found[f"total_{name}"]]
     if found.get("total_base"):
         ever.insert(0, f"{found['total_base']} there before counting began")
@@ -63,6 +65,11 @@ def _lines_of_history(steps: Sequence[Mapping[str, Any]]) -> list[str]:
         values = [step[name] for step in steps]
         if any(values) or name == "completed":
             lines.append(f"  {name:9} |{sparkline(values)}| {sum(values)}")
+    depths = [sum(one["depth"] for one in step["waiting"].values()) for step in steps]
+    ages = [max((one["oldest"] for one in step["waiting"].values()), default=0) for step in steps]
+    if any(depths):
+        lines.append(f"  {'waiting':9} |{sparkline(depths, max)}| at most {max(depths)}")
+        lines.append(f"  {'oldest':9} |{sparkline(ages, max)}| at most {_time(max(ages))}")
     return lines
 
 

@@ -19,10 +19,10 @@ from fusion.cli.hints import command
 from fusion.cli.logs import set_up_logging
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
-from fusion.kernel import defaults
+from fusion.kernel import defaults, titles
 from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 from fusion.store.embedded.own_files import read_own, reason, write_own
-from fusion.store.layout.keys import is_pattern
+from fusion.store.layout.names import is_pattern
 
 if TYPE_CHECKING:
     from fusion.settings import Settings
@@ -54,6 +54,8 @@ _SETTINGS = (
 _NOT_FOR_RELAY = {"name", "pid", "embedded", "probe_port", "probe_host"}
 
 
+#: Those that --reload has done for the worker that it starts.
+_NOT_FOR_RELOADED = {"reload", "pid", "embedded"}
 #: Of the worker's flags, those that the worker for its jobs on probation does without.
 _NOT_FOR_PROBATION = {*_NOT_FOR_RELAY, "burst", "slots", "horses", "reserve_high", "no_relay", "probation"}
 #: Seconds without a job after which that one ends.
@@ -136,6 +138,7 @@ _RUNNING = (
     click.option("--no-relay", is_flag=True, help="Leave events and callbacks to others, even if nobody delivers them."),
     click.option("--probation", is_flag=True, hidden=True),
     click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs."),
+    click.option("--reload", is_flag=True, help="For development: start afresh, its jobs done, when code of the tasks changes."),
 )
 _LOGGING = (
     click.option("--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"),
@@ -160,7 +163,7 @@ def _flags(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("queues", nargs=-1, metavar="[QUEUES]...")
 @_flags
 @shared_options
-def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
+def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any) -> None:
     """Run jobs of these queues, each in a process of its own.
 
     QUEUES and --customq are taken together. A name may be a wildcard ('sms*', '*': quote it); `all` stands for the configured
@@ -173,6 +176,9 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     INT or TERM ends it when its jobs are done, twice at once; jobs that are cut off go back to their place.
     """
     plan = prepare(cli, embedded, **given)
+    if reload:
+        with pid_file(pid):
+            sys.exit(_reloading(cli, plan))
     from fusion.forkserver.orphans import adopt
     from fusion.kernel.linux import close_to_others
     from fusion.runtime.signals import Signals
@@ -184,6 +190,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
     adopt()
     if not plan.settings.debuggable:
         close_to_others()
+    titles.show("worker", plan.settings.name or "", "of", ",".join(plan.queues))
     with pid_file(pid):
         code = Worker(
             plan.settings,
@@ -193,6 +200,21 @@ def worker(cli: Cli, embedded: bool, pid: str | None, **given: Any) -> None:
             companions=Companions(relay, probation, only_probation=plan.probation),
         ).run()
     sys.exit(code)
+
+
+def _reloading(cli: Cli, plan: WorkerPlan) -> int:
+    """Run this command line in a child, and again when its code changes; the exit code of the last one."""
+    from fusion.runtime.signals import Signals
+    from fusion.supervisor.reloader import Reloader
+    from fusion.supervisor.sources import Sources
+
+    hand_on_url(cli.url)
+    context = click.get_current_context()
+    sources = Sources(plan.settings.tasks, context.params["path"], cli.config_files())
+    Signals.ends_process = True
+    titles.show("starts a worker afresh when code changes")
+    command = [*program(), "worker", *as_typed(context, context.command, _NOT_FOR_RELOADED)]
+    return Reloader(command, sources, plan.settings.shutdown_timeout).run()
 
 
 def _relay() -> list[str]:

@@ -34,7 +34,7 @@ from fusion.runtime.supervised import SupervisorLine
 from fusion.runtime.timers import Timers
 from fusion.settings import Settings
 from fusion.store.client.connections import connect
-from fusion.store.layout.keys import CALLBACKS
+from fusion.store.layout.names import CALLBACKS
 from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
 

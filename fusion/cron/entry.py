@@ -21,7 +21,7 @@ from fusion.kernel.importing import func_name_of
 from fusion.kernel.signing import SIGNATURE
 from fusion.kernel.timeutil import FURTHEST, parse_seconds
 from fusion.settings import Settings
-from fusion.store.layout.keys import check_entry_id, check_queue_name
+from fusion.store.layout.names import check_entry_id, check_queue_name
 from fusion.store.layout.records import NewJob, Tick
 from fusion.store.layout.score import check_priority
 
@@ -35,7 +35,7 @@ _FORMAT = 1
 #: So many of the coming ticks are compared with the jitter.
 _LOOKED_AT = 20
 _MISFIRE = ("latest", "all", "skip")
-_OVERLAP = ("allow", "skip")
+_OVERLAP = ("allow", "skip", "queue")
 _OPTIONS = frozenset(option.name for option in OPTIONS if option.of == ENTRY)
 _POLICY = ("id", "queue", "args", "kwargs", "misfire", "misfire_grace", "overlap", "jitter")
 
@@ -75,7 +75,7 @@ class Entry:
         if misfire not in _MISFIRE:
             raise ValueError(f"misfire={misfire!r}: use 'latest', 'all' or 'skip'")
         if overlap not in _OVERLAP:
-            raise ValueError(f"overlap={overlap!r}: use 'allow' or 'skip'")
+            raise ValueError(f"overlap={overlap!r}: use 'allow', 'skip' or 'queue'")
         for name in options:
             if name not in _OPTIONS:
                 known = {*_OPTIONS, *_POLICY}

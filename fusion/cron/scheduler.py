@@ -78,7 +78,8 @@ class Planner:
 
         - `misfire`, for ticks that nobody was there to run: `latest` runs the newest, `all` each (the newest 100), `skip` none. Whatever is
           more than `misfire_grace` seconds late is not run (None: any lateness is fine; with `skip` 10).
-        - `overlap="skip"`: no tick runs while a job of the entry has not ended; a waiting retry has not.
+        - `overlap="skip"`: no tick runs while a job of the entry has not ended; a waiting retry has not. `"queue"`: one tick waits
+          behind it, and runs when it has ended; further ones don't.
         - `jitter`: seconds over which the starts of ticks are spread.
         - other options as in `Queue.enqueue`: priority, job_timeout, ttl, result_ttl, retry, log_tag, description, meta ...
 
@@ -213,6 +214,8 @@ class Scheduler(Planner):
                 raise InvalidJobOperation(
                     f"job {job_id} of cron entry {entry_id!r} has not ended, and it must not overlap; use force"
                 )
+            if status == "duplicate":
+                raise InvalidJobOperation(f"job {job_id} has the unique key of cron entry {entry_id!r}")
             if status == "missing":
                 raise _missing(entry_id)
 

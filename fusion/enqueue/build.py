@@ -10,9 +10,11 @@ from string import ascii_letters, digits
 from typing import Any
 
 from fusion.callbacks import hooks, payload_url
+from fusion.dependency import at_front
 from fusion.enqueue.kinds import number, seconds
 from fusion.enqueue.options import NONE, OPTIONS, EnqueueOptions, Func
 from fusion.enqueue.ties import declared, tie, with_declared
+from fusion.enqueue.unique import note_unique
 from fusion.exceptions import OptionError, PayloadTooLarge
 from fusion.kernel import defaults
 from fusion.kernel.importing import func_name_of
@@ -20,7 +22,7 @@ from fusion.kernel.serializers import dumps_call, get_serializer
 from fusion.kernel.signing import SIGNATURE
 from fusion.kernel.timeutil import to_delay, to_unix
 from fusion.settings import Settings
-from fusion.store.layout.keys import check_new_job_id
+from fusion.store.layout.names import check_new_job_id
 from fusion.store.layout.records import NewJob
 from fusion.store.layout.score import check_priority
 
@@ -78,14 +80,15 @@ def build(
         job_id = _identity()
         return JobData(name, NewJob(job_id, 1, stored, nonce=job_id), len(data) + _OVERHEAD)
     ttl = _add(stored, options)
-    tie(name, stored)
+    tie(name, stored, note_unique(name, args, kwargs, options, stored) + ("p" if "parents" in stored else ""))
     size = _check_options(name, stored, settings.max_payload)
     priority = check_priority(1 if options.priority is None else options.priority)
     job_id = nonce = _identity()
     if options.job_id is not None:
         job_id = check_new_job_id(options.job_id)
     due, delay = _time(options)
-    return JobData(name, NewJob(job_id, priority, stored, options.at_front, ttl, due, delay, nonce), len(data) + size + _OVERHEAD)
+    front = options.at_front or at_front(options.depends_on)
+    return JobData(name, NewJob(job_id, priority, stored, front, ttl, due, delay, nonce), len(data) + size + _OVERHEAD)
 
 
 _JSON = get_serializer("json", allow_pickle=False)

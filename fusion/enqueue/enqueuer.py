@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from fusion.enqueue.batch import QueueDefaults, called_with, prepared, timed
 from fusion.enqueue.build import JobData
+from fusion.enqueue.chunk import QueueDefaults, called_with, prepared, timed
 from fusion.enqueue.keywords import check_arguments, options_of
 from fusion.enqueue.terms import Terms
 

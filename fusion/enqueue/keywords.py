@@ -14,7 +14,7 @@ from fusion.exceptions import OptionError, UnknownOption
 
 _NAMES = frozenset(OPTION_NAMES)
 #: RQ's options that Fusion does not have yet; passed on as arguments of the task they would do harm silently.
-_NOT_YET = frozenset({"depends_on", "repeat", "group_id", "on_stopped", "unique", "pipeline"})
+_NOT_YET = frozenset({"repeat", "group_id", "pipeline"})
 
 
 def split_options(kwargs: dict[str, Any]) -> tuple[EnqueueOptions, dict[str, Any]]:

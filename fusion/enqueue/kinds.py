@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fusion.exceptions import DeserializationError, OptionError
 from fusion.jobs.meta import to_json
@@ -14,18 +14,26 @@ from fusion.kernel.rates import Rate
 from fusion.kernel.serializers import JSONSerializer
 from fusion.kernel.timeutil import FURTHEST, parse_moment, parse_seconds
 from fusion.retry import Retry
-from fusion.store.layout.keys import check_new_job_id
+from fusion.store.layout.names import check_job_id, check_new_job_id
 from fusion.store.layout.score import check_priority
 
 #: Characters of a text that lists show, of those that come over HTTP.
 _LONGEST = 500
 _MOST_RETRIES = 1000
+_MOST_PARENTS = 1000
 #: The highest limit of a key.
 MOST_AT_ONCE = 1_000_000
 #: Half a surrogate pair is no text that could be sent.
 _KEY = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,200}\Z")
+_BATCH = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
 #: The highest whole number that a text may name.
 MOST = 10**9
+
+
+class AnyBatch(Protocol):
+    """A `fusion.Batch`, or whatever has its id."""
+
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ def mapping(name: str, value: Any) -> str | None:
 def policy(name: str, value: Any) -> str:
     """A Retry as it is stored."""
     if not isinstance(value, Retry):
-        raise OptionError(name, "use Retry(max=...)", value)
+        raise OptionError(name, "use Retry(max=...), or Retry(within=...)", value)
     return value.to_json()
 
 
@@ -132,6 +140,14 @@ def key(name: str, value: Any) -> str:
     if not isinstance(value, str) or not _KEY.match(value):
         raise OptionError(name, "use a text of 1 to 200 characters without spaces and control characters", value)
     return value
+
+
+def batch_id(name: str, value: Any) -> str:
+    """The id of a batch, of which the batch itself may be given."""
+    found = getattr(value, "id", value)
+    if not isinstance(found, str) or not _BATCH.match(found):
+        raise OptionError(name, "use a Batch, or its id: 1 to 128 of the characters A-Z a-z 0-9 _ -", value)
+    return found
 
 
 def at_once(name: str, value: Any) -> int:
@@ -170,6 +186,13 @@ def _duration(value: Any) -> float:
         raise ValueError(f"{value!r}: use seconds, or a text like 90s, 5m, 2h, 1d") from None
 
 
+def _span(value: Any) -> float:
+    seconds = _duration(value)
+    if not 0 < seconds <= FURTHEST:
+        raise ValueError(f"{value!r}: use a duration over 0")
+    return seconds
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST or not value.isprintable():
         raise ValueError(f"use a text of up to {_LONGEST} characters without control characters")
@@ -179,6 +202,13 @@ def _text(value: Any) -> str:
 def _key(value: Any) -> str:
     try:
         return key("", value)
+    except OptionError as error:
+        raise ValueError(f"{str(value)[:60]!r}: {error.rule}") from None
+
+
+def _batch(value: Any) -> str:
+    try:
+        return batch_id("", value)
     except OptionError as error:
         raise ValueError(f"{str(value)[:60]!r}: {error.rule}") from None
 
@@ -248,6 +278,13 @@ def _object_of(text: str) -> dict[str, Any]:
         raise ValueError(f"{text[:60]!r} is not JSON that can be sent: {error}") from None
 
 
+def _job_ids(value: Any) -> list[str]:
+    found = [check_job_id(one) for one in (value if isinstance(value, list) else [value])]
+    if not found or len(found) > _MOST_PARENTS:
+        raise ValueError(f"use 1 to {_MOST_PARENTS:,} job ids")
+    return found
+
+
 def whole(low: int, high: int) -> Reader:
     """A whole number from `low`; from the network up to `high`."""
     return Reader(
@@ -270,12 +307,15 @@ PRIORITY = Reader(
     "`high`, `moderate`, `low`, 0 to 255", "high|moderate|low|0..255", _priority, lambda text: _priority(_digits(text))
 )
 DURATION = Reader('seconds, `"90s"`, `"5m"`, `"2h"`, `"1d"`', "SECONDS", _duration, _duration)
+SPAN = Reader(DURATION.takes, "SECONDS", _span, _span)
 MOMENT = Reader('a time with its zone, `"2030-01-31T09:00+01:00"`', "TIME", _moment, _moment)
 TEXT = Reader("a text", "TEXT", _text, str)
 TAG = Reader(TEXT.takes, "TAG", _text, str)
 KEY = Reader("1 to 200 characters, no spaces", "KEY", _key, _key)
 RATE = Reader('`"100/60s"`, `"10/s"`, `"5/2m"`', "RATE", _rate, _rate)
 JOB_ID = Reader("1 to 128 of `A-Z a-z 0-9 _ -`", "ID", check_new_job_id, check_new_job_id)
+BATCH = Reader(JOB_ID.takes, "ID", _batch, _batch)
+JOB_IDS = Reader("job ids, one or a list", "ID", _job_ids, lambda text: check_job_id(text), repeats=True)
 SWITCH = Reader("true, false", "", _flag, lambda text: _flag({"true": True, "false": False}.get(text)))
 RETRIES = whole(0, _MOST_RETRIES)
 INTERVALS = Reader("seconds, or a list of them", "SECONDS", _intervals, lambda text: _intervals(text)[0], repeats=True)

@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fusion.callbacks import Callback, as_callback
+from fusion.dependency import parents
 from fusion.enqueue import kinds
-from fusion.enqueue.kinds import Reader
+from fusion.enqueue.kinds import AnyBatch, Reader
 from fusion.retry import Retry
 
 Func = str | Callable[..., Any]
@@ -88,6 +89,7 @@ class EnqueueOptions:
         (
             ("retry_max", kinds.RETRIES, "Retries when it fails."),
             ("retry_interval", kinds.INTERVALS, "Before each retry; repeatable, the last one repeats."),
+            ("retry_within", kinds.SPAN, "Retries for so long after the first failure."),
         ),
         store=kinds.policy,
     )
@@ -98,6 +100,11 @@ class EnqueueOptions:
     )
     on_failure: Callback | Func | None = _option(
         "Called in the job's process when it failed.",
+        "a function, its path, a Callback",
+        store=lambda name, value: as_callback(value),
+    )
+    on_stopped: Callback | Func | None = _option(
+        "Called in the job's process when it was stopped and let its task end.",
         "a function, its path, a Callback",
         store=lambda name, value: as_callback(value),
     )
@@ -136,6 +143,37 @@ class EnqueueOptions:
     )
     limit_duration: float | str | None = _option(
         "How long after its start others of its key have to wait for it; it runs on.", kinds.DURATION, store=kinds.milliseconds
+    )
+    unique_key: str | Callable[..., str] | None = _option(
+        "Only one job with this key is accepted until it ends, see unique_until.", kinds.KEY, store=kinds.key
+    )
+    unique: bool = _option("A unique key made of the function and its arguments.", kinds.SWITCH, default=False)
+    unique_until: str | None = _option(
+        "Until when its key is its own: it is accepted, starts, or ends.  [default: end]",
+        kinds.words("accept", "start", "end"),
+        store=kinds.other_than("end", "accept", "start"),
+    )
+    unique_window: float | str | None = _option(
+        "How long after that the key is still taken.", kinds.DURATION, store=kinds.milliseconds
+    )
+    on_duplicate: str | None = _option(
+        "When another has its key: enqueue nothing (skip), refuse it (raise), or take its place (replace).  [default: skip]",
+        kinds.words("skip", "raise", "replace"),
+        store=kinds.other_than("skip", "raise", "replace"),
+    )
+    max_delay: float | str | None = _option(
+        "Of one that takes others' places: due that long after the first of them at the latest.",
+        kinds.DURATION,
+        of=JOB,
+        store=kinds.milliseconds,
+    )
+    batch: AnyBatch | str | None = _option("The batch that it joins.", kinds.BATCH, of=JOB, store=kinds.batch_id)
+    depends_on: Any = _option(
+        "The job that it waits for; it fails should that one not finish.",
+        (("depends_on", kinds.JOB_IDS, "A job that it waits for; repeatable."),),
+        of=JOB,
+        store=parents,
+        field_name="parents",
     )
     durability: str | None = _option(
         "Wait until replicas have it (replicated), or for the primary alone.", kinds.words("primary", "replicated"), of=CALL
@@ -183,6 +221,7 @@ def from_text(read: Mapping[str, Any]) -> EnqueueOptions:
     """Options from what the readers of `SPELLINGS` made of the texts that were given."""
     options = {_OF_FIELD[name].name: value for name, value in read.items()}
     options.pop("retry", None)  # has parts
-    if retries := read.get("retry_max"):
-        options["retry"] = Retry(retries, read.get("retry_interval") or 0)
+    within = read.get("retry_within")
+    if (retries := read.get("retry_max")) or within:
+        options["retry"] = Retry(retries or None, read.get("retry_interval") or 0, within=within)
     return EnqueueOptions(**options)

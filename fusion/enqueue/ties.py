@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from fusion.context import get_current_job
 from fusion.enqueue.kinds import key
 from fusion.exceptions import OptionError
 
@@ -32,16 +33,28 @@ def with_declared(
     return options.over(type(options)(**found))
 
 
-def tie(name: str, stored: dict[str, Any]) -> None:
+def tie(name: str, stored: dict[str, Any], letters: str = "") -> None:
     """Say in the record of a call of the function `name` what it is bound to: a letter for each thing that scripts have to know without a
-    look at the other fields. OptionError for options that need others."""
+    look at the other fields; `letters`: those that are known. OptionError for options that need others."""
     if "concurrency_key" in stored or "max_concurrent" in stored or "rate" in stored:
         stored["concurrency_key"] = key("concurrency_key", stored.get("concurrency_key", name))
-        stored["ties"] = "k" + "".join(letter for field, letter in _LETTERS.items() if field in stored)
-        return
-    for field in _LETTERS:
-        if field in stored:
-            raise OptionError(field, "needs concurrency_key; or max_concurrent or rate, for a limit of the function")
+        letters = "k" + "".join(letter for field, letter in _LETTERS.items() if field in stored) + letters
+    else:
+        for field in _LETTERS:
+            if field in stored:
+                raise OptionError(field, "needs concurrency_key; or max_concurrent or rate, for a limit of the function")
+    if "batch" in stored:
+        letters += "b"
+        stored["batch_by"] = joining(stored["batch"])
+    if letters:
+        stored["ties"] = letters
+
+
+def joining(batch: str) -> str | None:
+    """The job that brings another into that batch: the one that this process runs, if it is a member itself. A closed batch takes what its
+    members bring."""
+    job = get_current_job()
+    return job.id if job is not None and job.batch_id == batch else None
 
 
 #: `discard` is looked at when a job first arrives, and then forgotten.

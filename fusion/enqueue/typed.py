@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from fusion.callbacks import Callback
+from fusion.enqueue.kinds import AnyBatch
 from fusion.retry import Retry
 
 Func = str | Callable[..., Any]
@@ -36,6 +37,8 @@ class EntryJobOptions(TypedDict, total=False):
     on_success: Callback | Func | None
     #: Called in the job's process when it failed.
     on_failure: Callback | Func | None
+    #: Called in the job's process when it was stopped and let its task end.
+    on_stopped: Callback | Func | None
     #: Data of yours beside it, as job.meta.
     meta: Mapping[str, Any] | None
     #: Task and type in the event log, e.g. SMS_OTP.
@@ -62,6 +65,16 @@ class EntryJobOptions(TypedDict, total=False):
     on_conflict: str | None
     #: How long after its start others of its key have to wait for it; it runs on.
     limit_duration: float | str | None
+    #: Only one job with this key is accepted until it ends, see unique_until.
+    unique_key: str | Callable[..., str] | None
+    #: A unique key made of the function and its arguments.
+    unique: bool
+    #: Until when its key is its own: it is accepted, starts, or ends.  [default: end]
+    unique_until: str | None
+    #: How long after that the key is still taken.
+    unique_window: float | str | None
+    #: When another has its key: enqueue nothing (skip), refuse it (raise), or take its place (replace).  [default: skip]
+    on_duplicate: str | None
 
 
 class JobOptions(EntryJobOptions, total=False):
@@ -75,6 +88,12 @@ class JobOptions(EntryJobOptions, total=False):
     enqueue_in: float | str | timedelta | None
     #: Hold it back until then: 2030-01-31T09:00+01:00; the zone is needed.
     enqueue_at: datetime | None
+    #: Of one that takes others' places: due that long after the first of them at the latest.
+    max_delay: float | str | None
+    #: The batch that it joins.
+    batch: AnyBatch | str | None
+    #: The job that it waits for; it fails should that one not finish.
+    depends_on: Any
 
 
 class CallOptions(JobOptions, total=False):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from fusion.kernel import defaults
 from fusion.retry import DEFAULT, RATE_LIMITED, RETRY_LATER, Retry, bounded, retries_done
 
 #: What an outcome frame may add to the job's hash as it is.
-_KEPT = {name.encode(): name for name in ("result_error", "meta", "callback_error")}
+_KEPT = {name.encode(): name for name in ("result_error", "meta", "callback_error", "progress", "cursor")}
+_LONGEST = {"progress": 4096, "cursor": defaults.MAX_CURSOR}
+#: Why a job goes back that gave way to its worker's end.
+INTERRUPTED = "it gave way to the end of its worker, and goes on at its cursor"
 #: Bases that tell nothing of an error.
 _ROOTS = ("builtins.Exception", "builtins.BaseException")
 
@@ -33,13 +37,18 @@ class Decision:
 def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decision:
     """From a job's hash fields and an outcome frame (docs: `execution.outcome`) to what is committed."""
     kind = outcome.get(b"kind")
-    fields: dict[str, bytes | str | int] = {name: outcome[key] for key, name in _KEPT.items() if key in outcome}
+    fields = kept(outcome)
+    if kind == b"interrupted":
+        return Decision("release", INTERRUPTED, fields=fields)
     if kind == b"finished":
         if b"result" in outcome:
             fields["result"] = outcome[b"result"]
+        fields.pop("cursor", None)  # there is no next run
         return Decision("finished", fields=fields)
     reason = outcome.get(b"exc_line", b"").decode("utf-8", "replace")
     fields["exc_info"] = outcome.get(b"exc_info", b"") or reason
+    if kind == b"stopped":
+        return Decision("stopped", reason, fields=fields, shown="JobStopped")
     if kind == b"held":
         fields["task"] = outcome.get(b"task", b"").decode("utf-8", "replace")
         return Decision("held", reason, defaults.HOLD_INTERVAL, fields)
@@ -56,6 +65,15 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
     attempt = {"maxrss": int(peak)} if peak else {}
     decision = _failed(job, fields, reason, classes, policy, asked, bool(wanted) or RETRY_LATER in classes, attempt)
     return replace(decision, shown=_shown(classes[0], outcome.get(b"error_frame", b"")))
+
+
+def kept(outcome: Mapping[bytes, bytes]) -> dict[str, bytes | str | int]:
+    """What a frame adds to the job's hash as it is; nothing that is too long to be what it says: a task may have written it."""
+    found: dict[str, bytes | str | int] = {}
+    for key, name in _KEPT.items():
+        if key in outcome and len(outcome[key]) <= _LONGEST.get(name, inf):
+            found[name] = outcome[key]
+    return found
 
 
 def _shown(error_class: str, frame: bytes) -> str:
@@ -98,6 +116,8 @@ def _failed(
     if done >= policy.max or not (on_request or policy.covers(classes)):
         return Decision("failed", reason, fields={**fields, "reason": reason}, attempt=attempt or {})
     fields["retryCount"] = defaults.RETRY_COUNT_START + done + 1
+    if policy.within is not None:
+        fields["within"] = round(policy.within * 1000)
     if policy.keep_slot:
         fields["keep_slot"] = "1"
     if policy.place == "back":

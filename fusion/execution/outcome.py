@@ -43,9 +43,9 @@ def failed(error: BaseException, tb: TracebackType | None, max_exc_info: int = d
     }
 
 
-def asked(policy: str, max_retries: int) -> dict[bytes, bytes]:
+def asked(policy: str, said: str) -> dict[bytes, bytes]:
     """A task that returned a `Retry`: to run again by that policy."""
-    line = f"fusion.retry.RetryLater: the task returned Retry(max={max_retries})".encode()
+    line = f"fusion.retry.RetryLater: the task returned {said}".encode()
     return {
         b"kind": b"failed",
         b"exc_info": line,

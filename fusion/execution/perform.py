@@ -10,28 +10,30 @@ from time import monotonic
 from types import CoroutineType, FunctionType, TracebackType
 
 from fusion import context
-from fusion.exceptions import PayloadTooLarge, TaskNotAllowed, TaskNotFound
+from fusion.exceptions import DependencyFailed, JobInterrupted, PayloadTooLarge, TaskNotAllowed, TaskNotFound
 from fusion.execution import outcome
+from fusion.execution.callbacks import callback_limit
 from fusion.kernel import defaults
-from fusion.kernel.compression import compressed
+from fusion.kernel.compression import compressed, plain
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.importing import check_no_generator, check_result, is_allowed, resolve
 from fusion.kernel.serializers import JSONSerializer, Serializer, get_serializer, split_call
+from fusion.kernel.stopping import ended_by_stop, run_task
 from fusion.kernel.timeouts import run_with_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
+    from fusion.execution.steps import Line, Steps
+
 Fields = dict[bytes, bytes]
 
-#: Seconds a callback may take if its job does not say.
-CALLBACK_TIMEOUT = 60.0
 #: ru_maxrss is bytes on macOS, KiB elsewhere.
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
 #: Options of which each gives a job a key, see `enqueue.ties`.
 _OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
-_OWN_MODULES = frozenset({__name__, "fusion.kernel.timeouts", "fusion.kernel.importing"})
+_OWN_MODULES = frozenset({__name__, "fusion.kernel.stopping", "fusion.kernel.timeouts", "fusion.kernel.importing"})
 
 
 class Performer:
@@ -46,19 +48,25 @@ class Performer:
         self._found = False
         self._compress = self._keyless = False
 
-    def run(self, fields: Fields, send: Callable[[Fields], None], offer: Callable[[Fields], bool] | None = None) -> Fields:
+    def run(
+        self,
+        fields: Fields,
+        send: Callable[[Fields], None],
+        offer: Callable[[Fields], bool] | None = None,
+        line: Line | None = None,
+    ) -> Fields:
         """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker; `offer` does so unless it had to wait,
-        and says whether it did."""
+        and says whether it did. `line`: where both are of, for what hears of the worker, too."""
         started = monotonic()
         self._send = send
         self._found = self._keyless = False
         # A record of the second layout: those who read it know compressed texts. Stock RQ, which reads pickled jobs, does not.
         self._compress = b"func" in fields and b"serializer" not in fields
-        job = context.CurrentJob(fields, self._save_meta, offer)
+        job = context.CurrentJob(fields, self._save_meta, offer, lambda: self._make_steps(fields, line))
         context.set_current_job(job)
         try:
             limit = context.seconds(fields.get(b"timeout"))
-            value = run_with_timeout(limit, "Task", self._perform, job, fields)
+            value = run_task(limit, self._perform, job, fields)
         except BaseException as error:
             elapsed = monotonic() - started
             answer = self._failure(job, fields, error)
@@ -68,6 +76,8 @@ class Performer:
         answer[b"elapsed"] = b"%.6f" % elapsed
         answer[b"maxrss"] = b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)
         self._add_meta(job, fields, answer)
+        if job.steps is not None:
+            answer |= job.steps.left()
         if self._keyless:
             answer[b"keyless"] = job.func_name.encode("utf-8", "replace")
         if job.unsaid:
@@ -76,18 +86,36 @@ class Performer:
         job.end()
         return answer
 
+    def _make_steps(self, fields: Fields, line: Line | None) -> Steps:
+        from fusion.execution.steps import Steps
+
+        return Steps(line, fields.get(b"cursor"), self._json)
+
     def _perform(self, job: context.CurrentJob, fields: Fields) -> Any:
         name, load = split_call(self._serializer(fields), fields.get(b"data", b""))
         job.func_name = name
         function = resolve(name, self._tasks)
         self._found = True
-        self._keyless = b"ties" not in fields and _declares_key(function)
+        self._keyless = b"k" not in fields.get(b"ties", b"") and _declares_key(function)
         job.args, job.kwargs = load()
+        if b"takes" in fields:
+            job.args = (self._given(fields), *job.args)
         check_no_generator(function, name)
         failpoint("horse.before_task")
         value = _called(function, name, job.args, job.kwargs)
         failpoint("horse.after_task")
         return value
+
+    def _given(self, fields: Fields) -> Any:
+        """What the step before this one in its chain returned."""
+        raw = fields.get(b"given")
+        if raw is None:
+            raise DependencyFailed(
+                "what the job before it in its chain returned is gone: that job was deleted, or did not finish"
+            )
+        if fields.get(b"given_as") == b"pickle":
+            return get_serializer("pickle", allow_pickle=self._allow_pickle).loads(raw)
+        return self._json.loads(plain(raw))
 
     def _serializer(self, fields: Fields) -> Serializer:
         name = fields.get(b"serializer", b"")
@@ -114,18 +142,24 @@ class Performer:
     def _failure(self, job: context.CurrentJob, fields: Fields, error: BaseException) -> Fields:
         if isinstance(error, (TaskNotAllowed, TaskNotFound)) and not self._found:
             return outcome.held(error, job.func_name)
+        if isinstance(error, JobInterrupted) and job.steps is not None and job.steps.interrupted:
+            return {b"kind": b"interrupted"}
         tb = _beyond_own_frames(error.__traceback__)
         answer = outcome.failed(error, tb)
+        if ended_by_stop(error):
+            answer[b"kind"] = b"stopped"
+            self._call_back(b"on_stopped", fields, answer, job, None)
+            return answer
         self._call_back(b"on_failure", fields, answer, job, None, type(error), error, tb)
         return answer
 
     def _asked(self, job: context.CurrentJob, fields: Fields, policy: Any, done: int) -> Fields:
         """The task returned a `Retry`. No failure, and no callback, until its retries are used up."""
-        answer = outcome.asked(policy.to_json(), policy.max)
+        answer = outcome.asked(policy.to_json(), policy.said)
         if done >= policy.max:
             from fusion.retry import RetryLater
 
-            error = RetryLater(0, f"the task returned Retry(max={policy.max}) after {done} retries")
+            error = RetryLater(0, f"the task returned {policy.said} after {done} retries")
             answer |= {b"exc_line": outcome.exc_line(error), b"exc_info": outcome.exc_line(error)}
             self._call_back(b"on_failure", fields, answer, job, None, type(error), error, None)
         return answer
@@ -189,12 +223,6 @@ def _declares_key(function: Any) -> bool:
     """True if `@job` has each call of the function wait for a slot of a key; only a real function's own mark counts."""
     ties = function.__dict__.get("__fusion_ties__") if type(function) is FunctionType else None
     return ties is not None and not _OF_KEYS.isdisjoint(ties)
-
-
-def callback_limit(spec: dict[str, Any]) -> float:
-    """Seconds that a callback may take; what stands there for them may be anything."""
-    limit = float(spec.get("timeout") or CALLBACK_TIMEOUT)
-    return min(limit, defaults.FURTHEST) if limit > 0 else CALLBACK_TIMEOUT  # no number is not above 0 either
 
 
 def _called(function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -6,9 +6,10 @@ starts runs and kills them; the executor reports to its listener what becomes of
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from typing import Protocol
 
 from fusion.executors import readings
@@ -20,6 +21,7 @@ class KillCause(Enum):
 
     - TIMEOUT: its time was up; MEMORY: it held more than `--max-job-memory`; COMMAND: an operator said so;
     - LOST: its lease went to another worker; COLD: its worker ends at once. Neither has an outcome;
+    - STOPPED: it was to stop, and had not begun;
     - NO_PROCESS: it never ran, as no process could be made for it;
     - STOLEN: its process read it and then answered for another job; BROKEN: its process sent bytes that are no frames.
     """
@@ -29,6 +31,7 @@ class KillCause(Enum):
     COMMAND = "command"
     LOST = "lost"
     COLD = "cold"
+    STOPPED = "stop"
     NO_PROCESS = "fork failed"
     STOLEN = "stolen"
     BROKEN = "broken"
@@ -39,19 +42,24 @@ class Run:
     """One execution of a job in an executor. Two runs are never equal.
 
     - `limit`: seconds from `began`, a monotonic time, until the executor kills the run; inf for never;
+    - `stopping`: its task was asked to stop: it ends stopped, unless it finishes or fails all the same;
     - `killed`: why it was ended from outside, None if it was not; `detail`: words for its failure that go with it;
     - `told`: Redis knows that it began, where a claim alone does not say so;
-    - `said`, `unsaid`: its log lines that wait to be written, and those that were dropped and not yet counted to anybody.
+    - `said`, `unsaid`: its log lines that wait to be written, and those that were dropped and not yet counted to anybody;
+    - `reported_at`, `progress_told_at`: monotonic times at which its word was written down, and its progress told as an event.
     """
 
     claimed: Claimed
     limit: float
     began: float
+    stopping: bool = False
     killed: KillCause | None = None
     detail: str = ""
     told: bool = False
     said: int = 0
     unsaid: int = 0
+    reported_at: float = -inf
+    progress_told_at: float = -inf
 
     @property
     def priority(self) -> int:
@@ -64,7 +72,7 @@ class Death:
     """The end of a run's process before the run had an outcome.
 
     `status`: the raw wait status, None if nobody saw it: the executor itself died. `maxrss`: KiB. `killed`: the executor sent the signal;
-    `timed_out`: it did so, or would have by now, as the run's time was up.
+    `timed_out`: it did so, or would have by now, as the run's time was up, or that which it had to stop.
     """
 
     status: int | None = None
@@ -77,7 +85,7 @@ class ExecutorListener(Protocol):
     """Hears from an executor. Each started run ends with exactly one of: an outcome `frame`, `ended`, `returned`."""
 
     def frame(self, run: Run, frame: dict[bytes, bytes]) -> None:
-        """The run's process sent a log line, its meta, or its outcome, with which the run is over."""
+        """The run's process sent a log line, its meta, a report, or its outcome, with which the run is over."""
 
     def ended(self, run: Run, death: Death) -> None:
         """The run is over without an outcome; `run.killed` says why if it was killed."""
@@ -156,6 +164,13 @@ class Executor(Protocol):
     def kill(self, run: Run, cause: KillCause) -> None:
         """End a run, if it is not over: what it was doing ends with it."""
 
+    def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """Send a frame to the process of a run that waits for it."""
+
+    def stop(self, run: Run) -> None:
+        """Ask the task of a run to stop, and kill what still runs after a grace. A run that has not begun ends, STOPPED; one whose task has ended
+        goes on to its outcome."""
+
     def pid(self, run: Run) -> int | None:
         """The process that runs this and nothing else now; None if there is none such, or it is not known yet. For measuring only."""
 
@@ -169,7 +184,7 @@ class Executor(Protocol):
         """Have new code run the next jobs; those under way finish in the old."""
 
     def drain(self) -> None:
-        """Take no more jobs; return what is queued and finish what runs."""
+        """Take no more jobs; return what is queued and finish what runs, of which some give way when they hear of it."""
 
     def close(self) -> None:
         """End everything now. Each run without an outcome ends, by `ended` or `returned`; waits until none can be running."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from signal import SIGKILL
 
 from fusion.executors.base import ExecutorListener, KillCause, Run
@@ -15,6 +15,9 @@ from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.runtime.loop import Loop
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
+
+#: Frames of which each counts, and after which the run goes on.
+_LINES = (b"log", b"report")
 
 
 class ForkExecutor:
@@ -82,6 +85,19 @@ class ForkExecutor:
             own.gone_by = time.monotonic() + EXIT_LIMIT
             self._server.kill(own.horse, SIGKILL)
 
+    def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """Send a frame to a run's process, if it is one of these."""
+        if own := self._own(run):
+            own.horse.send(frame)
+            self.session.finish_sending(own.horse)
+
+    def stop(self, run: Run) -> None:
+        """Ask the task of a run to stop, if it is one of these; its process group is gone when the grace is over."""
+        own = self._own(run)
+        if own and not (own.stopping or own.killed or own.horse.task_over):
+            own.stopping = True
+            self._server.stop(own.horse, time.monotonic() + self._server.config.grace)
+
     def pid(self, run: Run) -> int | None:
         """The run's process; asked for by the first call, known some time later."""
         own = self._own(run)
@@ -106,8 +122,10 @@ class ForkExecutor:
             self.session.check(now, self.runs.values())
 
     def drain(self) -> None:
-        """Take no more jobs; what runs goes on."""
+        """Take no more jobs; what runs goes on, and hears of it."""
         self.session.draining = True
+        for run in self.runs.values():
+            run.horse.finish()
         while self._spares:
             self._spares.popleft().close()
 
@@ -127,7 +145,7 @@ class ForkExecutor:
             self._loop.unwatch(run.horse.fileno())
 
     def _take_in(self, run: HorseRun, frames: list[dict[bytes, bytes]]) -> None:
-        newest = max((at for at, frame in enumerate(frames) if frame.get(b"kind") != b"log"), default=-1)
+        newest = max((at for at, frame in enumerate(frames) if frame.get(b"kind") not in _LINES), default=-1)
         for at, frame in enumerate(frames):
             if run.horse.serial not in self.runs:
                 return  # nothing counts after an outcome
@@ -135,7 +153,7 @@ class ForkExecutor:
             if kind == b"meta":
                 if at < newest:
                     continue  # the next one has it too: a task that saves in a loop must not hold up the worker
-            elif kind != b"log":
+            elif kind not in _LINES:
                 self._loop.unwatch(run.horse.fileno())
                 del self.runs[run.horse.serial]
                 self.session.leave(run.horse)

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Mapping
 from math import inf
 
 from fusion.executors.base import ExecutorListener, KillCause, Run
@@ -154,6 +155,16 @@ class ExecutorGenerations:
         """Kill a job's process group. `cause` stands in `run.killed` when its end is reported."""
         for generation in self._all:
             generation.kill(run, cause)
+
+    def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """Send a frame to the process of a run that waits for it."""
+        for generation in self._all:
+            generation.tell(run, frame)
+
+    def stop(self, run: Run) -> None:
+        """Ask a job's task to stop; what still runs after the grace is killed."""
+        for generation in self._all:
+            generation.stop(run)
 
     def pid(self, run: Run) -> int | None:
         """The process of a run; None if it is not known yet: it is asked for."""

@@ -134,9 +134,13 @@ class Prefetch:
         if run in left:
             self.estimator.saw(_TOO_LARGE)  # so will those behind it be
             return None
+        self.send_to(horse)
+        return run
+
+    def send_to(self, horse: WarmHorse) -> None:
+        """Have the next `send` send what was appended to this horse."""
         if horse not in self._given:
             self._given.append(horse)
-        return run
 
     def send(self) -> None:
         """Send the jobs that were added since, each horse's together. Those that its socket does not take are returned."""

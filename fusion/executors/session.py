@@ -46,7 +46,7 @@ class HorseRun(Run):
             return Death(timed_out=time.monotonic() >= self.horse.deadline)
         if self.horse.broken and self.killed is None:
             self.killed = KillCause.BROKEN
-        return Death(exited.status, exited.maxrss, exited.why == "killed", exited.why == "timeout")
+        return Death(exited.status, exited.maxrss, exited.why == "killed", exited.why in ("timeout", "stopped"))
 
 
 class HorseOwner(Protocol):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import inf
 from signal import SIGKILL
 
 from fusion.executors import readings
-from fusion.executors.base import Death, ExecutorListener, KillCause, Run
+from fusion.executors.base import ExecutorListener, KillCause, Run
+from fusion.executors.ending import Ending
+from fusion.executors.leftovers import LeftoverLog
 from fusion.executors.prefetch import Prefetch
-from fusion.executors.session import EXIT_LIMIT, HorseRun, ServerSession
+from fusion.executors.session import HorseRun, ServerSession
 from fusion.executors.warm_horse import WarmForkServerClient, WarmHorse
 from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.kernel.failpoints import failpoint
@@ -24,7 +26,9 @@ from fusion.store.layout.records import Claimed
 _LATE, SLACK = 2.0, 1.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
 _NEAR = 2.0
-_OF_A_RUN = (b"meta", b"log", b"callback")
+_OF_A_RUN = (b"meta", b"log", b"callback", b"report")
+#: Of those, the ones of which each counts.
+_LINES = (b"log", b"report")
 
 
 class WarmExecutor:
@@ -45,15 +49,16 @@ class WarmExecutor:
         import_timeout: float,
     ) -> None:
         """Start the fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
-        self._settings, self._loop, self._log, self._listener = settings, loop, log, listener
+        self._settings, self._loop, self._listener = settings, loop, listener
         self._wanted = settings.slots + 1
         #: The first run of each busy horse, by the horse's serial number.
         self.runs: dict[int, HorseRun] = {}
         self.horses: dict[int, WarmHorse] = {}
         #: The horse that ran last at the end: its memory is warm, and fresh ones stay fresh.
         self.idle: list[WarmHorse] = []
+        self._ending = Ending(self, server, listener)
         self.prefetching = Prefetch(self, settings.claim_ahead / 1000, settings.max_jobs_per_horse)
-        self._told_of: set[str] = set()
+        self._leftovers = LeftoverLog(log)
         self._runs_at = inf
         self._server = server
         self.session = ServerSession(server, loop, log, self, self._wanted, import_timeout)
@@ -98,7 +103,7 @@ class WarmExecutor:
         if horse is None:
             return None
         run = HorseRun(claimed, limit, time.monotonic(), horse=horse)
-        self._give(horse, run)
+        self.give(horse, run)
         return run
 
     def _fresh(self) -> WarmHorse | None:
@@ -109,7 +114,7 @@ class WarmExecutor:
                 return horse
         return self._fork()
 
-    def _give(self, horse: WarmHorse, run: HorseRun) -> None:
+    def give(self, horse: WarmHorse, run: HorseRun) -> None:
         """Send a job to a horse that has nothing to do."""
         horse.doomed = bool(run.claimed.fields.get(b"isolate"))
         horse.owe(run, 1)
@@ -139,6 +144,12 @@ class WarmExecutor:
             self.runs.pop(horse.serial, None)
             horse.deadline = inf
 
+    def stop_by(self, horse: WarmHorse, deadline: float) -> None:
+        """Ask the task that a horse runs to stop; the fork server kills the horse at the deadline, if not sooner."""
+        self._server.stop(horse, deadline)
+        horse.told = horse.deadline
+        self._runs_at = min(self._runs_at, horse.deadline)
+
     def append(self, horse: WarmHorse, run: HorseRun) -> bool:
         """Queue a run in a busy horse; False if it is busy no more, or its socket is full."""
         if horse.serial not in self.runs or not horse.push(run, ahead=True):
@@ -155,7 +166,7 @@ class WarmExecutor:
 
     # -- back from a horse
 
-    def _recall(self, horse: WarmHorse) -> list[HorseRun]:
+    def recall(self, horse: WarmHorse) -> list[HorseRun]:
         """Take back the jobs that this horse has not read, in their order. What it has read stays, the first one in `runs`."""
         head = self.runs.get(horse.serial)
         back = horse.recall(head) if head else []
@@ -167,9 +178,9 @@ class WarmExecutor:
 
     def recall_behind(self, horse: WarmHorse) -> list[HorseRun]:
         """Take back what waits behind the horse's first job; that one it keeps, even if it has not read it yet."""
-        back = self._recall(horse)
+        back = self.recall(horse)
         if back and horse.serial not in self.runs:
-            self._give(horse, back.pop(0))
+            self.give(horse, back.pop(0))
         return back
 
     def give_back(self, runs: Iterable[Run], why: str) -> None:
@@ -179,42 +190,30 @@ class WarmExecutor:
 
     def kill(self, run: Run, cause: KillCause) -> None:
         """SIGKILL the horse of a run, if it is one of these and has not ended by now; what waits behind it is returned."""
-        horse = self._horse_of(run)
-        if horse is None:
-            return
-        back = self._recall(horse)
-        self._listen_to(horse)  # it may be over; what is told of it now counts
-        run.killed = cause
-        first = self.runs.get(horse.serial)
-        if first is run:
-            self._strike(horse, first)
-        elif any(run is other for other in back):
-            if cause in (KillCause.LOST, KillCause.COLD):
-                back = [other for other in back if other is not run]
-                self._listener.ended(run, Death())
-            elif cause is KillCause.TIMEOUT:  # all that time it did not even read it
-                horse.doomed, run.killed = True, None
-                self._server.kill(horse, SIGKILL)
-        self._rest(horse)
-        self.give_back(back, "the process it waited for was killed")
+        self._ending.kill(run, cause)
+
+    def stop(self, run: Run) -> None:
+        """Ask the task of a run to stop, see `Ending.stop`."""
+        self._ending.stop(run)
+
+    def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """Send a frame to the process of a run that waits for it, behind no other job: it reads no further than that."""
+        if (horse := self.horse_of(run)) and self.runs.get(horse.serial) is run:
+            self.give_back(self.recall_behind(horse), "the job before it waits for word")
+            horse.say(frame)
 
     def pid(self, run: Run) -> int | None:
         """The process of a run that is first in its horse; asked for by the first call, known some time later."""
-        horse = self._horse_of(run)
-        return horse.known_pid() if horse else None
+        return horse.known_pid() if (horse := self.horse_of(run)) else None
 
-    def _horse_of(self, run: Run) -> WarmHorse | None:
+    def horse_of(self, run: Run) -> WarmHorse | None:
+        """The horse that has a run; None if none has it."""
         for horse in self.horses.values():
             if self.runs.get(horse.serial) is run or run in horse.waiting:
                 return horse
         return None
 
-    def _strike(self, horse: WarmHorse, run: HorseRun) -> None:
-        horse.doomed = True
-        run.gone_by = time.monotonic() + EXIT_LIMIT
-        self._server.kill(horse, SIGKILL)
-
-    def _rest(self, horse: WarmHorse) -> None:
+    def rest(self, horse: WarmHorse) -> None:
         """See to a horse that may have nothing to do any more."""
         if horse.serial in self.runs or horse.serial not in self.horses or horse in self.idle:
             return
@@ -237,11 +236,12 @@ class WarmExecutor:
     # -- what horses say
 
     def _on_readable(self, horse: WarmHorse) -> None:
-        self._listen_to(horse)
+        self.listen_to(horse)
         if horse.at_eof and horse.serial in self.horses:
             self._loop.unwatch(horse.fileno())
 
-    def _listen_to(self, horse: WarmHorse) -> None:
+    def listen_to(self, horse: WarmHorse) -> None:
+        """Take in what a horse has said by now."""
         self._take_in(horse, horse.receive())
         if horse.broken and not horse.doomed and horse.serial in self.horses:
             self._break_off(horse)
@@ -263,19 +263,19 @@ class WarmExecutor:
                 horse.grant_callback(time.monotonic(), self._server.config.grace)
                 if horse.told < horse.deadline:
                     self._server.tell_deadline(horse, horse.deadline + SLACK)
-            elif kind == b"log":
+            elif kind in _LINES:
                 self._listener.frame(run, frame)
             elif kind != b"meta":
                 self._finish(horse, run, frame)
-            elif not any(later.get(b"kind") not in (b"log", b"idle") for later in frames[at + 1 :]):
+            elif not any(later.get(b"kind") not in (*_LINES, b"idle") for later in frames[at + 1 :]):
                 self._listener.frame(run, frame)
 
     def _break_off(self, horse: WarmHorse) -> None:
         """The process sent an impossible frame (this or an earlier task wrote to our socket): kill it."""
-        back, run = self._recall(horse), self.runs.get(horse.serial)
+        back, run = self.recall(horse), self.runs.get(horse.serial)
         horse.doomed = True
         if run is not None:
-            self._strike(horse, run)
+            self._ending.strike(horse, run)
         else:
             self._dismiss(horse)
             self._server.kill(horse, SIGKILL)
@@ -292,19 +292,11 @@ class WarmExecutor:
         back: list[HorseRun] = []
         if why := horse.why_replace(frame, self._settings.max_jobs_per_horse, self._settings.max_horse_rss):
             horse.doomed = True
-            back = self._recall(horse)
-            self._note(run, why)
+            back = self.recall(horse)
+            self._leftovers.found(run, why)
         self._listener.frame(run, frame)
-        self._rest(horse)
+        self.rest(horse)
         self.give_back(back, "the process it waited for is replaced")
-
-    def _note(self, run: Run, left: str) -> None:
-        """Warn once of each kind of leftover: a task that leaves something each time makes a warm process as slow as a fresh one."""
-        if left not in ("isolated", "memory", "jobs") and left not in self._told_of and len(self._told_of) < 100:
-            self._told_of.add(left)
-            about = run.claimed.fields.get(b"description", b"?").decode("utf-8", "replace")
-            text = "job %s (%s) left in its process: %s; a fresh one takes its place, as for every job that does so"
-            self._log.warning(text, run.claimed.id, "".join(c if c.isprintable() else "?" for c in about[:200]), left)
 
     # -- deaths
 
@@ -321,7 +313,7 @@ class WarmExecutor:
 
     def _die(self, horse: WarmHorse, exited: HorseExited | None, why: str) -> bool:
         """See to the jobs of a horse that is no more. True if it had begun one, or was to go anyway."""
-        back = self._recall(horse)
+        back = self.recall(horse)
         self._take_in(horse, horse.drain())  # its last words
         self.session.leaving.pop(horse.serial, None)
         self._forget(horse)
@@ -374,11 +366,13 @@ class WarmExecutor:
                 self.kill(run, KillCause.TIMEOUT)
 
     def drain(self) -> None:
-        """Take no more jobs: what waits is returned, what runs goes on, idle horses end."""
+        """Take no more jobs: what waits is returned, what runs goes on and hears of it, idle horses end."""
         self.session.draining = True
         for horse in list(self.horses.values()):
             if horse.serial in self.runs:
                 self.give_back(self.recall_behind(horse), "its worker takes no more jobs")
+                horse.doomed = True
+                horse.finish()  # a job that looks for it gives way
             elif horse.done:
                 self._dismiss(horse)
             else:

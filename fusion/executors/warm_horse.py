@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping
 from math import inf, isinf
 
+from fusion.execution.callbacks import CALLBACKS
 from fusion.execution.frames import FrameError, pack, unpack
 from fusion.executors import readings
 from fusion.executors.session import HorseRun
@@ -97,6 +98,14 @@ class WarmHorse(Horse):
             pass
         except OSError:
             self._out = memoryview(b"")
+        self._shut_if_done()
+
+    def say(self, fields: Mapping[bytes, bytes]) -> None:
+        """Send a frame to the job that runs, at once or not at all: nothing waits in the socket before it."""
+        try:
+            self._socket.send(pack(fields))
+        except OSError:  # it is gone
+            pass
 
     def ask(self, run: HorseRun) -> None:
         """Ask whether it runs this job: one that does reads that only afterwards."""
@@ -163,12 +172,14 @@ class WarmHorse(Horse):
     def grant_callback(self, now: float, grace: float) -> None:
         """The job that runs is over and its callback begins."""
         if self._callbacks:
+            self.task_over = True
             self.deadline = now + max(self._callbacks) + grace
             self._callbacks = []
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
         """Note the callbacks of a job that begins, and forget those of the one before."""
-        if b"on_success" in fields or b"on_failure" in fields:
+        self.task_over = False
+        if not CALLBACKS.isdisjoint(fields):
             super().expect_callbacks(fields)
         else:
             self._callbacks = []
@@ -181,13 +192,6 @@ class WarmHorse(Horse):
         if rss is not None and readings.peak(frame) > rss:
             return "memory"
         return "jobs" if jobs and self.done >= jobs else ""
-
-    def finish(self) -> None:
-        """Let it find the end of the stream: it winds up and exits."""
-        try:
-            self._socket.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
 
     def close(self) -> None:
         """Close both ends."""

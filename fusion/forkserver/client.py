@@ -14,12 +14,14 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import ClassVar
 
+from fusion.execution.callbacks import CALLBACKS, callback_limits
 from fusion.execution.frames import FrameError, FrameReader, pack
 from fusion.forkserver.environment import changed_by
 from fusion.forkserver.messages import (
@@ -36,7 +38,7 @@ from fusion.forkserver.messages import (
 from fusion.forkserver.orphans import end_orphans
 from fusion.kernel import defaults
 from fusion.kernel.failpoints import failpoint
-from fusion.kernel.linux import processes, signal_name
+from fusion.kernel.linux import processes
 
 #: Seconds the fork server gets to kill everything and go before it is killed itself.
 DESTROY_LIMIT = 2.5
@@ -61,8 +63,11 @@ class Horse:
         self._server = server
         self._socket = end
         self._reader = FrameReader(limit)
+        #: The task has ended, and its callback runs.
+        self.task_over = False
         self._out = memoryview(b"")
         self._callbacks: list[float] = []
+        self._finishing = False
 
     def fileno(self) -> int:
         """The socket's descriptor, for the loop."""
@@ -93,6 +98,17 @@ class Horse:
             pass
         except OSError:
             self._out = memoryview(b"")
+        self._shut_if_done()
+
+    def finish(self) -> None:
+        """Let it find the end of the stream behind what it was sent: to a spare that is the end, to a job that looks a request to end."""
+        self._finishing = True
+        self._shut_if_done()
+
+    def _shut_if_done(self) -> None:
+        if self._finishing and not self._out:
+            with suppress(OSError):
+                self._socket.shutdown(_socket.SHUT_WR)
 
     def receive(self, limit: int = 64 * 1024) -> list[dict[bytes, bytes]]:
         """The frames that have arrived, reading at most `limit` bytes. Empty list: nothing whole yet, or see `at_eof`."""
@@ -144,20 +160,12 @@ class Horse:
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
         """Note the callbacks of a job that begins: one of them may move its deadline, once, by its own timeout."""
-        from fusion.execution.perform import callback_limit
-
-        self._callbacks = []
-        for key in (b"on_success", b"on_failure"):
-            spec = fields.get(key)
-            if spec:
-                try:
-                    self._callbacks.append(callback_limit(json.loads(spec)))
-                except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
-                    continue
+        self._callbacks = callback_limits(fields)
 
     def _grant_callback(self, frame: Mapping[bytes, bytes]) -> None:
         # Only what the job's own fields allow, and once: the frame comes from a process that runs foreign code.
         if self._callbacks:
+            self.task_over = True
             self._server.set_deadline(self, monotonic() + max(self._callbacks) + self._server.config.grace)
             self._callbacks = []
 
@@ -233,7 +241,7 @@ class ForkServerClient:
 
     def run(self, horse: Horse, deadline: float, fields: Mapping[bytes, bytes]) -> None:
         """Hand the job to the horse. `deadline`: monotonic seconds at which its whole group is SIGKILLed; `inf` for none."""
-        if b"on_success" in fields or b"on_failure" in fields:
+        if not CALLBACKS.isdisjoint(fields):
             horse.expect_callbacks(fields)
         # First the deadline: a worker that is stopped between the two leaves no job without its limit.
         if deadline != inf:
@@ -251,6 +259,11 @@ class ForkServerClient:
     def kill(self, horse: Horse, signum: int) -> None:
         """Signal the horse's whole process group."""
         self._say(f"KILL {horse.serial} {int(signum)}")
+
+    def stop(self, horse: Horse, deadline: float) -> None:
+        """Ask the horse's task to stop; its group is killed at the deadline, if not sooner."""
+        horse.deadline = min(horse.deadline, deadline)
+        self._say(f"STOP {horse.serial} {horse.deadline!r}")
 
     def ask_pid(self, horse: Horse) -> None:
         """Ask the server for the horse's process id; the answer sets `horse.pid`. There is none for a horse that has ended."""
@@ -378,10 +391,3 @@ class ForkServerClient:
             if end is not None:
                 end.close()
         self._out.clear()
-
-
-def describe_death(status: int) -> str:
-    """A raw wait status in words, for a horse that gave no outcome."""
-    if os.WIFSIGNALED(status):
-        return f"killed by {signal_name(os.WTERMSIG(status))}"
-    return f"exited with code {os.waitstatus_to_exitcode(status)} without a result"

@@ -15,14 +15,17 @@ import sys
 from collections.abc import Callable
 from contextvars import copy_context
 from importlib import import_module
+from time import sleep
 
-from fusion.execution.frames import FrameError, FrameReader, pack
+from fusion.execution.frames import FrameError, FrameReader, pack, unpack
 from fusion.execution.perform import Performer
 from fusion.forkserver.offspring import free_children, note_struck
 from fusion.forkserver.random_state import Chance
+from fusion.kernel import stopping
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import become_subreaper, set_parent_death_signal
 from fusion.kernel.timeouts import held, was_struck
+from fusion.kernel.titles import title
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -64,7 +67,11 @@ class HorseSettings:
 
 
 # As they were before any task module: what gevent or eventlet put in their place may hand over to the task's own threads.
-_read, _write, _poll, _POLLIN = os.read, os.write, select.poll, select.POLLIN
+_read, _write, _poll, _POLLIN, _POLLHUP = os.read, os.write, select.poll, select.POLLIN, select.POLLHUP
+#: Elsewhere than on Linux a closed side shows as an end that can be read.
+_POLLRDHUP = getattr(select, "POLLRDHUP", 0)
+#: Seconds between two looks at a job that lies ahead of the frame that is waited for.
+_MOMENT = 0.002
 
 
 class Channel:
@@ -132,9 +139,54 @@ class Channel:
         finally:
             os.set_blocking(self.fd, True)
 
+    def asked_to_end(self) -> bool:
+        """The worker will send nothing more: this process is to end when it can."""
+        if os.getpid() != self._owner:
+            return False
+        poll = _poll()
+        poll.register(self.fd, _POLLRDHUP)
+        return any(event & (_POLLRDHUP | _POLLHUP) for _, event in poll.poll(0))
+
+    def wait_for(self, key: bytes, value: bytes) -> bool:
+        """Wait for a frame of the worker's in which `key` is `value`. False if none can come any more: the worker ends, or this is no
+        thread or process of which it knows. Jobs that lie ahead of it stay there: the worker takes them back."""
+        if os.getpid() != self._owner:
+            return False
+        from _socket import MSG_PEEK, SO_TYPE, SOCK_STREAM, SOL_SOCKET, socket
+
+        end = socket(fileno=os.dup(self.fd))
+        try:
+            end.setblocking(True)  # whatever time limit for sockets a task has set
+            whole = end.getsockopt(SOL_SOCKET, SO_TYPE) != SOCK_STREAM
+            while True:
+                data = end.recv(_PIECE, MSG_PEEK)
+                if not data:
+                    return False
+                with held():
+                    if whole and _is_job(data):
+                        frame = None
+                    else:
+                        self._reader.feed(end.recv(_PIECE if whole else len(data)))
+                        frame = self._reader.next()
+                while frame is not None:
+                    if frame.get(key) == value:
+                        return True
+                    frame = self._reader.next()
+                if whole and _is_job(data):
+                    sleep(_MOMENT)
+        except ConnectionResetError:
+            return False
+        finally:
+            end.close()
+
     def _check(self) -> None:
         if os.fstat(self.fd).st_ino != self._inode:
             raise OSError("the task closed Fusion's socket")
+
+
+def _is_job(packet: bytes) -> bool:
+    """A packet that is none of the worker's words to a job that runs."""
+    return b"stored" not in (frame := unpack(packet[4:])) and b"running" not in frame and bool(frame)
 
 
 def run_horse(fd: int, settings: HorseSettings) -> NoReturn:
@@ -172,7 +224,8 @@ def run_one(channel: Channel, performer: Performer) -> int:
     fields = channel.receive()
     if fields is None:
         return 0
-    answer = performer.run(fields, channel.send, channel.offer)
+    title(*_about(fields))
+    answer = performer.run(fields, channel.send, channel.offer, channel)
     note_struck(answer)
     failpoint("horse.before_outcome")
     try:
@@ -183,21 +236,28 @@ def run_one(channel: Channel, performer: Performer) -> int:
     return 0
 
 
+def _about(fields: dict[bytes, bytes]) -> tuple[object, ...]:
+    return "runs", fields.get(b"func", b"a job"), fields.get(b"id", b"")
+
+
 def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
     """Run jobs as they come, until there are no more or one leaves something behind. Returns the exit code."""
     from fusion.forkserver.contamination import Leftovers
 
     leftovers = Leftovers(SAFE_FD)
     while (fields := channel.receive()) is not None:
+        if b"stored" in fields:  # its job waits for that no more
+            continue
         if b"running" in fields:
             channel.send({b"kind": b"idle", b"execution_id": fields[b"running"]})
             continue
+        title(*_about(fields))
         # What one job sets in a context variable, decimal's precision say, the next one must not find.
-        answer = copy_context().run(performer.run, fields, channel.send, channel.offer)
+        answer = copy_context().run(performer.run, fields, channel.send, channel.offer, channel)
         answer[b"execution_id"] = fields.get(b"execution_id", b"")
         note_struck(answer)
         failpoint("horse.before_outcome")
-        left = b"isolated" if fields.get(b"isolate") else b"a soft timeout" if was_struck() else leftovers.found()
+        left = b"isolated" if fields.get(b"isolate") else b"a soft timeout or stop" if was_struck() else leftovers.found()
         if left:
             answer[b"recycle"] = left
         try:
@@ -207,6 +267,7 @@ def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
         failpoint("horse.after_outcome")
         if left:
             return 0
+        title("waits for a job")
         flush_stdio()
         chance.between_jobs()
         if "django.db" in sys.modules:
@@ -226,6 +287,7 @@ def _settle(settings: HorseSettings) -> None:
     become_subreaper()
     _signal.set_wakeup_fd(-1)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    stopping.listen()
     free_children()
     for private in settings.private_fds:
         os.close(private)

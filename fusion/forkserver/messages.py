@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from fusion.kernel import defaults
+from fusion.kernel.linux import signal_name
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class ForkFailed:
 
 @dataclass(frozen=True)
 class HorseExited:
-    """The horse and everything below it is gone. `why`: `-`, or `timeout` or `killed` if the fork server itself killed it."""
+    """The horse and everything below it is gone. `why`: `-`, or `timeout`, `stopped` or `killed` if the fork server itself killed it."""
 
     serial: int
     #: Raw wait status; `describe_death` puts it in words.
@@ -90,3 +92,10 @@ class ServerClosed:
 
 
 Message = Ready | ImportFailed | Tainted | Alike | ForkFailed | HorseExited | ServerClosed
+
+
+def describe_death(status: int) -> str:
+    """A raw wait status in words, for a horse that gave no outcome."""
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal_name(os.WTERMSIG(status))}"
+    return f"exited with code {os.waitstatus_to_exitcode(status)} without a result"

@@ -17,10 +17,12 @@ from math import ceil, inf
 from time import monotonic
 
 from fusion.forkserver.horse import HorseSettings, flush_stdio, run_horse
+from fusion.forkserver.horse_process import HorseProcess
 from fusion.forkserver.immortal import make_immortal
 from fusion.forkserver.offspring import PASSING, let_pass
 from fusion.forkserver.preload import prepare
 from fusion.forkserver.process_hooks import end, fork
+from fusion.kernel import titles
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import Children, become_subreaper
 
@@ -56,16 +58,6 @@ _wait4, _waitid = os.wait4, getattr(os, "waitid", None)
 _poll, _select, _set_handler = select.poll, select.select, signal.signal
 
 
-class _Horse:
-    __slots__ = ("deadline", "pid", "serial", "why")
-
-    def __init__(self, serial: int, pid: int) -> None:
-        self.serial = serial
-        self.pid = pid
-        self.deadline = inf
-        self.why = "-"
-
-
 class ForkServer:
     """The loop. `control` is the socket to the worker."""
 
@@ -75,8 +67,8 @@ class ForkServer:
         self._in = b""
         self._out = bytearray()
         self._fds: list[int | None] = []
-        self._horses: dict[int, _Horse] = {}
-        self._by_pid: dict[int, _Horse] = {}
+        self._horses: dict[int, HorseProcess] = {}
+        self._by_pid: dict[int, HorseProcess] = {}
         self._ended: list[bytes] = []
         self._tell_at = inf
         self._sweep_at = inf
@@ -144,16 +136,14 @@ class ForkServer:
         if self._tell_at <= now and self._sweep_until == inf:
             self._tell()
         for horse in self._horses.values():
-            if horse.deadline <= now:
-                horse.why = "timeout"
-                horse.deadline = inf
-                self._signal(horse, signal.SIGKILL)
+            if horse.next_at <= now:
+                horse.tick(now)
 
     def _patience(self) -> int | None:
         soonest = self._sweep_at if self._sweep_until < inf else min(self._sweep_at, self._tell_at)
         for horse in self._horses.values():
-            if horse.deadline < soonest:
-                soonest = horse.deadline
+            if horse.next_at < soonest:
+                soonest = horse.next_at
         return None if soonest == inf else max(0, ceil(min((soonest - monotonic()) * 1000, LONGEST_WAIT)))
 
     # -- what the worker wants
@@ -199,13 +189,15 @@ class ForkServer:
         if horse is None:
             return  # it has ended and its EXIT is on the way
         if verb == b"RUN":
-            horse.deadline = float(words[2])
+            horse.kill_at(float(words[2]))
+        elif verb == b"STOP":
+            horse.stop(float(words[2]), monotonic())
         elif verb == b"WHO":
             self._say(f"PID {serial} {horse.pid}")
         elif verb == b"KILL":
             if horse.why == "-":
                 horse.why = "killed"
-            self._signal(horse, int(words[2]))
+            horse.signal(int(words[2]))
 
     def _fork(self, serial: int, fd: int | None) -> None:
         if fd is None:
@@ -232,16 +224,7 @@ class ForkServer:
         except OSError:  # the child did it first, or is gone already
             pass
         _close(fd)
-        self._horses[serial] = self._by_pid[pid] = _Horse(serial, pid)
-
-    def _signal(self, horse: _Horse, signum: int) -> None:
-        for send in (_killpg, _kill):  # both: the task may have moved the horse to another group
-            try:
-                send(horse.pid, signum)
-            except OSError:
-                pass
-            if signum != signal.SIGKILL:
-                return
+        self._horses[serial] = self._by_pid[pid] = HorseProcess(serial, pid)
 
     # -- what became of the horses
 
@@ -277,7 +260,7 @@ class ForkServer:
         if horse is not None:
             self._report(horse, status, usage)
 
-    def _report(self, horse: _Horse, status: int, usage: struct_rusage) -> None:
+    def _report(self, horse: HorseProcess, status: int, usage: struct_rusage) -> None:
         del self._horses[horse.serial]
         maxrss = usage.ru_maxrss // 1024 if sys.platform == "darwin" else usage.ru_maxrss
         self._ended.append(b"EXIT %d %d %d %s\n" % (horse.serial, status, maxrss, horse.why.encode()))
@@ -316,7 +299,7 @@ class ForkServer:
         deadline = monotonic() + FAREWELL_LIMIT
         while monotonic() < deadline:
             for horse in list(self._horses.values()):
-                self._signal(horse, signal.SIGKILL)
+                horse.signal(signal.SIGKILL)
             while (pid := self._next_dead()) is not None:
                 self._bury(pid)
             orphans = [pid for pid in self._children.pids() if pid not in self._by_pid and pid not in self._stuck]
@@ -375,6 +358,8 @@ def main(argv: list[str] | None = None) -> NoReturn:
     arguments = sys.argv[1:] if argv is None else argv
     control = _socket.socket(fileno=int(arguments[0]))
     server = ForkServer(control)
+    titles.find()  # for the processes that it forks, too
+    titles.title("forks processes for the worker", os.getppid())
     server.run()
     end()
     flush_stdio()

@@ -15,7 +15,7 @@ class Attempt:
     """One execution that ended without finishing.
 
     `outcome`: `failed`, `retry` (failed and tried again), `lost` (its worker or process vanished), `released` (its worker gave it back)
-    or `canceled`. `error` is one line. `signal` or `exit_code` of its process if it died; `maxrss`: its peak memory in KiB, if known;
+    `canceled` or `stopped`. `error` is one line. `signal` or `exit_code` of its process if it died; `maxrss`: its peak memory in KiB, if known;
     `oom_likely`: killed by SIGKILL from outside, as the kernel does when memory is short.
     """
 

@@ -12,7 +12,7 @@ from fusion.kernel.redaction import masked_text
 from fusion.kernel.serializers import JSONSerializer, PickleSerializer, split_call
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.codec import number, text
-from fusion.store.layout.keys import is_reserved
+from fusion.store.layout.names import is_reserved
 from fusion.store.read.inspector import Inspector
 
 #: Jobs looked at in one round trip.
@@ -94,6 +94,13 @@ def scan(inspector: Inspector, wanted: FailedFilter, chunk: int = CHUNK) -> Iter
             add_calls(inspector, part, rows)
         found = (_failure(job_id, row) for job_id, row in zip(part, rows, strict=True))
         yield len(part), [failure for failure in found if failure is not None and _fits(failure, wanted, now)]
+
+
+def newest(inspector: Inspector, count: int) -> list[Failure]:
+    """So many of those that are failed now, of the end of the set at which the last ones stand; quarantined ones included."""
+    ids = inspector.members("failed", "", -count, -1)
+    rows = inspector.table(ids, [*_FIELDS, "quarantined"])
+    return [failure for job_id, row in zip(ids, rows, strict=True) if (failure := _failure(job_id, row)) is not None]
 
 
 def add_calls(inspector: Inspector, ids: Sequence[str], rows: Sequence[dict[str, bytes | None] | Exception]) -> None:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from fusion.jobs.failures import CHUNK, add_calls, function_of
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.codec import text
-from fusion.store.layout.keys import is_reserved
+from fusion.store.layout.names import is_reserved
 from fusion.store.read.inspector import Inspector
 
 _FIELDS = ("status", "origin", "seq", "func", "concurrency_key", "fair_key", "enqueued_at")

@@ -105,6 +105,14 @@ EVENTS_FILE_BACKUPS = 5
 LOG_BURST = 100
 LOG_RATE = 50
 
+#: Bytes of a job's cursor, and characters of its progress's note.
+MAX_CURSOR, MAX_NOTE = 16 * 1024, 200
+#: Reports (progress, cursor) that a job's process may send at once, and per second from then on; and seconds between two writes of one job's.
+REPORT_BURST, REPORT_RATE = 10, 1
+REPORT_INTERVAL = 1.0
+#: Seconds between two `progress` events of one run.
+PROGRESS_EVENT_INTERVAL = 5.0
+
 #: Callbacks that one process delivers at a time, to all hosts and to one host.
 CALLBACK_SLOTS, CALLBACK_SLOTS_PER_HOST = 16, 2
 #: Callbacks that may wait, for their first try or another; those that come then are not accepted.

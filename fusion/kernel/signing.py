@@ -34,7 +34,10 @@ COVERED = (
     "on_lost",
     "ttl",
 )
+#: Covered fields that came later: of a job without them the signature is what it always was.
+LATER = ("on_stopped", "takes")
 _COVERED = tuple(name.encode() for name in COVERED)
+_LATER = tuple(name.encode() for name in LATER)
 _SIGNATURE = SIGNATURE.encode()
 _VERSION = b"v1"
 #: A job that is signed by its own id; one that is signed by its cron entry's, since whoever makes it has no key.
@@ -86,6 +89,7 @@ class Keyring:
 
     def _sign(self, kind: bytes, name: str, queue: str, priority: int, fields: Mapping[str, Any]) -> str:
         values = [_stored(fields.get(field)) for field in COVERED]
+        values += _named((name, _stored(fields.get(name.decode()))) for name in _LATER)
         return self._seal(self._first, envelope(kind, name, queue, _stored(priority), values)).decode()
 
     # -- workers
@@ -107,6 +111,7 @@ class Keyring:
             )
         try:
             values = [_meant(name, fields) for name in _COVERED]
+            values += _named((name, fields.get(name)) for name in _LATER)
         except DeserializationError:
             return _ALTERED
         priority = fields.get(b"priority")
@@ -128,9 +133,14 @@ def envelope(kind: bytes, name: str, queue: str, priority: bytes | None, values:
     return b"".join([b"-," if part is None else b"%d:%b," % (len(part), part) for part in parts])
 
 
+def _named(values: Iterable[tuple[bytes, bytes | None]]) -> list[bytes | None]:
+    """Name and value of each field that is there."""
+    return [part for name, value in values if value is not None for part in (name, value)]
+
+
 def as_claimed(fields: Mapping[str, Any]) -> dict[bytes, bytes]:
     """A producer's fields in the form in which a worker claims them, for `Keyring.flaw`."""
-    stored = {name.encode(): _stored(fields.get(name)) for name in (*COVERED, SIGNATURE, "priority")}
+    stored = {name.encode(): _stored(fields.get(name)) for name in (*COVERED, *LATER, SIGNATURE, "priority")}
     return {name: value for name, value in stored.items() if value is not None}
 
 

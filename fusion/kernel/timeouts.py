@@ -95,7 +95,8 @@ def _guarded(func: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, An
     return func(*args, **kwargs)
 
 
-def _is_guarded(frame: FrameType | None) -> bool:
+def is_guarded(frame: FrameType | None) -> bool:
+    """True in code below a call of `run_with_timeout`: there a signal handler may raise, by `strike`."""
     while frame is not None:
         if frame.f_code is _guarded.__code__:
             return True
@@ -109,22 +110,34 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
     The alarm raises only while `func` is on the stack, so one that comes a moment too late can't hit the caller.
     """
     if seconds is None or seconds <= 0:
-        return func(*args, **kwargs)
+        with _Thread():
+            return _guarded(func, args, kwargs)
 
     def on_alarm(signum: int, frame: FrameType | None) -> None:
         """Raise the timeout if `func` is on the stack; else leave the caller alone."""
-        if _is_guarded(frame):
+        if is_guarded(frame):
             strike(JobTimeoutException(f"{what} exceeded maximum timeout value ({seconds:g} seconds)"))
 
-    before, _Hold.thread = _Hold.thread, _thread.get_ident()
-    previous = _signal.signal(_signal.SIGALRM, on_alarm)
-    try:
-        _signal.setitimer(_signal.ITIMER_REAL, min(seconds, FURTHEST), REPEAT)
-        return _guarded(func, args, kwargs)
-    finally:
-        _signal.setitimer(_signal.ITIMER_REAL, 0)
-        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL if previous is None else previous)
-        if not before:
+    with _Thread():
+        previous = _signal.signal(_signal.SIGALRM, on_alarm)
+        try:
+            _signal.setitimer(_signal.ITIMER_REAL, min(seconds, FURTHEST), REPEAT)
+            return _guarded(func, args, kwargs)
+        finally:
+            _signal.setitimer(_signal.ITIMER_REAL, 0)
+            _signal.signal(_signal.SIGALRM, _signal.SIG_DFL if previous is None else previous)
+
+
+class _Thread:
+    """Inside, this is the thread in which `deferred` and `held` keep exceptions out; the outermost one forgets what is due."""
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before, _Hold.thread = _Hold.thread, _thread.get_ident()
+
+    def __exit__(self, *exc: object) -> None:
+        if not self._before:
             _Hold.depth = _Hold.firm = 0
             _Hold.due = None
-        _Hold.thread = before
+        _Hold.thread = self._before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -24,18 +25,32 @@ _PATIENCE = 2.0
 SHUTDOWN = "shutdown"
 KILL_HORSE = "kill-horse"
 QUIET, UNQUIET = "quiet", "unquiet"
+#: Of one job: to the worker that runs it.
+STOP_JOB = "stop-job"
 #: To all workers: there may be jobs for one that knows no bell for them.
 LOOK = "look"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What a worker is told. Of a job: its id, and the execution that is meant, if who says it knows that."""
+
+    name: str
+    job_id: str = ""
+    execution_id: str = ""
 
 
 class Commands:
     """A worker's subscription. What is not a command of ours is ignored: anyone may publish.
 
     `wanted` tells the channel, which changes when the worker has to register under another name; `fleet` is that of all workers.
+    `on_subscribed` is called when a subscription has begun: what was published before was not heard.
     """
 
-    def __init__(self, connect: Callable[[], Redis], wanted: Callable[[], str], fleet: str) -> None:
-        self._connect, self._wanted, self._fleet = connect, wanted, fleet
+    def __init__(
+        self, connect: Callable[[], Redis], wanted: Callable[[], str], fleet: str, on_subscribed: Callable[[], None] | None = None
+    ) -> None:
+        self._connect, self._wanted, self._fleet, self._on_subscribed = connect, wanted, fleet, on_subscribed
         self._subscribed = ""
         self._channel: NonBlockingReader | None = None
         self._next_try = 0.0
@@ -72,8 +87,8 @@ class Commands:
         except (RedisError, OSError):
             self.close()
 
-    def receive(self) -> list[str]:
-        """Read what was published: names of commands."""
+    def receive(self) -> list[Command]:
+        """Read what was published."""
         if self._channel is None:
             return []
         try:
@@ -87,7 +102,9 @@ class Commands:
                 self.close()  # not allowed to subscribe, or not now
             else:
                 self._backoff.reset()
-        return [name for reply in replies if (name := _command(reply))]
+        if self._on_subscribed is not None and any(_is_subscription(reply) for reply in replies):
+            self._on_subscribed()
+        return [command for reply in replies if (command := _command(reply))]
 
     def close(self) -> None:
         """Give the subscription up; the next is made at once, or after a pause if one after the other breaks."""
@@ -109,11 +126,17 @@ class Commands:
                 self.close()
 
 
-def _command(reply: object) -> str:
+def _is_subscription(reply: object) -> bool:
+    return isinstance(reply, list) and reply[:1] == [b"subscribe"]
+
+
+def _command(reply: object) -> Command | None:
     if not isinstance(reply, list) or len(reply) != 3 or reply[0] != b"message":
-        return ""
+        return None
     try:
         payload = json.loads(reply[2])
-    except ValueError:
-        return ""
-    return str(payload.get("command", "")) if isinstance(payload, dict) else ""
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(payload, dict) or not payload.get("command"):
+        return None
+    return Command(*(str(payload.get(name) or "") for name in ("command", "job_id", "execution_id")))

@@ -178,6 +178,9 @@ class Consumer:
             self.membership.renew()
             return []
         for result, answer in zip(results, turn.answers, strict=False):
+            if answer == "over":
+                result.give_up()
+                answer = "ok"
             again = answer.startswith("error:") and self.outbox.refused(result)
             self.job_log.committed(result.claimed, result.decision, answer, again=again)
             if answer == "ok":
@@ -190,6 +193,8 @@ class Consumer:
         self._opens_at = inf if turn.opens_in is None else time.monotonic() + turn.opens_in
         if turn.next_in is not None:
             self.maintenance.due(time.monotonic() + turn.next_in)
+        if turn.releases:
+            self.maintenance.releases()
         if turn.again:  # what was wanted since it was sent still is
             self._wanted = True
         self.turn, self.moved = turn, max(len(results), len(turn.jobs))

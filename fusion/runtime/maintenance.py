@@ -1,4 +1,5 @@
-"""Work that any process does for the whole fleet: recover what dead workers held, move due jobs, end what has expired, clean.
+"""Work that any process does for the whole fleet: recover what dead workers held, move due jobs, release those that waited for others, end
+what has expired, clean, note how much waits.
 
 No leader is needed for any of it.
 """
@@ -19,6 +20,8 @@ from fusion.store.write.broker import Broker
 
 #: Seconds between two searches for what is due or has expired: what comes meanwhile and is over sooner is noticed that late.
 _PROMOTE_INTERVAL = 1.0
+#: Seconds between two notes of how much waits in each queue.
+_SAMPLE_INTERVAL = 10.0
 #: Seconds until a pass over all queues' names goes on.
 _BREATH = 0.05
 #: Calls of one bounded script in a row, so that a backlog never keeps the loop from its jobs.
@@ -26,7 +29,7 @@ _ROUNDS = 5
 
 
 class Maintenance:
-    """Four pieces of work and their times. Each `tick` makes at most a handful of bounded calls.
+    """Six pieces of work and their times. Each `tick` makes at most a handful of bounded calls.
 
     Jobs of `served_queues` are recovered first. `promote_batch`: due jobs moved by one call.
     """
@@ -48,17 +51,24 @@ class Maintenance:
         self._promote_batch = promote_batch
         self._broker, self._link, self._served_queues, self._log = broker, link, served_queues, log
         self._failing: dict[str, str] = {}
-        self._reap_at = self._clean_at = self._promote_at = 0.0
-        self._expire_at = float("inf")
+        self._reap_at = self._clean_at = self._promote_at = self._sample_at = 0.0
+        self._expire_at = self._release_at = self._tend_at = float("inf")
 
     @property
     def next_at(self) -> float:
         """When the first of them is due."""
-        return min(self._reap_at, self._clean_at, self._promote_at, self._expire_at)
+        return min(
+            self._reap_at, self._clean_at, self._promote_at, self._expire_at, self._release_at, self._tend_at, self._sample_at
+        )
 
     def due(self, at: float) -> None:
         """Move due jobs at this monotonic time at the latest."""
         self._promote_at = min(self._promote_at, at)
+
+    def releases(self) -> None:
+        """There are jobs that wait no longer for others."""
+        if self._release_at == float("inf"):  # else somebody looked, and knows when
+            self._release_at = 0.0
 
     def tick(self, now: float) -> None:
         """Do what is due. RedisAway if Redis does not answer.
@@ -74,12 +84,21 @@ class Maintenance:
         if now >= self._promote_at:
             self._promote_at = now + _PROMOTE_INTERVAL
             self._do("moving due jobs to their queues", partial(self._promote, now))
+        if now >= self._release_at:
+            self._release_at = float("inf")
+            self._do("releasing jobs that waited for others", partial(self._release, now))
         if now >= self._expire_at:
             self._expire_at = float("inf")  # the next search for due jobs tells
             self._do("ending what has expired", partial(self._expire, now))
+        if now >= self._tend_at:
+            self._tend_at = float("inf")  # as above
+            self._do("seeing to batches", partial(self._tend, now))
         if now >= self._clean_at:
             self._clean_at = now + self._clean_every
             self._do("cleaning", partial(self._clean, now))
+        if now >= self._sample_at:
+            self._sample_at = now + _SAMPLE_INTERVAL
+            self._do("noting how much waits", partial(self._sample, now))
 
     def _do(self, what: str, step: Callable[[], None]) -> None:
         try:
@@ -96,14 +115,22 @@ class Maintenance:
 
     def _promote(self, now: float) -> None:
         for _ in range(_ROUNDS):
-            _, next_in, over_in = self._broker.promote(self._promote_batch)
-            self._expire_at = float("inf") if over_in is None else now + over_in
+            _, next_in, over_in, batch_in = self._broker.promote(self._promote_batch)
+            self._expire_at, self._tend_at = (float("inf") if wait is None else now + wait for wait in (over_in, batch_in))
             if next_in is None or next_in > 0:
                 break
         else:
             self._promote_at = now
         if next_in is not None:
             self.due(now + next_in)
+
+    def _release(self, now: float) -> None:
+        for _ in range(_ROUNDS):
+            _, next_in = self._broker.release()
+            if next_in is None or next_in > 0:
+                break
+        if next_in is not None:
+            self._release_at = now + next_in
 
     def _expire(self, now: float) -> None:
         for _ in range(_ROUNDS):
@@ -113,9 +140,21 @@ class Maintenance:
         if next_in is not None:
             self._expire_at = now + next_in
 
+    def _tend(self, now: float) -> None:
+        for _ in range(_ROUNDS):
+            _, next_in = self._broker.tend_batches()
+            if next_in is None or next_in > 0:
+                break
+        if next_in is not None:
+            self._tend_at = now + next_in
+
     def _clean(self, now: float) -> None:
         if all(self._broker.clean(interval=self._clean_every / 2) for _ in range(_ROUNDS)):
             self._clean_at = now + _BREATH
+
+    def _sample(self, now: float) -> None:
+        if all(self._broker.sample(_SAMPLE_INTERVAL * 0.9) for _ in range(_ROUNDS)):
+            self._sample_at = now + _BREATH
 
     def _recover(self) -> None:
         for _ in range(_ROUNDS):

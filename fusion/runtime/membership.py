@@ -50,6 +50,7 @@ class WorkerListing:
             "queues": ",".join([*self._served_queues.queues, *self._served_queues.patterns]),
             "pid": os.getpid(),
             "hostname": socket.gethostname(),
+            "version": __version__,
             "waits": 1,
             **notes,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
@@ -37,6 +37,10 @@ class Result:
     #: What it is if the worker was signaled at this time too.
     instead: Decision | None = None
     signaled: float = 0.0
+
+    def give_up(self) -> None:
+        """It was to be tried again and has failed: Redis says that this is too late."""
+        self.decision = replace(self.decision, kind="failed")
 
     def commit(self, now: float) -> Commit:
         """The outcome as a turn at this time carries it."""

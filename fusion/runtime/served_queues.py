@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from fusion.exceptions import ConfigurationError
 from fusion.store.client.classify import OTHERS_DATA
-from fusion.store.layout.keys import check_queue_name, is_pattern
+from fusion.store.layout.names import check_queue_name, is_pattern
 
 #: Calls of the survey in one look, 100 names each.
 _ROUNDS = 100

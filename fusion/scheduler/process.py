@@ -19,7 +19,7 @@ from fusion.scheduler.loading import Sources
 from fusion.scheduler.ticker import Ticker
 from fusion.settings import Settings
 from fusion.store.client.connections import describe
-from fusion.store.layout.keys import SCHEDULER_BELL
+from fusion.store.layout.names import SCHEDULER_BELL
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 

@@ -182,7 +182,7 @@ class JobSettings:
     failed_max: int = _setting(defaults.FAILED_MAX, readers.whole(1))
     #: Finished jobs that are kept per queue.
     finished_max: int = _setting(defaults.FINISHED_MAX, readers.whole(1))
-    #: Canceled jobs that are kept per queue.
+    #: Canceled jobs that are kept per queue, and as many stopped ones.
     canceled_max: int = _setting(defaults.CANCELED_MAX, readers.whole(1))
     #: Jobs that may wait in a queue that has no number of its own; one more is refused with QueueFull (docs/queues.md).
     max_queue_length: int | None = _setting(None, readers.whole(1))

@@ -9,7 +9,7 @@ from typing import Any
 _MASK = "***"
 _USER = re.compile(r"://[^:@/]*(?=:)")
 _SECRET_OPTION = re.compile(r"passw|secret|token", re.IGNORECASE)
-_SECRET_NAME = re.compile(r"passw|secret|token|api_?key", re.IGNORECASE)
+_SECRET_NAME = re.compile(r"passw|secret|token|api_?key|credential", re.IGNORECASE)
 
 
 def mask_url(url: str) -> str:
@@ -38,6 +38,8 @@ def _mask_option(text: str) -> str:
 
 def mask(name: str, value: Any) -> Any:
     """The value of this setting with what is secret in it replaced by ***."""
+    if name == "task_secrets":
+        return value  # which ones a task finds, not what they are
     if isinstance(value, Mapping):
         return {key: mask(name if _SECRET_NAME.search(name) else str(key), item) for key, item in value.items()}
     if value and not name.endswith("_file") and (_SECRET_NAME.search(name) or (name == "sentinel" and isinstance(value, str))):

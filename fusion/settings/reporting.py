@@ -57,7 +57,7 @@ class ReportingSettings:
     elasticsearch_url: tuple[str, ...] | None = _setting(None, readers.names, env=("FUSION_ELASTICSEARCH_URLS",))
     #: The classic index, or the alias before its indices (`active-fusion-logs`); not used with the data stream.
     elasticsearch_index: str | None = _setting(None, readers.text)
-    #: In the classic index expired and canceled jobs get these statuses, and not `failed`, the nearest of the five of old.
+    #: In the classic index expired, canceled and stopped jobs get these statuses, and not `failed`, the nearest of the five of old.
     elasticsearch_more_statuses: bool | None = _setting(None, readers.flag)
     #: Write all events, in ECS form, to the data stream `logs-fusion.job-NAMESPACE` instead.
     elasticsearch_data_stream: bool | None = _setting(None, readers.flag)

@@ -70,10 +70,14 @@ ECS_MAPPING: dict[str, Any] = {
 }
 
 #: Events that end a job without being one of the statuses of old: without them it would stay `queued` there for ever.
-ENDS = frozenset({"expired", "canceled"})
-# Nobody knows how a job that was canceled would have ended.
-_OUTCOME = {"completed": "success", "failed": "failure", "retry": "failure", "expired": "failure", "canceled": "unknown"}
-_TYPE = {"processing": "start", **dict.fromkeys(("completed", "failed", "retry", "expired", "canceled"), "end")}
+ENDS = frozenset({"expired", "canceled", "stopped"})
+# Nobody knows how a job that was canceled or stopped would have ended.
+_OUTCOME = {
+    **dict.fromkeys(("failed", "retry", "expired"), "failure"),
+    **dict.fromkeys(("canceled", "stopped"), "unknown"),
+    "completed": "success",
+}
+_TYPE = {"processing": "start", **dict.fromkeys(_OUTCOME, "end")}
 # `ValueError`, `app.errors.Declined: ...`, `TimeoutError at tasks/sms.py:12`; not `worker was killed`.
 _CLASS = re.compile(r"((?:\w+\.)*[A-Z]\w*)(?=$|:| at | in | \()")
 

@@ -27,7 +27,7 @@ class ElasticsearchOptions:
     urls: tuple[str, ...]
     #: The classic index, or the alias before its indices; not used with `data_stream`.
     index: str = "active-fusion-logs"
-    #: In the classic index: expired and canceled jobs get these statuses, and not `failed`, the nearest of the five of old.
+    #: In the classic index: expired, canceled and stopped jobs get these statuses, and not `failed`, the nearest of the five of old.
     more_statuses: bool = False
     #: Write all events, in ECS form, to the data stream `logs-fusion.job-<namespace>` instead.
     data_stream: bool = False

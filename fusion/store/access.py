@@ -12,10 +12,14 @@ from fusion.store.client.adapter import asking
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import typed
 from fusion.store.layout.records import LogLine
+from fusion.store.read.batch_inspector import BatchInspector
+from fusion.store.read.callback_inspector import CallbackInspector
 from fusion.store.read.cron_inspector import CronInspector
 from fusion.store.read.event_inspector import EventInspector
+from fusion.store.read.glance import Glance
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.limit_inspector import LimitInspector
+from fusion.store.read.server_inspector import ServerInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
@@ -62,6 +66,11 @@ def limit_inspector_of(connection: Redis) -> LimitInspector:
     return _made(LimitInspector, connection)
 
 
+def batch_inspector_of(connection: Redis) -> BatchInspector:
+    """A reader of batches."""
+    return _made(BatchInspector, connection)
+
+
 def inspector_of(connection: Redis) -> Inspector:
     """A reader of jobs, queues and workers. `connection` may be a `Forgiving` one, as for all readers."""
     return _made(Inspector, connection)
@@ -72,9 +81,24 @@ def cron_inspector_of(connection: Redis) -> CronInspector:
     return _made(CronInspector, connection)
 
 
+def glance_of(connection: Redis) -> Glance:
+    """A reader of what happens now."""
+    return _made(Glance, connection)
+
+
 def event_inspector_of(connection: Redis) -> EventInspector:
     """A reader of the event stream, its sinks and relays."""
     return _made(EventInspector, connection)
+
+
+def callback_inspector_of(connection: Redis) -> CallbackInspector:
+    """A reader of callbacks' deliveries."""
+    return _made(CallbackInspector, connection)
+
+
+def server_inspector_of(connection: Redis) -> ServerInspector:
+    """A reader of what is of the server itself."""
+    return _made(ServerInspector, connection)
 
 
 def log_event(line: LogLine) -> None:

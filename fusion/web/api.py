@@ -9,17 +9,30 @@ from typing import Any
 from redis import Redis
 
 from fusion.enqueue.build import sealed
-from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError, QueueFull
+from fusion.enqueue.chunk import Chunk
+from fusion.exceptions import (
+    BatchClosed,
+    DuplicateJob,
+    InvalidJobOperation,
+    InvalidName,
+    NoSuchBatchError,
+    NoSuchJobError,
+    QueueFull,
+)
+from fusion.job import Job
+from fusion.jobs.tree import LARGEST, tree
 from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
 from fusion.settings import get_settings
 from fusion.store.access import broker_of, inspector_of, limit_inspector_of
-from fusion.store.layout.keys import check_job_id
+from fusion.store.layout.names import check_job_id
 from fusion.store.layout.records import NewJob
 from fusion.store.read.tolerant import forgiving, in_words
 from fusion.web import putback
+from fusion.web.batches import Batches
 from fusion.web.calls import Call, read_call, read_pause, read_since
-from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
+from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response, whole
 from fusion.web.idempotency import Once, once
+from fusion.web.kept_verdict import KeptVerdict
 from fusion.web.routing import Route
 from fusion.web.views import history_view, job_view, queue_view
 
@@ -33,6 +46,7 @@ class Api:
 
     def __init__(self, connection: Redis, tasks: Sequence[str], stopping: Callable[[], bool] = lambda: False) -> None:
         self._connection, self._tasks, self._stopping = connection, tuple(tasks), stopping
+        self._verdict = KeptVerdict(connection)
 
     def routes(self) -> list[Route]:
         """The table of what is answered where."""
@@ -43,11 +57,14 @@ class Api:
             Route("POST", "/retryTask", self.retry_task, "operate", "retry_task"),
             Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue"),
             Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job"),
+            Route("GET", "/api/v1/jobs/{id}/tree", self.tree, "read", "tree"),
+            Route("POST", "/api/v1/jobs/{id}/stop", self.stop, "operate", "stop"),
             Route("GET", "/api/v1/queues", self.queues, "read", "queues"),
             Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats"),
             Route("GET", "/api/v1/keys/{key}/stats", self.key_stats, "read", "key_stats"),
             Route("POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause"),
             Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume"),
+            *Batches(self._connection).routes(),
         ]
 
     # -- probes
@@ -58,11 +75,13 @@ class Api:
         return Response.json({"status": "ok"})
 
     def ready(self, request: Request) -> Response:
-        """200 if requests should be sent here: as `health`, and the process is neither about to end nor too old for the data; else 503."""
+        """200 if requests should be sent here: as `health`, and the process is neither about to end nor too old for the data; else 503. With the
+        verdict in a word: a fleet that is unhealthy needs requests here no less."""
         if self._stopping():
             raise HttpError(503, "stopping", "this process is about to end; ask another")
         broker_of(self._connection).check_writer()
-        return self.health(request)
+        inspector_of(self._connection).now()
+        return Response.json({"status": "ok", "verdict": self._verdict.word()})
 
     # -- jobs
 
@@ -108,19 +127,29 @@ class Api:
             accepted = broker.enqueue(call.queue, jobs, repeat.nonce, call.terms.replicas, call.terms.room)
         except QueueFull as error:
             raise HttpError(429, "queue_full", str(error), headers={"Retry-After": str(RETRY_AFTER)}) from None
+        except BatchClosed as error:
+            raise HttpError(409, "batch_closed", str(error)) from None
+        except NoSuchBatchError as error:
+            raise HttpError(422, "invalid_value", str(error), field="batch") from None
         except DuplicateJob as error:
-            code = "duplicate_job" if call.named or not repeat.job_id else "key_reused"
+            code = "duplicate_job" if call.named or not repeat.job_id or error.duplicate_of else "key_reused"
             raise HttpError(409, code, str(error)) from None
+        (job,) = Chunk(call.queue, jobs, call.terms).accepted(accepted, self._connection)
         document: dict[str, Any] = {
-            "job_id": new.id,
-            "status": "scheduled" if broker.waits(new, accepted) else "canceled" if broker.discarded(accepted) else "queued",
-            "queue": call.queue,
-            "priority": new.priority,
-            "created_at": accepted,
+            "job_id": job.id,
+            "status": job.last_status or "gone",
+            "queue": job.origin,
+            "priority": job.priority,
+            "created_at": job.created_at and to_iso(job.created_at),
         }
-        if document["status"] == "scheduled":
-            document["scheduled_at"] = _due(new, accepted)
-        return Response.json(document, status, {"Location": f"{request.prefix}/api/v1/jobs/{new.id}"})
+        if job.duplicate_of:
+            document["duplicate_of"] = job.duplicate_of
+        if job.duplicate_of == job.id:
+            status = 200  # nothing came into being
+        elif document["status"] == "scheduled":
+            due = job.scheduled_at() if job.duplicate_of else None  # max_delay may have had a say
+            document["scheduled_at"] = to_iso(due) if due else _due(new, accepted)
+        return Response.json(document, status, {"Location": f"{request.prefix}/api/v1/jobs/{job.id}"})
 
     def _check_same(self, job_id: str, repeat: Once) -> None:
         """An id made of a key is that key's alone: an ended job of other content must not be written over."""
@@ -147,6 +176,29 @@ class Api:
             _check_sound(broken)
             raise HttpError(404, "no_such_job", str(error)) from None
 
+    def tree(self, request: Request) -> Response:
+        """Show the graph around a job."""
+        limit = max(1, whole(request.args(), "limit", LARGEST, LARGEST))
+        looking, broken = forgiving(self._connection)
+        try:
+            return Response.json(tree(inspector_of(looking), check_job_id(request.params["id"]), limit).document())
+        except (InvalidName, NoSuchJobError) as error:
+            _check_sound(broken)
+            raise HttpError(404, "no_such_job", str(error)) from None
+
+    def stop(self, request: Request) -> Response:
+        """End a job: 200 if it waited and is stopped, 202 if it runs and its worker was told."""
+        try:
+            job_id = request.target = check_job_id(request.params["id"])
+            answer = Job(job_id, {}, self._connection).stop()
+        except (InvalidName, NoSuchJobError) as error:
+            raise HttpError(404, "no_such_job", str(error)) from None
+        except InvalidJobOperation as error:
+            raise HttpError(409, "wrong_state", str(error)) from None
+        pending = answer == "pending"
+        document = {"job_id": job_id, "status": "started" if pending else answer, "pending": pending}
+        return Response.json(document, 202 if pending else 200)
+
     # -- queues
 
     def queues(self, request: Request) -> Response:
@@ -154,7 +206,7 @@ class Api:
         looking, broken = forgiving(self._connection)
         inspector = inspector_of(looking)
         args = request.args()
-        offset, limit = _whole(args, "offset", 0, 10**9), _whole(args, "limit", _PAGE, _LARGEST_PAGE)
+        offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
         names = inspector.queue_names()
         page = names[offset : offset + limit]
         moment = inspector.now()
@@ -220,10 +272,3 @@ def _check_sound(broken: Mapping[str, str]) -> None:
 def _due(new: NewJob, accepted: str) -> str | None:
     moment = from_iso(accepted) if new.due is None else EPOCH + timedelta(seconds=new.due)
     return None if moment is None else to_iso(moment + timedelta(seconds=new.delay or 0))
-
-
-def _whole(args: dict[str, str], name: str, default: int, most: int) -> int:
-    raw = args.get(name, str(default))
-    if not (raw.isascii() and raw.isdigit() and len(raw) < 12 and int(raw) <= most):
-        raise HttpError(422, "invalid_value", f"{name}: use a whole number from 0 to {most}", field=name)
-    return int(raw)

@@ -15,7 +15,7 @@ from fusion.exceptions import InvalidName, OptionError, PayloadTooLarge, Seriali
 from fusion.kernel import defaults
 from fusion.kernel.importing import check_path, how_to_allow, is_allowed
 from fusion.settings import get_settings
-from fusion.store.layout.keys import check_queue_name
+from fusion.store.layout.names import check_queue_name
 from fusion.web.exchange import HttpError, listed
 
 #: Seconds for which a caller may have a thread of the server wait for replicas.
@@ -155,8 +155,8 @@ def _options(given: dict[str, Any], *, fixed: bool) -> EnqueueOptions:
             hint = did_you_mean(name[:80], known)
             raise _invalid(name[:80], f"there is no field of this name here{hint}; there are {listed(known)}")
     read = {name: _read(name, value) for name, value in given.items() if value is not None}
-    if "retry_interval" in read and not read.get("retry_max"):
-        raise _invalid("retry_interval", "retry_interval: needs retry_max")
+    if "retry_interval" in read and not (read.get("retry_max") or "retry_within" in read):
+        raise _invalid("retry_interval", "retry_interval: needs retry_max or retry_within")
     return from_text(read)
 
 

@@ -180,3 +180,11 @@ def plain(text: str, limit: int = 200) -> str:
 def listed(names: Iterable[str]) -> str:
     """Names for a sentence, sorted."""
     return ", ".join(sorted(names))
+
+
+def whole(args: dict[str, str], name: str, default: int, most: int) -> int:
+    """A whole number of the query; HttpError 422 for anything else."""
+    raw = args.get(name, str(default))
+    if not (raw.isascii() and raw.isdigit() and len(raw) < 12 and int(raw) <= most):
+        raise HttpError(422, "invalid_value", f"{name}: use a whole number from 0 to {most}", field=name)
+    return int(raw)

@@ -11,7 +11,7 @@ from fusion.status import refuse_foreign
 from fusion.store.access import broker_of
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import repeatable
-from fusion.store.layout.keys import check_job_id
+from fusion.store.layout.names import check_job_id
 
 #: Seconds until a task that was put back may run.
 DELAY = 120.0

@@ -9,6 +9,7 @@ from redis import Redis
 
 from fusion.exceptions import DeserializationError, NoSuchJobError
 from fusion.job import Job
+from fusion.jobs.attempts import Attempt
 from fusion.kernel.compression import plain
 from fusion.kernel.timeutil import to_iso
 from fusion.store.access import inspector_of
@@ -23,16 +24,16 @@ CUT = 4096
 _FIELDS = (
     *("status", "origin", "original_queue", "priority", "log_tag", "created_at", "enqueued_at", "started_at", "ended_at"),
     *("attempts", "lost", "deliveries", "retryCount", "worker_name", "reason", "error_class", "error_frame", "quarantined"),
-    "concurrency_key",
+    *("concurrency_key", "progress"),
 )
 _DETAILS = ("reason", "result", "callback_error")
 
 
 def job_view(connection: Redis, job_id: str, *, details: bool = False) -> dict[str, Any]:
-    """A job as it stands. NoSuchJobError if it is gone. `details`: also its result, its reason and what its callback raised, which may quote
-    what the task was given."""
+    """A job as it stands. NoSuchJobError if it is gone. `details`: also its result, its reason, what its callback raised and its
+    earlier runs, which may quote what the task was given."""
     inspector = inspector_of(connection)
-    names = (*_FIELDS, *_DETAILS) if details else _FIELDS
+    names = (*_FIELDS, *_DETAILS, "history") if details else _FIELDS
     found = dict(zip(names, inspector.fields(job_id, *names), strict=True))
     if found["status"] is None:
         raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its result_ttl is over")
@@ -58,10 +59,24 @@ def job_view(connection: Redis, job_id: str, *, details: bool = False) -> dict[s
         "worker": job.worker_name,
         "quarantined": bool(job.quarantined),
         "error": {"class": job.error_class, "at": job.error_frame} if job.error_class else None,
+        "progress": job.progress and job.progress.document(note=details),
     }
     if details:
         view |= {name: _cut(_text_of(found[name]) if name == "result" else found[name]) for name in _DETAILS}
+        view["runs"] = [_run_view(attempt) for attempt in reversed(job.attempt_history)]
     return view
+
+
+def _run_view(attempt: Attempt) -> dict[str, Any]:
+    """A run that did not finish."""
+    error = attempt.error.encode()
+    return {
+        "outcome": attempt.outcome,
+        "started_at": _iso(attempt.start),
+        "ended_at": _iso(attempt.end),
+        "worker": attempt.worker,
+        "error": _cut(error) if error else None,
+    }
 
 
 def _text_of(result: bytes | None) -> bytes | None:
@@ -94,6 +109,7 @@ def queue_view(info: QueueInfo, now: datetime) -> dict[str, Any]:
         "inbox": info.inbox,
         "finished_count": info.finished,
         "canceled_count": info.canceled,
+        "stopped_count": info.stopped,
         "blocked_count": info.blocked,
         "paused": info.paused,
         "pause": info.pause and info.pause.document(now),
@@ -105,9 +121,14 @@ def queue_view(info: QueueInfo, now: datetime) -> dict[str, Any]:
 
 
 def history_view(steps: list[Step]) -> dict[str, Any]:
-    """Steps that have something to tell, and percentiles of wait and run over them all, in seconds."""
+    """Steps that have something to tell (`waiting`: the most that waited, and longest, by priority), and percentiles of wait and run over
+    them all, in seconds."""
     return {
-        "history": [{"at": to_iso(step.at), **step.counts} for step in steps if step.counts],
+        "history": [
+            {"at": to_iso(step.at), **step.counts, **({"waiting": step.waiting()} if step.depths else {})}
+            for step in steps
+            if step.counts or step.depths
+        ],
         "seconds": {str(priority): times for priority, times in summary(steps).items()},
     }
 

@@ -40,6 +40,9 @@ class Burst:
         if turn.status == "ok" and turn.next_in is not None and turn.next_in <= 0:
             self._link.attempt(self._broker.promote)
             return False
+        released, release_in = self._link.attempt(self._broker.release)
+        if released or release_in == 0:  # what its last job ended, others waited for
+            return False
         blocked = self._link.attempt(lambda: blocked_jobs(self._broker.connection, self._broker.keys))
         held = [one for one in blocked if one.kind == HELD and self._served_queues.serves(one.queue)]
         for one in held:

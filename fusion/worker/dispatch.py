@@ -10,7 +10,9 @@ from fusion.runtime.membership import Membership
 from fusion.store.layout.records import Claimed
 from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.outcomes import Outcomes
+from fusion.worker.reports import Reports
 from fusion.worker.slots import Slots
+from fusion.worker.stops import Stops
 from fusion.worker.task_logs import TaskLogs
 
 
@@ -18,10 +20,18 @@ class Dispatcher:
     """Gives each claimed job to the executor, or back; as the executor's listener passes on what becomes of it: exactly one outcome."""
 
     def __init__(
-        self, executor: Executor, slots: Slots, envelopes: EnvelopeCheck, outcomes: Outcomes, task_logs: TaskLogs, job_log: JobLog
+        self,
+        executor: Executor,
+        slots: Slots,
+        envelopes: EnvelopeCheck,
+        outcomes: Outcomes,
+        task_logs: TaskLogs,
+        reports: Reports,
+        job_log: JobLog,
+        stops: Stops,
     ) -> None:
-        self._executor, self._slots, self._envelopes = executor, slots, envelopes
-        self._outcomes, self._task_logs, self._job_log = outcomes, task_logs, job_log
+        self._executor, self._slots, self._envelopes, self._stops = executor, slots, envelopes, stops
+        self._outcomes, self._task_logs, self._reports, self._job_log = outcomes, task_logs, reports, job_log
         executor.listen(self)
 
     def start(self, claimed: Claimed) -> None:
@@ -31,6 +41,9 @@ class Dispatcher:
         idle = slots.fits(claimed)  # its slot may be gone since it was asked for
         if not (idle or slots.may_wait(claimed)):
             self._outcomes.give_back(claimed, "no free process")
+            return
+        if self._stops.is_told(claimed):
+            self._outcomes.stopped(claimed)
             return
         limit = self._envelopes.open(claimed)
         if isinstance(limit, Decision):
@@ -44,23 +57,29 @@ class Dispatcher:
         failpoint("dispatch.after")
 
     def renew_leases(self, membership: Membership, now: float) -> None:
-        """Renew the leases of everything this worker holds, outcomes that wait for Redis included; kill what it holds no more."""
+        """Renew the leases of everything this worker holds, outcomes that wait for Redis included; kill what it holds no more, stop
+        what is to stop."""
         runs = [run for run in (*self._executor.running, *self._executor.queued) if not run.killed]
         held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self._outcomes.waiting())]
         for run, answer in zip(runs, membership.beat(now, held), strict=False):
             if answer == "lost":
                 self._job_log.lost(run.claimed)
                 self._executor.kill(run, KillCause.LOST)
+            elif answer == "stopped":
+                self._executor.stop(run)
 
     def frame(self, run: Run, frame: dict[bytes, bytes]) -> None:
-        """A run sent a log line, its meta, or its outcome."""
-        if not self._task_logs.take(run, frame):
+        """A run sent a log line, its meta, a report, or its outcome."""
+        if frame.get(b"kind") == b"report":
+            self._reports.take(run, frame)
+        elif not self._task_logs.take(run, frame):
             failpoint("outcome.received")
-            self._outcomes.received(run, frame)
+            self._outcomes.received(run, self._reports.left(run) | frame)
 
     def ended(self, run: Run, death: Death) -> None:
         """A run is over without an outcome of its own."""
-        self._outcomes.died(run, death)
+        if run.killed not in (KillCause.COLD, KillCause.LOST):  # of those nothing is told
+            self._outcomes.died(run, death, self._reports.left(run))
 
     def returned(self, run: Run, why: str) -> None:
         """A run has not begun: another process takes the job, or Redis has it back."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from time import monotonic
 
-from fusion.execution.completion import Decision, decide, died
+from fusion.execution.completion import Decision, decide, died, kept
 from fusion.executors import readings
 from fusion.executors.base import Death, KillCause, Run
-from fusion.forkserver.client import describe_death
+from fusion.forkserver.messages import describe_death
 from fusion.runtime.outbox import Outbox
 from fusion.store.layout.records import Claimed
 from fusion.worker.blocked import BlockedWork
 from fusion.worker.keyless import KeylessJobs
 from fusion.worker.slots import Slots
 
-_KINDS = (b"finished", b"failed", b"held")
+_KINDS = (b"finished", b"failed", b"held", b"interrupted", b"stopped")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError, RecursionError)
+NOT_BEGUN = Decision("stopped", "it had not begun")
 _POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -42,6 +44,10 @@ class Outcomes:
         """Release a job that has not begun: it goes back to its place, nothing is counted."""
         self._outbox.add(claimed, Decision("release", why), 0.0)
 
+    def stopped(self, claimed: Claimed) -> None:
+        """A job was to stop before it began."""
+        self._outbox.add(claimed, NOT_BEGUN, 0.0)
+
     def begun(self, run: Run) -> None:
         """A prefetched job runs: it is lost if this worker dies now."""
         self._outbox.begun(run.claimed)
@@ -53,6 +59,8 @@ class Outcomes:
         the job is lost instead, unless it says `on_lost="fail"`.
         """
         fields, elapsed = run.claimed.fields, readings.elapsed(frame)
+        if frame.get(b"kind") == b"stopped" and not run.stopping:
+            frame = {**frame, b"kind": b"failed"}  # nobody asked it to
         decision = of_frame(fields, frame)
         ago = readings.signaled(frame) if decision.kind in ("failed", "retry") else None
         if b"keyless" in frame:
@@ -64,13 +72,15 @@ class Outcomes:
         else:
             self._outbox.add_struck(run.claimed, decision, elapsed, struck(decision), monotonic() - ago)
 
-    def died(self, run: Run, death: Death) -> None:
-        """The run's process died without an outcome.
+    def died(self, run: Run, death: Death, said: Mapping[bytes, bytes]) -> None:
+        """The run's process died without an outcome. `said`: what it had said of itself and Redis does not have yet.
 
         Of a run killed as LOST or COLD nothing is decided here: another worker has the job, or `deregister` gives it back.
         """
         if run.killed not in (KillCause.COLD, KillCause.LOST):
             decision = guarded(lambda: of_death(run, death, stopping=self._slots.stopping, grace=self._grace))
+            if said:
+                decision = replace(decision, fields={**kept(said), **decision.fields})
             self._outbox.add(run.claimed, decision, monotonic() - run.began)
 
 
@@ -84,6 +94,7 @@ def of_frame(job: Mapping[bytes, bytes], frame: Mapping[bytes, bytes]) -> Decisi
 def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decision:
     """Decide by the death of a process that gave no outcome, and by who killed it.
 
+    - whoever it was, and it was to stop: stopped;
     - nobody, as there was no process: the job goes back;
     - the worker, since an earlier job of the process read this one, which never ran, or another one's answer came: it is lost and runs again;
     - its executor at the deadline, or the executor's end after it: the task's own doing, it failed by timeout;
@@ -94,6 +105,10 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
     - anything else (SIGSEGV, os._exit, exit code 0 too): the task's own doing, it failed.
     """
     fields, cause = run.claimed.fields, run.killed
+    if cause is KillCause.STOPPED:
+        return NOT_BEGUN
+    if run.stopping:
+        return Decision("stopped", _how_it_went(death, grace), attempt=_attempt(death))
     if cause is KillCause.NO_PROCESS:
         return Decision("release", "no process could be forked")
     if cause is KillCause.STOLEN:
@@ -121,6 +136,12 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
             hint = "; the OOM killer, or a person" if number == signal.SIGKILL else ""
             return Decision("lost", f"work-horse {what}, not by Fusion{hint}{peak}", attempt=_attempt(death))
     return died(fields, f"work-horse {what}{peak}", attempt=_attempt(death))
+
+
+def _how_it_went(death: Death, grace: float) -> str:
+    if death.killed or death.timed_out:
+        return f"did not end within {grace:g} s grace and was killed"
+    return f"its process {'was gone' if death.status is None else describe_death(death.status)}"
 
 
 def guarded(judge: Callable[[], Decision], exc_info: bytes = b"") -> Decision:

@@ -14,9 +14,8 @@ from fusion.executors.base import KillCause
 from fusion.executors.generations import ExecutorGenerations
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.memory import MemoryThrottle
-from fusion.runtime.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, UNQUIET, Commands
 from fusion.runtime.consumer import MAX_TURNS, Consumer
-from fusion.runtime.job_log import JobLog, one_line
+from fusion.runtime.job_log import JobLog
 from fusion.runtime.probes import HealthReport
 from fusion.runtime.process import Phase, Process
 from fusion.runtime.redis_link import RedisAway
@@ -36,11 +35,14 @@ from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.health import Health
 from fusion.worker.job_memory import JobMemory
 from fusion.worker.keyless import KeylessJobs
+from fusion.worker.orders import Orders
 from fusion.worker.outcomes import Outcomes
 from fusion.worker.probation import Probation
 from fusion.worker.recycling import Recycling
 from fusion.worker.relay_child import RelayChild
+from fusion.worker.reports import Reports
 from fusion.worker.slots import Slots
+from fusion.worker.stops import Stops
 from fusion.worker.task_logs import TaskLogs
 
 log = logging.getLogger("fusion.worker")
@@ -95,16 +97,20 @@ class Worker(Process):
         self.blocked_work = BlockedWork(self.served_queues)
         self.envelopes = EnvelopeCheck(settings, log)
         self.task_logs = TaskLogs(self.broker, self.link, self.membership, log)
+        self.reports = Reports(self.broker, self.link, self.membership, self.executors.tell)
         keyless = KeylessJobs(self.consumer.history, log)
         outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, settings.timeout_grace)
-        self.dispatcher = Dispatcher(self.executors, self.slots, self.envelopes, outcomes, self.task_logs, job_log)
+        self.stops = Stops(self.executors, self.broker, self.link, log)
+        self.dispatcher = Dispatcher(
+            self.executors, self.slots, self.envelopes, outcomes, self.task_logs, self.reports, job_log, self.stops
+        )
         self.job_memory = JobMemory(settings.max_job_memory, self.executors)
         self.relay_child = RelayChild(shared, companions.relay)
         self.probation = Probation(shared, companions.probation, companions.only_probation)
         self.bell_answer = BellAnswer(self.consumer, self.executors, self.slots, self.blocked_work, self.probation)
         self.burst = Burst(burst, self.broker, self.link, self.served_queues, self.executors, log)
         self.health = Health(settings, self.membership, self.link, self.executors, self.admission)
-        self.commands = Commands(shared.connect_blocking, self._channel, self.broker.keys.pubsub("_fleet"))
+        self.orders = Orders(shared, self.consumer, self.executors, self.stops, self._set_quiet, self.drain)
         self._give_up = self.timers.at(inf, self._on_give_up)
         self._gave_up = False
         #: Of the last turn: when it began, and if it asked for jobs.
@@ -123,22 +129,21 @@ class Worker(Process):
         timers.when(self.relay_child, self.relay_child.tick)
         timers.when(self.probation, self._check_probation)
         self.consumer.schedule(timers, self._renew_leases, self._work, self._hear)
+        timers.when(self.reports, self.reports.flush, redis=True)
         timers.when(self.task_logs, self.task_logs.flush, redis=True)
-        timers.when(self.commands, self.commands.tick, redis=True)
+        timers.when(self.orders.commands, self.orders.commands.tick, redis=True)
+        timers.when(self.stops, self.stops.tick, redis=True)
         signature = Signature(self.membership)
         log.addFilter(signature)
         self.closing.callback(log.removeFilter, signature)
         self.closing.callback(self.outbox.line.drop)
-        for part in (self.commands, self.consumer.doorbells, self.probation, self.relay_child, self.executors):
+        for part in (self.orders.commands, self.consumer.doorbells, self.probation, self.relay_child, self.executors):
             self.closing.callback(part.close)
 
     @property
     def name(self) -> str:
         """The registered name; `.1`, `.2` ... is appended if another live worker has the configured one."""
         return self.membership.name
-
-    def _channel(self) -> str:
-        return self.broker.keys.pubsub(self.name)
 
     # -- life
 
@@ -185,7 +190,7 @@ class Worker(Process):
                 self.consumer.hand_on()
             self.consumer.listen(self.blocked_work.bells(now, self.probation), floors)
             self.bell_answer.make_ready(now)
-        self.loop.follow("commands", self.commands.fileno(), self._on_command)
+        self.orders.follow()
         self.executors.flush()
 
     def finished(self, now: float) -> bool:
@@ -284,20 +289,6 @@ class Worker(Process):
 
     # -- what it is told
 
-    def _on_command(self) -> None:
-        for command in self.commands.receive():
-            if command == LOOK:
-                self.consumer.want()
-                continue
-            log.info("command: %s", one_line(command, 100))
-            if command in (QUIET, UNQUIET):
-                self._set_quiet(command == QUIET)
-            elif command == SHUTDOWN:
-                self.drain("command")
-            elif command == KILL_HORSE:
-                for run in self.executors.running:
-                    self.executors.kill(run, KillCause.COMMAND)
-
     def obey(self) -> None:
         """Do what signals and the supervisor ask for, before another job is taken."""
         signals = self.signals
@@ -357,6 +348,7 @@ class Worker(Process):
             self.outbox.offer_late(inf)
             while not self.outbox.settled:
                 self._turn(wait=True)
+            self.reports.flush_all()
             self.task_logs.flush_all()
             self.consumer.history.tick(time.monotonic())
             back = self.membership.leave()

@@ -41,7 +41,7 @@ def fusion_error(error: Exception, connection: Any) -> FusionError | None:
         error = error.__cause__
     kind = classify(error)
     if reply_code(error) == "WRONGTYPE":
-        named = re.search(r"the concurrency key .* is broken at \S+", str(error))
+        named = re.search(r"the (?:concurrency|unique) key .* is broken at \S+", str(error))
         which = f"{named[0]}, which" if named else "a key"
         return ConfigurationError(f"Redis at {mask_url(url_of(connection))}: {which} holds {OTHERS_DATA} (WRONGTYPE)")
     if kind == "bug":

@@ -17,16 +17,23 @@ _PRODUCER = (
     " ~{prefix}queue:[^_]* ~{prefix}fifo:[^_]* ~{prefix}fair:[^_]* ~{prefix}finished:[^_]* ~{prefix}canceled:[^_]* ~{prefix}stopped:[^_]*"
     " ~{prefix}scheduler:scheduled_jobs ~{prefix}expiring ~{prefix}queues ~{prefix}fifos ~{prefix}seq ~{prefix}seq:front ~{prefix}wake:[^_]*"
     " ~{prefix}wake:_scheduler ~{prefix}work:* ~{prefix}totals:[^_]* ~{prefix}blocked:[^_]* ~{prefix}limit:* ~{prefix}limits ~{prefix}limits:*"
+    " ~{prefix}uniques ~{prefix}deferred:[^_]* ~{prefix}releasing ~{prefix}pinned ~{prefix}graph:* ~{prefix}graphs"
+    " ~{prefix}batch:* ~{prefix}batches ~{prefix}batches:due"
     " ~{prefix}events ~{prefix}events:meta"
 )
 _PRODUCERS_COMMANDS = (
     " +eval +evalsha +time +ping +select +wait +exists +hdel +hget +hgetall +hincrby +hkeys +hmget +hset +incr +incrby"
-    " +llen +rpush +sadd +sismember +type +xadd +zadd +zcard +zcount +zrange +zrem +zrevrank +zscore"
+    " +llen +rpush +sadd +sismember +smembers +srem +type +xadd +zadd +zcard +zcount +zrange +zrem +zrevrank +zscan +zscore"
 )
 #: Keys that it only has to read; on 6.2 there is no way to say so.
 _READ = ("paused:*", "inbox:*", "gates", "suspended", "schema", "wildcards")
-#: What an enqueue that is sent again does to the job's own record; without a selector it may be done to any of the keys.
-_AGAIN = "+pexpire +persist +pttl"
+#: What an enqueue that is sent again does to the job's own record, and one with parents to the set of their children; without a selector it
+#: may be done to any of the keys.
+_AGAIN = "+pexpire +persist +pttl +scard"
+#: What it does to unique keys.
+_UNIQUE = "+get +set +pexpire +pttl"
+#: What closing a batch, and looking how far it is, takes besides.
+_BATCHES = "+hlen +scard +smismember"
 
 
 def acl_rules(prefix: str = defaults.KEY_PREFIX) -> str:
@@ -35,10 +42,12 @@ def acl_rules(prefix: str = defaults.KEY_PREFIX) -> str:
 
 
 def producer_rules(prefix: str = defaults.KEY_PREFIX, *, server: int = 7) -> str:
-    """The least that `Queue.enqueue...`, `Job.fetch`, `get_status`, `wait`, `result` and `get_position` need. `server`: its major version,
+    """The least that `Queue.enqueue...`, `Job.fetch`, `get_status`, `wait`, `tree`, `result` and `get_position` need. `server`: its major version,
     7 for Valkey."""
     keys = _PRODUCER.format(prefix=prefix)
     sign = "%R~" if server >= 7 else "~"
     read = "".join(f" {sign}{prefix}{key}" for key in _READ)
-    again = f" (~{prefix}job:* {_AGAIN})" if server >= 7 else f" {_AGAIN}"
-    return f"{keys}{read}{_PRODUCERS_COMMANDS}{again}"
+    if server >= 7:
+        own = f"(~{prefix}job:* {_AGAIN}) (~{prefix}unique:* {_UNIQUE}) (~{prefix}batch:* {_BATCHES})"
+        return f"{keys}{read}{_PRODUCERS_COMMANDS} {own}"
+    return f"{keys} ~{prefix}unique:*{read}{_PRODUCERS_COMMANDS} {_AGAIN} +get +set {_BATCHES}"

@@ -29,6 +29,7 @@ RUN_FIELDS = (
     "on_failure",
     "held_since",
     "isolate",
+    "on_stopped",
     # for the check of the signature alone
     "success_task_handler",
     "failed_task_handler",
@@ -36,12 +37,15 @@ RUN_FIELDS = (
     "on_lost",
     "ttl",
     "signature",
-    # last: jobs without a key have it not, and their answers are as short as they were
+    "cursor",
+    # stays last, where claim.lua looks for it: jobs without have answers as short as they were
     "ties",
 )
+#: What a run needs of a job with ties besides: its answer has these behind all of those.
+TIED_FIELDS = ("takes", "batch", "given", "given_as")
 #: Longest whole number that is one, its sign included: a clock in microseconds has 16.
 _DIGITS = 20
-_RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS)
+_RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS + TIED_FIELDS)
 
 
 def run_fields(values: list[bytes | None]) -> dict[bytes, bytes]:

@@ -12,6 +12,10 @@ MOST_NAMES = 200
 OTHER = "(other)"
 #: What is counted beside the buckets.
 COUNTS = ("completed", "failed", "retried")
+#: The scope of what waits, sampled: of each step, by class from LOW on, the most that was seen of its depth and of the age of its oldest.
+WAITING = "waiting"
+#: Classes that a sample tells apart.
+CLASSES = 3
 #: The two tiers: letter, seconds of a step, steps of a key, seconds that a key is kept.
 MINUTES = ("minute", 60, 60, 25 * 3600)
 HOURS = ("hour", 3600, 24, 31 * 86400)

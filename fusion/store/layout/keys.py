@@ -2,90 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from fusion.exceptions import InvalidName
-from fusion.kernel import defaults
-
-_JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")
-_DELIVERY_ID = re.compile(r"cb-\d{16,}-\d+\Z", re.ASCII)
-#: What ids begin with that Fusion makes itself, and whose they are: the id alone says that such a job was made once.
-_OWN_IDS = {"cron-": "cron entries' jobs", "idem-": "Idempotency-Keys", "cb-": "callbacks", "corrupt-": "broken entries"}
-#: Characters of a queue's name, or of a wildcard.
-MAX_NAME = 128
-_QUEUE = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
-_ENTRY = re.compile(r"[A-Za-z0-9_-]{1,80}\Z")
-_GLOB = re.compile(r"[*?\[]")
-
-#: Its doorbell wakes a scheduler; no queue can have this name.
-SCHEDULER_BELL = "_scheduler"
-#: Holds what has to be told to callbacks' URLs; the courier serves it, no worker does.
-CALLBACKS = "_callbacks"
-#: Served FIFO from a LIST that outsiders may RPUSH a job id to.
-LIST_QUEUES = frozenset({"scheduler"})
-
-
-def check_job_id(job_id: object) -> str:
-    """Return `job_id`, or raise InvalidName. The alphabet is rq 2.12's, which refuses others."""
-    if not isinstance(job_id, str) or not _JOB_ID.match(job_id):
-        raise InvalidName(f"job id {job_id!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ -")
-    return job_id
-
-
-def check_new_job_id(job_id: object) -> str:
-    """`check_job_id` for a job that a caller names: some ids are those that Fusion gives."""
-    name = check_job_id(job_id)
-    for prefix, whose in _OWN_IDS.items():
-        if name.startswith(prefix):
-            raise InvalidName(f"job id {name!r}: ids that begin with {prefix!r} are those of {whose}; choose another")
-    return name
-
-
-def is_delivery_id(job_id: str) -> bool:
-    """True for the id of a callback's delivery: of all ids only those can be told without a look at the record."""
-    return bool(_DELIVERY_ID.match(job_id))
-
-
-def check_queue_name(name: object) -> str:
-    """Return `name`, or raise InvalidName. `failed` and names that start with `_` are Fusion's own."""
-    if not isinstance(name, str) or not _QUEUE.match(name):
-        raise InvalidName(f"queue name {name!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ . -")
-    if is_reserved(name):
-        raise InvalidName(f"queue name {name!r} is reserved; choose one that is not 'failed' and does not start with '_'")
-    return name
-
-
-def check_entry_id(entry: object) -> str:
-    """Return `entry`, the id of a cron entry, or raise InvalidName. Shorter than a job's, since those of its jobs are made of it."""
-    if not isinstance(entry, str) or not _ENTRY.match(entry):
-        raise InvalidName(f"cron entry id {entry!r}: use 1 to 80 of the characters A-Z a-z 0-9 _ -")
-    return entry
-
-
-def is_reserved(name: str) -> bool:
-    """True for names of Fusion's own queues, which no wildcard matches."""
-    return name == "failed" or name.startswith("_")
-
-
-def is_pattern(name: str) -> bool:
-    """True if a worker that is given `name` serves all queues that match it."""
-    return bool(_GLOB.search(name))
+from fusion.store.layout.kin_keys import KinKeys
+from fusion.store.layout.names import LIST_QUEUES
 
 
 @dataclass(frozen=True)
-class Keys:
+class Keys(KinKeys):
     """Names of keys under one prefix. docs/keys.md lists them; a test compares the two."""
 
-    prefix: str = defaults.KEY_PREFIX
-
     # -- jobs and queues
-    def job(self, job_id: str) -> str:
-        """The hash of a job."""
-        return f"{self.prefix}job:{job_id}"
-
     def dependents(self, job_id: str) -> str:
-        """The ids of jobs that wait for this one."""
+        """The ids of jobs that wait, or waited, for this one, the first thousand of them."""
         return f"{self.prefix}job:{job_id}:dependents"
 
     def queue(self, name: str) -> str:
@@ -145,7 +74,7 @@ class Keys:
         return f"{self.prefix}canceled:{name}"
 
     def stopped(self, name: str) -> str:
-        """The ids that were stopped while they ran."""
+        """The stopped ids of a queue by the time at which they are forgotten."""
         return f"{self.prefix}stopped:{name}"
 
     @property
@@ -183,6 +112,10 @@ class Keys:
     @property
     def survey(self) -> str:
         return f"{self.prefix}survey"
+
+    @property
+    def sample(self) -> str:
+        return f"{self.prefix}sample"
 
     def work(self, wildcard: str) -> str:
         """The queues of a wildcard that have work, by the best priority that may wait there."""
@@ -240,6 +173,46 @@ class Keys:
     def limits_audit(self) -> str:
         return f"{self.prefix}limits:audit"
 
+    def unique(self, key: str) -> str:
+        """The id of the job that has a unique key."""
+        return f"{self.prefix}unique:{key}"
+
+    @property
+    def uniques(self) -> str:
+        return f"{self.prefix}uniques"
+
+    @property
+    def uniques_audit(self) -> str:
+        return f"{self.prefix}uniques:audit"
+
+    def batch(self, batch_id: str) -> str:
+        """The hash of a batch."""
+        return f"{self.prefix}batch:{batch_id}"
+
+    def batch_open(self, batch_id: str) -> str:
+        """The members of a batch that have not ended."""
+        return f"{self.prefix}batch:{batch_id}:open"
+
+    def batch_members(self, batch_id: str) -> str:
+        """All members of a batch, in the order in which they came."""
+        return f"{self.prefix}batch:{batch_id}:members"
+
+    def batch_ended(self, batch_id: str) -> str:
+        """How those members of a batch ended that did not finish."""
+        return f"{self.prefix}batch:{batch_id}:ended"
+
+    @property
+    def batches(self) -> str:
+        return f"{self.prefix}batches"
+
+    @property
+    def batches_due(self) -> str:
+        return f"{self.prefix}batches:due"
+
+    @property
+    def batches_audit(self) -> str:
+        return f"{self.prefix}batches:audit"
+
     def probation(self, host: str) -> str:
         """The incarnation of the one worker of a host that may run jobs on probation."""
         return f"{self.prefix}probation:{host}"
@@ -251,6 +224,10 @@ class Keys:
     def totals(self, name: str) -> str:
         """The lifetime counters of a queue: what came in, and what became of it, by priority."""
         return f"{self.prefix}totals:{name}"
+
+    def flow(self, queue: str) -> str:
+        """What the lifetime counters of a queue said a while ago, and when they were sampled last."""
+        return f"{self.prefix}flow:{queue}"
 
     def history(self, series: str) -> str:
         """What was seen of a queue or task: `<tier>:<scope>:<name>:<number of the hour or day>`, or `keyless`."""

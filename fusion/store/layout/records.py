@@ -26,6 +26,17 @@ class NewJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Met:
+    """What a job met whose unique key another had: that one's id. `skipped`: it was not accepted, and `fields` are the other's. Else it took
+    the other's place, and `status` is its own."""
+
+    other: str
+    skipped: bool
+    status: str = ""
+    fields: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Replicas:
     """An enqueue counts as accepted once `count` replicas have acknowledged it, within `timeout` seconds."""
 
@@ -92,6 +103,8 @@ class Turn:
     #: The list of sets of blocked jobs and its version, if the worker has another one.
     waits: tuple[str, list[str]] | None = None
     opens_in: float | None = None
+    #: `Broker.release` has something to do.
+    releases: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +134,18 @@ class LogLine:
     worker: str = ""
     age: float = 0.0
     dropped: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    """What a running job says of itself; empty: nothing new. `progress`, `cursor`: JSON; `said`: the progress as its event tells it, without
+    which there is no event. Not to be changed, see `NewJob`."""
+
+    job_id: str
+    execution_id: str
+    progress: bytes = b""
+    cursor: bytes = b""
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)

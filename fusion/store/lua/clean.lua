@@ -3,7 +3,9 @@
 -- KEYS: queues clean idle
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
--- INCLUDE: keys mark time score turns callbacks count on_arrive limit_keys audit
+-- INCLUDE: keys mark time score turns callbacks count on_arrive limit_keys kin_keys audit unique_keys
+-- INCLUDE: audit_kin
+-- INCLUDE: audit_unique batch_keys audit_batches
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
@@ -25,7 +27,11 @@ local function sweep_from(set, status, offset)
       others = others + 1
     else
       redis.call('ZREM', set, id)
-      if job[1] == status then redis.call('DEL', job_key(id), dependents_key(id)) end
+      if job[1] == status then
+        redis.call('UNLINK', job_key(id), dependents_key(id), parents_key(id))
+      elseif not job[1] and not job.err then -- the net under it was first
+        redis.call('UNLINK', dependents_key(id), parents_key(id))
+      end
       removed, left = removed + 1, left - 1
     end
   end
@@ -51,12 +57,12 @@ local function trim(set, status)
   local found = redis.call('ZRANGE', set, 0, left - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
     local id = found[i]
-    local job = redis.pcall('HMGET', job_key(id), 'status', 'seq', 'raw_id', 'ended_at')
+    local job = redis.pcall('HMGET', job_key(id), 'status', 'seq', 'raw_id', 'ended_at', 'pin')
     if over <= 0 or job[1] == status and (job[4] or '') > young then break end
-    if not is_others(set, job, found[i + 1]) then
+    if not is_others(set, job, found[i + 1]) and not job[5] then
       redis.call('ZREM', set, id)
       if job[1] == status then
-        redis.call('DEL', job_key(id), dependents_key(id))
+        redis.call('UNLINK', job_key(id), dependents_key(id), parents_key(id))
         dropped = dropped + 1
       end
       removed, left, over = removed + 1, left - 1, over - 1
@@ -104,8 +110,10 @@ local function tidy(queue, since)
     local first = redis.pcall('ZRANGEBYSCORE', wip, LEAST_LEASE, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
     if first then redis.pcall('ZADD', LEASES, 'NX', first, queue) end
   end
-  if ended + waits + runs + redis.call('EXISTS', queue_key(queue), fifo_key(queue), set_of('deferred', queue),
-    set_of('blocked', queue), paused_key(queue)) > 0 or in_fifo(queue) and not is_list(queue) then return nil end
+  local others = redis.call('EXISTS', queue_key(queue), fifo_key(queue), set_of('deferred', queue), set_of('blocked',
+    queue), paused_key(queue))
+  if others > 0 then pcall(audit_deferred, queue) end
+  if ended + waits + runs + others > 0 or in_fifo(queue) and not is_list(queue) then return nil end
   since = tonumber(since) or now_ms
   return since > now_ms and now_ms or since
 end
@@ -128,12 +136,14 @@ local function forget_totals()
   end
 end
 
-local cursor, skip, began, limits = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip', 'began', 'limits'))
+local cursor, skip, began, limits, uniques, batches = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip', 'began',
+    'limits', 'uniques', 'batches'))
 if not cursor or cursor == '0' and skip == '0' then
   local age = now_ms - (tonumber(began) or 0)
   if age >= 0 and age < tonumber(A_interval_ms) then return { 0, 0, 0 } end
   cursor, skip, began = '0', 0, now_ms
   pcall(forget_totals)
+  pcall(audit_pinned)
 end
 pcall(sweep, FAILED, 'failed')
 pcall(trim, FAILED, 'failed')
@@ -166,6 +176,10 @@ if idle[1] then redis.call('HSET', K_idle, unpack(idle)) end
 if upto == #keys then cursor, skip = following, 0 else skip = upto end
 limits = limits or redis.call('EXISTS', LIMITS) == 1 and '0'
 if limits then redis.call('HSET', K_clean, 'limits', audit_limits(limits)) end
+uniques = uniques or redis.call('EXISTS', UNIQUES) == 1 and '0'
+if uniques then redis.call('HSET', K_clean, 'uniques', audit_uniques(uniques)) end
+batches = batches or redis.call('EXISTS', BATCHES) == 1 and '0'
+if batches then redis.call('HSET', K_clean, 'batches', audit_batches(batches)) end
 redis.call('HSET', K_clean, 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
 return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0) and 1 or 0 }

@@ -1,19 +1,25 @@
 -- cron_run: a job of an entry now, by hand. Its ticks go on as planned.
 -- KEYS: entry
 -- ARGV: id rev nonce overlap queue priority ttl_ms n_pairs
--- INCLUDE: writer keys time count score ring turns sound accept entry
+-- INCLUDE: writer keys time count score ring turns sound accept entry newcomer
 -- Rest: pairs (the job's fields)
--- Returns: {ok, job id} | {overlap, the job of it that has not ended} | {stale (it changed), ''} | {missing, ''}
+-- Returns: {ok, job id} | {overlap, the job of it that has not ended} | {duplicate, the job that has its unique key} |
+--   {stale (it changed), ''} | {missing, ''}
 -- Events: queued
 local rev, nonce, last, by_hand = unpack(redis.call('HMGET', K_entry, 'rev', 'manual_nonce', 'last_job', 'manual_job'))
 if not rev then return { 'missing', '' } end
 if nonce == A_nonce then return { 'ok', by_hand } end
 if rev ~= A_rev then return { 'stale', '' } end
-if A_overlap == 'skip' then
+if A_overlap ~= 'allow' then
   for _, id in ipairs({ last or '', by_hand or '' }) do
     if is_live(id) then return { 'overlap', id } end
   end
 end
+local unique = unique_of(REST, REST + A_n_pairs - 1)
+local ok, other = true, nil
+if unique then ok, other = pcall(meets, unique, nil, A_queue) end
+if not ok then return error_reply(other) end
+if other and other.way ~= 'replace' then return { 'duplicate', other.owner } end
 local concurrency_key = field_of('concurrency_key', REST, REST + A_n_pairs - 1)
 local broken = concurrency_key and broken_limit(concurrency_key, A_queue)
 if broken then return redis.error_reply(broken) end
@@ -24,7 +30,11 @@ until redis.call('EXISTS', job_key(id)) == 0
 redis.call('SADD', QUEUES, queue_key(A_queue))
 local last_pair = REST + A_n_pairs - 1
 local place = turn_of(A_queue, A_priority, next_seq(), field_of('fair_key', REST, last_pair) or '')
-accept(A_queue, id, A_priority, nil, false, tonumber(A_ttl_ms), A_nonce, place, nil, REST, last_pair)
+if unique then
+  accept_unique(unique, A_queue, id, A_priority, nil, false, tonumber(A_ttl_ms), A_nonce, place, nil, REST, last_pair)
+else
+  accept(A_queue, id, A_priority, nil, false, tonumber(A_ttl_ms), A_nonce, place, nil, REST, last_pair)
+end
 write_tallies()
 redis.call('HSET', job_key(id), 'cron', A_id)
 ring(A_queue, tonumber(A_priority))

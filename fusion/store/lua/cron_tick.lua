@@ -2,14 +2,16 @@
 --   them all.
 -- KEYS: entry due marks
 -- ARGV: id rev mark nonce overlap queue priority ttl_ms upto next missed n_pairs n_ticks
--- INCLUDE: keys time count score ring turns sound accept entry
+-- INCLUDE: keys time count score ring turns sound ties accept entry newcomer attach
+-- Uses: tied
 -- Rest: pairs (the jobs' fields), then per tick: its Unix seconds, its name in the job's id, ms by which it is put off
 -- Returns: {ok | taken <id> (a tick did not run: a job of that id is there, and it is not the tick's) | stale (others
 --   were faster, or the entry changed) | early (the clock was set back) | error: why, jobs enqueued, ticks skipped}
--- Events: queued scheduled
+-- Events: queued scheduled deferred
 -- One job per (entry, tick): only who knows the mark moves it, and a job of that id is never made twice. A resend
 -- answers as the first time. What can't be enqueued (a broken queue key) leaves the mark where it is; the entry says
--- why and is looked at again in half a minute.
+-- why and is looked at again in half a minute. With `overlap` queue a tick that meets a job of the entry which has not
+-- ended makes one that is deferred until it has, however that ends; not if one is deferred already.
 local rev, nonce, answer, paused, last, by_hand = unpack(redis.call('HMGET', K_entry, 'rev', 'nonce', 'answer',
     'paused', 'last_job', 'manual_job'))
 if nonce == A_nonce then
@@ -44,6 +46,54 @@ local function is_its(key)
   return field_of('data', first_pair, at - 1) == data
 end
 
+-- A job for the tick, unless another has its unique key. `behind`: it waits for those.
+local function enqueue(tick, id, delay, behind)
+  local last_pair = at - 1
+  local unique = unique_of(first_pair, last_pair)
+  local other = unique and meets(unique, nil, A_queue)
+  if other and other.way ~= 'replace' then
+    note(tick, 'duplicate', other.owner)
+    skipped = skipped + 1
+    return
+  end
+  local key = field_of('concurrency_key', first_pair, last_pair)
+  local broken = key and broken_limit(key, A_queue)
+  if broken then error(broken, 0) end
+  redis.call('SADD', QUEUES, queue_key(A_queue))
+  local due = tonumber(delay) > 0 and tick * 1000 + delay or nil
+  local place, later = next_seq(), nil
+  if behind then
+    attach(id, behind, place)
+  elseif not due or due <= now_ms then
+    place = turn_of(A_queue, A_priority, place, field_of('fair_key', first_pair, last_pair) or '')
+  end
+  if unique then
+    later = accept_unique(unique, A_queue, id, A_priority, due, false, tonumber(A_ttl_ms), A_nonce, place, nil,
+        first_pair, last_pair, behind)
+  else
+    later = accept(A_queue, id, A_priority, due, false, tonumber(A_ttl_ms), A_nonce, place, nil, first_pair, last_pair,
+      behind)
+  end
+  if behind then
+    redis.call('HSET', job_key(id), 'parents', cjson.encode(behind), 'ties', (tied[job_key(id)] or '') .. 'p')
+  end
+  redis.call('HSET', job_key(id), 'cron', A_id)
+  last, enqueued, queued = id, enqueued + 1, queued or not later
+  note(tick, 'enqueued', id)
+end
+
+-- The jobs of the entry that have not ended, as parents of the next; nil if there is none. Second: one of them waits.
+local function live_ones()
+  local found, waits = {}, nil
+  for _, id in ipairs({ last or '', by_hand or '' }) do
+    if is_live(id) then
+      found[#found + 1] = '?' .. id
+      if redis.call('HGET', job_key(id), 'status') == 'deferred' then waits = id end
+    end
+  end
+  return found[1] and found, waits
+end
+
 local function run(tick, name, delay)
   local id = 'cron-' .. A_id .. '-' .. name
   if redis.call('EXISTS', job_key(id)) == 1 then
@@ -57,20 +107,14 @@ local function run(tick, name, delay)
     note(tick, 'overlap', is_live(last) and last or by_hand)
     skipped = skipped + 1
   else
-    local key = field_of('concurrency_key', first_pair, at - 1)
-    local broken = key and broken_limit(key, A_queue)
-    if broken then error(broken, 0) end
-    redis.call('SADD', QUEUES, queue_key(A_queue))
-    local due = tonumber(delay) > 0 and tick * 1000 + delay or nil
-    local place = next_seq()
-    if not due or due <= now_ms then
-      place = turn_of(A_queue, A_priority, place, field_of('fair_key', first_pair, at - 1) or '')
+    local behind, waits
+    if A_overlap == 'queue' then behind, waits = live_ones() end
+    if waits then
+      note(tick, 'overlap', waits)
+      skipped = skipped + 1
+    else
+      enqueue(tick, id, delay, behind)
     end
-    local later = accept(A_queue, id, A_priority, due, false, tonumber(A_ttl_ms), A_nonce, place, nil, first_pair,
-        at - 1)
-    redis.call('HSET', job_key(id), 'cron', A_id)
-    last, enqueued, queued = id, enqueued + 1, queued or not later
-    note(tick, 'enqueued', id)
   end
   mark = tick
 end

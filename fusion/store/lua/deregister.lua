@@ -4,7 +4,7 @@
 -- FLAGS: allow-oom
 -- INCLUDE: keys count settle sweep_waits queue_gate
 -- Returns: jobs given back
--- Events: released canceled queued
+-- Events: released canceled stopped queued
 if redis.call('HGET', K_worker, 'incarnation') ~= A_incarnation then return 0 end
 local held, back, queues = redis.call('HGETALL', worker_jobs_key(A_name)), 0, {}
 

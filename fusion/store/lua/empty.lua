@@ -1,7 +1,7 @@
--- empty: forget the waiting jobs of a queue, blocked ones too, a bounded number at a time.
+-- empty: forget the waiting jobs of a queue, blocked and deferred ones too, a bounded number at a time.
 -- ARGV: queue limit
 -- FLAGS: allow-oom
--- INCLUDE: writer keys mark count emit park expiry inbox ties on_end
+-- INCLUDE: writer keys mark count emit park expiry inbox ties kin on_end
 -- Uses: tied
 -- Returns: {deleted, again}
 -- Events: deleted
@@ -10,8 +10,9 @@ local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
 local function remove(id, key, log_tag, expires_at, ties, seq, origin, class)
   if ties then tied[key] = ties end
   local counters = ties and counters_of_key(key)
-  on_end(id, key, A_queue)
-  if redis.call('DEL', key, dependents_key(id)) == 0 then return end
+  on_end(id, key, A_queue, 'deleted')
+  if ties then forget_kin(id, key) end
+  if redis.call('UNLINK', key, dependents_key(id)) == 0 then return end
   meet(seq, nil, nil, origin or A_queue, class)
   tally('deleted', origin or A_queue, class, counters)
   forget_expiry(id, expires_at)
@@ -30,7 +31,21 @@ local function drop(id)
 end
 
 local function empty()
-  -- First what is blocked: nobody is to be admitted to the queue for one that goes. One of a newer version's waits
+  -- First what is deferred, so that no end of another releases it.
+  local deferred, others = redis.call('ZRANGE', set_of('deferred', A_queue), 0, limit - 1), 0
+  for _, id in ipairs(deferred) do
+    local key = job_key(id)
+    local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'expires_at', 'ties', 'priority', 'seq')
+    if not job.err and job[1] == 'deferred' and not job[6] then
+      others = others + 1 -- stock RQ's wait there as well
+    else
+      if not job.err and job[1] == 'deferred' then remove(id, key, job[2], job[3], job[4], true, A_queue, job[5]) end
+      redis.call('ZREM', set_of('deferred', A_queue), id)
+    end
+  end
+  if #deferred == limit and others < limit then return 1 end
+
+  -- Then what is blocked: nobody is to be admitted to the queue for one that goes. One of a newer version's waits
   -- where only that knows; it is left alone.
   local blocked, left = redis.call('ZRANGE', P .. 'blocked:' .. A_queue, 0, limit - 1), 0
   for _, id in ipairs(blocked) do

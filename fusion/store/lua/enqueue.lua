@@ -3,23 +3,45 @@
 -- ARGV: queue n_jobs needs
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply
 -- RARER: next_seq
--- INCLUDE: writer layout keys time count emit ring gate room turns sound accept
+-- INCLUDE: writer layout keys time count emit ring gate room turns sound accept newcomer batch
+-- INCLUDE: attach kin_keys
 -- Uses: discarded fifos gate_texts fair wildcards
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
--- Returns: {'ok', enqueued_at, layout of the data, and if there are any a list of the ids that were discarded} |
---   {'duplicate', id, status; foreign: another program's record} |
---   {'full', how many wait, how many may, how many more were to}
--- Events: queued scheduled
--- `needs`: the layout in which these jobs are written; a `k` behind it if one has a concurrency key. A nonce that is
--- the job's id is not stored: an id made by chance is its call's alone. That holds for what was enqueued only: a record
--- made for an entry whose job was lost has none either, and who sends that job again must not be told that it is there.
--- Same id + same nonce is a resend and answers as the first time; same id + other nonce is a new life of an ended job,
--- or refused. A resend writes all the same, what changes nothing and a full server takes: on a connection that wrote
--- nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for what its successor may
--- not have. No allow-oom here: at maxmemory the first write is refused and nothing has happened.
+-- Returns: {'ok', enqueued_at, layout of the data, and if there are any a list of the ids that were discarded, of
+--   those that met another of their unique key: {id, the other, how, pairs of the other's fields}; how: `skip`, it was
+--   not accepted; `replaced`, it was, and the other is canceled: its own status in place of the pairs}, and the
+--   ids of those that are deferred} | {'missing', id, a parent of it of which there is no job} |
+--   {'duplicate', id, status; foreign: another program's record; if another has its unique key: that one, the key} |
+--   {'full', how many wait, how many may, how many more were to} |
+--   {'batch', id of a batch, why it takes no more: missing | closed | canceled}
+-- Events: queued scheduled deferred
+-- `needs`: the layout in which these jobs are written; a `k` behind it if one has ties, a `u` if one has a unique key.
+-- Behind that may stand `#`, the number of the call, a point and the token of a graph, whose jobs are all deferred
+-- until `release_graph`; {'dropped'} is the answer if it was given up. One with an `h` among its ties is deferred until
+-- `undefer` releases it. A nonce that is the job's id is not stored:
+-- an id made by chance is its call's alone. That holds for what was enqueued only: a record made for an entry whose job
+-- was lost has none either, and who sends that job again must not be told that it is there. Same id + same nonce is a
+-- resend and answers as the first time; same id + other nonce is a new life of an ended job, or refused. A resend
+-- writes all the same, what changes nothing and a full server takes: on a connection that wrote nothing WAIT waits for
+-- nothing, and a primary that was demoted meanwhile must not vouch for what its successor may not have. No allow-oom
+-- here: at maxmemory the first write is refused and nothing has happened.
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
+local met, brought -- what of unique keys is to be told; ids by unique key of those that come now
+if string.find(A_needs, 'u', 1, true) then met, brought = {}, {} end
+local apart = {} -- ids of those that are deferred
+local nth, graph = string.match(A_needs, '#(%d+)%.(%d+)$')
+if graph and (nth ~= '0' and not redis.call('ZSCORE', GRAPHS, graph) or redis.call('ZSCORE', P .. 'releasing', 'x '
+    .. graph)) then
+  return { 'dropped' }
+end
 local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
+
+-- That all is well, and what is to be told beside it.
+local function answer(at, layout)
+  if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
+  return { 'ok', at, layout, discarded, met or {}, apart }
+end
 
 -- Whether there is a record without a mark of ours. Mostly there is none at all, no queue ever was a LIST of stock
 -- RQ's, nothing is set for any, this one has no fair turns and no worker serves a wildcard: one look for all. A user of
@@ -51,11 +73,26 @@ for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
   local status, nonce, origin, created_at, func = unpack(redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin',
       'created_at', 'func'))
-  if status and (nonce or func and id) == sent then
+  local resent = status and (nonce or func and id) == sent
+  local unique = met and not resent and unique_of(at + 6, at + 5 + n)
+  local ok, other = true, nil
+  if unique then ok, other = pcall(meets, unique, brought, A_queue) end
+  if not ok then return error_reply(other) end
+  if resent then
     first_answer, again = created_at, job_key(id)
+    local older = met and redis.call('HGET', again, 'replaces')
+    if older then met[#met + 1] = { id, older, 'replaced', status } end
     if status == 'canceled' and redis.call('HGET', again, 'reason') == 'discarded' then
       discarded[#discarded + 1] = id
     end
+    if status == 'deferred' then
+      apart[#apart + 1] = id
+      if graph and (redis.call('HGET', again, 'graph') or graph) ~= graph then return { 'dropped' } end
+    end
+  elseif other and other.way == 'raise' then
+    return { 'duplicate', id, other.status, other.owner, other.name }
+  elseif other and other.way == 'skip' then
+    met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and view_of(other.owner) or nil }
   elseif seen[id] or status and not is_terminal(status) then
     return { 'duplicate', id, status or 'queued' }
   elseif not nonce and is_anothers(job_key(id)) then
@@ -63,10 +100,22 @@ for _ = 1, tonumber(A_n_jobs) do
   else
     local due, front, fair_key
     if ARGV[at + 3] ~= 'back' then due, front, fair_key = due_of(ARGV[at + 3]) end
-    local target = due and due > now_ms and 'schedule' or front and 'front' or 'back'
+    local ties = not tonumber(A_needs) and field_of('ties', at + 6, at + 5 + n)
+    local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
+    local parents = ties and string.find(ties, 'p', 1, true) and field_of('parents', at + 6, at + 5 + n)
+    if parents then parents = parents_of(parents) end
+    if parents then
+      local missing = first_missing(parents, seen)
+      if missing then return { 'missing', id, missing } end
+      deferred = deferred or must_wait(parents, seen)
+    end
+    local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
     fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
-      ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n,
-      ended = status and set_of(status, origin or A_queue), turn = target == 'back' and (fair_key or '') }
+      ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n, deferred = deferred,
+      parents = parents, held = graph or ties and string.find(ties, 'h', 1, true) ~= nil,
+      ended = status and set_of(status, origin or A_queue), turn = target == 'back' and (fair_key or ''),
+      unique = unique }
+    if unique then brought[unique.name] = id end
     if not targets[target] then targets[target], several = true, several + 1 end
   end
   seen[id] = true
@@ -77,7 +126,7 @@ if again and #fresh == 0 then
   redis.call('PEXPIRE', again, ttl < 0 and 60000 or math.max(ttl, 1))
   if ttl < 0 then redis.call('PERSIST', again) end
 end
-if #fresh == 0 then return { 'ok', first_answer, version or FIRST_SCHEMA, discarded[1] and discarded } end
+if #fresh == 0 then return answer(first_answer, version or FIRST_SCHEMA) end
 
 if gate_texts[A_queue] == nil then -- not by gate_of, which would make more than it: of another queue something is set
   local text = redis.pcall('HGET', GATES, A_queue)
@@ -85,8 +134,9 @@ if gate_texts[A_queue] == nil then -- not by gate_of, which would make more than
 end
 if gate_texts[A_queue] or MAX_LENGTH > 0 or ARGV[at] then
   local most, more = most_of(A_queue, ARGV[at]), tonumber(ARGV[at + 1]) or 0
-  for _, job in ipairs(fresh) do -- those that wait for a time are not in the queue yet
-    if not job.due or job.due <= now_ms then more = more + 1 end
+  for _, job in ipairs(fresh) do -- those that wait for a time, or for others, are not in the queue yet
+    local makes_room = job.unique and job.unique.room
+    if not job.deferred and not makes_room and (not job.due or job.due <= now_ms) then more = more + 1 end
   end
   local length = most and more > 0 and length_of(A_queue)
   if length and length + more > most then return { 'full', length, most, more } end
@@ -94,11 +144,15 @@ end
 
 local needs = tonumber(A_needs)
 if not needs then
-  needs = tonumber(string.sub(A_needs, 1, -2))
+  needs = tonumber(string.match(A_needs, '^%d+'))
   for _, job in ipairs(fresh) do
     local name = field_of('concurrency_key', job.first, job.last)
     local broken = name and broken_limit(name, A_queue)
     if broken then return redis.error_reply(broken) end
+    local batch = field_of('batch', job.first, job.last)
+    local why = batch and refuses_more(batch, field_of('batch_by', job.first, job.last),
+      field_of('batch_as', job.first, job.last))
+    if why then return { 'batch', batch, why } end
   end
 end
 if not version then version = is_new() and begin_layout('enqueue', true) or FIRST_SCHEMA end
@@ -109,24 +163,45 @@ if several > 1 then -- jobs go to several keys: a broken one refuses them all no
   redis.call('ZCARD', ready_key(A_queue))
   if is_list(A_queue) then redis.call('LLEN', queue_key(A_queue)) end
   if targets.schedule then redis.call('ZCARD', SCHEDULED) end
+  if targets.others then redis.call('ZCARD', set_of('deferred', A_queue)) end
 end
 redis.call('SADD', K_queues, queue_key(A_queue))
+if graph then redis.call('ZADD', GRAPHS, now_ms, graph) end
 local seq = redis.call('INCRBY', P .. 'seq', #fresh) - #fresh
 reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
-  local place = seq + i
-  if job.turn and (job.turn ~= '' or fair[A_queue] ~= false) then -- one before it may be the first with a fair key
+  local place, waits = seq + i, job.deferred
+  if job.parents then
+    waits = job.held or must_wait(job.parents) -- those of this call are there by now
+    attach(job.id, job.parents, place, false, job.ended)
+  end
+  if graph then
+    redis.call('ZADD', graph_key(graph), place, job.id)
+    redis.call('SADD', unmet_key(job.id), '*' .. graph)
+  end
+  -- one before it may be the first with a fair key
+  if not waits and job.turn and (job.turn ~= '' or fair[A_queue] ~= false) then
     place = turn_of(A_queue, job.priority, place, job.turn)
   end
-  local ok, later = pcall(accept, A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place,
-      job.ended, job.first, job.last)
+  local ok, later
+  if job.unique then
+    ok, later = pcall(accept_unique, job.unique, A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce,
+        place, job.ended, job.first, job.last, waits)
+    local older = job.unique.replaced
+    if older then met[#met + 1] = { job.id, older, 'replaced', redis.call('HGET', job_key(job.id), 'status') } end
+  else
+    ok, later = pcall(accept, A_queue, job.id, job.priority, job.due, job.front, job.ttl, job.nonce, place, job.ended,
+        job.first, job.last, waits)
+  end
   if not ok then
     write_tallies() -- of those before it
     return error_reply(later)
   end
+  if waits then apart[#apart + 1] = job.id end
+  if graph then redis.call('HSET', job_key(job.id), 'graph', graph) end
   if not later then best = math.max(best or 0, tonumber(job.priority)) end
 end
 write_tallies()
 if best then ring(A_queue, best) end
-return { 'ok', now_iso, version, discarded[1] and discarded }
+return answer(now_iso, version)

@@ -4,15 +4,15 @@
 -- FLAGS: allow-oom
 -- INCLUDE: member keys time
 -- Rest: per job: id execution
--- Returns: {ok | unregistered, answer per job...}; answer: ok | canceled (a cancel is pending) | lost (another
---   execution or none holds it) | error: why (a broken key; the others are renewed)
+-- Returns: {ok | unregistered, answer per job...}; answer: ok | canceled, stopped (that is wished) | lost
+--   (another execution or none holds it) | error: why (a broken key; the others are renewed)
 -- A lease that ran out and that nobody reaped is renewed like any other.
 local function renew(id, exec)
   local status, holder, queue, cancel = unpack(redis.call('HMGET', job_key(id), 'status', 'execution_id', 'origin',
       'cancel'))
   if status ~= 'started' or holder ~= exec then return 'lost' end
   redis.call('ZADD', wip_key(queue), now_ms + A_lease_ms, id)
-  return cancel and 'canceled' or 'ok'
+  return cancel == 'stop' and 'stopped' or cancel and 'canceled' or 'ok'
 end
 
 local answers = { 'ok' }

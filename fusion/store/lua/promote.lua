@@ -1,11 +1,12 @@
--- promote: scheduled jobs that are due go to their queues, and concurrency keys of which something is due are settled,
---   a bounded number at a time.
+-- promote: scheduled jobs that are due go to their queues, concurrency keys of which something is due are settled, and
+--   jobs that waited for others are released, a bounded number at a time.
 -- KEYS: scheduled
 -- ARGV: limit
--- INCLUDE: keys time score count emit ring turns next_due ties limit_keys limit sound on_arrive discard
+-- INCLUDE: keys time score count emit ring turns next_due ties limit_keys limit sound on_arrive discard batch_keys
+-- INCLUDE: undefer release_some releasing kin_keys
 -- Uses: tied
 -- FLAGS: allow-oom
--- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1}
+-- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1, the same of batches}
 -- Events: queued held
 -- A job that had a place gets it back; one that was enqueued for this time arrives now. Those of one instant go in the
 -- order of their numbers, so a batch ends between two scores. rq-scheduler keeps its entries in the same ZSET: what
@@ -96,11 +97,21 @@ for i = 1, math.min(count, limit) do
   local id = due[i].id
   if not pcall(move, id, due[i].job) then redis.call('ZADD', K_scheduled, now_s + PUT_OFF, id) end
 end
-for _, name in ipairs(redis.pcall('ZRANGEBYSCORE', LIMITS_DUE, '-inf', now_ms, 'LIMIT', 0, limit)) do
+-- One look for what few have. Jobs are released here where no worker is told of them.
+local others = redis.call('EXISTS', LIMITS_DUE, P .. 'releasing', GRAPHS, BATCHES_DUE) > 0
+for _, name in ipairs(others and redis.pcall('ZRANGEBYSCORE', LIMITS_DUE, '-inf', now_ms, 'LIMIT', 0, limit) or {}) do
   redis.call('ZREM', LIMITS_DUE, name)
   if not pcall(look_due, name) then redis.call('ZADD', LIMITS_DUE, now_ms + 1000 * PUT_OFF, name) end
 end
+if others then
+  for _, token in ipairs(redis.call('ZRANGEBYSCORE', GRAPHS, '-inf', now_ms - 60000, 'LIMIT', 0, 10)) do
+    do_later('x ' .. token) -- whoever sent it is gone
+    redis.call('ZREM', GRAPHS, token)
+  end
+  release_some(math.min(limit, 50))
+end
 write_tallies()
+ring_released()
 for queue in pairs(rung) do
   redis.call('SADD', QUEUES, queue_key(queue)) -- it may have been forgotten while the job waited for its time
   ring(queue)
@@ -108,4 +119,6 @@ end
 local first = next_due(true)
 local expiry = redis.pcall('ZRANGE', EXPIRING, 0, 0, 'WITHSCORES')
 local expires = expiry.err and 0 or expiry[1] and math.max(0, math.ceil(tonumber(expiry[2]) - now_ms)) or -1
-return { moved, first and math.max(0, first - now_ms) or -1, expires }
+local batch = others and redis.pcall('ZRANGE', BATCHES_DUE, 0, 0, 'WITHSCORES') or {}
+local tends = batch[1] and math.max(0, math.ceil(tonumber(batch[2]) - now_ms)) or -1
+return { moved, first and math.max(0, first - now_ms) or -1, expires, tends }

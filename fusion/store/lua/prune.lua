@@ -4,7 +4,7 @@
 -- FLAGS: allow-oom
 -- INCLUDE: keys time count settle hold silence queue_gate
 -- Returns: {name, jobs recovered, name, jobs ...}
--- Events: abandoned failed canceled
+-- Events: abandoned failed canceled stopped
 -- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now.
 -- Without: those silent for three beats, unless an outage is just over.
 local recovered, queues = 0, {}

@@ -5,7 +5,7 @@
 -- INCLUDE: keys time count end_job settle hold sweep_waits queue_gate
 -- Rest: the caller's own queues (looked at even if they are not in the index of leases)
 -- Returns: {recovered, again, holding}
--- Events: abandoned failed canceled queued
+-- Events: abandoned failed canceled stopped queued
 -- However many call it: within half an interval of the last look nothing is done, unless that one left something over.
 local last, more, lease_ms = unpack(redis.call('HMGET', REAP, 'last', 'more', 'lease'))
 if more ~= '1' and last and now_ms >= tonumber(last) and now_ms - last < A_interval_ms / 2 then return { 0, 0, 0 } end

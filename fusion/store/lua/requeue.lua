@@ -2,13 +2,14 @@
 --   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
--- INCLUDE: writer keys mark time score count emit ring turns sound schedule expiry room each ties on_arrive
+-- INCLUDE: writer keys mark time score count emit ring turns sound schedule expiry room each ties on_arrive unique
+-- INCLUDE: batch attach kin_keys releasing
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
---   quarantined (unless those were asked for) | error: why (a broken key; the others go on) | its status, which is
---   none that can be requeued
--- Events: queued scheduled
+--   quarantined (unless those were asked for) | duplicate and the id of the job that has its unique key |
+--   error: why (a broken key; the others go on) | its status, which is none that can be requeued
+-- Events: queued scheduled deferred
 -- Same nonce again is a resend and answers ok. It has a field of its own: the producer's nonce goes on telling a
 -- resent enqueue. A delayed one goes from its terminal set to the schedule in this one call: at no moment could it be
 -- claimed early. It gets its arrival number when it is due, as a job does that was enqueued for that time.
@@ -31,9 +32,26 @@ local function requeue(id)
   if not data or not queue then return 'corrupt' end
   local broken = ties and broken_limit(redis.call('HGET', key, 'concurrency_key') or '', queue)
   if broken then error(broken, 0) end
+  if ties and string.find(ties, 'u', 1, true) then
+    local name, upto = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until'))
+    local other = name and owner_of(name)
+    if other and other ~= id then return 'duplicate ' .. other end
+    if name then take_key(name, id, upto) end
+  end
+  local parents = ties and string.find(ties, 'p', 1, true) and redis.call('HGET', key, 'parents')
+  local waits = parents and attach(id, parents_of(parents), next_seq(), true, true)
+  if parents and redis.call('EXISTS', parents_key(id)) == 1 then
+    waits = redis.call('SADD', unmet_key(id), '*again')
+    redis.call('HDEL', parents_key(id), 'left', 'again')
+    do_later('a ' .. id)
+  end
 
   redis.call('SADD', K_queues, queue_key(queue))
-  if delay > 0 then
+  if waits then
+    redis.call('ZADD', set_of('deferred', queue), now_ms, id)
+    redis.call('HSET', key, 'seq', '', 'arrival', next_seq())
+    if delay > 0 then redis.call('HSET', key, 'due', string.format('%d', now_ms + delay)) end
+  elseif delay > 0 then
     schedule(id, now_ms + delay)
     if A_keep_place ~= '1' then redis.call('HSET', key, 'seq', '', 'arrival', next_seq()) end
   elseif A_keep_place == '1' then
@@ -43,28 +61,32 @@ local function requeue(id)
     line_up(queue, id, priority, seq)
     redis.call('HSET', key, 'seq', seq)
   end
-  redis.call('HSET', key, 'status', delay > 0 and 'scheduled' or 'queued', 'origin', queue, 'enqueued_at', now_iso,
+  local now = waits and 'deferred' or delay > 0 and 'scheduled' or 'queued'
+  redis.call('HSET', key, 'status', now, 'origin', queue, 'enqueued_at', now_iso,
     'requeue_nonce', A_nonce, 'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
-  if ties and string.find(ties, 'd') then -- canceled before it arrived: who asks for it now wants it to run
-    ties = string.gsub(ties, 'd', '')
+  if ties and string.find(ties, '[dh]') then -- canceled before it arrived: who asks for it now wants it to run
+    ties = string.gsub(ties, '[dh]', '')
     redis.call('HSET', key, 'ties', ties)
   end
   if ties then tied[key] = ties end
   tally('requeued', queue, priority, ties and counters_of_key(key))
   redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
     'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared',
-    'queue_timeout', 'wanted')
-  local given = not tonumber(ttl) and timeout_of(queue)
+    'queue_timeout', 'wanted', 'retry_since', 'pin')
+  local given = not waits and not tonumber(ttl) and timeout_of(queue)
   if given then redis.call('HSET', key, 'queue_timeout', given) end
   ttl = given or tonumber(ttl) and ttl * 1000
-  if ttl then
+  if ttl and not waits then
     local expires_at = math.floor(now_ms + delay + ttl)
     redis.call('HSET', key, 'expires_at', expires_at)
     expect_expiry(id, expires_at)
   end
+  if ties and string.find(ties, 'b', 1, true) then enter_again(id, key) end
   redis.call('PERSIST', key)
   redis.call('ZREM', set_of(status, origin or queue), id)
-  if delay > 0 then
+  if waits then
+    emit('deferred', id, queue, log_tag, 'reason', 'requeued')
+  elseif delay > 0 then
     local due = now_ms + delay
     emit('scheduled', id, queue, log_tag, 'reason', 'requeued', 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
   else

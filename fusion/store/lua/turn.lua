@@ -16,12 +16,12 @@
 --   why. `alone`: 1 = it runs one job at a time, and nothing ever beside it: its executions end in `s`; `only` = the
 --   same, and it serves those sets alone. `known`: the version of the list of sets that it has
 -- Returns: {status, answers, jobs, bad, again, next_ms, waits, open_ms}; status: ok | suspended | unregistered |
---   outdated;
+--   outdated; again: 1 = another turn finds more, and 2 more = `release` has something to do;
 --   jobs: {queue, id, execution, values of RUN_FIELDS...}; bad: {queue, error}; next_ms: ms to a due job that the
 --   worker may not know of, -1 for none; waits: {} if the worker has the list of sets of blocked jobs; else its
 --   version (empty: there is none), and the sets; open_ms: ms until this worker is to take a turn, as a queue that is
 --   closed by its rate opens then; missing mostly
--- Events: completed failed retry held released abandoned canceled processing expired blocked
+-- Events: completed failed retry held released abandoned canceled stopped processing expired blocked
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per
 -- outcome) and was given (a line per job), ms to what it put into the schedule, and open_ms.
 -- entries that are no work (stale, expired, corrupt) cleared per call; and expired ones before more are set aside
@@ -40,12 +40,14 @@ if tonumber(A_token) == last then -- a resend: the same answers, and the jobs th
   local i = 0
   for queue, id, mark in string.gmatch(memory, '\n>(%S+) (%S+) ?(%a?)') do
     i = i + 1
-    local exec, job = execution .. i .. mark, redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS)
+    local exec, job = execution .. i .. mark, redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS,
+      TIED_FIELDS)
     if job[1] == 'started' and job[2] == exec then
-      jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + N_RUN_FIELDS) }
+      jobs[#jobs + 1] = { queue, id, exec, unpack(job, 3, 2 + N_RUN_FIELDS + N_TIED_FIELDS) }
     end
   end
-  return { 'ok', answers, jobs, {}, 0, tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known),
+  return { 'ok', answers, jobs, {}, 2 * redis.call('EXISTS', P .. 'releasing'),
+    tonumber(string.match(memory, '\n@(%d+)')) or -1, news_of_waits(A_known),
     tonumber(string.match(memory, '\n~(%d+)')) }
 end
 
@@ -131,12 +133,12 @@ end
 if lacking then
   for i = first_set + A_n_sets, first_set + A_n_sets + 2 * A_n_lacking - 1, 2 do lacking[ARGV[i]] = ARGV[i + 1] end
 end
-local stops = { K_suspended, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES }
-for i = 0, count - 1 do stops[i + 7] = paused_key(names[i]) end
+local stops = { K_suspended, FIFOS, WILDCARDS, LIMITS_DUE, WAITS, GATES, P .. 'releasing' }
+for i = 0, count - 1 do stops[i + 8] = paused_key(names[i]) end
 -- one look for all: mostly nothing is, and Lua's stack bounds how many go into one
 local stopped = 0
-for first = 1, count + 6, 1000 do
-  stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 6)))
+for first = 1, count + 7, 1000 do
+  stopped = stopped + redis.call('EXISTS', unpack(stops, first, math.min(first + 999, count + 7)))
 end
 if stopped == 0 then wildcards = {} elseif are_wildcards() then stopped = stopped - 1 end
 local due_limits = stopped > 0 and redis.call('EXISTS', LIMITS_DUE) == 1
@@ -145,6 +147,8 @@ local waiting = stopped > 0 and redis.call('EXISTS', WAITS) == 1
 if waiting then stopped = stopped - 1 end
 local gated = stopped > 0 and redis.call('EXISTS', GATES) == 1
 if gated then stopped = stopped - 1 end
+local releasing = stopped > 0 and redis.call('EXISTS', P .. 'releasing') == 1
+if releasing then stopped = stopped - 1 end
 stopped = stopped > 0
 local suspended = stopped and redis.call('EXISTS', K_suspended) == 1
 if suspended then count = 0 end
@@ -154,7 +158,7 @@ local expired = 0
 local queued, out, start, steps, again = {}, {}, 0, 0, 0
 for i = 0, count - 1 do
   out[i] = {}
-  if stopped and redis.call('EXISTS', stops[i + 7]) == 1 then queued[i] = false end
+  if stopped and redis.call('EXISTS', stops[i + 8]) == 1 then queued[i] = false end
 end
 
 local n_sources = count -- sets come behind the queues
@@ -361,4 +365,4 @@ redis.call('HSET', K_worker, unpack(note))
 give_back_numbers()
 write_tallies()
 local waits = (waiting or parked or A_known ~= '') and news_of_waits(A_known) or {}
-return { suspended and 'suspended' or 'ok', answers, jobs, bad, again, next_ms, waits, opens }
+return { suspended and 'suspended' or 'ok', answers, jobs, bad, again + (releasing and 2 or 0), next_ms, waits, opens }

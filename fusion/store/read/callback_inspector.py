@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from fusion.kernel import defaults
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
-from fusion.store.layout.keys import CALLBACKS, is_delivery_id
+from fusion.store.layout.names import CALLBACKS, is_delivery_id
 from fusion.store.read.base import moment
 from fusion.store.read.inspector import Inspector
 
@@ -22,7 +22,7 @@ _PAGE = 500
 #: Delivered ones that are looked at for their signature.
 _LAST = 50
 _FIELDS = ("status", "data", "created_at", "ended_at", "reason", "result", "retryCount")
-_ENDED = {"failed": "failed", "finished": "delivered", "canceled": "canceled"}
+_ENDED = {"failed": "failed", "finished": "delivered", "canceled": "canceled", "stopped": "canceled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,22 @@ class DeliveryInfo:
     next_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class CallbackCounts:
+    """`waiting`: deliveries for their turn; `gone`: endpoints that want no more; `refused`, `dropped`: what was not accepted, ever."""
+
+    waiting: int
+    gone: int
+    refused: int
+    dropped: int
+
+
 class CallbackInspector(Inspector):
     """Reads deliveries. Of the sets that these share with jobs, the failed ones and the schedule, only the ids of deliveries are read."""
+
+    def counts(self) -> CallbackCounts:
+        """Count, without a look at any delivery."""
+        return CallbackCounts(self.count(CALLBACKS), self.gone(), self.refused(), self.dropped())
 
     def dropped(self) -> int:
         """Count the callbacks that could not be accepted."""
@@ -66,6 +80,11 @@ class CallbackInspector(Inspector):
         sent = [_sent(codec.text(row["data"])) for row in rows if not isinstance(row, Exception) and row["unsigned"]]
         return sorted({urlsplit(str(one.get("url") or "")).hostname or "" for one in sent} - {""})
 
+    def open(self, limit: int = 100) -> tuple[int, list[DeliveryInfo]]:
+        """How many have not ended, and so many of them: those that were accepted first. Three round trips."""
+        count = int(self.connection.zcard(self.keys.callbacks_open))
+        return count, list(self._read(self._page(self.keys.callbacks_open, 0, limit), STATUSES)) if count else []
+
     def find(self, status: str | None = None) -> Iterator[DeliveryInfo]:
         """Read those of a status, or all: first what is next, of those that have ended the last."""
         wanted = STATUSES if status is None else (status,)
@@ -77,7 +96,7 @@ class CallbackInspector(Inspector):
         if "failed" in wanted:
             failed = self._among(self.keys.failed)
             yield from self._read(sorted(failed, key=lambda one: (-failed[one], one)), wanted)
-        for name, ended in (("delivered", "finished"), ("canceled", "canceled")):
+        for name, ended in (("delivered", "finished"), ("canceled", "canceled"), ("canceled", "stopped")):
             if name in wanted:
                 yield from self._read(self.members(ended, CALLBACKS, 0, -1)[::-1], wanted)
 

@@ -14,6 +14,7 @@ from fusion.store.layout import codec
 from fusion.store.layout.compact import expand, meant, sources
 from fusion.store.read.base import moment
 from fusion.store.read.blocked import BlockedJobs, blocked_jobs
+from fusion.store.read.kin_inspector import KinInspector
 from fusion.store.read.queue_inspector import QueueInfo, QueueInspector
 from fusion.store.read.totals import QueueStats, TotalsInspector
 from fusion.store.read.worker_inspector import WorkerInfo, WorkerInspector
@@ -58,7 +59,7 @@ class Totals:
     keyless: tuple[Keyless, ...] = ()
 
 
-class Inspector(QueueInspector, WorkerInspector, TotalsInspector):
+class Inspector(QueueInspector, WorkerInspector, TotalsInspector, KinInspector):
     """Reads everything that is not cron's, the event stream's or a delivery's. Never changes state; raises redis-py's errors as they come."""
 
     # -- jobs

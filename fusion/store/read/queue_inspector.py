@@ -13,15 +13,15 @@ from fusion.store.client.classify import OTHERS_DATA
 from fusion.store.layout import codec
 from fusion.store.layout.compact import meant, sources
 from fusion.store.layout.gates import Gate, number, read_gate
-from fusion.store.layout.keys import LIST_QUEUES, is_reserved
+from fusion.store.layout.names import LIST_QUEUES, is_reserved
 from fusion.store.layout.pauses import Pause, read_pause
 from fusion.store.read.base import InspectorBase
 
 #: Scores of LOW, MODERATE, and HIGH with all above it.
 _RANGES: tuple[tuple[float | str, float | str], ...] = ((0, "(1"), (1, "(2"), (2, "+inf"))
 #: Replies per queue in `queues`: seven counts, its pause and for how long, what is set for it, how many are
-#: blocked, and the head of each class (and the inbox of a LIST queue).
-_REPLIES = 14
+#: blocked, how many were stopped, and the head of each class (and the inbox of a LIST queue).
+_REPLIES = 15
 #: Below this a score in the set of running jobs is one of stock RQ's, in seconds; +inf is one, too.
 _LEAST_LEASE = 100_000_000_000
 #: The answer of PTTL for what does not exist.
@@ -56,6 +56,7 @@ class QueueInfo:
     rq: int | None = None
     #: Its jobs wait for its rate now, or until a task no longer holds it back.
     closed: bool = False
+    stopped: int = 0
 
     @property
     def bounds(self) -> Gate:
@@ -126,7 +127,7 @@ class QueueInspector(InspectorBase):
         rows = [list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in waiting]
         closed = [next(replies) in (b"rate", "rate") for _ in waiting]
         good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
-        oldest = self._oldest([[codec.text(ids[0]) for ids in row[11:_REPLIES] if ids] for row in good])
+        oldest = self._oldest([[codec.text(ids[0]) for ids in row[12:_REPLIES] if ids] for row in good])
         return [
             QueueInfo(
                 name=name,
@@ -143,6 +144,7 @@ class QueueInspector(InspectorBase):
                 pause=_pause(raw[7], row[8]),
                 gate=read_gate(row[9] or None),
                 blocked=row[10],
+                stopped=row[11],
                 rq=_stock(name, row),
                 closed=shut,
             )
@@ -160,6 +162,7 @@ class QueueInspector(InspectorBase):
             pipe.pttl(self.keys.paused(name))
             pipe.hget(self.keys.gates, name)
             pipe.zcard(self.keys.blocked(name))
+            pipe.zcard(self.keys.stopped(name))
             for low, high in _RANGES:
                 pipe.zrange(ready, high, low, byscore=True, desc=True, offset=0, num=1)
             if ready != self.keys.queue(name):

@@ -17,9 +17,9 @@ _EMPTY: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "HGETALL": lambda command: {},
     "HMGET": lambda command: [None] * len(command[2:]),
     "XPENDING": lambda command: {"pending": 0, "min": None, "max": None, "consumers": []},
-    "ZSCAN": lambda command: (0, []),
+    **dict.fromkeys(("ZSCAN", "SSCAN"), lambda command: (0, [])),
     **dict.fromkeys(("ZCARD", "ZCOUNT", "XLEN", "LLEN", "SCARD", "HLEN"), lambda command: 0),
-    **dict.fromkeys(("ZRANGE", "LRANGE", "XRANGE", "XREVRANGE", "XINFO GROUPS"), lambda command: []),
+    **dict.fromkeys(("ZRANGE", "LRANGE", "XRANGE", "XREVRANGE", "XINFO GROUPS", "HKEYS", "ZREVRANGE"), lambda command: []),
     **dict.fromkeys(("HGET", "GET", "ZSCORE", "ZREVRANK", "LPOS"), lambda command: None),
 }
 #: By the first letter of a command.

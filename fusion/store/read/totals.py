@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from fusion.store.layout import codec
 from fusion.store.layout.gates import number
-from fusion.store.layout.history import BOUNDS, COUNTS, HOURS, MINUTES, percentile
+from fusion.store.layout.history import BOUNDS, CLASSES, COUNTS, HOURS, MINUTES, WAITING, percentile
 from fusion.store.read.base import InspectorBase
 from fusion.store.read.queue_inspector import QueueInfo
 
@@ -96,12 +96,17 @@ class QueueStats:
 
 @dataclass(slots=True)
 class Step:
-    """A minute or an hour: when it began, counts by name, and by priority how many waited and ran how long (see `history.BOUNDS`)."""
+    """A minute or an hour: when it began, counts by name, and by priority how many waited and ran how long (see `history.BOUNDS`).
+
+    `depths`, `ages`: of a queue by class (0, 1, 2 with all above), the most that waited at once, and the longest that the oldest had waited in
+    seconds, sampled every ten seconds; empty if nothing waited, or nobody looked."""
 
     at: datetime
     counts: Counter[str] = field(default_factory=Counter)
     waits: dict[int, list[int]] = field(default_factory=dict)
     runs: dict[int, list[int]] = field(default_factory=dict)
+    depths: dict[int, int] = field(default_factory=dict)
+    ages: dict[int, int] = field(default_factory=dict)
 
     def add(self, priority: int, what: str, count: int) -> None:
         """Count what a field says; what it can't mean is passed over."""
@@ -110,6 +115,19 @@ class Step:
         elif what[:1] in ("w", "r") and what[1:].isdecimal() and int(what[1:]) < len(BOUNDS):
             table = self.waits if what[0] == "w" else self.runs
             table.setdefault(priority, [0] * len(BOUNDS))[int(what[1:])] += count
+
+    def sampled(self, figures: str) -> None:
+        """Read what was sampled in this step; figures that are none are passed over."""
+        words = figures.split()
+        if len(words) != 2 * CLASSES or not all(word.isdecimal() and len(word) < 16 for word in words):
+            return
+        for priority in range(CLASSES):
+            if depth := int(words[2 * priority]):
+                self.depths[priority], self.ages[priority] = depth, int(words[2 * priority + 1])
+
+    def waiting(self) -> dict[str, dict[str, int]]:
+        """What was sampled, as JSON shows it: by priority `depth`, and `oldest` in seconds."""
+        return {str(one): {"depth": self.depths[one], "oldest": self.ages[one]} for one in sorted(self.depths, reverse=True)}
 
 
 def summary(steps: list[Step]) -> dict[int, dict[str, dict[str, float | None]]]:
@@ -155,6 +173,8 @@ class TotalsInspector(InspectorBase):
         keys = range(first // steps, last // steps + 1)
         rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(f"{tier}:{scope}:{name}:{key}")) for key in keys])
         found = {number: Step(datetime.fromtimestamp(number * step, timezone.utc)) for number in range(first, last + 1)}
+        if scope == "queue":
+            self._sampled(found, f"{tier}:{WAITING}:{name}", steps, keys)
         for key, row in zip(keys, rows, strict=True):
             for raw, value in row.items():
                 place, _, rest = codec.text(raw).partition(":")
@@ -162,6 +182,35 @@ class TotalsInspector(InspectorBase):
                 if place.isdecimal() and priority.isdecimal() and (at := found.get(key * steps + int(place))):
                     at.add(int(priority), what, codec.number(value))
         return list(found.values())
+
+    def recent(self, queues: Sequence[str], minutes: int = 10) -> list[Counter[str]]:
+        """How many jobs of each queue ended in the last minutes, by name (`completed`, `failed`, `retried`), as workers have told so far. Two
+        round trips, and a few fields of each queue."""
+        (seconds, _), *totals = self._batch(lambda pipe: (pipe.time(), [pipe.hkeys(self.keys.totals(name)) for name in queues]))
+        tier, step, steps, _ = MINUTES
+        last = seconds // step
+        asked: list[tuple[int, str, list[str]]] = []
+        for index, (name, fields) in enumerate(zip(queues, totals, strict=True)):
+            classes = {codec.text(field).rpartition(":")[2] for field in fields} | {"0", "1", "2"}
+            by_key: dict[int, list[str]] = {}
+            for at in range(last - minutes + 1, last + 1):
+                places = [f"{at % steps}:{one}:{what}" for one in classes if one.isdecimal() for what in COUNTS]
+                by_key.setdefault(at // steps, []).extend(places)
+            asked += [(index, self.keys.history(f"{tier}:queue:{name}:{key}"), places) for key, places in by_key.items()]
+        rows = self._batch(lambda pipe: [pipe.hmget(key, places) for _, key, places in asked]) if asked else []
+        found = [Counter[str]() for _ in queues]
+        for (index, _, places), row in zip(asked, rows, strict=True):
+            for place, value in zip(places, row, strict=True):
+                if value is not None:
+                    found[index][place.rpartition(":")[2]] += codec.number(value)
+        return found
+
+    def _sampled(self, found: dict[int, Step], series: str, steps: int, keys: range) -> None:
+        rows = self._batch(lambda pipe: [pipe.hgetall(self.keys.history(f"{series}:{key}")) for key in keys])
+        for key, row in zip(keys, rows, strict=True):
+            for place, figures in row.items():
+                if (number := codec.number(place, -1)) >= 0 and (at := found.get(key * steps + number)):
+                    at.sampled(codec.text(figures))
 
     def history_names(self, scope: str) -> list[str]:
         """The queues, or functions, that have a history of their own."""

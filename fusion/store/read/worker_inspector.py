@@ -10,7 +10,7 @@ from typing import Any
 from fusion.kernel import defaults
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
-from fusion.store.layout.keys import CALLBACKS, MAX_NAME
+from fusion.store.layout.names import CALLBACKS, MAX_NAME
 from fusion.store.read.base import InspectorBase
 
 
@@ -37,6 +37,8 @@ class WorkerInfo:
     throttled: str = ""
     #: All that it runs.
     jobs: tuple[str, ...] = ()
+    #: Of Fusion; empty if it does not say.
+    version: str = ""
 
     @property
     def is_courier(self) -> bool:
@@ -83,4 +85,5 @@ def _worker(name: str, row: dict[str, str], jobs: dict[str, str], now_ms: float)
         silent=max(0.0, silent_ms / 1000),
         quiet=row.get("quiet") == "1",
         throttled=row.get("throttled", ""),
+        version=row.get("version", ""),
     )

@@ -53,7 +53,7 @@ class FleetConstants:
 
     def literals(self) -> dict[str, str]:
         """The names that scripts use, each with its value as Lua source. HOLD_MS and QUEUE_TIMEOUT are in milliseconds; CAP is an argument of XADD;
-        PROBATION: losses after which a job runs alone; RUN_FIELDS: the fields that a claim answers;
+        PROBATION: losses after which a job runs alone; RUN_FIELDS: the fields that a claim answers, TIED_FIELDS: and of a job with ties;
         STORED_RESULT_TTL: what its absence means in the second layout."""
         values: dict[str, str | int | tuple[str, ...]] = {
             "P": self.prefix,
@@ -68,6 +68,8 @@ class FleetConstants:
             "HOLD_MS": int(self.hold_timeout * 1000),
             "RUN_FIELDS": codec.RUN_FIELDS,
             "N_RUN_FIELDS": len(codec.RUN_FIELDS),
+            "TIED_FIELDS": codec.TIED_FIELDS,
+            "N_TIED_FIELDS": len(codec.TIED_FIELDS),
             "MAX_LENGTH": self.max_queue_length,
             "QUEUE_TIMEOUT": int(self.queue_timeout * 1000),
             "ADOPT": self.adopt_rq,

@@ -2,65 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 
 from fusion.exceptions import DataTooOld
 from fusion.kernel.failpoints import failpoint
 from fusion.settings import Settings
-from fusion.store.client.adapter import plain, undecoded, words
-from fusion.store.client.async_connections import AsyncCleanPool
+from fusion.store.client.async_adapter import AsyncAsking
 from fusion.store.client.replication import Replication
-from fusion.store.layout import schema
+from fusion.store.layout import codec, schema
 from fusion.store.layout.gates import gate_words, read_gate
 from fusion.store.layout.pauses import Pause, pause_words, read_pause
 from fusion.store.layout.records import NewJob, Replicas, Room
 from fusion.store.scripting.host import ScriptHost, version_of
 from fusion.store.write import enqueue_codec
+from fusion.store.write.graph_broker import parents_words, part_words, refuse, release_words
 
 _BROKER = "_fusion_broker"
-
-
-class _Asking:
-    """An application's client for asyncio as Fusion uses it, see `fusion.store.client.adapter`. redis-py closes a connection on which a
-    cancelled call waited; an exception of a signal handler may strike between its waits as well."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._options = undecoded(client)
-
-    @property
-    def connection_pool(self) -> Any:
-        """The pool of the client."""
-        return self._client.connection_pool
-
-    async def execute_command(self, *command: Any) -> Any:
-        """Send one command."""
-        return await self._whole(self._client.execute_command(*words(command), **self._options))
-
-    def pipeline(self, transaction: bool = False) -> Any:
-        """Make a pipeline without MULTI, which sends and answers alike."""
-        assert not transaction
-        pipe = plain(self._client.pipeline(transaction=False), self._options)
-        execute = pipe.execute
-        pipe.execute = lambda: self._whole(execute())
-        return pipe
-
-    async def _whole(self, call: Awaitable[Any]) -> Any:
-        try:
-            return await call
-        except (RedisError, asyncio.CancelledError, GeneratorExit):
-            raise
-        except BaseException:
-            if self._client.connection is not None:  # its pipelines take theirs from the pool all the same
-                await self._client.connection.disconnect()
-            if not isinstance(self._client.connection_pool, AsyncCleanPool):
-                await self._client.connection_pool.disconnect(inuse_connections=False)
-            raise
 
 
 class AsyncBroker(ScriptHost):
@@ -101,6 +62,36 @@ class AsyncBroker(ScriptHost):
         self._layout = int(answer[2])
         return at
 
+    async def enqueue_part(self, queue: str, jobs: Sequence[NewJob], token: str, nth: int) -> str:
+        """Accept a part of a graph as `Broker.enqueue_part` does, with its errors."""
+        words = part_words(queue, jobs, token, nth)
+        return enqueue_codec.accepted(await self._call("enqueue", *words, self.connection.execute_command), queue)
+
+    async def add_parents(self, job_id: str, token: str, nth: int, parents: Sequence[str]) -> None:
+        """Have a job wait for more jobs as `Broker.add_parents` does, with its errors."""
+        refuse(await self._call("add_parents", *parents_words(job_id, token, nth, parents), self.connection.execute_command))
+
+    async def release_graph(self, token: str, queue: str, first: NewJob) -> None:
+        """Have a graph begin as `Broker.release_graph` does, with its errors."""
+        refuse(await self._call("release_graph", release_words(token, queue, first), [], self.connection.execute_command))
+
+    async def drop_graph(self, token: str) -> None:
+        """Give a graph up as `Broker.drop_graph` does."""
+        await self._call("drop_graph", {"token": token}, [], self.connection.execute_command)
+
+    async def cancel(self, job_id: str) -> str:
+        """Cancel a job as `Broker.cancel` does, with its answers."""
+        return await self._of_job("cancel", job_id)
+
+    async def stop(self, job_id: str) -> str:
+        """Stop a job as `Broker.stop` does, with its answers."""
+        return await self._of_job("stop", job_id)
+
+    async def _of_job(self, name: str, job_id: str) -> str:
+        await self._learn_version()
+        keys = {"job": self.keys.job(job_id)}
+        return codec.text(await self._call(name, {"id": job_id}, [], self.connection.execute_command, keys))
+
     async def set_gate(self, queue: str, values: Mapping[str, str | int | None]) -> dict[str, str]:
         """Set values of a queue as `Broker.set_gate` does, with its errors."""
         await self._learn_version()
@@ -122,10 +113,17 @@ class AsyncBroker(ScriptHost):
             found = await self.connection.execute_command("INFO", "server")
             self.server_version = version_of(found)
 
-    async def _call(self, name: str, args: dict[str, Any], rest: list[Any], send: Callable[..., Awaitable[Any]]) -> Any:
+    async def _call(
+        self,
+        name: str,
+        args: dict[str, Any],
+        rest: list[Any],
+        send: Callable[..., Awaitable[Any]],
+        keys: Mapping[str, str] | None = None,
+    ) -> Any:
         """As a Script calls itself."""
         script = self._script(name)
-        command = script.command({"queues": self.keys.queues}, args, rest)
+        command = script.command(keys or {"queues": self.keys.queues}, args, rest)
         failpoint(f"{name}.before")
         try:
             try:
@@ -144,5 +142,5 @@ def async_broker_of(connection: Redis, settings: Settings) -> AsyncBroker:
     """The connection's AsyncBroker, made once as long as the settings stay. Raises redis-py's errors."""
     kept: tuple[object, AsyncBroker] | None = vars(connection).get(_BROKER)
     if kept is None or kept[0] is not settings:
-        kept = vars(connection)[_BROKER] = settings, AsyncBroker.of(cast(Any, _Asking(connection)), settings)
+        kept = vars(connection)[_BROKER] = settings, AsyncBroker.of(cast(Any, AsyncAsking(connection)), settings)
     return kept[1]

@@ -14,16 +14,19 @@ from fusion.kernel import defaults
 from fusion.store.client.adapter import batch
 from fusion.store.client.replication import Replication
 from fusion.store.layout import codec, schema
-from fusion.store.layout.keys import LIST_QUEUES
+from fusion.store.layout.names import LIST_QUEUES
 from fusion.store.layout.records import Claimed, Commit, LogLine, NewJob, Replicas, Room, Turn, Wishes
 from fusion.store.scripting import pipelined
 from fusion.store.scripting.calls import ScriptCall
 from fusion.store.scripting.host import to_ms, to_texts
 from fusion.store.scripting.script_line import ScriptLine
 from fusion.store.write import enqueue_codec
+from fusion.store.write.batch_broker import BatchBroker
 from fusion.store.write.callback_broker import CallbackBroker
 from fusion.store.write.gate_broker import GateBroker
+from fusion.store.write.graph_broker import GraphBroker
 from fusion.store.write.history_broker import HistoryBroker
+from fusion.store.write.report_broker import ReportBroker
 
 _NO_WISHES = Wishes()
 
@@ -31,7 +34,7 @@ _NO_WISHES = Wishes()
 TurnCall = ScriptCall[Turn]
 
 
-class Broker(CallbackBroker, GateBroker, HistoryBroker):
+class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroker, GraphBroker):
     """Job state in one Redis.
 
     Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and answers as the first
@@ -92,12 +95,17 @@ class Broker(CallbackBroker, GateBroker, HistoryBroker):
         return pipelined.ready(script, self.connection, keys, args, rest, call, partial(self._accepted, queue=queue))
 
     waits = staticmethod(enqueue_codec.waits)
-    discarded = staticmethod(enqueue_codec.discarded)
+    in_part = staticmethod(enqueue_codec.in_part)
+    met = staticmethod(enqueue_codec.met)
 
     def cancel(self, job_id: str) -> str:
         """Cancel a job: `canceled`, `pending` (it is running), `missing`, the terminal status it already has, or one that only a newer version
         knows."""
         return codec.text(self._script("cancel")({"job": self.keys.job(job_id)}, {"id": job_id}))
+
+    def stop(self, job_id: str) -> str:
+        """Stop a job: `stopped`, `pending` (it is running, and its worker is told), or what `cancel` answers otherwise."""
+        return codec.text(self._script("stop")({"job": self.keys.job(job_id)}, {"id": job_id}))
 
     def reschedule(self, job_id: str, due: float) -> str:
         """Have a scheduled job wait for another time, in Unix seconds: `ok`, `missing`, or the status it has instead."""
@@ -107,8 +115,8 @@ class Broker(CallbackBroker, GateBroker, HistoryBroker):
         self, job_ids: Sequence[str], nonce: str, *, keep_place: bool = False, quarantined: bool = True, delay: float = 0
     ) -> list[str]:
         """Put ended jobs back into their queues. An answer per id: `ok`, `missing`, `corrupt`, `quarantined` (without leave to take those),
-        `error: ...` (a broken key), or the status that can't be requeued. With a `delay` in seconds they are scheduled, and queued when it
-        is over by the server's clock."""
+        `error: ...` (a broken key), `duplicate <id>` (that job has its unique key), or the status that can't be requeued. With a `delay` in
+        seconds they are scheduled, and queued when it is over by the server's clock."""
         args = {
             "nonce": nonce,
             "keep_place": int(keep_place),
@@ -285,7 +293,7 @@ class Broker(CallbackBroker, GateBroker, HistoryBroker):
     ) -> tuple[bool, list[str]]:
         """Renew the leases of (job id, execution id) pairs and this worker's registration.
 
-        Returns whether the worker is still registered, and per job `ok`, `canceled` (a cancel is pending) or `lost`.
+        Returns whether the worker is still registered, and per job `ok`, `canceled` or `stopped` (that is wished) or `lost`.
         """
         args = {
             "incarnation": incarnation,
@@ -318,11 +326,12 @@ class Broker(CallbackBroker, GateBroker, HistoryBroker):
         flat = self._script("prune")({"workers": self.keys.workers}, args)
         return [(codec.text(flat[i]), int(flat[i + 1])) for i in range(0, len(flat), 2)]
 
-    def promote(self, limit: int = 100) -> tuple[int, float | None, float | None]:
-        """Move due jobs to their queues; returns how many, the seconds to the next due one, and those to the next waiting job whose ttl is
-        over (None if there is none)."""
-        moved, next_ms, over_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
-        return int(moved), _seconds(next_ms), _seconds(over_ms)
+    def promote(self, limit: int = 100) -> tuple[int, float | None, float | None, float | None]:
+        """Move due jobs to their queues; returns how many, the seconds to the next due one, those to the next waiting job whose ttl is over,
+        and those to the next batch that is to be tended (None if there is none)."""
+        moved, *next_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
+        due, over, batch = map(_seconds, next_ms)
+        return int(moved), due, over, batch
 
     def expire(self, limit: int = 100) -> tuple[int, float | None]:
         """End waiting jobs whose ttl is over; returns how many, and the seconds to the next one (None if there is none)."""
@@ -348,8 +357,9 @@ def _turn_of(answer: Any) -> Turn:
         to_texts(answers),
         [Claimed(codec.text(j[0]), codec.text(j[1]), codec.text(j[2]), codec.run_fields(j[3:])) for j in jobs],
         [(codec.text(queue), codec.text(error)) for queue, error in bad],
-        bool(again),
+        bool(again % 2),
         _seconds(next_ms),
         (codec.text(waits[0]), to_texts(waits[1:])) if waits else None,
         opens_ms[0] / 1000 if opens_ms else None,
+        again >= 2,
     )

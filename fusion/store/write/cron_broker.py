@@ -46,7 +46,8 @@ class CronBroker(ScriptHost):
         return codec.text(self._script("cron_resume")(keys, {"id": entry}))
 
     def cron_run(self, entry: str, rev: str, job: NewJob, queue: str, nonce: str, *, overlap: str) -> tuple[str, str]:
-        """Enqueue a job of the entry now: `ok` and its id, `overlap` and the one that has not ended, `stale` (read the entry again) or `missing`."""
+        """Enqueue a job of the entry now: `ok` and its id, `overlap` and the one that has not ended, `duplicate` and the one that has its
+        unique key, `stale` (read the entry again) or `missing`."""
         pairs = codec.to_pairs(job.fields)
         args = {"id": entry, "rev": rev, "nonce": nonce, "overlap": overlap, **_template(job, queue), "n_pairs": len(pairs)}
         status, job_id = to_texts(self._script("cron_run")({"entry": self.keys.cron_entry(entry)}, args, pairs))

@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain
 from typing import Any, Self
 
-from fusion.exceptions import DuplicateJob, QueueFull
+from fusion.exceptions import DuplicateJob, GraphDropped, QueueFull, UnknownDependency, batch_refusal
 from fusion.kernel.timeutil import EPOCH, from_iso
 from fusion.store.layout import codec, schema
-from fusion.store.layout.compact import COMPACT, compact
-from fusion.store.layout.records import NewJob, Room
+from fusion.store.layout.compact import COMPACT, compact, expand
+from fusion.store.layout.records import Met, NewJob, Room
 from fusion.store.scripting.host import to_ms, to_texts
 
 
 class AcceptedInPart(str):
-    """The server's time of enqueueing, when not all of the jobs wait."""
+    """The server's time of enqueueing, when there is more to say of some of the jobs."""
 
-    #: `discarded`: ids of those that were canceled at once, as their key had no slot.
-    __slots__ = ("discarded",)
+    #: `discarded`: ids of those that were canceled at once, as their key had no slot. `met`: by id, of those whose unique key others had.
+    #: `deferred`: ids of those that wait for others.
+    __slots__ = ("deferred", "discarded", "met")
     discarded: frozenset[str]
+    met: Mapping[str, Met]
+    deferred: frozenset[str]
 
-    def __new__(cls, at: str, discarded: Iterable[str]) -> Self:
+    def __new__(cls, at: str, discarded: Iterable[str], met: Mapping[str, Met], deferred: Iterable[str]) -> Self:
         made = super().__new__(cls, at)
-        made.discarded = frozenset(discarded)
+        made.discarded, made.met, made.deferred = frozenset(discarded), met, frozenset(deferred)
         return made
 
 
 def arguments(
-    queue: str, jobs: Sequence[NewJob], nonce: str, layout: int, room: Room | None = None
+    queue: str, jobs: Sequence[NewJob], nonce: str, layout: int, room: Room | None = None, graph: str = ""
 ) -> tuple[dict[str, Any], list[Any]]:
     """Make ARGV of enqueue.lua for data of that layout: the named arguments and the rest. `nonce`, if there is one, in place of the jobs'
-    own. Numbers as texts, as which they are sent."""
+    own; `graph`: `#`, the number of the call, a point, and the graph's token. Numbers as texts, as which they are sent."""
     rest: list[Any] = []
-    needs, keyed = schema.FIRST, ""
+    needs, tied, unique = schema.FIRST, "", ""
     for job in jobs:
         fields = compact(job.fields) if layout >= COMPACT else None
         if fields is not None:
@@ -42,31 +45,60 @@ def arguments(
         else:
             fields = {name: value for name, value in job.fields.items() if value is not None and name != "func"}
         if "ties" in job.fields:  # whoever knows the first layout alone would let too many of them run
-            needs, keyed = COMPACT, "k"
+            needs, tied = COMPACT, "k"
         elif "fair_key" in job.fields:
             needs = COMPACT
+        if "unique_key" in job.fields:
+            needs, unique = COMPACT, "u"
         ttl = "" if job.ttl is None else str(to_ms(job.ttl))
         rest += (job.id, nonce or job.nonce, str(job.priority), _place(job), ttl, str(2 * len(fields)))
         rest += chain.from_iterable(fields.items())
     if room is not None:
         rest += ("" if room.length is None else str(room.length), str(room.to_come))
-    return {"queue": queue, "n_jobs": str(len(jobs)), "needs": f"{needs}{keyed}"}, rest
+    return {"queue": queue, "n_jobs": str(len(jobs)), "needs": f"{needs}{tied}{unique}{graph}"}, rest
 
 
 def accepted(answer: Any, queue: str) -> str:
-    """Read the server's time of enqueueing from the answer. `AcceptedInPart` if jobs were discarded. Raises DuplicateJob
-    or QueueFull."""
-    if answer[0] == b"full":
-        raise QueueFull(queue, *map(int, answer[1:]))
+    """Read the server's time of enqueueing from the answer. `AcceptedInPart` if there is more to say. Raises DuplicateJob, QueueFull,
+    UnknownDependency, GraphDropped, or what a batch is refused with."""
     if answer[0] != b"ok":
-        raise DuplicateJob(codec.text(answer[1]), codec.text(answer[2]))
+        raise _refusal(answer, queue)
     at = codec.text(answer[1])
-    return AcceptedInPart(at, to_texts(answer[3])) if len(answer) > 3 else at
+    if len(answer) <= 3:
+        return at
+    return AcceptedInPart(at, to_texts(answer[3]), dict(map(_met, answer[4])), to_texts(answer[5]))
 
 
-def discarded(at: str) -> Collection[str]:
-    """The ids of the jobs that were canceled at once, of an answer of `enqueue`."""
-    return at.discarded if isinstance(at, AcceptedInPart) else ()
+def _refusal(answer: Any, queue: str) -> Exception:
+    if answer[0] == b"full":
+        return QueueFull(queue, *map(int, answer[1:]))
+    if answer[0] == b"batch":
+        return batch_refusal(codec.text(answer[1]), codec.text(answer[2]))
+    if answer[0] == b"dropped":
+        return GraphDropped("it was given up")
+    if answer[0] == b"missing":
+        return UnknownDependency(*to_texts(answer[1:]))
+    return DuplicateJob(*to_texts(answer[1:]))
+
+
+def _met(row: Sequence[Any]) -> tuple[str, Met]:
+    job_id, other, how = to_texts(row[:3])
+    if how == "replaced":
+        return job_id, Met(other, False, status=codec.text(row[3]))
+    pairs = row[3] if len(row) > 3 else ()  # none of a job of the same call
+    return job_id, Met(
+        other, True, fields=expand({codec.text(name): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)})
+    )
+
+
+def in_part(at: str) -> AcceptedInPart | None:
+    """An answer of `enqueue` that has more to say than the time; None for most."""
+    return at if type(at) is AcceptedInPart else None
+
+
+def met(at: str) -> Mapping[str, Met]:
+    """By id the jobs of such an answer whose unique key others had."""
+    return at.met if isinstance(at, AcceptedInPart) else {}
 
 
 def waits(job: NewJob, at: str) -> bool:

@@ -11,7 +11,8 @@ from redis.exceptions import ResponseError
 from fusion.kernel import defaults
 from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
-from fusion.store.layout.keys import CALLBACKS, Keys
+from fusion.store.layout.keys import Keys
+from fusion.store.layout.names import CALLBACKS
 from fusion.store.scripting.host import ScriptHost, to_ms
 
 #: Entries that one trim drops at most: some thousandths of a second of the server's time.

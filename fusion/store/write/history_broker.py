@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fusion.store.layout.history import MOST_NAMES
-from fusion.store.scripting.host import ScriptHost
+from fusion.store.scripting.host import ScriptHost, to_ms
 
 #: Of each queue ("queue", name) and function ("function", name): minutes ago, field, count. Of ("keyless", function) one row (0, "", count).
 Series = Mapping[tuple[str, str], Sequence[tuple[int, str, int]]]
@@ -30,3 +30,9 @@ class HistoryBroker(ScriptHost):
             "keyless": self.keys.history("keyless"),
         }
         self._script("note_history")(keys, args, rest)
+
+    def sample(self, interval: float, limit: int = 50) -> bool:
+        """Write down how many jobs wait in so many queues, and for how long the oldest has; True if there are more queues. A pass begins when
+        the last one began `interval` seconds ago."""
+        keys = {"queues": self.keys.queues, "sample": self.keys.sample, "names": self.keys.history_names("queue")}
+        return bool(self._script("sample")(keys, {"interval_ms": to_ms(interval), "limit": limit, "most": MOST_NAMES}))

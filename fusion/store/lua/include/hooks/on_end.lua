@@ -1,6 +1,13 @@
--- A job ends, whatever ended it: finished, failed, canceled, expired, corrupt, deleted. Its record is still there.
--- INCLUDE: ties limit
+-- A job ends, whatever ended it: finished, failed, canceled, expired, corrupt, deleted. Its record is still there. What
+-- it was tied to never fails an end: the audits find what is left.
+-- `status`: what it is from now on, `deleted` for a record that goes.
+-- INCLUDE: ties limit unique batch kin
 -- Uses: tied
-local function on_end(id, key, queue)
-  if tied[key] then pcall(leave_limit, id, key) end -- never fails an end: the audit finds what is left
+local function on_end(id, key, queue, status)
+  if tied[key] then
+    if string.find(tied[key], 'k', 1, true) then pcall(leave_limit, id, key) end
+    if string.find(tied[key], 'u', 1, true) then pcall(let_go, id, key, status) end
+    if string.find(tied[key], 'b', 1, true) then pcall(leave_batches, id, key, queue, status) end
+    if string.find(tied[key], '[pc]') then pcall(end_for_kin, id, key) end
+  end
 end

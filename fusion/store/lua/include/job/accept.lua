@@ -1,5 +1,5 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
--- INCLUDE: keys time count emit expiry schedule score gate room ties limit on_arrive discard
+-- INCLUDE: keys time count emit expiry schedule score gate room ties limit on_arrive discard batch
 -- Uses: gate_texts tied
 -- Exports: discarded
 local discarded -- ids of this call
@@ -24,11 +24,17 @@ end
 
 -- There is no record of this id, unless from a former life. `seq`: a number kept for it; `ended`: the
 -- terminal set it stands in from that life; `first` to `last`: its fields in ARGV.
--- Returns whether it waits, for a time or for others of its key, or was discarded; what is due already is queued.
-local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last)
-  local key, later, more = job_key(id), due and due > now_ms, {}
+-- Returns whether it waits, for a time or for others, or was discarded; what is due already is queued. `deferred`: it
+-- waits for others than those of its key, until it is released; its time and its ttl are looked at then.
+local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
+  local key, later, more = job_key(id), deferred or due and due > now_ms, {}
+  local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
   -- index first: should the hash be refused, an entry without data is found and reported; data without an entry is not
-  if later then
+  if deferred then
+    redis.call('ZADD', set_of('deferred', queue), now_ms, id)
+    more, seq, ttl = { 'arrival', seq }, '', false
+    if due then more[3], more[4] = 'due', string.format('%d', due) end
+  elseif later then
     schedule(id, due)
     more, seq = { 'arrival', seq }, ''
   elseif front then
@@ -44,17 +50,17 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   end
   -- of the second layout is what tells its function: it holds nothing that equals its default or another field
   if ARGV[first] == 'func' then
-    redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'created_at', now_iso, 'seq',
+    redis.call('HSET', key, 'status', status, 'origin', queue, 'created_at', now_iso, 'seq',
       seq, unpack(ARGV, first, last))
     if priority ~= '1' then more[#more + 1], more[#more + 2] = 'priority', priority end
     if nonce ~= id then more[#more + 1], more[#more + 2] = 'nonce', nonce end
   else
-    redis.call('HSET', key, 'status', later and 'scheduled' or 'queued', 'origin', queue, 'original_queue', queue,
+    redis.call('HSET', key, 'status', status, 'origin', queue, 'original_queue', queue,
       'created_at', now_iso, 'enqueued_at', now_iso, 'priority', priority, 'seq', seq, 'nonce', nonce, unpack(ARGV,
       first, last))
   end
   if later and front then more[#more + 1], more[#more + 2] = 'at_front', 1 end
-  if not ttl and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
+  if ttl == nil and (gate_texts[queue] ~= false or QUEUE_TIMEOUT > 0) then
     ttl = timeout_of(queue)
     if ttl then more[#more + 1], more[#more + 2] = 'queue_timeout', ttl end
   end
@@ -66,8 +72,13 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   for j = first, last, 2 do
     if ARGV[j] == 'log_tag' then log_tag = ARGV[j + 1] elseif ARGV[j] == 'ties' then tied[key] = ARGV[j + 1] end
   end
+  if tied[key] and string.find(tied[key], 'b', 1, true) then
+    join_batch(field_of('batch', first, last), id, field_of('batch_as', first, last))
+  end
   tally('enqueued', queue, priority, tied[key] and counters_of_key(key))
-  if later then
+  if deferred then
+    emit('deferred', id, queue, log_tag, 'priority', priority)
+  elseif later then
     emit('scheduled', id, queue, log_tag, 'priority', priority, 'due', iso(math.floor(due / 1000), due % 1000 * 1000))
   else
     emit('queued', id, queue, log_tag, 'priority', priority)

@@ -1,6 +1,7 @@
 -- The claim half of `turn`. The next job is the highest class present in any of the worker's queues; the caller
 -- rotates the queues' order, so equal classes are served round-robin.
 -- INCLUDE: keys time callbacks count emit end_job inbox park schedule score turns ties limit on_arrive on_claim discard
+-- INCLUDE: given
 -- RARER: put_off_broken note_pickle keep_origin take_over_one take_over gather pass_expired set_aside
 -- Uses: fifos hooked tied
 -- Exports: held lacking unexpected
@@ -160,8 +161,7 @@ local KEYED = 'keyed'
 local function take(queue, head, exec, set)
   local id = head.id
   local key = job_key(id)
-  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', RUN_FIELDS, 'hooks',
-    'ties')
+  local job = is_id(id) and redis.pcall('HMGET', key, 'status', 'expires_at', 'deliveries', 'seq', RUN_FIELDS, 'hooks')
   if not job or job.err then
     fail_corrupt(id, queue, nil, 'the queue names what is no job')
     return false
@@ -176,7 +176,7 @@ local function take(queue, head, exec, set)
   elseif status ~= 'queued' and is_elsewhere(status) then
     return false
   end
-  local ties = job[6 + N_RUN_FIELDS]
+  local ties = job[4 + N_RUN_FIELDS] -- the last of those fields
   if ties then tied[key] = ties end
   if not data then
     fail_corrupt(id, queue, nil, 'the queue names a job that has no data', head.score % 1 ~= 0)
@@ -199,7 +199,7 @@ local function take(queue, head, exec, set)
     local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
     if set_aside(queue, id, key, head, task, deliveries, log_tag) then return nil end
   end
-  if ties then
+  if ties and string.find(ties, 'k', 1, true) then
     if string.sub(exec, -1) == 'a' then return KEYED end
     local ok, has = pcall(take_slot, id, key, queue, head.score, log_tag)
     if not ok then return put_off_broken(id, key, queue, set, log_tag, has) end
@@ -235,6 +235,12 @@ local function take(queue, head, exec, set)
   if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)
   local last = 4 + N_RUN_FIELDS -- most jobs have few of them: each that is answered costs both sides
+  if ties and string.find(ties, '[bg]') then
+    if string.find(ties, 'g', 1, true) then take_given(key) end
+    local more = redis.call('HMGET', key, TIED_FIELDS)
+    for i = 1, N_TIED_FIELDS do job[4 + N_RUN_FIELDS + i] = more[i] end
+    last = last + N_TIED_FIELDS
+  end
   while not job[last] do last = last - 1 end
   return { queue, id, exec, unpack(job, 5, last) }
 end

@@ -1,10 +1,10 @@
 -- The commit half of `turn`: one outcome of one execution, told by the worker that held it.
 -- INCLUDE: keys time emit end_job expiry history limit park ring schedule score settle ties turns queue_gate on_leave
--- INCLUDE: on_return
--- RARE: error_of gives_up_place set_result_aside put_off line_up_behind fail_or_retry
+-- INCLUDE: on_return kin
+-- RARE: error_of gives_up_place set_result_aside has_moved delay_within put_off line_up_behind fail_or_retry
 -- Exports: freed left
 -- Uses: tied
--- Events: completed failed retry held canceled queued
+-- Events: completed failed retry held canceled stopped queued
 
 -- What events tell of an error: its class and place. Its text may hold whatever the task was given.
 local function error_of(reason, more)
@@ -45,6 +45,14 @@ local function set_result_aside(more)
   end
 end
 
+-- Whether a cursor goes with the outcome: one that Redis did not have.
+local function has_moved(more)
+  for i = 1, #more, 2 do
+    if more[i] == 'cursor' then return true end
+  end
+  return false
+end
+
 -- A job that can't run now goes into the set of those that wait for its task if it was `held`, else into the schedule.
 local function put_off(kind, id, key, queue, job, wip, delay, reason, more)
   local since = kind == 'held' and (tonumber(redis.call('HGET', key, 'held_since')) or now_ms)
@@ -73,17 +81,40 @@ local function line_up_behind(queue, id, key, priority)
   enter_line(queue, score_of(queue, priority, seq), id)
 end
 
--- A job that raised waits for its next attempt, or has failed.
+-- The delay of a retry whose policy bounds them in time: the last one comes when its time is over, and after that none,
+-- which is nil. It counts from the first failure on.
+local function delay_within(key, delay, more)
+  local within = tonumber(cut(more, 'within') or nil)
+  if not within then return delay end
+  local since = tonumber(redis.call('HGET', key, 'retry_since'))
+  local left = (since or now_ms) + within - now_ms
+  if left <= 0 then
+    cut(more, 'retryCount')
+    return nil
+  end
+  if not since then more[#more + 1], more[#more + 2] = 'retry_since', now_ms end
+  return math.min(delay, left)
+end
+
+-- A job that raised waits for its next attempt, or has failed. True if it was to be retried, and that is too late.
 local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
   local worker, attempts = job.worker_name, (tonumber(job.attempts) or 0) + 1
+  if kind == 'retry' then delay = delay_within(key, delay, more) end
+  local over = not delay
+  if over then
+    kind = 'failed'
+    gives_up_place(more)
+    cut(more, 'keep_slot')
+  end
   note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
   -- of an earlier run; this one may have no such thing
   redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since')
   if kind ~= 'retry' then
     local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
       elapsed, unpack(raised) }
-    return fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts,
+    fail_job(id, key, queue, job.priority, wip, job.log_tag, job.failure_ttl, reason, told, 'attempts', attempts,
       'lost', 0, 'started_at', started, 'ended_at', ended, unpack(more))
+    return over
   end
   local back, keeps_slot = gives_up_place(more), cut(more, 'keep_slot')
   -- else its queue is broken
@@ -119,9 +150,10 @@ end
 local left = {} -- by set: finished jobs that are to leave it, all together
 local freed = {} -- queues of which an execution has ended in this call
 
--- Compare-and-set on (status, execution_id). Answers: ok | stale (another execution holds or held the job since) | gone
--- (no such job); and whether it changed anything: an outcome that stands already is ok too. `more`: hash fields as the
--- worker encoded them (result, exc_info, meta ...). `raised`: of `callback_error`.
+-- Compare-and-set on (status, execution_id). Answers: ok | over (failed: too late for the retry) | stale (another
+-- execution holds or held the job since) | gone (no such job); and whether it changed anything: an outcome that
+-- stands already is ok too. `more`: hash fields as the worker encoded them (result, exc_info, meta ...). `raised`: of
+-- `callback_error`.
 local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   local key = job_key(id)
   local job = read_job(key)
@@ -137,7 +169,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
   end
 
   if kind == 'finished' then
-    local dropped = tonumber(job.result_ttl) == 0
+    local dropped = tonumber(job.result_ttl) == 0 and not keeps_result(id, key)
     if dropped then set_result_aside(more) end
     end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
       started, 'ended_at', ended, unpack(more))
@@ -150,13 +182,20 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     left[wip][#left[wip] + 1] = id
     emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
   elseif kind == 'release' or kind == 'lost' or kind == 'struck' then
+    if job.lost and has_moved(more) then -- it gets somewhere: earlier losses count no more
+      job.lost = false
+      if kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
+    end
     job.shared = kind == 'struck' and string.sub(exec, -1) ~= 's'
     settle(kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
-  elseif job.cancel and kind ~= 'failed' then
-    note_attempt(key, job.worker_name, 'canceled', reason, more, started, ended)
-    cancel_job(id, key, queue, job.priority, wip, job.log_tag, 'canceled while running', unpack(more))
-  elseif not put_off(kind, id, key, queue, job, wip, delay, reason, more) then
-    fail_or_retry(kind, id, key, queue, job, wip, started, ended, elapsed, delay, reason, more, raised)
+  elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
+    local status = kind == 'stopped' and kind or wish_of(job)
+    cut(more, 'within')
+    note_attempt(key, job.worker_name, status, reason, more, started, ended)
+    call_off(status, id, key, queue, job.priority, wip, job.log_tag, ' while running', unpack(more))
+  elseif not put_off(kind, id, key, queue, job, wip, delay, reason, more) and fail_or_retry(kind, id, key, queue, job,
+        wip, started, ended, elapsed, delay, reason, more, raised) then
+    return 'over', true
   end
   return 'ok', true
 end

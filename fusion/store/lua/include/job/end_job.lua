@@ -1,7 +1,7 @@
 -- A job's end, whatever ended it: into the terminal set first, out of the old one last (Lua has no rollback).
 -- Terminal sets are scored by expiry in seconds; the hash's own EXPIRE is later and only a net for a lost index.
--- INCLUDE: keys time callbacks count emit ties on_end
--- RARE: cancel_job fail_job
+-- INCLUDE: keys time callbacks count emit ties kin on_end
+-- RARE: call_off fail_job
 -- RARER: fail_corrupt
 -- Uses: hooked tied
 local NET_SECONDS, LONGEST_TTL, ended_before = 3600, 1e9, 0
@@ -18,19 +18,26 @@ local function end_job(id, key, queue, class, status, ttl, leave, ...)
     expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
     ended_before = ended_before + 1 -- inside one call too
   end
+  local pinned = tied[key] and pin_while_read(id, key, expiry)
+  if pinned then seconds, expiry = -1, '+inf' end
   redis.call('ZADD', status == 'failed' and FAILED or P .. status .. ':' .. queue, expiry, id)
   redis.call('HSET', key, 'status', status, ...)
   tally(what, queue, class, tied[key] and counters_of_key(key))
   if seconds >= 0 then redis.call('PEXPIRE', key, 1000 * (seconds + NET_SECONDS)) else redis.call('PERSIST', key) end
   if leave then redis.call('ZREM', leave, id) end
-  on_end(id, key, queue)
+  on_end(id, key, queue, status)
   if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
   if hooked[key] then tell_ended(id, key, queue, status) end
 end
 
-local function cancel_job(id, key, queue, class, leave, log_tag, why, ...)
-  end_job(id, key, queue, class, 'canceled', CANCELED_TTL, leave, 'ended_at', now_iso, 'reason', 'canceled', ...)
-  emit('canceled', id, queue, log_tag, 'reason', why)
+-- People want it to run no more. `status`: canceled | stopped; `why`: what follows that word in its event.
+local function call_off(status, id, key, queue, class, leave, log_tag, why, ...)
+  end_job(id, key, queue, class, status, CANCELED_TTL, leave, 'ended_at', now_iso, 'reason', status, ...)
+  if status == 'stopped' then
+    emit('stopped', id, queue, log_tag, 'reason', status .. why)
+  else
+    emit('canceled', id, queue, log_tag, 'reason', status .. why)
+  end
 end
 
 -- `told`: the fields of its event. `reason` goes into the hash alone, as it may be an error's text.

@@ -1,6 +1,6 @@
 -- Where an execution leads when it did not finish: shared by what a worker reports and by what others find out for it.
 -- INCLUDE: time callbacks emit end_job expiry history ring schedule score ties on_return
--- RARE: settle recover
+-- RARE: settle recover wish_of
 -- Uses: hooked tied
 
 -- The fields a transition needs; absent ones are false. One with `func` is of the second layout, where absence has a
@@ -17,9 +17,13 @@ local function read_job(key)
     attempts = found[11], log_tag = found[12], worker_name = found[13], reason = found[14], expires_at = found[16] }
 end
 
+-- What people want of a job that runs: it is to end so, unless its run finishes or fails.
+local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
+
 -- Ends an execution without an outcome: given back by its worker (`released`, the attempt unspent), or `lost`.
--- 1 A cancel is pending: canceled. 2 Lost, and on_lost is "fail": failed. 3 Lost MAX_LOST times: failed, unless on_lost
--- is "again". 4 Else queued at its old place, or scheduled, after the second loss and later ones, at growing intervals.
+-- 1 A cancel or a stop is pending: canceled, stopped. 2 Lost, and on_lost is "fail": failed. 3 Lost MAX_LOST times:
+-- failed, unless on_lost is "again". 4 Else queued at its old place, or scheduled, after the second loss and later
+-- ones, at growing intervals.
 -- `job.shared`: others ran beside it, and nobody knows which of them took down what they had in common. Such a loss
 -- fails no job; it counts up to PROBATION, from where on the job runs alone and answers for its losses.
 -- `job.unbegun`: the loss is not the job's own and counts for nothing but on_lost.
@@ -33,7 +37,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
     more[#more + 1] = lost
   end
   if job.cancel then
-    return cancel_job(id, key, queue, job.priority, leave, job.log_tag, 'canceled while running; ' .. reason,
+    return call_off(wish_of(job), id, key, queue, job.priority, leave, job.log_tag, ' while running; ' .. reason,
         unpack(more))
   elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
     local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'

@@ -16,14 +16,14 @@ from fusion.exceptions import OptionError, StoreUnavailable
 from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.settings import get_settings
-from fusion.store.layout.records import NewJob
+from fusion.store.layout.records import Met, NewJob
 from fusion.store.write.broker import Broker
 
 _OF_CALLS = frozenset(OF_CALLS)
 
 
 @dataclass(slots=True)
-class Batch:
+class Chunk:
     """Jobs that go to one queue in one call, on these terms."""
 
     queue: str
@@ -31,7 +31,7 @@ class Batch:
     terms: Terms
 
     @classmethod
-    def of(cls, queue: str, datas: Iterable[JobData], terms: Terms) -> Batch:
+    def of(cls, queue: str, datas: Iterable[JobData], terms: Terms) -> Chunk:
         """Sign the jobs for this queue. ValueError if one id stands twice."""
         jobs = sealed(queue, [data.new for data in datas], get_settings())
         if len(jobs) > 1 and len({job.id for job in jobs}) < len(jobs):
@@ -42,15 +42,44 @@ class Batch:
         """The jobs as they were accepted at that time, without another look at Redis."""
         common = {"origin": self.queue, "original_queue": self.queue, "created_at": at, "enqueued_at": at, "status": "queued"}
         found = []
-        discarded = Broker.discarded(at)
+        part = Broker.in_part(at)
         for new in self.jobs:
             fields = {**new.fields, **common, "priority": new.priority}
             fields.pop("func", None)  # of a pickle; the record may be of the first layout, whose readers know no compressed meta
             if (new.due is not None or new.delay is not None) and Broker.waits(new, at):
                 fields["status"] = "scheduled"
-            if new.id in discarded:
-                fields |= {"status": "canceled", "reason": "discarded"}
+            if part is not None:
+                if new.id in part.deferred:
+                    fields["status"] = "deferred"
+                if new.id in part.discarded:
+                    fields |= {"status": "canceled", "reason": "discarded"}
             found.append(Job.of(new.id, fields, connection))
+        return found if part is None else self._duplicates(found, part.met)
+
+    def accepted_as_graph(self, at: str, connection: Any) -> list[Job]:
+        """The jobs of a call that was made in parts."""
+        found = self.accepted(str(at), connection)
+        for job in found:
+            if "parents" in job._fields:
+                job._fields["status"] = "deferred"
+        return found
+
+    def _duplicates(self, jobs: list[Job], met: Mapping[str, Met]) -> list[Job]:
+        """The jobs, with those that others have kept out in place of these."""
+        own = {job.id: job for job in jobs}
+        found = []
+        for job in jobs:
+            if (others := met.get(job.id)) is None:
+                found.append(job)
+                continue
+            if others.skipped:
+                first = own.get(others.other)
+                fields: dict[str, Any] = dict(others.fields) if first is None or others.fields else dict(first._fields)
+                job = Job.of(others.other, fields, job.connection)
+            else:
+                job._fields["status"] = others.status
+            job.duplicate_of = others.other
+            found.append(job)
         return found
 
     def failed(self, error: StoreUnavailable, again: Callable[[], Any]) -> None:
@@ -139,7 +168,7 @@ def timed(name: str, time: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 def chunks(
     queue: str, job_datas: Iterable[JobData], terms: Terms, spread: float | str | timedelta | None = None
-) -> Iterator[Batch]:
+) -> Iterator[Chunk]:
     """The calls that `enqueue_many` makes: 500 jobs or 1 MiB each at most, a larger job alone. The first asks for room for all of them, if
     their number is known. `spread`: see `spread_over`."""
     if spread is not None:
@@ -150,12 +179,12 @@ def chunks(
     for data in job_datas:
         if chunk and (size + data.size > defaults.ENQUEUE_CHUNK_BYTES or len(chunk) == defaults.ENQUEUE_CHUNK):
             to_come = sum(map(_is_for_now, known[len(chunk) :])) if known else 0
-            yield Batch.of(queue, chunk, terms.with_more(to_come))
+            yield Chunk.of(queue, chunk, terms.with_more(to_come))
             chunk, size, known = [], 0, ()
         chunk.append(data)
         size += data.size
     if chunk:
-        yield Batch.of(queue, chunk, terms)
+        yield Chunk.of(queue, chunk, terms)
 
 
 def _is_for_now(data: JobData) -> bool:

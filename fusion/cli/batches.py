@@ -1,0 +1,138 @@
+"""`batches` and `batch show | cancel`: batches, as operators see them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from fusion.cli.context import Cli, prog, seconds, shared_options
+from fusion.cli.hints import Command
+from fusion.cli.output import echo
+from fusion.cli.tables import table
+from fusion.exceptions import NoSuchBatchError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fusion.store.read.batch_inspector import BatchInfo
+
+SCHEMA = 1
+
+
+class _Group(Command, click.Group):
+    """A command that has commands."""
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+
+
+@click.command(
+    "batches", cls=Command, epilog="\b\nExamples:\n  run_worker.py batches\n  run_worker.py batches --json | jq .batches"
+)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of the newest.")
+@_JSON
+@shared_options
+def batches(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
+    """Show batches, the newest first.
+
+    OPEN members, jobs and batches, have not ended; OTHER ended otherwise than finished. STATUS: open (it takes more), running, success,
+    complete (over, and not all finished), canceled.
+    """
+    from fusion.store.access import batch_inspector_of
+
+    inspector, at = batch_inspector_of(cli.looking), cli.inspector.now()
+    found, total = inspector.listed(offset, limit), inspector.count()
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "total": total, "batches": [info.document() for info in found]}, indent=2))
+        return
+    if not found:
+        echo("no batches")
+        return
+    for line in _listing(found, at):
+        echo(line)
+    if len(found) < total:
+        echo(f"{len(found)} of {total} batches")
+
+
+def _listing(infos: Iterable[BatchInfo], at: datetime) -> list[str]:
+    header = ("BATCH", "NAME", "STATUS", "TOTAL", "OPEN", "FINISHED", "OTHER", "CREATED")
+    rows = [
+        (
+            info.id,
+            info.name or "-",
+            info.status,
+            f"{info.total}",
+            f"{info.open}",
+            f"{info.finished}",
+            f"{sum(info.outcomes.values())}",
+            f"{seconds((at - info.created_at).total_seconds())} ago" if info.created_at else "-",
+        )
+        for info in infos
+    ]
+    return table(header, rows, right=(3, 4, 5, 6))
+
+
+@click.group("batch", cls=_Group)
+def batch_group() -> None:
+    """Show or cancel a batch."""
+
+
+@batch_group.command("show", cls=Command, epilog="\b\nExample:\n  run_worker.py batch show 4f1d9c2ab86e4a20c3d1b7f5")
+@click.argument("batch_id", metavar="BATCH_ID")
+@click.option("--limit", type=click.IntRange(0, 10_000), default=20, show_default=True, help="That many members at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of the first.")
+@_JSON
+@shared_options
+def show(cli: Cli, batch_id: str, limit: int, offset: int, as_json: bool) -> None:
+    """Show a batch and its members, in the order in which they were added; a batch in it stands as #BATCH_ID."""
+    from fusion.store.access import batch_inspector_of
+
+    inspector = batch_inspector_of(cli.looking)
+    info = inspector.info(batch_id)
+    if info is None:
+        _unknown(batch_id)
+    members = inspector.page(batch_id, offset, limit)
+    if as_json:
+        shown = [{"id": member, "status": status} for member, status in members]
+        echo(json.dumps({"schema": SCHEMA, **info.document(), "members": shown}, indent=2))
+        return
+    other = ", ".join(f"{count} {name}" for name, count in info.outcomes.items() if count)
+    named = f" ({info.name})" if info.name else ""
+    echo(
+        f"{info.id}{named}: {info.status}; {info.total} in all, {info.open} open, {info.finished} finished{other and ', ' + other}"
+    )
+    for name in ("parent", "on_complete", "on_success"):
+        if value := getattr(info, name):
+            echo(f"  {name.replace('_', ' ')}: {value}")
+    if info.abandoned:
+        echo("  its producer did not close it")
+    for line in table(("MEMBER", "STATUS"), members) if members else []:
+        echo(line)
+
+
+@batch_group.command("cancel", cls=Command, epilog="\b\nExample:\n  run_worker.py batch cancel 4f1d9c2ab86e4a20c3d1b7f5")
+@click.argument("batch_id", metavar="BATCH_ID")
+@_JSON
+@shared_options
+def cancel(cli: Cli, batch_id: str, as_json: bool) -> None:
+    """Let a batch take no more jobs and those that wait not run; those that run will not run again. Batches in it too."""
+    from fusion.batch import Batch
+
+    try:
+        canceled, running = Batch(id=batch_id, connection=cli.connection).cancel()
+    except NoSuchBatchError:
+        _unknown(batch_id)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "canceled": canceled, "running": running}))
+    else:
+        echo(f"{canceled} jobs canceled" + f", {running} run and will not run again" * bool(running))
+
+
+def _unknown(batch_id: str) -> NoReturn:
+    echo(f"Error: there is no batch {batch_id}; `{prog()} batches` shows those there are", err=True)
+    sys.exit(1)

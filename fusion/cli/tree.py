@@ -1,0 +1,95 @@
+"""`tree`: the graph around a job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from fusion.cli.context import Cli, shared_options
+from fusion.cli.hints import command
+from fusion.cli.output import echo
+from fusion.cli.tables import table
+from fusion.cli.watch import watchable
+
+if TYPE_CHECKING:
+    from fusion.jobs.tree import JobTree, TreeNode
+
+SCHEMA = 1
+#: Levels that are set off from each other; one farther away tells its number.
+_DEEPEST = 6
+#: Other jobs that a line names.
+_NAMED = 2
+
+
+@command(example="run_worker.py tree 5d0fab4e-8b0b-4f0e-9a51-7d3cb7e1b6b7\n  run_worker.py tree report-7 --json | jq .nodes")
+@click.argument("job_id")
+@click.option("--limit", type=click.IntRange(1, 1000), default=1000, show_default=True, help="That many jobs at most.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+@watchable
+def tree(cli: Cli, job_id: str, limit: int, as_json: bool) -> None:
+    """Show what a job waits for, and what waits for it.
+
+    With those that have ended, however far away, the nearest first. Each job stands once, under one that it waits for (above: that waits
+    for it); ALSO names the others. `gone`: there is no record of it any more.
+    """
+    from fusion.jobs.tree import tree as look
+    from fusion.store.access import inspector_of
+    from fusion.store.layout.names import check_job_id
+
+    found = look(inspector_of(cli.looking), check_job_id(job_id), limit)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, **found.document()}))
+        return
+    for line in drawn_tree(found):
+        echo(line)
+
+
+def drawn_tree(found: JobTree, within: int | None = -1) -> list[str]:
+    """As text; `within` so many columns, or those of the terminal."""
+    root = found.nodes[0]
+    below = {node.id: list(node.parents) for node in found.nodes}
+    above: dict[str, list[str]] = {node.id: [] for node in found.nodes}
+    for node in found.nodes:
+        for parent in node.parents:
+            above[parent].append(node.id)
+    rows = [_row(root, 0, ())]
+    for title, side, ties in (
+        ("It waits, or waited, for", [node for node in found.nodes if node.level < 0], above),
+        ("For it wait, or waited", [node for node in found.nodes if node.level > 0], below),
+    ):
+        if side:
+            rows += [("", "", "", "", ""), (f"{title}:", "", "", "", ""), *_branches(root.id, side, ties)]
+    lines = table(("JOB", "STATE", "QUEUE", "FUNCTION", "ALSO"), rows, within=within)
+    if len(found.nodes) == 1:
+        lines += ["", "It waits for no other job, and none for it"]
+    if found.cut:
+        lines += ["", f"There are more: these are the {len(found.nodes)} nearest"]
+    return lines
+
+
+def _branches(root: str, side: Sequence[TreeNode], ties: Mapping[str, Sequence[str]]) -> list[tuple[str, ...]]:
+    """One line for each, under the first of those that it is tied to and that are nearer."""
+    distances = {root: 0, **{node.id: abs(node.level) for node in side}}
+    under: dict[str, list[TreeNode]] = {}
+    homes = {}
+    for node in side:
+        near = [one for one in ties[node.id] if distances.get(one) == abs(node.level) - 1]
+        homes[node.id] = near[0] if near else root
+        under.setdefault(homes[node.id], []).append(node)
+    rows, left = [], list(reversed(under.get(root, ())))
+    while left:
+        node = left.pop()
+        rows.append(_row(node, abs(node.level), [one for one in ties[node.id] if one != homes[node.id]]))
+        left += reversed(under.get(node.id, ()))
+    return rows
+
+
+def _row(node: TreeNode, depth: int, also: Sequence[str]) -> tuple[str, ...]:
+    number = f"{depth}: " if depth > _DEEPEST else ""
+    more = f" +{len(also) - _NAMED}" if len(also) > _NAMED else ""
+    job = "  " * min(depth, _DEEPEST) + number + node.id
+    return job, node.status, node.queue or "-", node.function or "-", ", ".join(also[:_NAMED]) + more

@@ -1,0 +1,93 @@
+"""What a job waits for: other jobs, and what becomes of it should one of them not finish."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from fusion.exceptions import OptionError
+from fusion.store.layout.names import check_job_id
+
+if TYPE_CHECKING:
+    from fusion.enqueue.build import JobData
+    from fusion.job import Job
+
+#: What stands before a parent's id where the record names it, by the policy.
+SIGNS = {"fail": "", "ignore": "?", "wait": "~"}
+_RULE = "use a job, its id, what prepare_data returned, a Dependency, or a list of these"
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """Jobs to wait for: `enqueue(..., depends_on=Dependency(jobs=[a, b], allow_failure=True))`.
+
+    `on_failure` says what becomes of the waiting job if one of these ends otherwise than finished: it fails, too ("fail", the default); that
+    one counts as finished ("ignore", which `allow_failure=True` says as well); or it goes on waiting until that one is requeued and finishes
+    ("wait"). `enqueue_at_front`: once nothing is waited for, it goes before the others of its priority. OptionError.
+    """
+
+    jobs: Job | JobData | str | Iterable[Job | JobData | str]
+    allow_failure: bool = False
+    enqueue_at_front: bool = False
+    on_failure: Literal["fail", "ignore", "wait"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_failure not in (None, *SIGNS):
+            raise OptionError("on_failure", "use 'fail', 'ignore' or 'wait'", self.on_failure)
+        if self.allow_failure and self.on_failure not in (None, "ignore"):
+            raise OptionError("on_failure", "allow_failure=True says 'ignore'; give one of the two", self.on_failure)
+        if not isinstance(self.jobs, str) and isinstance(self.jobs, Iterable):
+            object.__setattr__(self, "jobs", tuple(self.jobs))
+        if not members(self):
+            raise OptionError("depends_on", "a Dependency names a job at least")
+
+    @property
+    def policy(self) -> str:
+        """`fail`, `ignore` or `wait`."""
+        return self.on_failure or ("ignore" if self.allow_failure else "fail")
+
+
+def parents(name: str, value: Any) -> str | None:
+    """The parents as a job's record names them; None for none. OptionError."""
+    found = members(value)
+    return json.dumps(found, separators=(",", ":")) if found else None
+
+
+def at_front(value: Any) -> bool:
+    """Whether one of the Dependencies says so."""
+    listed = value if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(one, Dependency) and one.enqueue_at_front for one in listed)
+
+
+def members(value: Any) -> list[str]:
+    """The parents' ids, each once, with the sign of its policy in front. Of one that is named twice the last policy holds."""
+    found: dict[str, str] = {}
+    for one in _flat(value):
+        for job in _flat(one.jobs) if isinstance(one, Dependency) else (one,):
+            job_id = _id_of(job)
+            found.pop(job_id, None)
+            found[job_id] = SIGNS[one.policy] if isinstance(one, Dependency) else ""
+    return [sign + job_id for job_id, sign in found.items()]
+
+
+def _flat(value: Any) -> Iterable[Any]:
+    if value is None:
+        return ()
+    if isinstance(value, (str, Dependency)) or hasattr(value, "id") or hasattr(value, "new"):
+        return (value,)
+    if isinstance(value, Iterable) and not isinstance(value, Mapping):
+        return value
+    raise OptionError("depends_on", _RULE, value)
+
+
+def _id_of(job: Any) -> str:
+    found = getattr(job, "new", job)  # of a JobData
+    job_id = found if isinstance(found, str) else getattr(found, "id", None)
+    if not isinstance(job_id, str):
+        raise OptionError("depends_on", _RULE, job)
+    try:
+        return check_job_id(job_id)
+    except ValueError as error:
+        raise OptionError("depends_on", str(error), job_id) from None

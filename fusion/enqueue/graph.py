@@ -1,0 +1,181 @@
+"""Jobs of one call that wait for each other: in an order in which each comes behind its parents, and in parts that a server takes in one go."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
+
+from fusion.enqueue.build import JobData
+from fusion.exceptions import DependencyCycle, DuplicateJob, GraphDropped, UnknownDependency
+from fusion.store.layout.records import NewJob
+from fusion.store.write.broker import Broker
+
+if TYPE_CHECKING:
+    from fusion.store.write.async_broker import AsyncBroker
+
+#: Jobs and parents of one call: what a server does in about two milliseconds.
+_JOBS, _PARENTS = 30, 60
+#: Parents of a job that come with it, and in one more call each.
+MOST_PARENTS = 100
+#: Times that a graph is sent, and seconds between two.
+_TRIES, _PAUSE = 20, 0.25
+
+
+def _token() -> str:
+    return str(secrets.randbelow(10**18) + 10**18)
+
+
+def parents_of(new: NewJob) -> list[str]:
+    """The members of its list of parents."""
+    found: list[str] = json.loads(new.fields.get("parents") or "[]")
+    return found
+
+
+def is_graph(datas: Sequence[JobData]) -> bool:
+    """Whether one of them waits for others."""
+    return any("parents" in data.new.fields for data in datas)
+
+
+def in_order(datas: Sequence[JobData]) -> list[JobData]:
+    """As they are, but each behind those that it waits for. DependencyCycle."""
+    at = {data.new.id: nth for nth, data in enumerate(datas)}
+    children: dict[str, list[int]] = {}
+    left = [0] * len(datas)
+    for nth, data in enumerate(datas):
+        for member in parents_of(data.new):
+            if (parent := member.lstrip("?~")) in at:
+                children.setdefault(parent, []).append(nth)
+                left[nth] += 1
+    if all(at[parent] < child for parent, found in children.items() for child in found):
+        return list(datas)
+    ready = [nth for nth, count in enumerate(left) if not count]
+    order: list[int] = []
+    for nth in ready:
+        order.append(nth)
+        for child in children.get(datas[nth].new.id, ()):
+            left[child] -= 1
+            if not left[child]:
+                ready.append(child)
+    if len(order) < len(datas):
+        waiting = sorted(data.new.id for nth, data in enumerate(datas) if left[nth])
+        raise DependencyCycle(f"{len(waiting)} jobs wait for each other, or for such: {', '.join(waiting[:5])}")
+    return [datas[nth] for nth in order]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Jobs that come in several calls, all or none of them. `more`: by job the parents that come behind it, a hundred at a time."""
+
+    token: str
+    jobs: list[NewJob]
+    more: dict[str, list[list[str]]]
+
+    @classmethod
+    def of(cls, jobs: Sequence[NewJob]) -> Graph:
+        """Of jobs in their order."""
+        made, more = [], {}
+        for job in jobs:
+            parents = parents_of(job)
+            fields = {**job.fields, "ties": "".join(sorted({*str(job.fields.get("ties", "")), "p"}))}
+            if len(parents) > MOST_PARENTS:
+                fields["parents"] = json.dumps(parents[:MOST_PARENTS], separators=(",", ":"))
+                starts = range(MOST_PARENTS, len(parents), MOST_PARENTS)
+                more[job.id] = [parents[start : start + MOST_PARENTS] for start in starts]
+            made.append(replace(job, fields=fields))
+        return cls(_token(), made, more)
+
+    @staticmethod
+    def is_needed(jobs: Sequence[NewJob]) -> bool:
+        """Whether they don't fit into one call."""
+        edges = [len(parents_of(job)) for job in jobs if "parents" in job.fields]
+        return bool(edges) and (len(jobs) > _JOBS or sum(edges) > _PARENTS or max(edges) > MOST_PARENTS)
+
+    @property
+    def parts(self) -> Iterator[list[NewJob]]:
+        """What goes in one call each."""
+        part: list[NewJob] = []
+        edges = 0
+        for job in self.jobs:
+            count = len(parents_of(job))
+            if part and (len(part) == _JOBS or edges + count > _PARENTS or part[-1].id in self.more):
+                yield part
+                part, edges = [], 0
+            part.append(job)
+            edges += count
+        yield part
+
+
+#: A call of a Broker of either kind, or a pause in seconds.
+Step = Callable[[Any], Any] | float
+
+
+def write(graph: Graph, queue: str, broker: Broker) -> str:
+    """Accept a graph; returns the server's time. Of one that is refused, or was given up meanwhile, nothing is left. Raises DuplicateJob,
+    UnknownDependency, and what the Broker does; GraphDropped if it was given up several times."""
+    pause: Callable[[float], Any] = time.sleep
+    steps = _steps(graph, queue)
+    step = next(steps)
+    while True:
+        try:
+            answer = pause(step) if isinstance(step, float) else step(broker)
+        except _HANDLED as error:
+            step = steps.throw(error)
+            continue
+        try:
+            step = steps.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+
+async def write_awaited(graph: Graph, queue: str, broker: AsyncBroker) -> str:
+    """`write`, of a coroutine."""
+    from asyncio import sleep
+
+    steps = _steps(graph, queue)
+    step = next(steps)
+    while True:
+        try:
+            answer = await (sleep(step) if isinstance(step, float) else step(broker))
+        except _HANDLED as error:
+            step = steps.throw(error)
+            continue
+        try:
+            step = steps.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+
+_HANDLED = (GraphDropped, DuplicateJob, UnknownDependency)
+
+
+def _steps(graph: Graph, queue: str) -> Generator[Step, Any, str]:
+    """What is asked of the Broker, one after the other; what it answers, or raises, comes back."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return (yield from _parts(graph, queue))
+        except GraphDropped:
+            yield methodcaller("drop_graph", graph.token)  # what is left of it: as long as that is there it can't come anew
+            if not left:
+                raise
+            graph = replace(graph, token=_token())
+            yield _PAUSE
+        except (DuplicateJob, UnknownDependency):
+            yield methodcaller("drop_graph", graph.token)
+            raise
+    raise AssertionError("unreachable")
+
+
+def _parts(graph: Graph, queue: str) -> Generator[Step, Any, str]:
+    at = ""
+    for nth, part in enumerate(graph.parts):
+        at = yield methodcaller("enqueue_part", queue, part, graph.token, nth)
+        for job in part:
+            for further, parents in enumerate(graph.more.get(job.id, ()), 1):
+                yield methodcaller("add_parents", job.id, graph.token, further, parents)
+    yield methodcaller("release_graph", graph.token, queue, graph.jobs[0])
+    return at

@@ -1,0 +1,164 @@
+"""What a long job says of itself: how far it is, and from where another run would go on. Loaded by the first job that says so."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Callable, Iterator
+from itertools import islice
+from time import monotonic
+
+from fusion.exceptions import JobInterrupted, PayloadTooLarge
+from fusion.kernel import defaults
+from fusion.kernel.progress import to_progress
+from fusion.kernel.serializers import JSONSerializer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any, Protocol
+
+    class Line(Protocol):
+        """The socket to the worker."""
+
+        def send(self, fields: dict[bytes, bytes]) -> None:
+            """Send a frame."""
+
+        def offer(self, fields: dict[bytes, bytes]) -> bool:
+            """Send a frame unless that needs waiting; whether it was sent."""
+
+        def asked_to_end(self) -> bool:
+            """The worker wants this process to end when it can."""
+
+        def wait_for(self, key: bytes, value: bytes) -> bool:
+            """Wait for a frame of the worker's with this field; False if none can come any more."""
+
+
+#: Seconds between two looks at whether the worker wants to end: steps may be much shorter.
+_LOOK = 0.005
+_NOTHING = object()
+
+
+class Steps:
+    """Sends progress and cursors to the worker, rate-limited; the newest that was not sent goes with the outcome."""
+
+    def __init__(self, line: Line | None, raw_cursor: bytes | None, serializer: JSONSerializer) -> None:
+        """`raw_cursor`: where an earlier run got to."""
+        self._line, self._serializer = line, serializer
+        self._raw, self._value = raw_cursor, _NOTHING
+        self._progress: bytes | None = None
+        self._moved = self._iterated = self.interrupted = False
+        self._room, self._room_at = float(defaults.REPORT_BURST), monotonic()
+        self._look_at, self._asked = 0.0, False
+        self._waits, self._waiting = 0, allocate_lock()
+
+    # -- progress
+
+    def progress(self, done: float, total: float | None, note: str) -> None:
+        """Note how far the job is, and send that if it is time."""
+        self._progress = to_progress(done, total, note)
+        self._send_some()
+
+    # -- cursors
+
+    @property
+    def cursor(self) -> Any:
+        """The last checkpoint of this run, or of an earlier one."""
+        if self._value is _NOTHING:
+            self._value = None if self._raw is None else self._serializer.loads(self._raw)
+        return self._value
+
+    def checkpoint(self, cursor: Any, wait: bool) -> None:
+        """Note where another run is to go on, and send that if it is time, or `wait` until it is stored; JobInterrupted if the worker ends."""
+        if type(cursor) is not int:
+            self._raw = self._encoded(cursor)
+        else:  # mostly: encoded when it is sent
+            self._raw = None
+        self._value, self._moved = cursor, True
+        if self._wants_end():
+            self._interrupt()
+        if wait:
+            self._send_and_wait()
+        else:
+            self._send_some()
+
+    def iterate(self, source: Any, key: Callable[[Any], Any] | None) -> Iterator[Any]:
+        """The items of `source` that no run has finished yet, with a checkpoint after each."""
+        if key is not None and not callable(source):
+            raise TypeError(
+                "iterate(cursor=...): the source must be a function, which is given the last cursor, None at first, and returns what comes after it"
+            )
+        if self._iterated:
+            raise RuntimeError("a job has one cursor, so one iterate(); give several loops their places with checkpoint()")
+        self._iterated = True
+        at = self.cursor
+        if key is None and (not isinstance(at, int | None) or isinstance(at, bool)):
+            raise RuntimeError(f"the cursor of this job, {at!r}, is no count of items: another kind of loop has left it")
+        items = iter(source(at) if callable(source) else islice(source, at or 0, None))
+        return self._keyed(items, key) if key is not None else self._counted(items, at or 0)
+
+    def _counted(self, items: Iterator[Any], done: int) -> Iterator[Any]:
+        for item in items:
+            yield item
+            done += 1
+            self.checkpoint(done, wait=False)
+
+    def _keyed(self, items: Iterator[Any], key: Callable[[Any], Any]) -> Iterator[Any]:
+        for item in items:
+            cursor = key(item)  # before it is worked on, which may change it
+            yield item
+            self.checkpoint(cursor, wait=False)
+
+    def _encoded(self, cursor: Any) -> bytes:
+        raw = self._serializer.dumps(cursor)
+        if len(raw) > defaults.MAX_CURSOR:
+            raise PayloadTooLarge(
+                f"the cursor takes {len(raw)} bytes; the limit is {defaults.MAX_CURSOR}. Keep what was found elsewhere, and here where it is"
+            )
+        return raw
+
+    # -- to the worker
+
+    def _wants_end(self) -> bool:
+        now = monotonic()
+        if not self._asked and self._line is not None and now >= self._look_at:
+            self._look_at = now + _LOOK
+            self._asked = self._line.asked_to_end()
+        return self._asked
+
+    def _interrupt(self) -> None:
+        self.interrupted = True
+        raise JobInterrupted("the worker ends: this job goes on at its cursor in another run")
+
+    def _send_some(self) -> None:
+        now = monotonic()
+        self._room = min(defaults.REPORT_BURST, self._room + (now - self._room_at) * defaults.REPORT_RATE)
+        self._room_at = now
+        if self._room >= 1 and self._line is not None and self._line.offer({b"kind": b"report", **self._news()}):
+            self._room -= 1
+            self._sent()
+
+    def _send_and_wait(self) -> None:
+        if self._line is None:
+            return
+        with self._waiting:  # threads: one must not read the other's answer
+            self._waits += 1
+            number = b"%d" % self._waits
+            self._line.send({b"kind": b"report", **self._news(), b"wait": number})
+            if not self._line.wait_for(b"stored", number):
+                self._interrupt()  # with the cursor, which may have got lost on the way
+            self._sent()
+
+    def _news(self) -> dict[bytes, bytes]:
+        found = {b"progress": self._progress} if self._progress is not None else {}
+        if self._moved:
+            if self._raw is None:
+                self._raw = self._serializer.dumps(self._value)
+            found[b"cursor"] = self._raw
+        return found
+
+    def _sent(self) -> None:
+        self._progress, self._moved = None, False
+
+    def left(self) -> dict[bytes, bytes]:
+        """What was not sent, for the outcome; from here on nothing is."""
+        found, self._line = self._news(), None
+        return found

@@ -1,0 +1,64 @@
+"""A horse as the fork server sees it: a process, and when it is signaled."""
+
+from __future__ import annotations
+
+import os
+import signal
+from math import inf
+
+from fusion.kernel.stopping import SIGNAL as STOP
+
+#: Seconds from the signal that asks a task to stop to its first repetition, since a process may just have been forked; and between others.
+FIRST_AGAIN, AGAIN = 0.1, 0.25
+
+# As they were before any task module: gevent and its like put their own in these places.
+_kill, _killpg = os.kill, os.killpg
+
+
+class HorseProcess:
+    """`serial` is its name for the worker. `next_at`: monotonic time at which `tick` is due. `why` it was killed here: `-` if it was not."""
+
+    __slots__ = ("_deadline", "_stop_at", "_stopping", "next_at", "pid", "serial", "why")
+
+    def __init__(self, serial: int, pid: int) -> None:
+        self.serial, self.pid = serial, pid
+        self.why = "-"
+        self.next_at = self._deadline = self._stop_at = inf
+        self._stopping = False
+
+    def kill_at(self, deadline: float) -> None:
+        """Have it killed then, and not sooner."""
+        self.next_at = self._deadline = deadline
+        self._stop_at, self._stopping = inf, False
+
+    def stop(self, deadline: float, now: float) -> None:
+        """Ask its task to stop, again and again; have it killed at the deadline, if that is not due sooner anyway."""
+        self._deadline, self._stopping = min(self._deadline, deadline), True
+        self._ask(now + FIRST_AGAIN)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        if self._deadline <= now:
+            self.why = "stopped" if self._stopping else "timeout"
+            self.next_at = self._deadline = self._stop_at = inf
+            self.signal(signal.SIGKILL)
+        elif self._stop_at <= now:
+            self._ask(now + AGAIN)
+
+    def _ask(self, again: float) -> None:
+        self._stop_at = again
+        self.next_at = min(self._deadline, again)
+        try:
+            _kill(self.pid, STOP)  # it alone: the task's children are its own business
+        except OSError:
+            pass
+
+    def signal(self, signum: int) -> None:
+        """Signal its whole process group."""
+        for send in (_killpg, _kill):  # both: the task may have moved the horse to another group
+            try:
+                send(self.pid, signum)
+            except OSError:
+                pass
+            if signum != signal.SIGKILL:
+                return

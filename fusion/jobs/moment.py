@@ -1,0 +1,102 @@
+"""Jobs as they are at this moment: what runs, and what failed last. However many there are, a bounded number is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from fusion.jobs.failures import add_calls, function_of
+from fusion.kernel.progress import parse_progress
+from fusion.kernel.timeutil import from_iso
+from fusion.store.layout.codec import text
+from fusion.store.read.inspector import Inspector, WorkerInfo
+
+_RUNNING = ("status", "origin", "func", "started_at", "timeout", "progress", "attempts")
+_FAILED = ("status", "origin", "original_queue", "func", "error_class", "error_frame", "ended_at", "quarantined")
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that a worker says it runs. `done`: how far it is, in percent; None if it does not say."""
+
+    id: str
+    worker: str
+    queue: str
+    function: str
+    started_at: datetime | None
+    timeout: float | None
+    done: float | None
+    attempt: int
+
+    def share(self, at: datetime) -> float:
+        """How much of its time it has used; 0 without a limit."""
+        if self.started_at is None or not self.timeout or self.timeout < 0:
+            return 0.0
+        return (at - self.started_at).total_seconds() / self.timeout
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJob:
+    """A failed job, without what its error said."""
+
+    id: str
+    queue: str
+    function: str
+    error: str
+    frame: str
+    at: datetime | None
+    quarantined: bool
+
+
+def running_jobs(inspector: Inspector, workers: Sequence[WorkerInfo], limit: int = 1000) -> list[RunningJob]:
+    """Read what these workers run, the one first that began first: two round trips at most. Beyond `limit` no more are read."""
+    pairs = [(job_id, worker.name) for worker in workers for job_id in worker.jobs][:limit]
+    ids = [job_id for job_id, _ in pairs]
+    rows = inspector.table(ids, _RUNNING) if ids else []
+    add_calls(inspector, ids, rows)
+    found = []
+    for (job_id, worker), row in zip(pairs, rows, strict=True):
+        if isinstance(row, Exception) or text(row["status"]) != "started":
+            continue
+        far = parse_progress(text(row["progress"]))
+        started, attempts = from_iso(row["started_at"]), text(row["attempts"])
+        found.append(
+            RunningJob(
+                job_id,
+                worker,
+                text(row["origin"]),
+                function_of(row),
+                started,
+                _seconds(row["timeout"]),
+                far.percent if far else None,
+                int(attempts) if attempts.isascii() and attempts.isdecimal() and len(attempts) < 10 else 0,
+            )
+        )
+    return sorted(found, key=lambda job: (job.started_at is None, job.started_at or 0, job.id))
+
+
+def _seconds(stored: bytes | None) -> float | None:
+    try:
+        return float(text(stored))
+    except ValueError:
+        return None
+
+
+def failed_jobs(inspector: Inspector, ids: Sequence[str]) -> list[FailedJob]:
+    """Read these failed jobs; what is failed no more, or no job at all, is left out."""
+    rows = inspector.table(ids, _FAILED) if ids else []
+    add_calls(inspector, ids, rows)
+    return [
+        FailedJob(
+            job_id,
+            text(row["original_queue"]) or text(row["origin"]),
+            function_of(row),
+            text(row["error_class"]) or "unknown",
+            text(row["error_frame"]),
+            from_iso(row["ended_at"]),
+            bool(row["quarantined"]),
+        )
+        for job_id, row in zip(ids, rows, strict=True)
+        if not isinstance(row, Exception) and text(row["status"]) == "failed"
+    ]

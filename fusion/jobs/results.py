@@ -1,0 +1,69 @@
+"""The results of a job's runs, as RQ has them: how each ended, with what it returned or raised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from typing import Any, ClassVar
+
+from fusion.jobs.attempts import Attempt
+
+
+class ResultType(str, Enum):
+    """How a run ended. RQ knows the first four; the others end no attempt: a run that was canceled, was lost with its worker or process, or was
+    given back by its worker."""
+
+    SUCCESSFUL = "successful"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    RETRIED = "retried"
+    CANCELED = "canceled"
+    LOST = "lost"
+    RELEASED = "released"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+_TYPES = {"retry": ResultType.RETRIED} | {kind.value: kind for kind in ResultType}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The end of one run. `exc_string`: the traceback of the last failed one, of earlier ones the last line of it; None if it did not fail.
+    `created_at`: when it ended."""
+
+    #: RQ's name of it.
+    Type: ClassVar[type[ResultType]] = ResultType
+
+    job_id: str
+    type: ResultType
+    created_at: datetime | None
+    worker_name: str = ""
+    exc_string: str | None = None
+    execution_started_at: datetime | None = None
+    _load: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def return_value(self) -> Any:
+        """What the task returned, with the errors of `Job.result`; None of a run that did not finish, or if its result was dropped."""
+        return self._load() if self._load is not None else None
+
+
+def results_of(job_id: str, history: list[Attempt], exc_info: str | None, finished: Result | None) -> list[Result]:
+    """The newest first: the run that `finished`, and those before it."""
+    found = [_of_attempt(job_id, attempt) for attempt in history]
+    for at in range(len(found) - 1, -1, -1):
+        if finished is None and exc_info and found[at].type in (ResultType.FAILED, ResultType.RETRIED):
+            last = found[at]
+            found[at] = Result(job_id, last.type, last.created_at, last.worker_name, exc_info, last.execution_started_at)
+            break
+    return [*([finished] if finished else []), *reversed(found)]
+
+
+def _of_attempt(job_id: str, attempt: Attempt) -> Result:
+    kind = _TYPES.get(attempt.outcome, ResultType.FAILED)
+    error = attempt.error if kind in (ResultType.FAILED, ResultType.RETRIED, ResultType.LOST) else ""
+    return Result(job_id, kind, attempt.end, attempt.worker, error or None, attempt.start)

@@ -1,0 +1,99 @@
+"""The soft stop: JobStopped raised inside the running task by a signal of the fork server, which sends it again until the task is over.
+
+A request, not a guarantee, as the soft timeout: what gets around it is killed after a grace, by the fork server. The signal is one that
+processes without a handler for it ignore, so that it ends nothing before this process listens, and nothing that the task has started.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+from fusion.exceptions import JobStopped
+from fusion.kernel.timeouts import is_guarded, run_with_timeout, strike
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+
+SIGNAL = _signal.SIGURG
+_WHAT = "the job was stopped"
+#: Links of a chain of errors that are followed.
+_LONGEST_CHAIN = 100
+
+
+class _Task:
+    """What runs in this process: a task, if it was told to stop, and the event loop that was asked to raise that."""
+
+    runs = stopped = False
+    loop: Any = None
+
+
+class _LeaveLoop(JobStopped, KeyboardInterrupt):
+    """Lets an event loop of asyncio go: what else a callback raises stays inside."""
+
+
+def listen() -> None:
+    """Have the signal stop this process's tasks."""
+    _signal.signal(SIGNAL, _on_signal)
+
+
+def run_task(seconds: float | None, func: Callable[..., T], *args: Any) -> T:
+    """Call `func` as `run_with_timeout` does; JobStopped may be raised in it, too, and nowhere else."""
+    _Task.runs, _Task.stopped, _Task.loop = True, False, None
+    try:
+        return run_with_timeout(seconds, "Task", func, *args)
+    finally:
+        _Task.runs = False
+
+
+def ended_by_stop(error: BaseException) -> bool:
+    """True if the last task was told to stop, and ended with this error because of that: it is JobStopped, or was raised on its way out."""
+    return _Task.stopped and _leads_to_stop(error)
+
+
+def _on_signal(signum: int, frame: FrameType | None) -> None:
+    # Who handles one already is cleaning up: the grace is the limit of that.
+    if _Task.runs and is_guarded(frame) and not _leads_to_stop(sys.exception()):
+        _Task.stopped = True
+        if not _loop_raises():
+            strike(JobStopped(_WHAT))
+
+
+def _loop_raises() -> bool:
+    """Have the event loop that runs here raise JobStopped when it comes to that: struck amid its own steps it could lose one, and wait for it for
+    ever. False if there is none, or it was asked before and has not come to it, as one of its tasks computes."""
+    # it is not there in a module that is just being imported
+    running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+    loop = running and running()
+    if loop is None or loop is _Task.loop:
+        return False
+    _Task.loop = loop
+    try:
+        loop.call_soon_threadsafe(_leave_loop)
+    except RuntimeError:  # it is closed
+        return False
+    return True
+
+
+def _leave_loop() -> None:
+    _Task.loop = None
+    raise _LeaveLoop(_WHAT)
+
+
+def _leads_to_stop(error: BaseException | None) -> bool:
+    """True if there is a JobStopped among these: the error, what it was raised from or amid, and the members of groups."""
+    seen, left = 0, [error]
+    while left and seen < _LONGEST_CHAIN:
+        one, seen = left.pop(), seen + 1
+        if isinstance(one, JobStopped):
+            return True
+        if one is not None:
+            left += (one.__context__, one.__cause__)
+            if isinstance(one, BaseExceptionGroup):
+                left += one.exceptions
+    return False

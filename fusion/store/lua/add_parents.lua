@@ -1,0 +1,18 @@
+-- add_parents: a job of a graph of which the last has not come has more parents than one call takes.
+-- ARGV: id token nth n_parents
+-- INCLUDE: writer keys kin_keys time attach
+-- Rest: members of a list of parents
+-- Returns: ok | dropped (the graph was given up) | {'missing', id, a parent of it of which there is no job}
+-- No allow-oom here: it is a part of an enqueue.
+if not redis.call('ZSCORE', GRAPHS, A_token) then return 'dropped' end
+local key = job_key(A_id)
+local graph, arrival = unpack(redis.call('HMGET', key, 'graph', 'arrival'))
+if graph ~= A_token then return 'dropped' end
+if redis.call('HGET', parents_key(A_id), A_nth) then return 'ok' end
+local parents = { unpack(ARGV, REST, REST + A_n_parents - 1) }
+local missing = first_missing(parents, {})
+if missing then return { 'missing', A_id, missing } end
+attach(A_id, parents, tonumber(arrival))
+redis.call('HSET', parents_key(A_id), A_nth, cjson.encode(parents))
+redis.call('ZADD', GRAPHS, 'XX', now_ms, A_token)
+return 'ok'

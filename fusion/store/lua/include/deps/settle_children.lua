@@ -1,0 +1,56 @@
+-- A parent has ended: its children wait for it no longer, or fail.
+-- INCLUDE: keys kin_keys time end_job ties callbacks kin undefer
+-- RARE: settle_children settle_child fail_child
+-- Uses: hooked tied
+
+-- `how`: what became of the parent.
+local function fail_child(id, key, queue, parent, how)
+  local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'priority', 'log_tag', 'failure_ttl',
+      'hooks', 'ties'))
+  if hooks then hooked[key] = true end
+  tied[key] = ties or nil
+  local class, why = 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how
+  fail_job(id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
+    'ended_at', now_iso, 'error_class', class, 'exc_info', class .. ': ' .. why)
+  redis.call('HDEL', key, 'due')
+end
+
+-- One child of a parent that has ended. `met`: it finished; `gone`: there is no record of it any more.
+local function settle_child(parent, id, score, met, gone, how)
+  local key, children, unmet = job_key(id), children_key(parent), unmet_key(id)
+  local status, queue = unpack(redis.call('HMGET', key, 'status', 'origin'))
+  if not status or is_terminal(status) then return redis.call('ZREM', children, id) end
+  if status == 'deferred' then
+    if met then
+      redis.call('SREM', unmet, parent, '?' .. parent, '~' .. parent)
+    elseif not gone and redis.call('SISMEMBER', unmet, '~' .. parent) == 1 then
+      return redis.call('ZADD', children, score + PARKED, id)
+    elseif redis.call('SREM', unmet, '?' .. parent) == 0 and redis.call('SISMEMBER', unmet, parent) == 1
+        or redis.call('SISMEMBER', unmet, '~' .. parent) == 1 then
+      if redis.call('HGET', key, 'graph') then -- whose last job has not come: perhaps there never was any
+        redis.call('HSET', key, 'doomed', parent .. ' ' .. how)
+        return redis.call('ZADD', children, '+inf', id)
+      end
+      fail_child(id, key, queue, parent, how)
+      return redis.call('ZREM', children, id)
+    end
+    if redis.call('EXISTS', unmet) == 0 then undefer(id, key, queue) end
+  end
+  redis.call('ZADD', children, '+inf', id)
+end
+
+-- Up to `limit` of them; returns how many there were. One of a parent that runs again waits for its next end.
+local function settle_children(id, limit)
+  local key, children = job_key(id), children_key(id)
+  local status, reason, quarantined = unpack(redis.call('HMGET', key, 'status', 'reason', 'quarantined'))
+  if status and not is_terminal(status) then return 0 end
+  local how = status or 'deleted'
+  if status == 'canceled' and (reason == 'expired' or reason == 'discarded') then how = reason end
+  if status == 'failed' and quarantined then how = 'quarantined' end
+  local met = status == 'finished'
+  local upto = (met or not status) and '(+inf' or string.format('(%.17g', PARKED)
+  local found = redis.call('ZRANGEBYSCORE', children, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, limit)
+  for i = 1, #found, 2 do settle_child(id, found[i], tonumber(found[i + 1]), met, not status, how) end
+  if redis.call('EXISTS', children) == 0 then unpin(id) end
+  return #found / 2
+end

@@ -1,0 +1,14 @@
+-- release_graph: the last job of a graph has come, and all of them may begin.
+-- ARGV: token queue first nonce
+-- INCLUDE: writer keys kin_keys ring releasing
+-- Returns: ok | dropped (it was given up; `first`, the id of its first job, tells that from a resend)
+-- No allow-oom in the calls of a graph: they are an enqueue, and producers may not ask which version the server is of.
+if not redis.call('ZSCORE', GRAPHS, A_token) then
+  local nonce, func, own = unpack(redis.call('HMGET', job_key(A_first), 'nonce', 'func', 'graph'))
+  local there = (nonce or func and A_first) == A_nonce
+  return there and (not own or redis.call('ZSCORE', P .. 'releasing', 'g ' .. A_token)) and 'ok' or 'dropped'
+end
+do_later('g ' .. A_token)
+redis.call('ZREM', GRAPHS, A_token)
+ring(A_queue)
+return 'ok'

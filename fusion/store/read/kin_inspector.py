@@ -1,0 +1,72 @@
+"""Which jobs wait for which."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
+
+from fusion.store.layout import codec
+from fusion.store.read.base import InspectorBase
+
+#: Children that are read at a time.
+SOME = 1000
+
+
+class KinInspector(InspectorBase):
+    """Reads parents and children of jobs."""
+
+    def further_parents(self, job_id: str, limit: int = -1) -> list[str]:
+        """Read what a job's record has no room for of its list of parents; `limit`: hundreds of them, a negative one means all."""
+        key = self.keys.parents(job_id)
+        if limit >= 0:
+            parts: Any = self.connection.hmget(key, [str(nth) for nth in range(1, limit + 1)])
+        else:
+            found: Any = self.connection.hgetall(key)
+            parts = [part for _, part in sorted((int(nth), part) for nth, part in found.items() if nth.isdigit())]
+        return [member for part in parts if part for member in json.loads(part)]
+
+    def children(self, job_id: str, limit: int = 1000) -> list[str]:
+        """List the jobs that have this one as a parent and have not ended, those that still wait for it first."""
+        return self._page(self.keys.children(job_id), 0, limit)
+
+    def offspring(self, job_ids: Sequence[str], limit: int = 1000) -> list[list[str]]:
+        """List for each of these the jobs that have it as a parent, in one round trip: up to `limit` that have not ended, then
+        those that ever had it, of whom a thousand are named. What an outsider made of such a key counts as none."""
+        keys = self.keys
+        rows = self._batch(
+            lambda pipe: [
+                (pipe.zrange(keys.children(one), 0, limit - 1), pipe.smembers(keys.dependents(one))) for one in job_ids
+            ],
+            raise_on_error=False,
+        )
+        for row in rows:
+            if isinstance(row, RedisError) and (isinstance(row, NoPermissionError) or not isinstance(row, ResponseError)):
+                raise row
+        return [[*dict.fromkeys(_ids(rows[2 * i : 2 * i + 2]))] for i in range(len(job_ids))]
+
+    def statuses(self, job_ids: Sequence[str]) -> list[str | None]:
+        """Read the statuses of jobs in one round trip; None for those that are gone."""
+        rows = self._batch(lambda pipe: [pipe.hget(self.keys.job(one), "status") for one in job_ids])
+        return [None if row is None else codec.text(row) for row in rows]
+
+    def all_children(self, job_ids: Sequence[str]) -> Iterator[list[str]]:
+        """`offspring`, but all of those that have not ended, some at a time."""
+        for one, children in zip(job_ids, self.offspring(job_ids, SOME), strict=True):
+            yield children
+            if len(children) >= SOME:
+                cursor = 0
+                while True:
+                    found: Any = self.connection.zscan(self.keys.children(one), cursor, count=SOME)
+                    cursor, members = found
+                    yield [codec.text(member) for member, _ in members]
+                    if not cursor:
+                        break
+
+
+def _ids(rows: Sequence[Any]) -> Iterator[str]:
+    for row in rows:
+        if not isinstance(row, Exception):
+            yield from map(codec.text, row)

@@ -1,0 +1,66 @@
+"""Jobs that wait for others: their release, and graphs of them that come in several calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusion.exceptions import GraphDropped, UnknownDependency
+from fusion.store.layout import codec, schema
+from fusion.store.layout.records import NewJob
+from fusion.store.scripting.host import ScriptHost, to_texts
+from fusion.store.write import enqueue_codec
+
+
+class GraphBroker(ScriptHost):
+    """The part of the Broker that knows parents and children."""
+
+    def release(self, limit: int = 50) -> tuple[int, float | None]:
+        """Do what changes of jobs have left to be done for those that are bound to them, for so many jobs; returns how many changed, and the
+        seconds until there is more to do, 0 for now (None if nothing is left)."""
+        done, next_ms = self._script("release")({"releasing": self.keys.releasing}, {"limit": limit})
+        return int(done), None if next_ms < 0 else next_ms / 1000
+
+    def enqueue_part(self, queue: str, jobs: Sequence[NewJob], token: str, nth: int) -> str:
+        """Accept jobs of a graph, the `nth` part of it, counted from 0: all are deferred until `release_graph`. GraphDropped, and the errors of
+        `enqueue`."""
+        words = part_words(queue, jobs, token, nth)
+        return enqueue_codec.accepted(self._script("enqueue")({"queues": self.keys.queues}, *words), queue)
+
+    def add_parents(self, job_id: str, token: str, nth: int, parents: Sequence[str]) -> None:
+        """Have a job of a graph wait for more jobs, the `nth` hundred of these, counted from 1. GraphDropped, UnknownDependency."""
+        refuse(self._script("add_parents")({}, *parents_words(job_id, token, nth, parents)))
+
+    def release_graph(self, token: str, queue: str, first: NewJob) -> None:
+        """Its last job has come: have all of them begin. `first`: one of them. GraphDropped."""
+        refuse(self._script("release_graph")({}, release_words(token, queue, first)))
+
+    def drop_graph(self, token: str) -> None:
+        """Give a graph up: its jobs are deleted."""
+        self._script("drop_graph")({}, {"token": token})
+
+
+# -- said and heard alike by those who wait and those who await
+
+
+def part_words(queue: str, jobs: Sequence[NewJob], token: str, nth: int) -> tuple[dict[str, Any], list[Any]]:
+    """What `enqueue_part` says."""
+    return enqueue_codec.arguments(queue, jobs, "", schema.VERSION, None, f"#{nth}.{token}")
+
+
+def parents_words(job_id: str, token: str, nth: int, parents: Sequence[str]) -> tuple[dict[str, Any], list[Any]]:
+    """What `add_parents` says."""
+    return {"id": job_id, "token": token, "nth": nth, "n_parents": len(parents)}, list(parents)
+
+
+def release_words(token: str, queue: str, first: NewJob) -> dict[str, Any]:
+    """What `release_graph` says."""
+    return {"token": token, "queue": queue, "first": first.id, "nonce": first.nonce}
+
+
+def refuse(answer: Any) -> None:
+    """Raise what `add_parents` or `release_graph` was answered."""
+    if isinstance(answer, list):
+        raise UnknownDependency(*to_texts(answer[1:]))
+    if codec.text(answer) != "ok":
+        raise GraphDropped("it was given up")

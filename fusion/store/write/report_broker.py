@@ -1,0 +1,20 @@
+"""The part of the Broker that writes down how far running jobs are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fusion.store.layout.records import Report
+from fusion.store.scripting.host import ScriptHost, to_texts
+
+
+class ReportBroker(ScriptHost):
+    """Progress and cursors, as long as the execution that tells them holds its job."""
+
+    def report(self, worker: str, reports: Sequence[Report]) -> list[str]:
+        """Write down what runs of this worker say. An answer per report: `ok`, `stale` when the execution does not hold the job, or
+        `error: ...` (a broken key)."""
+        rest: list[object] = []
+        for report in reports:
+            rest += (report.job_id, report.execution_id, report.progress, report.cursor, report.said)
+        return to_texts(self._script("report")({}, {"worker": worker, "n_jobs": len(reports)}, rest))

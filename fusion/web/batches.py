@@ -1,0 +1,62 @@
+"""Batches over HTTP: `/api/v1/batches`."""
+
+from __future__ import annotations
+
+from redis import Redis
+
+from fusion.batch import Batch
+from fusion.exceptions import NoSuchBatchError, OptionError
+from fusion.store.access import batch_inspector_of
+from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.routing import Route
+
+#: Batches, and members of one, of one page.
+_PAGE, _LARGEST_PAGE = 100, 1000
+
+
+class Batches:
+    """The calls about batches."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        return [
+            Route("GET", "/api/v1/batches", self.listed, "read", "batches"),
+            Route("GET", "/api/v1/batches/{id}", self.one, "read", "batch"),
+            Route("POST", "/api/v1/batches/{id}/cancel", self.cancel, "operate", "batch_cancel"),
+        ]
+
+    def listed(self, request: Request) -> Response:
+        """Show a page of batches, the newest first."""
+        inspector, (offset, limit) = batch_inspector_of(self._connection), _page(request)
+        found = [info.document() for info in inspector.listed(offset, limit)]
+        return Response.json({"batches": found, "total": inspector.count(), "offset": offset})
+
+    def one(self, request: Request) -> Response:
+        """Show one batch, and a page of its members."""
+        inspector, (offset, limit) = batch_inspector_of(self._connection), _page(request)
+        info = inspector.info(request.params["id"])
+        if info is None:
+            raise _missing()
+        members = [{"id": member, "status": status} for member, status in inspector.page(info.id, offset, limit)]
+        return Response.json({**info.document(), "members": members, "offset": offset})
+
+    def cancel(self, request: Request) -> Response:
+        """Have a batch take no more jobs, and cancel those in it."""
+        name = request.target = request.params["id"]
+        try:
+            canceled, running = Batch(id=name, connection=self._connection).cancel()
+        except (NoSuchBatchError, OptionError):
+            raise _missing() from None
+        return Response.json({"id": name, "canceled": canceled, "running": running})
+
+
+def _page(request: Request) -> tuple[int, int]:
+    args = request.args()
+    return whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
+
+
+def _missing() -> HttpError:
+    return HttpError(404, "no_such_batch", "there is no batch of this id; GET /api/v1/batches lists them")

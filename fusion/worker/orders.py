@@ -1,0 +1,64 @@
+"""What a worker is told over its channel, by people and by other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fusion.executors.base import Executor, KillCause
+from fusion.runtime.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, STOP_JOB, UNQUIET, Command, Commands
+from fusion.runtime.consumer import Consumer
+from fusion.runtime.job_log import one_line
+from fusion.runtime.shared import Shared
+from fusion.worker.stops import Stops
+
+
+class Orders:
+    """Hears commands, and has the parts of a worker obey them.
+
+    `set_quiet`: whether it takes jobs. `drain`: to end when those under way are done, with the reason.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        consumer: Consumer,
+        executor: Executor,
+        stops: Stops,
+        set_quiet: Callable[[bool], None],
+        drain: Callable[[str], None],
+    ) -> None:
+        self._consumer, self._executor, self._stops = consumer, executor, stops
+        self._set_quiet, self._drain, self._loop, self._log = set_quiet, drain, shared.loop, shared.log
+        keys = shared.broker.keys
+        self.commands = Commands(
+            shared.connect_blocking, lambda: keys.pubsub(consumer.name), keys.pubsub("_fleet"), self._on_subscribed
+        )
+
+    def follow(self) -> None:
+        """Keep the loop in step with the subscription."""
+        self._loop.follow("commands", self.commands.fileno(), self._on_readable)
+
+    def _on_readable(self) -> None:
+        for command in self.commands.receive():
+            if command.name == LOOK:
+                self._consumer.want()
+            else:
+                self._log.info("command: %s", one_line(f"{command.name} {command.job_id}".rstrip(), 100))
+                self._obey(command)
+
+    def _obey(self, command: Command) -> None:
+        name = command.name
+        if name in (QUIET, UNQUIET):
+            self._set_quiet(name == QUIET)
+        elif name == SHUTDOWN:
+            self._drain("command")
+        elif name == STOP_JOB:
+            self._stops.told(command)
+        elif name == KILL_HORSE:
+            for run in list(self._executor.running):
+                self._executor.kill(run, KillCause.COMMAND)
+
+    def _on_subscribed(self) -> None:
+        """A sign of life tells what was to stop while nobody listened."""
+        if self._executor.running or self._executor.queued:
+            self._consumer.membership.beat_now()

@@ -1,0 +1,111 @@
+"""What running jobs say of themselves, progress and cursors, on its way from their processes to Redis."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from fusion.executors.base import Run
+from fusion.kernel import defaults
+from fusion.kernel.progress import parse_progress
+from fusion.runtime.membership import Membership
+from fusion.runtime.redis_link import RedisLink
+from fusion.store.layout.records import Report
+from fusion.store.write.broker import Broker
+
+#: Seconds for which reports are collected, so that they share a call; and reports of one call.
+_TOGETHER, _BATCH = 0.1, 50
+#: Seconds after which one is tried again that a broken key refused.
+_AGAIN = 1.0
+
+
+@dataclass(slots=True)
+class _Pending:
+    """The newest of a run's words that is not written down. `waits`: numbers of checkpoints that wait for that."""
+
+    due: float
+    fields: dict[bytes, bytes] = field(default_factory=dict)
+    waits: list[bytes] = field(default_factory=list)
+
+
+class Reports:
+    """Keeps the newest of each run, and writes those of all runs together: of one run at most once a second, unless it waits.
+
+    Nothing is lost: what was not written when a run ends goes with its outcome, see `left`. Redis may be away meanwhile.
+    """
+
+    def __init__(
+        self, broker: Broker, link: RedisLink, membership: Membership, tell: Callable[[Run, Mapping[bytes, bytes]], None]
+    ) -> None:
+        """`tell`: sends a frame to the process of a run."""
+        self._broker, self._link, self._membership, self._tell = broker, link, membership, tell
+        self._pending: dict[Run, _Pending] = {}
+        #: When there is something to write.
+        self.next_at = inf
+
+    def take(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """Take what a run's process says. What is too long is none: it runs foreign code."""
+        now = time.monotonic()
+        pending = self._pending.get(run)
+        if pending is None:
+            due = max(now + _TOGETHER, run.reported_at + defaults.REPORT_INTERVAL)
+            pending = self._pending[run] = _Pending(due)
+        pending.fields |= report_of(frame)
+        if b"wait" in frame:
+            pending.waits.append(frame[b"wait"][:20])
+            pending.due = now
+        self.next_at = min(self.next_at, pending.due)
+
+    def left(self, run: Run) -> dict[bytes, bytes]:
+        """The run is over: what was not written, for its outcome."""
+        pending = self._pending.pop(run, None)
+        return pending.fields if pending else {}
+
+    def flush(self, now: float) -> None:
+        """Write what is due. RedisAway if Redis does not answer: it is kept."""
+        due = [run for run, pending in self._pending.items() if pending.due <= now][:_BATCH]
+        if due:
+            self._write(due)
+        self.next_at = min((pending.due for pending in self._pending.values()), default=inf)
+
+    def flush_all(self) -> None:
+        """The end: write what there is. RedisAway if Redis does not answer."""
+        while runs := [*self._pending][:_BATCH]:
+            self._write(runs)
+            for run in runs:
+                self._pending.pop(run, None)
+
+    def _write(self, runs: list[Run]) -> None:
+        now = time.monotonic()
+        reports = [self._report_of(run, now) for run in runs]
+        answers = self._link.attempt(lambda: self._broker.report(self._membership.name, reports))
+        for run, report, answer in zip(runs, reports, answers, strict=True):
+            if answer.startswith("error"):
+                self._pending[run].due = now + _AGAIN
+                continue
+            pending = self._pending.pop(run)
+            run.reported_at = now
+            if report.said:
+                run.progress_told_at = now
+            for number in pending.waits if answer == "ok" else ():
+                self._tell(run, {b"stored": number})
+
+    def _report_of(self, run: Run, now: float) -> Report:
+        fields, said = self._pending[run].fields, ""
+        progress = fields.get(b"progress", b"")
+        if progress and now >= run.progress_told_at + defaults.PROGRESS_EVENT_INTERVAL:
+            found = parse_progress(progress)
+            said = found.figures if found else ""
+        return Report(run.claimed.id, run.claimed.execution_id, progress, fields.get(b"cursor", b""), said)
+
+
+def report_of(frame: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """What a frame says of a job's progress and cursor, as far as that may be stored."""
+    found = {}
+    if parse_progress(progress := frame.get(b"progress", b"")) is not None:
+        found[b"progress"] = progress
+    if 0 < len(cursor := frame.get(b"cursor", b"")) <= defaults.MAX_CURSOR:
+        found[b"cursor"] = cursor
+    return found
