@@ -23,7 +23,7 @@ from tests.kit.waiting import eventually
 
 pytest_plugins = ["tests.kit.fixtures"]
 
-_GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade", "budgets"}
+_GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade", "budgets", "doctor"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -36,7 +36,8 @@ TURN_CALLS = {1: 24.0, 8: 12.125}
 ENQUEUE_CALLS = {1: 13.0, 500: 5.016}
 #: `extend` of so many leases, in all: 5 and two for each lease.
 EXTEND_CALLS = {1: 7, 8: 21}
-#: `promote` of so many due jobs, per job. Three are of the call: whether keys are due, when the next is, and whether the queue has fair turns.
+#: `promote` of so many due jobs, per job. Three are of the call: whether there is anything but jobs, when the next is, and whether the queue
+#: has fair turns.
 PROMOTE_CALLS = {1: 23.0, 100: 8.15}
 #: `turn` of an idle worker with one queue, in all.
 IDLE_TURN_CALLS = 6

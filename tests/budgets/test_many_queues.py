@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import redis
 
 from fusion.runtime.served_queues import ServedQueues
-from fusion.store.scripting.scripts import Script
 from fusion.store.write.broker import Broker
 from tests.budgets import figures
 from tests.budgets.test_script_calls import TURNS, Counted
 from tests.kit.hands import LEASE, Hand, expire_lease, may_reap, outcome, put
+from tests.kit.slowest import Slowest
 
 NAMES = [f"tenant-{n:04}" for n in range(5000)]
 
@@ -25,29 +23,6 @@ def broker(conn: redis.Redis) -> Broker:
 @pytest.fixture
 def names(conn: redis.Redis) -> None:
     conn.sadd("rq:queues", *(f"rq:queue:{name}" for name in NAMES))
-
-
-class Slowest:
-    """Milliseconds of its thread's time that the server took for the longest of the scripts called meanwhile: what runs beside it on this
-    machine does not count."""
-
-    def __init__(self, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._conn = conn
-        self.found: dict[str, float] = {}
-        call = Script.__call__
-
-        def measured(script: Script, *args: Any, **more: Any) -> Any:
-            before = self._used()
-            answer = call(script, *args, **more)
-            name = script.before.removesuffix(".before")
-            self.found[name] = max(self.found.get(name, 0.0), self._used() - before)
-            return answer
-
-        monkeypatch.setattr(Script, "__call__", measured)
-
-    def _used(self) -> float:
-        cpu = self._conn.info("cpu")
-        return 1000 * (cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
 
 
 def whole_pass(broker: Broker) -> None:

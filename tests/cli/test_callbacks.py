@@ -11,7 +11,7 @@ import redis
 
 from fusion import Queue
 from fusion.cli.callbacks import shown_url
-from fusion.store.layout.keys import CALLBACKS
+from fusion.store.layout.names import CALLBACKS
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import FakeHands, Hands, Invoke
 from tests.kit.hands import fields_of, new, status_of

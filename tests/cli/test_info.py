@@ -41,9 +41,9 @@ def test_info_verbatim(fleet: redis.Redis) -> None:
     ended = run_worker("info")
     assert (ended.returncode, ended.stderr) == (0, "")
     lines = ended.stdout.splitlines()
-    assert lines[0].split() == "QUEUE HIGH MODERATE LOW TOTAL OLDEST STARTED FINISHED DEFERRED".split()
-    assert re.fullmatch(r"email +0 +1 +0 +1 +\d\.\d s +1 +1 +0", lines[1])
-    assert re.fullmatch(r"sms +1 +2 +3 +6 +\d\.\d s +0 +0 +0", lines[2])
+    assert lines[0].split() == "QUEUE HIGH MODERATE LOW TOTAL OLDEST STARTED FINISHED DEFERRED FAILED/M IN/M OUT/M".split()
+    assert re.fullmatch(r"email +0 +1 +0 +1 +\d\.\d s +1 +1 +0 +- +- +-", lines[1])
+    assert re.fullmatch(r"sms +1 +2 +3 +6 +\d\.\d s +0 +0 +0 +- +- +-", lines[2])
     assert lines[-1] == "2 queues, 7 jobs total"
     assert "2 failed, of all queues" in ended.stdout
     assert "Jobs wait, but no live worker serves: sms" in ended.stdout
@@ -106,7 +106,7 @@ def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
     output = invoke("info", "--json").stdout
     document = json.loads(output)
     assert output.count("\n") == 1
-    parts = {"queues", "workers", "schedulers", "cron"}
+    parts = {"queues", "workers", "schedulers", "cron", "sinks", "callbacks"}
     assert set(document) == {
         "schema",
         "at",
@@ -119,12 +119,24 @@ def test_json(invoke: Invoke, fleet: redis.Redis) -> None:
         "broken",
         "blocked",
         "stuck",
+        "verdict",
+        "held",
         *parts,
     }
     assert (document["schema"], document["suspended"], document["failed"], document["scheduled"]) == (1, False, 2, 0)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["queues"][0]["oldest"])
     assert json.loads(invoke("info", "--json", "-W").stdout)["queues"] is None
     assert json.loads(invoke("info", "--json", "-Q").stdout)["workers"] is None
+
+
+def test_the_verdict_is_of_the_whole_fleet(invoke: Invoke, fleet: redis.Redis) -> None:
+    assert json.loads(invoke("info", "--json").stdout)["verdict"]["verdict"] in ("strained", "unhealthy")
+    for part in (["-W"], ["-Q"], ["sms"]):
+        assert json.loads(invoke("info", "--json", *part).stdout)["verdict"] is None
+    assert "(run_worker.py doctor)" in invoke("info").stdout
+    assert (
+        "run_worker.py doctor" not in invoke("info", "-W").stdout + invoke("info", "sms").stdout + invoke("info", "--raw").stdout
+    )
 
 
 def test_jobs_without_the_key_that_their_task_declares(invoke: Invoke, conn: redis.Redis) -> None:
@@ -164,6 +176,7 @@ def test_suspended(invoke: Invoke, conn: redis.Redis) -> None:
 def test_an_empty_redis(invoke: Invoke, conn: redis.Redis) -> None:
     assert invoke("info").stdout == (
         "No worker is alive: nothing runs, and no scheduled job becomes due. Start one: run_worker.py worker\n\n"
+        "healthy; 0 jobs end a minute\n\n"
         "0 workers, 0 queues\n0 queues, 0 jobs total\n"
     )
 

@@ -147,6 +147,20 @@ def test_what_is_discarded_is_not_called_enqueued(invoke: Invoke, conn: redis.Re
     assert "as many of its concurrency key run as may" in said
 
 
+def test_a_duplicate_is_not_called_enqueued(invoke: Invoke, conn: redis.Redis) -> None:
+    key = ("--unique-key", "report", "--job-id")
+    assert invoke("enqueue", SMS, *key, "a").stdout.startswith("Enqueued")
+    said = invoke("enqueue", SMS, *key, "b").stdout
+    assert said == "Not enqueued: tasks.sms.sendSMS() is a duplicate of job-id 'a', which has its unique key and is queued.\n"
+    said = invoke("enqueue", SMS, *key, "b", "--on-duplicate", "raise", code=1).stderr
+    assert "job 'b' is a duplicate: job 'a' has the unique key 'report' and is queued" in said
+    said = invoke("enqueue", SMS, *key, "b", "--on-duplicate", "replace", "--schedule-in", "5s", "--max-delay", "1m").stdout
+    assert said.startswith("Enqueued tasks.sms.sendSMS() with job-id 'b' in place of 'a'")
+    assert "--max-delay: needs on_duplicate" in invoke("enqueue", SMS, *key, "c", "--max-delay", "1m", code=2).stderr
+    assert invoke("enqueue", SMS, "--unique").stdout.startswith("Enqueued")
+    assert invoke("enqueue", SMS, "--unique", "--unique-until", "start").stdout.startswith("Not enqueued")
+
+
 def test_a_full_queue(invoke: Invoke, conn: redis.Redis) -> None:
     invoke("enqueue", SMS, "--max-queue-length", "1")
     said = invoke("enqueue", SMS, "--max-queue-length", "1", code=1).stderr

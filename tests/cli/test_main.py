@@ -54,7 +54,7 @@ def test_an_unknown_command_names_the_nearest(invoke: Invoke, typed: str, meant:
 
 
 def test_a_command_like_no_other_gets_the_list(invoke: Invoke) -> None:
-    assert "there are worker, start, scheduler, server, relay, info, stats, enqueue" in invoke("xyzzy", code=2).stderr
+    assert "there are worker, start, scheduler, server, relay, info, top, stats, enqueue" in invoke("xyzzy", code=2).stderr
 
 
 def test_an_option_before_the_command_is_told_where_to_go(invoke: Invoke) -> None:
@@ -80,7 +80,6 @@ def test_flags_that_rq_has_everywhere_are_refused_with_a_hint(invoke: Invoke, na
         ("worker", "-s", "every worker moves due jobs"),
         ("worker", "--num-workers", "start -n N"),
         ("info", "-S", "remove the flag"),
-        ("enqueue", "--depends-on", "this version has no dependencies"),
     ],
 )
 def test_rq_flags_without_a_function_here_say_what_to_do(invoke: Invoke, name: str, flag: str, hint: str) -> None:

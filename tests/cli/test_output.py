@@ -131,7 +131,7 @@ def test_colours_that_a_stranger_wrote_are_plain(code: object) -> None:
 #: Where the screen itself is drawn, with nothing of a stranger's that was not shown() before.
 DRAWS: dict[str, Callable[[str], bool]] = {
     "fusion/cli/output.py": lambda call: True,
-    "fusion/cli/info.py": lambda call: call.startswith(("click.echo(drawn(screen(", "click.echo(_ENTER", "click.echo(_LEAVE")),
+    "fusion/cli/screen.py": lambda call: call.startswith(("click.echo(drawn(screen(", "click.echo(_ENTER", "click.echo(_LEAVE")),
     "fusion/cli/demo.py": lambda call: "self._live" in call or call == "click.echo(err=True)",
 }
 

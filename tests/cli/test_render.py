@@ -11,8 +11,13 @@ import pytest
 
 from fusion.cli import render
 from fusion.cli.context import seconds
-from fusion.cli.info import screen
 from fusion.cli.output import styled
+from fusion.cli.screen import screen
+from fusion.cli.tables import table
+from fusion.jobs.moment import RunningJob
+from fusion.store.read.callback_inspector import CallbackCounts
+from fusion.store.read.event_inspector import SinkInfo
+from fusion.store.read.glance import Flow
 from fusion.store.read.inspector import QueueInfo, Totals, WorkerInfo
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)
@@ -52,14 +57,14 @@ def plain(*args: Any, **kwargs: Any) -> str:
 
 def test_a_queue_with_a_limit_that_waits_for_its_rate() -> None:
     lines = plain(snapshot(GATED)).split("\n")
-    assert lines[1].split() == ["sms", "(rate-limited)", "3", "2", "1", "6", "90", "s", "4/20", "5", "6"]
+    assert lines[1].split() == ["sms", "(rate-limited)", "3", "2", "1", "6", "90", "s", "4/20", "5", "6", "-", "-", "-"]
 
 
 def test_the_whole_of_it() -> None:
-    assert plain(snapshot(SMS, PN)) == (
-        "QUEUE  HIGH  MODERATE  LOW  TOTAL  OLDEST  STARTED  FINISHED  DEFERRED\n"
-        "sms       3         2    1      6    90 s        4         5         6\n"
-        "pn        0         0    0      0       -        0         0         0\n"
+    assert plain(snapshot(SMS, PN, flows={"sms": Flow(120.0, 3.0, 0.5)})) == (
+        "QUEUE  HIGH  MODERATE  LOW  TOTAL  OLDEST  STARTED  FINISHED  DEFERRED  FAILED/M  IN/M  OUT/M\n"
+        "sms       3         2    1      6    90 s        4         5         6       0.5   120    3.0\n"
+        "pn        0         0    0      0       -        0         0         0         -     -      -\n"
         "\n"
         "WORKER  STATE  JOB  QUEUES    HEARTBEAT  FINISHED  FAILED\n"
         "web1.7  busy   j1   sms, em*  3.0 s ago        10       2\n"
@@ -67,6 +72,30 @@ def test_the_whole_of_it() -> None:
         "1 workers, 2 queues\n"
         "2 queues, 6 jobs total"
     )
+
+
+def test_what_needs_a_person_has_a_colour() -> None:
+    old, older = (replace(SMS, name=name, oldest=AT - timedelta(minutes=age)) for name, age in (("a", 6), ("b", 31)))
+    text = render.text(snapshot(SMS, old, older, flows={"sms": Flow(1, 1, 1)}, totals=Totals(7, 0, False)))
+    assert styled("6 min", "yellow") in text
+    assert styled("31 min", "red") in text
+    assert "90 s" in text
+    assert styled("90 s", "yellow") not in text
+    assert styled("1.0", "red") in text
+    assert styled("7 failed, of all queues; to see why: run_worker.py failures", "red") in text
+
+
+def test_sinks_callbacks_and_jobs_of_a_worker_that_runs_several() -> None:
+    sink = SinkInfo("es", 1200, 90.0, 5, 2, 0, AT, 3, True, "boom", AT, "", None, 1.0)
+    jobs = tuple(RunningJob(f"j{n}", "web1.7", "sms", "t.f", AT - timedelta(seconds=90), 100.0, None, 1) for n in range(25))
+    text = plain(snapshot(SMS, sinks=(sink,), callbacks=CallbackCounts(12, 1, 0, 0), running=jobs))
+    assert (
+        "The sink es: 1,200 events behind, the oldest 90 s old, it fails, 2 parked; to see more: run_worker.py events stats"
+        in text
+    )
+    assert "12 callbacks wait to be delivered, 1 endpoints want none any more; to see more: run_worker.py callbacks list" in text
+    assert "web1.7     j0   sms    t.f       90 s" in text
+    assert "... and 5 more" in text
 
 
 def test_the_last_line_is_rqs() -> None:
@@ -151,6 +180,10 @@ def test_the_document() -> None:
         "broken": [],
         "blocked": [],
         "stuck": [],
+        "verdict": None,
+        "held": 0,
+        "sinks": None,
+        "callbacks": None,
         "schedulers": [],
         "cron": {"entries": 0, "paused": 0, "errors": 0},
     }
@@ -167,6 +200,7 @@ def test_the_document() -> None:
         "finished": 5,
         "deferred": 6,
         "canceled": 7,
+        "stopped": 0,
         "blocked": 0,
         "paused": False,
         "pause": None,
@@ -179,6 +213,7 @@ def test_the_document() -> None:
         "max_wait": 300.0,
         "held_back_until": "2026-01-31T09:30:00.000000Z",
         "rate_limited": True,
+        "per_minute": None,
     }
     assert document["queues"][1]["oldest"] is document["queues"][1]["oldest_age"] is None
     assert document["workers"] == [
@@ -226,7 +261,7 @@ def test_seconds(value: float, text: str) -> None:
 
 
 def test_columns_are_as_wide_as_what_is_seen() -> None:
-    lines = render.table(("A", "B"), [(styled("x", fg="red"), "1"), ("yyy", "22")], right=(1,))
+    lines = table(("A", "B"), [(styled("x", fg="red"), "1"), ("yyy", "22")], right=(1,))
     assert [click.unstyle(line) for line in lines] == ["A     B", "x     1", "yyy  22"]
 
 

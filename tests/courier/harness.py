@@ -19,7 +19,7 @@ import redis
 from fusion import Queue
 from fusion.courier import Courier
 from fusion.settings import Settings
-from fusion.store.layout.keys import CALLBACKS
+from fusion.store.layout.names import CALLBACKS
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, fields_of, status_of

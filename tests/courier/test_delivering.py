@@ -14,7 +14,7 @@ from fusion.cli.main import cli
 from fusion.courier import Courier
 from fusion.delivery.signing import verify
 from fusion.exceptions import ConfigurationError
-from fusion.store.layout.keys import CALLBACKS
+from fusion.store.layout.names import CALLBACKS
 from tests.courier.harness import OLD_SECRET, SECRET, Endpoint, World, allowing, answers, registered
 from tests.kit.hands import fields_of, status_of
 from tests.kit.receivers import Receiver

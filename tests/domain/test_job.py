@@ -106,7 +106,7 @@ def test_requeue_in_each_state(bench: Bench, state: str, keep_place: bool) -> No
 def test_delete_in_each_state(bench: Bench, state: str) -> None:
     job = bench.job(state)
     if state == "started":
-        with pytest.raises(InvalidJobOperation, match="is running; cancel"):
+        with pytest.raises(InvalidJobOperation, match="is running; stop"):
             job.delete()
         check_conservation(bench.conn, [job.id])
     else:

@@ -129,7 +129,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"job_id": 7}, "job id 7"),
     ({"retry": 3}, "retry=3: use Retry"),
     ({"on_lost": "maybe"}, "on_lost='maybe'"),
-    ({"depends_on": "other"}, "depends_on= is not supported"),
+    ({"depends_on": 7}, "depends_on=7: use a job, its id"),
     ({"repeat": 3}, "repeat= is not supported"),
 ]
 

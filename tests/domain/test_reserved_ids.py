@@ -9,7 +9,7 @@ import redis
 
 from fusion import Queue
 from fusion.exceptions import InvalidName
-from fusion.store.layout.keys import check_new_job_id
+from fusion.store.layout.names import check_new_job_id
 from tests.domain.test_async_queue import enqueued
 
 NOOP = "tests.jobs.basic.noop"

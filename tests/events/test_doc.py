@@ -10,9 +10,10 @@ import pytest
 import redis
 
 from fusion.events.event import STATUSES
-from fusion.store.layout.records import LogLine, Wishes
+from fusion.store.layout.records import LogLine, Report, Wishes
 from fusion.store.write.broker import Broker
-from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, now_ms, put
+from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
+from tests.store.kin_hands import child
 from tests.store.limits_hands import give
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "events.md").read_text()
@@ -68,6 +69,7 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
     conn.hset("rq:job:j11", "expires_at", 1)
     alone = Hand(broker, "q", name="host.2", alone=True)
     held = alone.turn(slots=[0] * 12).jobs
+    broker.report("host.2", [Report(held[0].id, held[0].execution_id, b'{"done":1}', said="1 of 2")])
     put(broker, "q", "lacking")
     hand.turn(slots=[0], wishes=Wishes(lacking={"tasks.sms.sendSMS": "E: r"}))
     conn.hset(f"rq:job:{held[0].id}", "lost", 4)
@@ -77,6 +79,7 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
     broker.cancel(held[1].id)
     put(broker, "q", "later", due=now_ms(conn) / 1000 + 60)
     broker.reschedule("later", now_ms(conn) / 1000 + 90)
+    broker.stop("later")
     broker.requeue(["j1"], "n")
     broker.requeue([held[0].id], "m", delay=60)
     broker.delete(["j0"])
@@ -84,6 +87,9 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
     Hand(broker, "limited", name="host.3").take()
     conn.zadd("rq:limits:due", {"k t1": 1})
     broker.promote()
+    broker.enqueue("q", [new("apart", ties="h"), child("apart2", "apart")], "apart")
+    broker.cancel("apart2")
+    broker.requeue(["apart2"], "n")
     broker.log_event([LogLine("log", "said", dropped=2), LogLine("completed", "said", dropped=1)], "n")
     seen: dict[str, set[str]] = {}
     for fields in events_of(conn):

@@ -24,7 +24,9 @@ from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.keyless import KeylessJobs
 from fusion.worker.outcomes import Outcomes
 from fusion.worker.recycling import Recycling
+from fusion.worker.reports import Reports
 from fusion.worker.slots import Slots
+from fusion.worker.stops import Stops
 from fusion.worker.task_logs import TaskLogs
 from tests.kit.fake_executor import FakeExecutor
 from tests.kit.scripted_broker import ScriptedLine
@@ -66,17 +68,18 @@ class _Broker:
 
 
 class _Membership:
-    """Answers a heartbeat: `lost` names the executions that are no longer this worker's."""
+    """Answers a heartbeat: `lost` names the executions that are no longer this worker's, `to_stop` those that are to stop."""
 
     name = "w"
 
     def __init__(self) -> None:
         self.lost: set[str] = set()
+        self.to_stop: set[str] = set()
         self.held: list[tuple[str, str]] = []
 
     def beat(self, now: float, held: list[tuple[str, str]]) -> list[str]:
         self.held = held
-        return ["lost" if execution in self.lost else "ok" for _, execution in held]
+        return ["lost" if execution in self.lost else "stopped" if execution in self.to_stop else "ok" for _, execution in held]
 
 
 class Rig:
@@ -96,9 +99,18 @@ class Rig:
         keyless = KeylessJobs(History(self.broker, link, self.membership, 10.0, LOG), LOG)
         self.outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, self.settings.timeout_grace)
         self.task_logs = TaskLogs(self.broker, link, self.membership, LOG)
+        self.reports = Reports(self.broker, link, self.membership, self.executor.tell)
+        self.stops = Stops(self.executor, self.broker, link, LOG)
         envelopes = EnvelopeCheck(self.settings, LOG)
         self.dispatcher = Dispatcher(
-            self.executor, self.slots, envelopes, self.outcomes, self.task_logs, JobLog(LOG, True, messages=True)
+            self.executor,
+            self.slots,
+            envelopes,
+            self.outcomes,
+            self.task_logs,
+            self.reports,
+            JobLog(LOG, True, messages=True),
+            self.stops,
         )
 
     def start(self, **fields: Any) -> Claimed:

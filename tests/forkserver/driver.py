@@ -13,8 +13,8 @@ from unittest.mock import ANY
 
 import psutil
 
-from fusion.forkserver.client import ForkServerClient, Horse, describe_death
-from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited, Message, Ready, ServerClosed
+from fusion.forkserver.client import ForkServerClient, Horse
+from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited, Message, Ready, ServerClosed, describe_death
 from fusion.kernel.serializers import JSONSerializer, dumps_call
 
 ROOT = str(Path(__file__).resolve().parents[2])

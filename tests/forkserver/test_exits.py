@@ -11,6 +11,7 @@ from math import inf
 import pytest
 
 from fusion.forkserver import server as server_module
+from fusion.forkserver.horse_process import HorseProcess
 from fusion.forkserver.server import EXITS_TOGETHER, ForkServer
 from fusion.kernel.linux import Children
 from tests.forkserver.driver import Driver, job_fields
@@ -29,7 +30,7 @@ class Reaping(ForkServer):
     def end(self, serial: int, code: int) -> None:
         """A horse comes and goes; no other child of this process is touched."""
         pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"exit {code}"], {})
-        self._horses[serial] = self._by_pid[pid] = server_module._Horse(serial, pid)
+        self._horses[serial] = self._by_pid[pid] = HorseProcess(serial, pid)
         self._bury(pid)
         self._sweep()
 

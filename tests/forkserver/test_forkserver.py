@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from fusion.forkserver.client import describe_death, signal_name
-from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
+from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted, describe_death
+from fusion.kernel.linux import signal_name
 from tests.forkserver.driver import ROOT, Driver, job_fields, wait_gone
 from tests.kit.waiting import eventually
 

@@ -59,7 +59,7 @@ def spins_in_c(path: str) -> None:
 
 
 def ignores_signals(path: str) -> None:
-    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    for number in (signal.SIGALRM, signal.SIGURG, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     signal.alarm(0)
     sleep(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from signal import SIGKILL
 
 from fusion.executors.base import Death, ExecutorListener, KillCause, Run
@@ -23,6 +24,7 @@ class FakeExecutor:
         self.queued: list[Run] = []
         self.killed: list[tuple[Run, KillCause]] = []
         self.exchanges: list[tuple[float, int]] = []
+        self.told: list[tuple[Run, dict[bytes, bytes]]] = []
         self.next_at = float("inf")
         self.server_pid: int | None = None
         self.generation = 1
@@ -57,6 +59,9 @@ class FakeExecutor:
         self.running.append(run)
         return run
 
+    def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        self.told.append((run, dict(frame)))
+
     def prefetch_room(self, lanes: int, free: int) -> int:
         return max(0, self.depth - len(self.queued) - free) if lanes and not self.drained else 0
 
@@ -85,6 +90,15 @@ class FakeExecutor:
             self.killed.append((run, cause))
             if not self._slow_kills:
                 self.die(run, SIGKILL, killed=True, timed_out=cause is KillCause.TIMEOUT)
+
+    def stop(self, run: Run) -> None:
+        """It runs on, until the test says what it does about that."""
+        if run in self.queued:
+            self.queued.remove(run)
+            run.killed = KillCause.STOPPED
+            self.listener.ended(run, Death())
+        else:
+            run.stopping = True
 
     def pid(self, run: Run) -> int | None:
         return None

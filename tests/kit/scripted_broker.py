@@ -195,9 +195,9 @@ class ScriptedBroker:
         self._called("survey")
         return self.more_to_survey
 
-    def promote(self, limit: int = 100) -> tuple[int, float | None, float | None]:
+    def promote(self, limit: int = 100) -> tuple[int, float | None, float | None, float | None]:
         self._called("promote")
-        return 0, None, None
+        return 0, None, None, None
 
     def expire(self, limit: int = 100) -> tuple[int, float | None]:
         self._called("expire")
@@ -205,6 +205,10 @@ class ScriptedBroker:
 
     def clean(self, *, interval: float = 0) -> bool:
         self._called("clean")
+        return False
+
+    def sample(self, interval: float) -> bool:
+        self._called("sample")
         return False
 
     def reap(self, lease: float, interval: float, queues: Sequence[str] = ()) -> tuple[int, bool]:

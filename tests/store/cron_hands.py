@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import redis
@@ -10,7 +11,7 @@ import redis
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import NewJob, StoredEntry, Tick
 from fusion.store.write.cron_broker import CronBroker, tick_name
-from tests.kit.hands import DATA, now_ms
+from tests.kit.hands import DATA, LEASE, now_ms
 
 PLAN, SPEC = '{"every":60}', '{"func":"tasks.sms.sendSMS"}'
 
@@ -117,3 +118,35 @@ class Cron:
 
 def rev_of(plan: str, spec: str) -> str:
     return f"rev of {plan} {spec}"
+
+
+def said_nothing(_answer: object) -> None:
+    """For methods that count what they did: the second time, that is less."""
+
+
+def of_cron(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
+    """Calls that have to do with cron, for the tests of resends."""
+    once, guarded = Cron(conn, "once"), Cron(conn, "guarded", overlap="skip")
+    broker = once.broker
+    guarded.tick(guarded.now - 60)
+    broker.cron_put("old", "p", "s", "r", app="a", version="1")
+    broker.cron_retire("a", "1", ["old"])
+    broker.cron_put("paused", "p", "s", "r")
+    broker.cron_pause("paused")
+    broker.scheduler_beat("gone", "i", LEASE, 420, {"app": "a"})
+    read, held = once.stored, guarded.stored
+    return {
+        "cron_put": lambda: said_nothing(broker.cron_put("new", "p", "s", "r")),
+        "cron_put_changed": lambda: said_nothing(once.put(plan="another")),
+        "cron_put_faulty": lambda: broker.cron_put("once", "", "", "", error="no such zone"),
+        "cron_retire": lambda: said_nothing(broker.cron_retire("a", "2", ["new"])),
+        "cron_remove": lambda: said_nothing(broker.cron_remove("once")),
+        "cron_pause": lambda: broker.cron_pause("once"),
+        "cron_resume": lambda: said_nothing(broker.cron_resume("paused")),
+        "cron_run": lambda: once.run("nonce"),
+        "cron_tick": lambda: once.tick(once.now - 60, once.now, read=read, missed=3, delay=0.5, nonce="nonce"),
+        "cron_tick_overlap": lambda: guarded.tick(guarded.now, read=held, following=None, nonce="nonce"),
+        "cron_fault": lambda: broker.cron_fault(read, "damaged"),
+        "scheduler_beat": lambda: broker.scheduler_beat("new", "i", LEASE, 420, {"app": "a", "version": "2"}),
+        "scheduler_leave": lambda: said_nothing(broker.scheduler_leave("gone", "i")),
+    }

@@ -71,10 +71,12 @@ def faults(conn: redis.Redis, only: str = "") -> list[str]:
             ):
                 found.append(f"{key}: {job_id} is {status!r} and holds a slot by {score}")
     for raw in conn.scan_iter("rq:job:*"):
-        if conn.type(raw) != b"hash" or not conn.hget(raw, "ties"):
+        if conn.type(raw) != b"hash" or b"k" not in (conn.hget(raw, "ties") or b""):
             continue
         job_id = raw.decode().removeprefix("rq:job:")
         status, key, queue, waits = conn.hmget(raw, "status", "concurrency_key", "origin", "waits_in")
+        if key is None:
+            continue
         if status == b"queued" and queue == b"scheduler" and conn.zscore("rq:fifo:scheduler", job_id) is None:
             continue  # in the inbox: it has not arrived
         key, place = key.decode(), seen.pop(job_id, "")

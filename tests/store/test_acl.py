@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from fusion import NotReplicated, Queue
+from fusion import Batch, NotReplicated, Queue
 from fusion.exceptions import QueueFull
 from fusion.job import Job
 from fusion.store.client.connections import connect
@@ -81,6 +81,15 @@ def _extend(conn: redis.Redis) -> None:
     put(Broker(conn), "q", "e", priority=9)
     hand = Hand(Broker(conn), "q")
     assert hand.tell(hand.take()) == "ok"
+
+
+def _batched(conn: redis.Redis) -> None:
+    with Batch("b", queue="q", connection=conn) as batch:
+        batch.enqueue(TASK)
+        with Batch(parent=batch, connection=conn):
+            pass
+    assert [result.status for result in batch.results()] == ["open"]
+    assert batch.info().finished == 1
 
 
 #: What each single permission is for.
@@ -258,6 +267,15 @@ def test_what_the_page_says_a_producer_still_can(server: SpawnedServer, command:
 
 # -- one who only enqueues
 
+
+def _related(conn: redis.Redis) -> None:
+    queue = Queue("q", conn)
+    parents = queue.enqueue_many([Queue.prepare_data(TASK) for _ in range(110)])
+    assert len(queue.enqueue(TASK, depends_on=parents).tree().nodes) == 111
+    with pytest.raises(TimeoutError, match="2 have not ended"):
+        parents[0].wait(0, tree=True)
+
+
 ROADS: dict[str, Operation] = {
     "enqueue": lambda conn: Queue("q", conn).enqueue(TASK, ttl=5, callback_url="https://example.com/x"),
     "at front": lambda conn: Queue("q", conn).enqueue(TASK, at_front=True, priority=2),
@@ -269,6 +287,16 @@ ROADS: dict[str, Operation] = {
     "with a key": lambda conn: Queue("q", conn).enqueue_many(
         [Queue.prepare_data(TASK, concurrency_key="k", priority=n) for n in (1, 1, 2)]
     ),
+    "unique": lambda conn: Queue("q", conn).options(unique_key="u", unique_window=60).enqueue(TASK),
+    "unique, the newest": lambda conn: Queue("q", conn).enqueue_in(
+        60, TASK, unique_key="n", on_duplicate="replace", max_delay=90, callback_url="https://example.com/x"
+    ),
+    "unique, in a time": lambda conn: Queue("q", conn).enqueue(TASK, unique_key="a", unique_until="accept", unique_window=60),
+    "unique, or not at all": lambda conn: Queue("q", conn).enqueue(
+        TASK, unique_key="d", on_duplicate="replace", concurrency_key="once", on_conflict="discard"
+    ),
+    "in a batch": _batched,
+    "after others": _related,
     "or not at all": lambda conn: Queue("q", conn).enqueue(TASK, max_concurrent=1, limit_duration=5, on_conflict="discard"),
 }
 

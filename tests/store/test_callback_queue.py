@@ -11,7 +11,8 @@ from fusion import FailedFilter, FailedQueue, Queue
 from fusion.exceptions import InvalidName
 from fusion.runtime.served_queues import ServedQueues
 from fusion.store.access import inspector_of
-from fusion.store.layout.keys import CALLBACKS, Keys
+from fusion.store.layout.keys import Keys
+from fusion.store.layout.names import CALLBACKS
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tasks.maintenance import run_maintenance_on_failed_queue

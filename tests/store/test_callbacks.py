@@ -12,7 +12,7 @@ import redis
 
 from fusion import Queue
 from fusion.exceptions import BadSignature, InvalidName
-from fusion.store.layout.keys import CALLBACKS, is_delivery_id
+from fusion.store.layout.names import CALLBACKS, is_delivery_id
 from fusion.store.read.inspector import Inspector
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker

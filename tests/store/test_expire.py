@@ -54,13 +54,13 @@ def test_who_is_to_hear_of_it_hears(broker: Broker, conn: redis.Redis) -> None:
 
 
 def test_the_look_for_due_jobs_tells_when(broker: Broker, conn: redis.Redis) -> None:
-    assert broker.promote() == (0, None, None)
+    assert broker.promote() == (0, None, None, None)
     put(broker, "q", "a", ttl=30)
     assert broker.promote()[2] == pytest.approx(30, abs=1)
     over(conn, "a")
-    assert broker.promote() == (0, None, 0)
+    assert broker.promote() == (0, None, 0, None)
     conn.set(EXPIRING, "junk")
-    assert broker.promote() == (0, None, 0), "who asks for more is told that it is broken"
+    assert broker.promote() == (0, None, 0, None), "who asks for more is told that it is broken"
     with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
         broker.expire()
 

@@ -24,8 +24,11 @@ from fusion.store.write.limit_broker import LimitBroker
 from fusion.store.write.schema_broker import SchemaBroker
 from tests.events.hands import ack, reader
 from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
+from tests.store.batch_hands import add, begin, callback
 from tests.store.cron_hands import Cron
+from tests.store.kin_hands import child
 from tests.store.limits_hands import give
+from tests.store.unique_hands import lone
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "keys.md").read_text()
 _SCRIPTS = resources.files("fusion.store") / "lua"
@@ -59,7 +62,7 @@ def _pattern(key: str) -> re.Pattern[str]:
 
 
 def test_every_key_of_python_is_documented_under_its_name() -> None:
-    named = {name for name in vars(Keys) if not name.startswith(("_", "name_of_"))} - DERIVED
+    named = {name for kind in Keys.__mro__[:-1] for name in vars(kind) if not name.startswith(("_", "name_of_"))} - DERIVED
     documented = _keys()
     assert set(documented) == named
     for name, (key, _, _) in documented.items():
@@ -105,20 +108,45 @@ def used(conn: redis.Redis) -> redis.Redis:
         "log_tag": "SMS_OTP",
         "fair_key": "tenant-7",
     }
-    handlers = {"on_success": "tasks.sms.sendSMS", "on_failure": "tasks.sms.sendSMS", "on_lost": "fail"}
+    handlers = {
+        "on_success": "tasks.sms.sendSMS",
+        "on_failure": "tasks.sms.sendSMS",
+        "on_stopped": "tasks.sms.f",
+        "on_lost": "fail",
+    }
     urls = {"success_task_handler": "https://x/", "failed_task_handler": "https://x/", "callback_url": "https://y/"}
     Queue("q", conn).enqueue("tasks.sms.sendSMS", job_id="full", **full, **handlers, **urls)
     put(broker, "q", "front", front=True)
     put(broker, "q", *(f"j{i}" for i in range(12)))
     put(broker, "scheduler", "s1", "s2")
     give(broker, "limited", "t1", "t2")
+    often = {"on_duplicate": "replace", "unique_window": 9**9, "unique_until": "start", "max_delay": 9}
+    broker.enqueue("alone", [lone("u1", delay=60.0, **often)], "n1")
+    broker.enqueue("alone", [lone("u2", delay=60.0, **often)], "n2")
+    kin = [child("c1", "?p1"), child("c2", "p2", delay=9.0), child("c3", "p1")]
+    broker.enqueue("kin", [new("p1"), new("p2"), *kin], "n")
+    broker.cancel("p1")
+    broker.release()
+    broker.enqueue("other", [new("p3")], "n")
+    broker.enqueue_part("kin", [child("c4", "p3")], "17", 0)
+    broker.add_parents("c4", "17", 1, ["p2"])
+    broker.cancel("p3")
+    broker.release()
     give(broker, "limited", "t3", ties="kdt", key="l", on_conflict="discard", limit_duration=9**9, rate="9/1/9")
+    begin(broker, "b", name="n")
+    begin(broker, "inner", "b")
+    callback(broker, "b", "complete", "b3")
+    broker.enqueue("limited", [new("step", ties="pg", takes=1, parents='["b3"]')], "n")
+    add(broker, "b", "b1", queue="limited")
+    add(broker, "b", "b2", queue="limited", by="b1")
+    broker.cancel("b2")
     hand = Hand(broker, "limited", name="host.9")
     hand.claim(2)
     broker.survey(ServedQueues(["*"])._compiled, 0)
     hand = Hand(broker, "q", "scheduler")
     jobs = hand.claim(8, ["q"])
     every = {"result": "1", "result_error": "e", "callback_error": "e", "exc_info": "t", "meta": "{}", "retryCount": 8}
+    every |= {"progress": "{}", "cursor": "1"}
     every |= {"error_class": "E", "error_bases": "B", "error_frame": "m:f:1"}
     for claimed, kind in zip(jobs, ("finished", "failed", "retry", "held", "release", "lost", "finished"), strict=False):
         hand.tell(claimed, kind, reason="r", fields=every | ({"task": "shop.f"} if kind == "held" else {}))
@@ -191,7 +219,8 @@ def test_every_key_in_use_is_documented_with_its_type(used: redis.Redis) -> None
 def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
     documented = [row[0].strip("`") for row in _section("Fields of a job")]
     assert len(documented) == len(set(documented))
-    found = {name.decode() for key in used.scan_iter("rq:job:*") for name in used.hkeys(key)}
+    records = [key for key in used.scan_iter("rq:job:*", _type="hash") if not key.endswith(b":parents")]
+    found = {name.decode() for key in records for name in used.hkeys(key)}
     assert found <= set(documented)
     assert set(RUN_FIELDS) <= set(documented)
     promised = """data created_at origin original_queue description enqueued_at started_at ended_at status result exc_info timeout result_ttl
@@ -210,8 +239,11 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
         "cancel",
         "isolate",
         "begun",
+        "retry_since",
         "spared",
         "result_once",
+        "given",
+        "given_as",
         "unsigned",
     }
 
@@ -238,7 +270,7 @@ def test_every_field_of_a_cron_entry_and_of_a_scheduler_is_documented(used: redi
     (row,) = [row for row in _section("Schedulers and cron") if row[0] == "`rq:cron:history:<entry>`"]
     outcomes = {line.split()[1].decode() for line in used.lrange("rq:cron:history:e", 0, -1)}
     assert {"manual", "missed", "overlap", "enqueued"} == outcomes
-    assert outcomes | {"exists", "taken"} == set(re.findall(r"`(\w+)`", row[3]))
+    assert outcomes | {"exists", "taken", "duplicate"} == set(re.findall(r"`(\w+)`", row[3]))
 
 
 def test_every_field_of_a_sink_and_of_a_relay_is_documented(used: redis.Redis) -> None:

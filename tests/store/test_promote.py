@@ -23,7 +23,7 @@ def test_what_is_due_moves_and_the_rest_waits(broker: Broker, conn: redis.Redis)
     _schedule(broker, conn, hand, "due")
     _schedule(broker, conn, hand, "later", due=now_ms(conn) / 1000 + 20)
     conn.delete("rq:wake:q")
-    moved, next_in, _ = broker.promote()
+    moved, next_in, *_ = broker.promote()
     assert moved == 1
     assert next_in is not None
     assert 17 < next_in <= 20
@@ -64,9 +64,9 @@ def test_a_broken_queue_keeps_nobody_else_waiting(broker: Broker, conn: redis.Re
     _schedule(broker, conn, hand, "b1", "b2", due=1, queue="bad")
     _schedule(broker, conn, hand, "g1", due=2, queue="good")
     conn.set("rq:queue:bad", "junk")
-    moved, next_in, _ = broker.promote(2)
+    moved, next_in, _, _ = broker.promote(2)
     assert (moved, next_in) == (0, 0.0)
-    moved, next_in, _ = broker.promote(2)
+    moved, next_in, _, _ = broker.promote(2)
     assert moved == 1
     assert next_in is not None
     assert 20 < next_in <= 30, "the broken ones are tried again later"

@@ -232,7 +232,7 @@ def test_overdue_entries_of_theirs_neither_hurry_nor_delay_anybody(
 ) -> None:
     hand = Hand(broker, "q")
     put(broker, "q", "later", delay=500)
-    _, next_in, _ = broker.promote()
+    _, next_in, *_ = broker.promote()
     assert next_in is not None
     assert next_in > 0, "a loop that asked at once again would never rest"
     turn = hand.turn(slots=[0])

@@ -50,7 +50,7 @@ def test_it_waits_until_it_is_due(broker: Broker, conn: redis.Redis) -> None:
     assert (event["event"], event["queue"], event["log_tag"]) == ("scheduled", "q", "SMS_OTP")
     assert from_iso(event["due"]) == datetime.fromtimestamp(round(due * 1000) / 1000, timezone.utc)
     assert Inspector(conn).queue_names() == ["q"]
-    moved, next_in, _ = broker.promote()
+    moved, next_in, _, _ = broker.promote()
     assert (moved, next_in) == (0, pytest.approx(60, abs=3))
     accepted = found["enqueued_at"]
     _come(conn, "a")
@@ -285,7 +285,7 @@ def test_a_broken_queue_puts_its_due_jobs_off(broker: Broker, conn: redis.Redis)
     _come(conn, "b1", "b2", "g1")
     conn.set("rq:queue:bad", "junk")
     assert broker.promote(2)[:2] == (0, 0.0)
-    moved, next_in, _ = broker.promote(2)
+    moved, next_in, _, _ = broker.promote(2)
     assert (moved, next_in) == (1, pytest.approx(29.5, abs=1))
     assert [status_of(conn, job_id) for job_id in ("b1", "b2", "g1")] == ["scheduled", "scheduled", "queued"]
     conn.delete("rq:queue:bad")

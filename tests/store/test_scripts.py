@@ -16,17 +16,20 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from fusion.store.client.connections import _NO_SETINFO
-from fusion.store.layout.records import LogLine, Turn
+from fusion.store.layout.records import LogLine, Report, Turn
 from fusion.store.layout.schema import Schema
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.scripts import Script, load
+from fusion.store.write.batch_broker import BatchBroker
 from fusion.store.write.broker import Broker
 from fusion.store.write.callback_broker import CallbackBroker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.gate_broker import GateBroker
+from fusion.store.write.graph_broker import GraphBroker
 from fusion.store.write.history_broker import HistoryBroker
 from fusion.store.write.limit_broker import LimitBroker
+from fusion.store.write.report_broker import ReportBroker
 from fusion.store.write.schema_broker import SchemaBroker
 from tests.events.hands import event_scenario
 from tests.kit import guarded
@@ -48,15 +51,18 @@ from tests.kit.hands import (
 )
 from tests.kit.servers import SpawnedServer
 from tests.kit.waiting import eventually
-from tests.store.cron_hands import Cron
+from tests.store.batch_hands import of_batches
+from tests.store.cron_hands import of_cron, said_nothing
+from tests.store.kin_hands import child
 from tests.store.limits_hands import of_limits
+from tests.store.unique_hands import of_unique
 from tests.store.waits_hands import of_waits
 
 LUA = resources.files("fusion.store") / "lua"
 NAMES = sorted(entry.name.removesuffix(".lua") for entry in LUA.iterdir() if entry.name.endswith(".lua"))
 CONSTANTS = FleetConstants(events_cap=100, result_ttl=500, failure_ttl=600, max_lost=5)
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
-READ = {"wrong_types", "callbacks_refused", "gone", "served", "callbacks_served", "readmit_endpoint", "stored",
+READ = {"wrong_types", "enqueue_part", "callbacks_refused", "gone", "served", "callbacks_served", "readmit_endpoint", "stored",
         "ready_enqueue", "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget",
         "pin_limit", "pin_rate", "pause_limit", "resume_limit"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
@@ -68,7 +74,19 @@ LOOKS = {"cron_due"}  # they change nothing
 def test_every_script_has_its_method() -> None:
     members = [
         item
-        for kind in (Broker, CallbackBroker, GateBroker, HistoryBroker, LimitBroker, CronBroker, EventBroker, SchemaBroker)
+        for kind in (
+            Broker,
+            BatchBroker,
+            CallbackBroker,
+            GateBroker,
+            HistoryBroker,
+            ReportBroker,
+            LimitBroker,
+            CronBroker,
+            EventBroker,
+            GraphBroker,
+            SchemaBroker,
+        )
         for item in vars(kind).items()
     ]
     methods = {name for name, value in members if callable(value) and not isinstance(value, staticmethod | classmethod)}
@@ -151,10 +169,6 @@ def test_an_error_of_a_script_is_raised_as_it_comes(conn: redis.Redis) -> None:
         Broker(conn).prune(LEASE, "host.1")
 
 
-def _said_nothing(_answer: object) -> None:
-    """For methods that count what they did: the second time, that is less."""
-
-
 def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
     """Each method of the brokers, with something to do."""
     broker = Broker(conn)
@@ -174,6 +188,10 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
     conn.hset("rq:job:old", "data", "d")
     may_reap(conn)
     broker.enqueue("q", [new("later", due=now_ms(conn) / 1000 + 60, ttl=5), new("soon", delay=30.0)], "nonce")
+    broker.enqueue_part("kin", [new("k1", ties="p"), child("k2", "k1")], "17", 0)
+    broker.enqueue_part("kin", [new("k3", ties="p")], "18", 0)
+    broker.enqueue("q", [new("apart", ties="h"), new("apart_later", ties="h", delay=9.0)], "nonce")
+    conn.zadd("rq:releasing", {"u apart": 1, "u apart_later": 1})
     put(broker, "q", "over", ttl=60)
     over(conn, "over")
     hand.token += 1
@@ -200,72 +218,56 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "turn_lost_again": lambda: hand.turn(outcome(running[1], "lost", attempt={"signal": 9}), slots=[0], token=token),
         "extend": lambda: hand.extend(*running),
         "register": lambda: broker.register("host.1", inc, LEASE, 420, {"queues": "q"}),
-        "deregister": lambda: _said_nothing(broker.deregister("host.1", inc)),
-        "reap": lambda: _said_nothing(broker.reap(LEASE, 0)),
-        "prune": lambda: _said_nothing(broker.prune(LEASE)),
-        "prune_named": lambda: _said_nothing(broker.prune(LEASE, "silent.1")),
-        "promote": lambda: _said_nothing(broker.promote()),
-        "expire": lambda: _said_nothing(broker.expire()),
-        "clean": lambda: _said_nothing(broker.clean()),
+        "deregister": lambda: said_nothing(broker.deregister("host.1", inc)),
+        "reap": lambda: said_nothing(broker.reap(LEASE, 0)),
+        "prune": lambda: said_nothing(broker.prune(LEASE)),
+        "prune_named": lambda: said_nothing(broker.prune(LEASE, "silent.1")),
+        "promote": lambda: said_nothing(broker.promote()),
+        "expire": lambda: said_nothing(broker.expire()),
+        "enqueue_part": lambda: broker.enqueue_part("kin", [child("k4", "k2")], "17", 1),
+        "add_parents": lambda: broker.add_parents("k2", "17", 1, ["j1"]),
+        "release_graph": lambda: broker.release_graph("17", "kin", new("k1")),
+        "drop_graph": lambda: broker.drop_graph("18"),
+        "release": lambda: said_nothing(broker.release()),
+        "clean": lambda: said_nothing(broker.clean()),
         "survey": lambda: broker.survey({"?": " ^.$"}, 0),
         "cancel": lambda: broker.cancel("j5"),
         "cancel_running": lambda: broker.cancel(running[0].id),
-        "delete": lambda: _said_nothing(broker.delete(["j6", "j2"])),
-        "empty": lambda: _said_nothing(broker.empty("q", 50)),
-        "endpoint_gone": lambda: _said_nothing(broker.endpoint_gone("https://x/")),
+        "stop": lambda: broker.stop("j5"),
+        "stop_running": lambda: broker.stop(running[0].id),
+        "delete": lambda: said_nothing(broker.delete(["j6", "j2"])),
+        "empty": lambda: said_nothing(broker.empty("q", 50)),
+        "endpoint_gone": lambda: said_nothing(broker.endpoint_gone("https://x/")),
         "log_event": lambda: broker.log_event([LogLine("log", "said", "j1", age=0.5)], "nonce"),
         "save_meta": lambda: broker.save_meta(running[0].id, "{}", running[0].execution_id),
+        "report": lambda: broker.report("host.1", [Report(running[0].id, running[0].execution_id, b'{"done":1}', b"5", "1")]),
         "ring": lambda: broker.ring("q"),
         "suspend": lambda: broker.suspend(),
-        "resume": lambda: _said_nothing(broker.resume()),
+        "resume": lambda: said_nothing(broker.resume()),
         "pause": lambda: broker.pause("q"),
-        "unpause": lambda: _said_nothing(broker.unpause("q")),
+        "unpause": lambda: said_nothing(broker.unpause("q")),
         "note_history": lambda: broker.note_history("host.1", 1, {("queue", "q"): [(0, "1:completed", 1)]}),
         "set_gate": lambda: broker.set_gate("q", {"max_length": 9, "timeout": None}),
         "set_gate_of_setting": lambda: broker.set_gate("limited", {"limit": 9}, of_setting=True),
         "schema_raise": lambda: SchemaBroker(conn).schema_raise("host.9", Schema(3)),
-        **_cron_scenario(conn),
+        **of_cron(conn),
         **event_scenario(conn),
         **of_limits(conn),
+        **of_batches(conn),
+        **of_unique(conn),
     } | of_waits(conn, hand, running[0], token)
-
-
-def _cron_scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
-    once, guarded = Cron(conn, "once"), Cron(conn, "guarded", overlap="skip")
-    broker = once.broker
-    guarded.tick(guarded.now - 60)
-    broker.cron_put("old", "p", "s", "r", app="a", version="1")
-    broker.cron_retire("a", "1", ["old"])
-    broker.cron_put("paused", "p", "s", "r")
-    broker.cron_pause("paused")
-    broker.scheduler_beat("gone", "i", LEASE, 420, {"app": "a"})
-    read, held = once.stored, guarded.stored
-    return {
-        "cron_put": lambda: _said_nothing(broker.cron_put("new", "p", "s", "r")),
-        "cron_put_changed": lambda: _said_nothing(once.put(plan="another")),
-        "cron_put_faulty": lambda: broker.cron_put("once", "", "", "", error="no such zone"),
-        "cron_retire": lambda: _said_nothing(broker.cron_retire("a", "2", ["new"])),
-        "cron_remove": lambda: _said_nothing(broker.cron_remove("once")),
-        "cron_pause": lambda: broker.cron_pause("once"),
-        "cron_resume": lambda: _said_nothing(broker.cron_resume("paused")),
-        "cron_run": lambda: once.run("nonce"),
-        "cron_tick": lambda: once.tick(once.now - 60, once.now, read=read, missed=3, delay=0.5, nonce="nonce"),
-        "cron_tick_overlap": lambda: guarded.tick(guarded.now, read=held, following=None, nonce="nonce"),
-        "cron_fault": lambda: broker.cron_fault(read, "damaged"),
-        "scheduler_beat": lambda: broker.scheduler_beat("new", "i", LEASE, 420, {"app": "a", "version": "2"}),
-        "scheduler_leave": lambda: _said_nothing(broker.scheduler_leave("gone", "i")),
-    }
 
 
 REPEATED = [
     "enqueue", "enqueue_later", "reschedule", "enqueue_list", "requeue", "requeue_later", "requeue_chosen", "quarantine", "turn", "turn_failed",
     "turn_told", "turn_later", "turn_retry", "turn_lost", "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named",
-    "promote", "expire", "clean", "survey", "cancel", "cancel_running", "delete", "empty", "endpoint_gone", "log_event", "save_meta", "ring",
-    "suspend", "resume", "pause", "unpause", "note_history", "set_gate", "set_gate_of_setting", "schema_raise", "cron_put", "cron_put_changed",
-    "cron_put_faulty", "cron_retire",
+    "promote", "expire", "enqueue_part", "add_parents", "release_graph", "drop_graph", "release", "clean", "survey", "cancel", "cancel_running",
+    "stop", "stop_running", "delete", "empty", "endpoint_gone", "log_event", "save_meta", "report", "ring", "suspend", "resume", "pause", "unpause",
+    "note_history", "set_gate", "set_gate_of_setting", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire",
     "cron_remove", "cron_pause", "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave",
     "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave", "set_limit", "release_slot", "enqueue_tied",
-    "turn_tied", "turn_tied_released", "turn_rated", "turn_struck", "turn_held", "hold_probation",
+    "turn_tied", "turn_tied_released", "turn_rated", "open_batch", "close_batch", "close_batch_empty", "enqueue_batch", "cancel_batch",
+    "tend_batches", "enqueue_unique", "requeue_unique", "turn_unique", "turn_struck", "turn_held", "hold_probation", "sample",
 ]  # fmt: skip
 
 

@@ -17,4 +17,5 @@ def of_waits(conn: redis.Redis, hand: Hand, running: Claimed, token: int) -> dic
         "turn_struck": lambda: hand.turn(outcome(running, "struck"), slots=[0], token=token),
         "turn_held": lambda: hand.turn(outcome(running, "held", fields={"task": "shop.f"}), slots=[0], token=token),
         "hold_probation": lambda: hand.broker.hold_probation("host", hand.incarnation, 20, ["probation:z"]),
+        "sample": lambda: hand.broker.sample(60),
     }

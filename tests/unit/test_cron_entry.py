@@ -271,7 +271,7 @@ def test_an_entry_of_a_newer_version_asks_for_that() -> None:
     [
         ({"misfire": "never"}, "misfire='never': use 'latest', 'all' or 'skip'"),
         ({"misfire": None}, "misfire=None: use"),
-        ({"overlap": "queue"}, "overlap='queue': use 'allow' or 'skip'"),
+        ({"overlap": "wait"}, "overlap='wait': use 'allow'"),
         ({"overlap": False}, "overlap=False: use"),
         ({"misfire_grace": -1}, "misfire_grace=-1: use a duration of 0 or more"),
         ({"misfire_grace": 0}, "misfire_grace=0: every tick is a little late.*use 1 second or more, or leave it out"),

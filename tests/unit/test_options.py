@@ -24,6 +24,8 @@ TASK = "tasks.sms.sendSMS"
 #: A text for each field of an option.
 TEXTS = {
     "priority": "high",
+    "batch": "import-4711",
+    "depends_on": "order-4711",
     "timeout": "5m",
     "result_ttl": "1d",
     "ttl": "90s",
@@ -35,6 +37,7 @@ TEXTS = {
     "enqueue_at": "2030-01-31T09:00+01:00",
     "retry_max": "2",
     "retry_interval": "90s",
+    "retry_within": "2h",
     "meta": '{"a": 1}',
     "log_tag": "SMS_OTP",
     "fair_key": "tenant-7",
@@ -49,6 +52,12 @@ TEXTS = {
     "rate": "100/60s",
     "on_conflict": "discard",
     "limit_duration": "15m",
+    "unique_key": "report:7",
+    "unique": "true",
+    "unique_until": "start",
+    "unique_window": "10m",
+    "on_duplicate": "skip",
+    "max_delay": "5m",
     "durability": "replicated",
     "replicas": "2",
     "replicas_timeout": "3s",
@@ -194,7 +203,7 @@ def test_options_are_told_from_the_tasks_own_arguments() -> None:
     assert split_options({})[0] == EnqueueOptions()
 
 
-@pytest.mark.parametrize("name", ["depends_on", "repeat", "group_id", "on_stopped", "unique"])
+@pytest.mark.parametrize("name", ["repeat", "group_id"])
 def test_options_of_rq_that_are_not_there_yet_are_not_passed_on_to_the_task(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}= is not supported"):
         split_options({name: "something"})
@@ -210,18 +219,19 @@ def test_options_over_others() -> None:
 
 
 def test_every_option_is_explained_and_all_but_callables_can_be_said_in_text() -> None:
-    assert [option.name for option in OPTIONS if not option.spellings] == ["on_success", "on_failure"]
+    assert [option.name for option in OPTIONS if not option.spellings] == ["on_success", "on_failure", "on_stopped"]
     assert all(option.meaning.endswith((".", "]")) for option in OPTIONS)
     flags = [spelling.flag for spelling in SPELLINGS.values()]
-    assert len({*flags}) == len(flags) == len(OPTIONS) - 2 + 1  # a retry has two parts
+    assert len({*flags}) == len(flags) == len(OPTIONS) - 3 + 2  # a retry has three parts
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=lambda spelling: spelling.field)
 def test_an_option_from_a_text_is_one_that_can_be_stored(spelling: Spelling) -> None:
     text = TEXTS[spelling.field]
     read = spelling.reads.from_text(text)
-    options = from_text({"retry_max": 1, "max_concurrent": 1, spelling.field: [read] if spelling.reads.repeats else read})
-    assert options != EnqueueOptions(retry=Retry(1), max_concurrent=1)
+    needed = {"max_concurrent": 1, "unique_key": "k"} | ({"on_duplicate": "replace"} if spelling.field == "max_delay" else {})
+    options = from_text({"retry_max": 1, **needed, spelling.field: [read] if spelling.reads.repeats else read})
+    assert options != EnqueueOptions(retry=Retry(1), **needed)
     made(**{name: getattr(options, name) for name in OPTION_NAMES})
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -83,6 +84,8 @@ def test_intervals_repeat_their_last(interval: Any, expected: list[float]) -> No
         Retry(2, on=(ValueError, "a.B")),
         Retry(2, on=[]),
         Retry(9, 7, place="back"),
+        Retry(within="2h"),
+        Retry(5, [1, 9], within=60),
     ],
 )
 def test_stored_and_read_back(policy: Retry) -> None:
@@ -91,6 +94,28 @@ def test_stored_and_read_back(policy: Retry) -> None:
     assert hash(Retry.from_json(text)) == hash(policy)
     assert policy != Retry(4, 99)
     assert repr(policy)
+
+
+def test_a_window_instead_of_a_count() -> None:
+    policy = Retry(within="2h")
+    assert (policy.within, policy.said) == (7200.0, "Retry(within=7200)")
+    assert [policy.delay(done, min) for done in range(4)] == [1, 2, 4, 8], (
+        "a pace of its own: it must not fail many times a second"
+    )
+    assert policy.max >= 1_000_000, "a worker of before, which knows no window, goes by this"
+    both = Retry(3, 5, within=timedelta(minutes=1))
+    assert (both.max, both.within, both.delay(0), both.said) == (3, 60.0, 5.0, "Retry(max=3, within=60)")
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "2 hours", "", float("inf"), True, 1e12])
+def test_a_window_that_is_none(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=r"Retry\(within=.*use a duration over 0"):
+        Retry(within=wrong)
+
+
+def test_neither_a_count_nor_a_window() -> None:
+    with pytest.raises(ValueError, match="say how many"):
+        Retry()
 
 
 def test_only_what_differs_is_stored() -> None:

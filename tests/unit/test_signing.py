@@ -64,6 +64,24 @@ def changed(job: Claimed, name: bytes, value: bytes | None) -> Claimed:
     return replace(job, fields={key: found for key, found in fields.items() if found is not None})
 
 
+# -- fields that came later
+
+
+def test_a_job_without_the_later_fields_is_signed_as_ever() -> None:
+    job = claimed()
+    values = [job.fields.get(name.encode()) for name in COVERED]
+    text = envelope(b"job", job.id, job.queue, job.fields[b"priority"], values)
+    assert job.fields[b"signature"] == Keyring((OLD,))._seal(b"k1", text)
+
+
+def test_a_callback_that_came_later_is_covered() -> None:
+    job = claimed(on_stopped="tasks.a.d")
+    assert flaw(job) == ""
+    assert "does not fit" in flaw(changed(job, b"on_stopped", None))
+    assert "does not fit" in flaw(changed(job, b"on_stopped", b'{"func": "tasks.a.e", "timeout": 60.0}'))
+    assert "does not fit" in flaw(changed(claimed(), b"on_stopped", job.fields[b"on_stopped"]))
+
+
 # -- keys
 
 

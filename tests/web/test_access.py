@@ -8,14 +8,16 @@ from typing import Any, cast
 import pytest
 import redis
 
+from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 from fusion.web.api import Api
 from fusion.web.auth import ANONYMOUS, new_token
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.limiter import ATTEMPTS, FailureLimiter
 from fusion.web.routing import Route, Router
-from tests.kit.hands import everything
+from tests.kit.hands import everything, put
 from tests.kit.waiting import eventually
+from tests.store.batch_hands import begin
 from tests.web.conftest import Fail, Start
 from tests.web.harness import SCOPES, ServerProcess, Tokens
 
@@ -28,6 +30,11 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "retry_task": ({}, {"job_id": "failed-1"}, 202),
     "enqueue": ({}, {"queue": "sms", "func": "tests.jobs.basic.noop"}, 201),
     "job": ({"id": "failed-1"}, None, 200),
+    "tree": ({"id": "failed-1"}, None, 200),
+    "stop": ({"id": "stop-sms"}, None, 200),
+    "batches": ({}, None, 200),
+    "batch": ({"id": "batch-sms"}, None, 200),
+    "batch_cancel": ({"id": "batch-sms"}, None, 200),
     "queues": ({}, None, 200),
     "stats": ({"name": "sms"}, None, 200),
     "key_stats": ({"key": "smtp"}, None, 200),
@@ -58,6 +65,8 @@ def test_each_route_with_each_method_and_token(
     service: ServerProcess, tokens: Tokens, conn: redis.Redis, fail: Fail, source: str, route: Route, credential: str
 ) -> None:
     fail("failed-1")
+    put(Broker(conn), "sms", "stop-sms")
+    begin(Broker(conn), "batch-sms")
     LimitBroker(conn).pin_limit("smtp", 2)
     known = {**tokens.by_scope, "none": "", "bad": new_token("bad", ["admin"])[0]}
     params, body, _ = GOOD[route.action]
@@ -88,8 +97,12 @@ def test_each_route_with_each_method_and_token(
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.changes], ids=lambda route: route.action)
-def test_each_change_leaves_one_audit_line(service: ServerProcess, tokens: Tokens, fail: Fail, route: Route) -> None:
+def test_each_change_leaves_one_audit_line(
+    service: ServerProcess, tokens: Tokens, conn: redis.Redis, fail: Fail, route: Route
+) -> None:
     fail("failed-1")
+    put(Broker(conn), "sms", "stop-sms")
+    begin(Broker(conn), "batch-sms")
     params, body, status = GOOD[route.action]
     at, scope, path = len(service.output), str(route.scope), route.path.format(**params)
     good = service.ask(route.method, path, body, token=tokens.by_scope[scope])
@@ -100,7 +113,8 @@ def test_each_change_leaves_one_audit_line(service: ServerProcess, tokens: Token
     found = eventually(
         lambda: re.findall(r"audit: (.+)", service.output[at:])[1:] and re.findall(r"audit: (.+)", service.output[at:])
     )
-    target, amiss = good.json.get("job_id", "sms"), {"pause": "sms", "resume": "sma"}.get(route.action, "-")
+    target = good.json.get("job_id") or good.json.get("id", "sms")
+    amiss = {"pause": "sms", "resume": "sma", "stop": "stop-sma", "batch_cancel": "batch-sma"}.get(route.action, "-")
     assert [line.split(" ", 1)[1] for line in found] == [
         f"actor={scope}er client=127.0.0.1 action={route.action} target={target} status={good.status}",
         f"actor={scope}er client=127.0.0.1 action={route.action} target={amiss} status={code}",

@@ -60,6 +60,25 @@ def test_a_job_is_enqueued_as_it_was_asked_for(post: Post, service: ServerProces
     assert check_conservation(conn, ["otp-1"]) == {"otp-1": "queued"}
 
 
+def test_a_duplicate_is_answered_by_the_job_that_is_there(post: Post, conn: redis.Redis) -> None:
+    body = {"func": NOOP, "queue": "sms", "unique_key": "k"}
+    first = post({**body, "job_id": "a", "priority": "low"})
+    assert (first.status, "duplicate_of" in first.json) == (201, False)
+    answer = post(body)
+    assert (answer.status, answer.headers["location"]) == (200, "/api/v1/jobs/a")
+    assert answer.json == {**first.json, "duplicate_of": "a"}
+    answer = post({**body, "on_duplicate": "raise"}, key="once")
+    assert (answer.status, answer.json["error"]["code"]) == (409, "duplicate_job")
+    assert "job 'a' has the unique key 'k' and is queued" in answer.json["error"]["message"]
+    answer = post({**body, "job_id": "b", "on_duplicate": "replace", "enqueue_in": "5m", "max_delay": "1m"})
+    assert (answer.status, answer.json["job_id"], answer.json["duplicate_of"]) == (201, "b", "a")
+    assert answer.json["status"] == "scheduled"
+    post({"func": NOOP, "unique_key": "gone", "job_id": "g", "unique_until": "accept", "unique_window": 60})
+    conn.delete("rq:job:g")
+    answer = post({"func": NOOP, "unique_key": "gone"})
+    assert (answer.status, answer.json["job_id"], answer.json["status"]) == (200, "g", "gone")
+
+
 def test_the_options_that_python_has_come_over_http_too(post: Post, conn: redis.Redis) -> None:
     urls = {name: f"https://hooks.example.com/{name}" for name in ("success_task_handler", "failed_task_handler", "callback_url")}
     more = {"meta": {"order": [4711]}, "on_lost": "fail", "isolate": True, "durability": "primary", "job_id": "j"}

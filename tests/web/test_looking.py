@@ -36,7 +36,7 @@ def test_a_finished_job(service: ServerProcess, tokens: Tokens, conn: redis.Redi
     job = Job.fetch("a", conn)
     expected = {
         "id": "a", "status": "finished", "queue": "sms", "original_queue": "sms", "priority": 1, "log_tag": "SMS_OTP", "attempts": 0,
-        "lost": 0, "deliveries": 1, "retry_count": 7, "worker": "a", "quarantined": False, "error": None, "scheduled_at": None,
+        "lost": 0, "deliveries": 1, "retry_count": 7, "worker": "a", "quarantined": False, "error": None, "progress": None, "scheduled_at": None,
         "concurrency_key": None,
     }  # fmt: skip
     shown = answer.json
@@ -149,6 +149,7 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
         "inbox": 0,
         "finished_count": 0,
         "canceled_count": 1,
+        "stopped_count": 0,
         "blocked_count": 0,
         "paused": True,
         "max_queue_length": 100,

@@ -179,3 +179,15 @@ def test_a_worker_killed_around_a_retry(workers: Workers, conn: redis.Redis, tmp
     assert told.count("lost") <= 1
     assert len([*lines(path)]) <= 1 + job.attempts + told.count("lost")
     check_conservation(conn, [job.id])
+
+
+def test_a_window_of_time_is_used_up_and_no_more(workers: Workers, conn: redis.Redis) -> None:
+    job = Queue("r").enqueue(retrying.raising, "ValueError", retry=Retry(within=0.8, interval=0.1, on=ValueError))
+    worker = workers.start("r", env=ENV)
+    assert job.wait(20) == "failed"
+    first, *_, last = job.attempt_history
+    assert first.end is not None and last.start is not None
+    assert 0.7 <= (last.start - first.end).total_seconds() <= 3, "the last one came when it was over"
+    assert 3 <= job.attempts <= 12
+    assert [attempt.outcome for attempt in job.attempt_history][-2:] == ["retry", "failed"]
+    worker.says(f"job {job.id} failed: ValueError")

@@ -49,6 +49,7 @@ def speaks(seen: str, gate: str) -> None:
     assert current is not None
     current.meta["stage"] = "under way"
     current.save_meta()
+    current.progress(1, 2, "under way")
     Log.log("under way")
     while os.path.exists(gate):
         time.sleep(0.005)

@@ -16,6 +16,8 @@ from fusion.store.write.broker import Broker
 from tests.faults.crash.zygote import Zygote
 from tests.faults.rig.conservation import check_ended, leftovers, memberships
 from tests.kit.hands import Hand, events_of, everything, fields_of, may_reap, new, outcome, promote_all, status_of
+from tests.store.batch_hands import add, batch_faults, batch_of, begin
+from tests.store.kin_hands import child, settle
 from tests.store.limits_hands import give
 
 NOOP = "tests.jobs.basic.noop"
@@ -72,6 +74,23 @@ class World:
         self.entry()
         Scheduler(self.conn).pause("e")
 
+    def batch(self) -> None:
+        begin(self.broker, "b")
+        add(self.broker, "b", *"abc", queue="c")
+
+    def abandoned(self) -> None:
+        self.batch()
+        self.conn.hset("rq:batch:b", "open_until", 1)
+        self.conn.zadd("rq:batches:due", {"b": 1})
+
+    def to_be_released(self) -> None:
+        self.broker.enqueue("c", [new("a", ties="h")], "n")
+        self.conn.zadd("rq:releasing", {"u a": 1})
+
+    def graph(self) -> None:
+        """Of which the last job has not come."""
+        self.broker.enqueue_part("c", [new("a", ties="p"), child("b", "a"), new("c", ties="p")], "17", 0)
+
     def older_layout(self) -> None:
         self.conn.hset("rq:schema", "version", 0)
 
@@ -91,11 +110,22 @@ class World:
         promote_all(self.broker, self.conn)
         if self.running is not None:
             self.hand.tell(self.running)
+        for token in self.conn.zrange("rq:graphs", 0, -1):
+            self.broker.release_graph(token.decode(), "c", new("a"))
+        settle(self.broker)
         while jobs := self.hand.claim(10):
             self.hand.turn(*(outcome(claimed) for claimed in jobs))
+            settle(self.broker)
+
+
+def _in_batch(**fields: str) -> Callable[[World], bool]:
+    return lambda world: fields.items() <= batch_of(world.conn, "b").items() and batch_faults(world.conn) == []
 
 
 _LIMITS = "from fusion.store.access import limit_broker_of; limits = lambda: limit_broker_of(Queue().connection)"
+
+
+_BROKER = "from fusion.store.access import broker_of; broker_of(Queue('c').connection)"
 
 
 def _code(text: str) -> tuple[str, ...]:
@@ -139,6 +169,7 @@ OPERATIONS = (
     Operation("enqueue", World.nothing, _command("enqueue", NOOP, "-q", "c", "--job-id", "a"), _came_once),
     Operation("enqueue", World.nearly_full, _command("enqueue", NOOP, "-q", "c", "--job-id", "a"), _came_once),
     Operation("cancel", World.waiting, _command("cancel", "a"), _is("canceled", "queued", "queued")),
+    Operation("stop", World.waiting, _code("Job.fetch('a').stop()"), _is("stopped", "queued", "queued")),
     Operation("reschedule", World.scheduled, _command("reschedule", "a", "+2h"), _is(*["scheduled"] * 3)),
     Operation("requeue", World.failed, _command("requeue", "--all"), _has("requeued", "1")),
     Operation("quarantine", World.failed, _command("quarantine", "a", "--reason", "why"), _has("quarantined", "why", "a")),
@@ -183,6 +214,41 @@ OPERATIONS = (
         World.waiting,
         _code("from fusion import Queue; Queue('c').set_rate('10/s')"),
         lambda world: world.conn.hget("rq:gates", "c") == b"rate=10/1000/10",
+    ),
+    Operation("open_batch", World.waiting, _code("Batch(id='b', name='n').open()"), _in_batch(name="n", open="0")),
+    Operation(
+        "close_batch", World.batch, _code("Batch.fetch('b').close()"), lambda world: "closed_at" in batch_of(world.conn, "b")
+    ),
+    Operation("cancel_batch", World.batch, _code("Batch.fetch('b').cancel()"), _in_batch(canceled="3", over="1")),
+    Operation(
+        "tend_batches",
+        World.abandoned,
+        _code("from fusion.store.access import broker_of; broker_of(Queue('c').connection).tend_batches()"),
+        _in_batch(closed_by="open_for", open="3"),
+    ),
+    Operation(
+        "add_parents",
+        World.graph,
+        _code(f"{_BROKER}.add_parents('b', '17', 1, ['c'])"),
+        lambda world: world.conn.smembers("rq:job:b:dependencies") == {b"a", b"c", b"*17"},
+    ),
+    Operation(
+        "release",
+        World.to_be_released,
+        _code(f"{_BROKER}.release()"),
+        lambda world: status_of(world.conn, "a") == "queued" and not world.conn.exists("rq:releasing"),
+    ),
+    Operation(
+        "release_graph",
+        World.graph,
+        _code(f"from fusion.store.layout.records import NewJob; {_BROKER}.release_graph('17', 'c', NewJob('a', 1, {{}}))"),
+        lambda world: not world.conn.exists("rq:graphs"),
+    ),
+    Operation(
+        "drop_graph",
+        World.graph,
+        _code(f"{_BROKER}.drop_graph('17')"),
+        lambda world: not world.conn.exists("rq:graphs"),
     ),
     Operation(
         "set_gate",

@@ -11,7 +11,7 @@ import redis
 
 from fusion import Queue
 from fusion.cron.scheduler import Scheduler
-from fusion.store.layout.keys import InvalidName
+from fusion.exceptions import InvalidName
 from fusion.store.write.broker import Broker
 from tests.faults.hostile.test_fields import ENV
 from tests.kit.hands import new

@@ -166,6 +166,9 @@ class StoreMachine(RuleBasedStateMachine):
     def cancel(self, number: int) -> None:
         self._call("cancel_job", self._job(number))
 
+    def stop(self, number: int) -> None:
+        self._call("stop_job", self._job(number))
+
     def delete(self, *numbers: int) -> None:
         self._call("delete", tuple(map(self._job, numbers)))
 
@@ -173,8 +176,8 @@ class StoreMachine(RuleBasedStateMachine):
         self._call("empty", queue, limit)
 
     def requeue(self, *numbers: int, keep_place: bool = False, quarantined: bool = True, delay: int = 0) -> None:
-        """Of those that failed or were canceled, if there are any."""
-        ended = sorted(job.id for job in self._model.jobs.values() if job.status in ("failed", "canceled"))
+        """Of those that failed, were canceled or stopped, if there are any."""
+        ended = sorted(job.id for job in self._model.jobs.values() if job.status in ("failed", "canceled", "stopped"))
         ids = [ended[number % len(ended)] if ended and number < 9 else self._job(number) for number in numbers]
         self._call("requeue", tuple(ids), self._nonce(), keep_place, quarantined, delay)
 

@@ -78,7 +78,7 @@ class Model(People):
                 answers.append("lost")
                 continue
             job.lease = self.now + LEASE_MS
-            answers.append("canceled" if job.cancel else "ok")
+            answers.append(job.cancel or "ok")
         worker = self.workers.get(name)
         if worker is None or worker.incarnation != incarnation:
             return False, answers
@@ -143,7 +143,7 @@ class Model(People):
         if told.kind == "finished":
             worker.finished += 1
             self.end(job, "finished", RESULT_TTL if job.result_ttl is None else job.result_ttl)
-            job.lost, job.reason, job.cancel = 0, False, False
+            job.lost, job.reason, job.cancel = 0, False, ""
             job.held_since, job.wanted = None, False
             self.emit("completed", job)
             return "ok"
@@ -157,8 +157,8 @@ class Model(People):
         place = job.seq
         if told.back:
             job.seq = None  # given up, even if a cancel keeps it from lining up again
-        if job.cancel and told.kind != "failed":
-            self.cancel(job)
+        if (job.cancel or told.kind == "stopped") and told.kind != "failed":
+            self.call_off(job, "stopped" if told.kind == "stopped" else job.cancel)
             return "ok"
         since = (job.held_since or self.now) if told.kind == "held" else None
         job.held_since = since

@@ -60,13 +60,25 @@ class People(Keyed):
         if job is None:
             return "missing"
         if job.status == "started":
-            job.cancel = True
+            job.cancel = job.cancel or "canceled"
             return "pending"
+        return self._call_off(job, "canceled")
+
+    def stop_job(self, job_id: str) -> str:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return "missing"
+        if job.status == "started":
+            job.cancel = "stopped"
+            return "pending"
+        return self._call_off(job, "stopped")
+
+    def _call_off(self, job: Job, status: str) -> str:
         if job.status in TERMINAL:
             return job.status
         self._out_of_inbox(job)
-        self.cancel(job)
-        return "canceled"
+        self.call_off(job, status)
+        return status
 
     def delete(self, ids: tuple[str, ...]) -> list[str]:
         return [self._delete(job_id) for job_id in ids]
@@ -153,7 +165,8 @@ class People(Keyed):
         else:
             self.line_up(job)
         job.requeue_nonce, job.lost, job.requeued = nonce, 0, job.requeued + 1
-        job.reason = job.quarantined = job.cancel = job.front = job.discard = job.wanted = False
+        job.reason = job.quarantined = job.front = job.discard = job.wanted = False
+        job.cancel = ""
         job.held_since = job.execution = job.expires = None
         if job.ttl is not None:
             job.expires = self.now + (delay + job.ttl) * 1000

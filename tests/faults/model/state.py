@@ -92,7 +92,7 @@ class Job:
     deliveries: int = 0
     requeued: int = 0
     requeue_nonce: str | None = None
-    cancel: bool = False
+    cancel: str = ""
     due: float = 0.0
     expires: int | None = None
     expiry: float = inf
@@ -304,10 +304,10 @@ class State:
             job.expiry = self.now / 1000 + self._ended / 1e6 + max(ttl, MIN_TTL)
             self._ended += 1
 
-    def cancel(self, job: Job) -> None:
-        self.end(job, "canceled", CANCELED_TTL)
+    def call_off(self, job: Job, status: str) -> None:
+        self.end(job, status, CANCELED_TTL)
         job.reason = True
-        self.emit("canceled", job)
+        self.emit(status, job)
 
     def fail(self, job: Job) -> None:
         self.end(job, "failed", FAILURE_TTL)
@@ -319,7 +319,7 @@ class State:
         if lost:
             job.lost = max(job.lost, min(job.lost + 1, PROBATION)) if shared else job.lost + 1
         if job.cancel:
-            self.cancel(job)
+            self.call_off(job, job.cancel)
         elif lost and (job.on_lost == "fail" or (job.lost >= MAX_LOST and not shared and job.on_lost != "again")):
             self.fail(job)
         else:
@@ -339,7 +339,9 @@ class State:
 
     def emit(self, event: str, job: Job) -> None:
         self.events.append((event, job.id, job.queue))
-        if event in ("completed", "failed", "canceled", "expired") or (event == "deleted" and job.status not in TERMINAL):
+        if event in ("completed", "failed", "canceled", "stopped", "expired") or (
+            event == "deleted" and job.status not in TERMINAL
+        ):
             self.count(event, job)
 
     def count(self, what: str, job: Job) -> None:

@@ -44,7 +44,9 @@ _keys = st.sampled_from(["k", "k", "l", "r"])
 _fair_orders = _lists([1, 1, 1, 2], fair=st.sampled_from([None, "x", "x", "y"]))
 _seldom = st.sampled_from([False, False, False, False, True])
 _delayed = st.builds(Order, _ids, front=st.booleans(), ttl=st.just(60), delay=st.sampled_from([0, 5, 40]))
-_kinds = st.sampled_from(["finished", "finished", "retry", "failed", "release", "held", "later", "limited", "lost", "struck"])
+_kinds = st.sampled_from(
+    ["finished", "finished", "retry", "failed", "release", "held", "later", "limited", "lost", "struck", "stopped"]
+)
 _wishes = st.sampled_from([
     Wish(), Wish(("held",)), Wish(lacks=True), Wish(("probation",), lacks=True), Wish(("held", "probation"), alone=True),
     Wish(("probation",), alone=True, only=True),
@@ -84,7 +86,8 @@ _WEIGHTED = (
     (2, _step("beat", _hands, gives_up=st.booleans())),
     (2, _step("restart", _hands, seen=st.booleans())),
     (1, _step("leave", _hands)),
-    (4, _step("cancel", _numbers)),
+    (3, _step("cancel", _numbers)),
+    (3, _step("stop", _numbers)),
     (2, _step("delete", rest=_some)),
     (1, _step("empty", _queues, limit=st.sampled_from([1, 2, 500]))),
     (

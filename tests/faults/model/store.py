@@ -42,6 +42,9 @@ class Store:
     def cancel_job(self, job_id: str) -> str:
         return self._broker.cancel(job_id)
 
+    def stop_job(self, job_id: str) -> str:
+        return self._broker.stop(job_id)
+
     def delete(self, ids: tuple[str, ...]) -> list[str]:
         return self._broker.delete(ids)
 
@@ -161,8 +164,8 @@ def _new(order: Order) -> NewJob:
 
 #: Events of a job that may come next after one of it; "" stands for a job that was not there. Apart from the model: no two executions
 #: without an end of the first between them, nothing told of a job that waits but its claim or its end.
-_ENDED = ("completed", "failed", "canceled", "expired")
-_WAITS = {"processing", "canceled", "expired", "deleted"}
+_ENDED = ("completed", "failed", "canceled", "stopped", "expired")
+_WAITS = {"processing", "canceled", "stopped", "expired", "deleted"}
 _FOLLOWS = {
     "": {"queued", "scheduled", "failed"},
     "queued": _WAITS | {"blocked"},
@@ -170,10 +173,10 @@ _FOLLOWS = {
     "abandoned": _WAITS | {"queued", "scheduled", "blocked", "failed"},
     "admitted": _WAITS | {"blocked", "failed"},  # failed: as above
     "blocked": _WAITS | {"failed", "queued", "blocked"},  # blocked: a worker was to have it, and its key has no slot
-    "scheduled": {"queued", "canceled", "expired", "deleted", "scheduled"},
-    "retry": {"queued", "canceled", "expired", "deleted", "scheduled"},
+    "scheduled": {"queued", "canceled", "stopped", "expired", "deleted", "scheduled"},
+    "retry": {"queued", "canceled", "stopped", "expired", "deleted", "scheduled"},
     "held": _WAITS | {"failed", "queued", "scheduled", "blocked"},
-    "processing": {"completed", "failed", "retry", "held", "released", "abandoned", "canceled"},
+    "processing": {"completed", "failed", "retry", "held", "released", "abandoned", "canceled", "stopped"},
     "deleted": {"queued", "scheduled", "failed"},
     **{event: {"queued", "scheduled", "deleted", "failed"} for event in _ENDED},
 }
@@ -254,7 +257,7 @@ def _held(seen: Snapshot) -> dict[str, Any]:
 
 
 #: Numbers, and what says only where to look.
-_ASIDE = ("seq", "seq:front", "events", "events:meta", "schema", "leases", "queues:idle", "clean", "survey", "wildcards",
+_ASIDE = ("seq", "seq:front", "events", "events:meta", "schema", "leases", "queues:idle", "clean", "survey", "sample", "wildcards",
           "fifos", "callbacks:secret")  # fmt: skip
 _FIELDS = ("status", "origin", "execution_id", "worker_name", "priority", "attempts", "lost", "deliveries", "requeued", "nonce",
            "requeue_nonce", "cancel", "expires_at", "held_since", "quarantined", "at_front", "waits_in", "ties")  # fmt: skip
@@ -280,7 +283,7 @@ def _wanted(model: Model) -> dict[str, Any]:
     for queue in QUEUES:
         wanted[f"fifo:{queue}" if queue == INBOX else f"queue:{queue}"] = [job.id for job in model.waiting(queue)]
         wanted[f"wip:{queue}"] = {job.id: job.lease for job in model.of("started", queue)}
-        for status in ("finished", "canceled"):
+        for status in ("finished", "canceled", "stopped"):
             wanted[f"{status}:{queue}"] = {job.id: round(job.expiry, 3) for job in model.of(status, queue)}
         wanted[f"totals:{queue}"] = {f"{what}:{p}": n for (of, what, p), n in model.totals.items() if of == queue}
         wanted[f"blocked:{queue}"] = {job.id: job.wait_until for job in model.of("blocked", queue)}
@@ -351,7 +354,7 @@ def _fields(job: Job) -> dict[str, str]:
         "requeued": job.requeued,
         "nonce": job.nonce,
         "requeue_nonce": job.requeue_nonce,
-        "cancel": int(job.cancel),
+        "cancel": {"canceled": 1, "stopped": "stop"}.get(job.cancel),
         "expires_at": job.expires,
         "held_since": job.held_since,
         "quarantined": "set aside" if job.quarantined else None,

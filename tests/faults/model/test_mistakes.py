@@ -31,7 +31,10 @@ MISTAKES = (
     ),
     Mistake("a turn sent again claims again", _COMMIT, "if tonumber(A_token) == last then", "if false then", True),
     Mistake(
-        "an enqueue sent again is another job", ("enqueue",), "if status and (nonce or func and id) == sent then", "if false then"
+        "an enqueue sent again is another job",
+        ("enqueue",),
+        "local resent = status and (nonce or func and id) == sent",
+        "local resent = false",
     ),
     Mistake(
         "blocked jobs take no room",

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import redis
 
-from fusion.store.layout.keys import LIST_QUEUES, Keys
+from fusion.store.layout.keys import Keys
+from fusion.store.layout.names import LIST_QUEUES
+from tests.store.batch_hands import batch_faults
 from tests.store.limits_hands import faults
 
 TERMINAL = {"finished", "failed", "canceled", "stopped"}
@@ -148,7 +150,7 @@ def check_ended(
             wrong.append(f"{job_id} is stuck: {status}, after {dict(events)}")
         if status == "failed" and not (conn.hget(keys.job(job_id), "exc_info") or conn.hget(keys.job(job_id), "reason")):
             wrong.append(f"{job_id} failed for no reason")
-        ends = sum(events[event] for event in ("completed", "failed", "canceled", "expired"))
+        ends = sum(events[event] for event in ("completed", "failed", "canceled", "stopped", "expired"))
         if ends > 1 + events["requeued"]:
             wrong.append(f"{job_id} ended {ends} times: {dict(events)}")
         settled = sum(events[event] for event in _SETTLED)
@@ -190,7 +192,7 @@ def dead_entries(conn: redis.Redis, keys: Keys | None = None) -> list[str]:
 def leftovers(conn: redis.Redis, keys: Keys | None = None) -> list[str]:
     """Keys that nobody needs any more, or that nobody knows, each with why. Doorbells may have a token."""
     keys = keys or Keys()
-    known = {getattr(keys, name) for name, value in vars(Keys).items() if isinstance(value, property)}
+    known = {getattr(keys, name) for kind in Keys.__mro__ for name, value in vars(kind).items() if isinstance(value, property)}
     known |= {key.decode() for key in conn.smembers(keys.queues)}
     known |= {key.decode() for key in conn.smembers(keys.workers)}
     in_sets = memberships(conn, keys)
@@ -203,6 +205,8 @@ def leftovers(conn: redis.Redis, keys: Keys | None = None) -> list[str]:
 
 def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, list[str]]) -> str:
     kind, _, name = key.removeprefix(keys.prefix).partition(":")
+    if kind == "job" and name.endswith((":children", ":dependencies", ":dependents", ":parents")):
+        return _why_kin(conn, keys, *name.rsplit(":", 1))
     if kind == "job":
         return "" if name in in_sets else "a record in no set"
     if kind == "wip":
@@ -223,12 +227,20 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
         return "" if name in ("queues", "functions") or conn.ttl(key) >= 0 else "no end"
     if kind == "limits":
         return "; ".join(faults(conn, name.partition(":")[2]))
+    if kind == "unique":
+        owner = (conn.get(key) or b"").decode()
+        return "" if conn.ttl(key) >= 0 or not _has_ended(conn, keys, owner) else f"of {owner}, which has ended"
+    if kind in ("batch", "batches"):
+        return "; ".join(batch_faults(conn))
     if kind == "wake":
         return "more than one token" if conn.type(key) == b"list" and conn.llen(key) > 1 else ""
     if key.startswith(keys.said("")):
         return "" if conn.ttl(key) >= 0 else "no end"
     if key.startswith(keys.scheduler("")):
         return "" if conn.zscore(keys.schedulers, keys.name_of_scheduler(key)) is not None else "not in the list"
+    if kind == "graph":
+        known = conn.zscore(keys.graphs, name), conn.zscore(keys.releasing, f"g {name}"), conn.zscore(keys.releasing, f"x {name}")
+        return "" if any(score is not None for score in known) else "of a graph that nobody knows"
     if kind == "work":
         return "" if conn.hexists(keys.wildcards, name) else "of a wildcard that nobody named"
     if kind == "relay":
@@ -249,9 +261,26 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
             "events",
             "probation",
             "totals",
+            "flow",
         )
         else "unknown"
     )
+
+
+def _why_kin(conn: redis.Redis, keys: Keys, job_id: str, what: str) -> str:
+    """Of what is written down of a job's parents and children."""
+    if what == "parents":
+        return "" if conn.exists(keys.job(job_id)) or conn.zscore(keys.releasing, f"p {job_id}") else "of a job that is gone"
+    if what == "dependents":
+        return "" if conn.exists(keys.job(job_id)) else "of a job that is gone"
+    if what == "dependencies":
+        return "" if conn.hget(keys.job(job_id), "status") == b"deferred" else "of a job that waits for nobody"
+    stale = [raw.decode() for raw in conn.zrange(keys.children(job_id), 0, -1) if _has_ended(conn, keys, raw.decode())]
+    return f"names {stale}, which have ended" if stale else ""
+
+
+def _has_ended(conn: redis.Redis, keys: Keys, job_id: str) -> bool:
+    return (conn.hget(keys.job(job_id), "status") or b"finished").decode() in TERMINAL
 
 
 def _why_held(conn: redis.Redis, keys: Keys, key: str, name: str) -> str:

@@ -25,11 +25,13 @@ from pathlib import Path
 import fusion
 from fusion.cron.scheduler import Scheduler
 from fusion.store.read.event_inspector import EventInspector
-from tests.faults.rig.conservation import check_conservation, memberships
+from tests.faults.rig.conservation import check_conservation, leftovers, memberships
 from tests.faults.soak.fleet import Fleet, told_of
+from tests.faults.soak.groups import groups
 from tests.faults.soak.history import History, aof_of
 from tests.faults.soak.monkey import Monkey
 from tests.faults.soak.plan import KILLS, LEASE, TASKS, Job, job, rush_job, strikes
+from tests.faults.soak.relations import Ties, read_acknowledged, read_steps
 from tests.faults.soak.verdict import Findings, Recovery, delivered, judge, read_witness, recovery, told
 from tests.kit.waiting import eventually
 from tests.relay.harness import is_delivered
@@ -43,7 +45,8 @@ PATIENCE = 300.0
 class Soak:
     def __init__(self, seed: int, jobs: int, rush: int, kills: int, worker_args: list[str], home: Path) -> None:
         self.seed, self.jobs, self.rush = seed, jobs, rush
-        self.fleet = Fleet(home, seed, jobs, rush, worker_args)
+        self.tied = [spec for found in groups(seed, jobs) for spec in found.jobs]
+        self.fleet = Fleet(home, seed, jobs, rush, worker_args, self.tied)
         self.monkey = Monkey(self.fleet, random.Random(f"{seed}:monkey"))
         self.strikes = strikes(seed, kills)
         self.times: dict[str, float] = {}
@@ -64,6 +67,7 @@ class Soak:
         self.complaints += [f"{name} ended with {code} when told to stop" for name, code in codes.items() if code != 0]
         self._timed("processes", self._await_processes)
         self._check_lists()
+        self.complaints += leftovers(self.fleet.conn)
 
     def _check_lists(self) -> None:
         """Nobody is listed any more. Schedulers and relays that were killed are, as dead, for a minute, so that a person can see it."""
@@ -114,9 +118,10 @@ class Soak:
     def _is_quiet(self) -> bool:
         conn = self.fleet.conn
         keys = [key.decode() for key in conn.smembers("rq:queues")]
-        sets = ("queue", "wip", "blocked")
+        sets = ("queue", "wip", "blocked", "deferred")
         waiting = sum(conn.zcard(key.replace("rq:queue:", f"rq:{name}:")) for key in keys for name in sets)
-        return waiting + conn.zcard("rq:scheduler:scheduled_jobs") == 0
+        waiting += conn.zcard("rq:scheduler:scheduled_jobs") + conn.zcard("rq:releasing") + conn.zcard("rq:batches")
+        return waiting == 0 and self.fleet.person.is_done
 
     def _await_registries(self) -> None:
         """Nobody is listed who is dead."""
@@ -136,15 +141,21 @@ class Soak:
         except AssertionError as error:
             self.complaints.append(str(error))
             states = {job_id: places[0] for job_id, places in found.items()}
+        acknowledged, met = read_acknowledged(home / "acknowledged")
+        batches = {spec.batch for spec in self.tied}
         return Findings(
-            plan={spec.id: spec for spec in (*_specs(job, self.seed, self.jobs), *_specs(rush_job, self.seed, self.rush))},
-            acknowledged=(home / "acknowledged").read_text().split(),
+            plan={
+                spec.id: spec
+                for spec in (*_specs(job, self.seed, self.jobs), *_specs(rush_job, self.seed, self.rush), *self.tied)
+            },
+            acknowledged=[name for name in acknowledged if name not in batches],
             tried=set((home / "tried").read_text().split()),
             states=states,
             history=History(aof_of(home)),
             runs=read_witness(self.fleet.witness),
             strikes=self.monkey.log,
             delivered=delivered(self.fleet.events),
+            ties=Ties(met, self.fleet.person.answers, read_steps(home / "witness.steps")),
         )
 
     def report(self, seconds: float) -> bool:

@@ -16,7 +16,8 @@ import psutil
 from fusion.kernel.linux import Children, become_subreaper
 from fusion.store.embedded.binary import ServerBinary, find_server
 from tests.faults.soak.cutter import Cutter
-from tests.faults.soak.plan import LEASE, QUEUES, REAP_INTERVAL, RUSH, TASKS
+from tests.faults.soak.people import Person
+from tests.faults.soak.plan import LEASE, QUEUES, REAP_INTERVAL, RUSH, TASKS, Job
 from tests.faults.soak.tasks import WITNESS
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.process import ROOT
@@ -65,7 +66,7 @@ class Fleet:
     """`worker_args` go to every worker, e.g. `--horses 2`. Half of the processes reach Redis through `cutter`, half of them directly.
     The short jobs of a `rush` have the supervisor's workers and one more to themselves: others would make them look long."""
 
-    def __init__(self, home: Path, seed: int, jobs: int, rush: int, worker_args: Sequence[str]) -> None:
+    def __init__(self, home: Path, seed: int, jobs: int, rush: int, worker_args: Sequence[str], tied: Sequence[Job]) -> None:
         become_subreaper()  # whatever a killed process leaves behind comes here, where it is counted
         self._children = Children()
         self.home, self.events, self.witness = home, home / "events.jsonl", home / "witness"
@@ -76,6 +77,7 @@ class Fleet:
             del os.environ[name]  # nothing of the shell's settings
         self.redis = SoakRedis(home, binary)
         self.conn = self.redis.conn
+        self.person = Person(self.redis.url, home / "acknowledged", self.witness, tied)
         self.cutter = Cutter(home / "cut.sock", home / "redis.sock")
         self._env = {
             "FUSION_TASKS": TASKS,
@@ -144,6 +146,7 @@ class Fleet:
                 post.fill()
         if self.producer is not None and self.producer.poll() not in (None, 0):
             self.start_producer()
+        self.person.act()
         self._collect()
 
     def _collect(self) -> None:

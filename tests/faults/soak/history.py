@@ -6,6 +6,10 @@ Replayed command by command, so that what must hold is checked after each transa
 - it goes from state to state only as `docs/lifecycle.md` has it: claimed when it waited, ended by whoever holds it, once;
 - what the lifetime counters say came in and did not go out is there;
 - of no concurrency key more jobs have a slot than its limit says, nobody both has one and waits, nobody waits while one is free or for a worse one;
+- of the jobs with one unique key one is there up to the point that they name, and nobody comes inside the window behind it;
+- a job that waits for others is claimed once all of them have ended, and those have finished that it does not do without;
+- what follows a batch waits until all of its members have ended, and if it is to follow a success have finished;
+- who is wanted no more while it runs is not given back, retried or lost: it ends so, unless its own run finishes or fails;
 - an execution is held by one job at a time, and its outcome is taken only while the job is its own: the tasks' results and errors name theirs.
 """
 
@@ -18,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.soak.slots import KeySlots
+from tests.faults.soak.uniques import UniqueKeys
 
 _JOB = re.compile(rb"rq:job:([A-Za-z0-9_-]+)\Z")
 _SETS = re.compile(
@@ -28,11 +33,12 @@ _RUN = re.compile(r"run=([^\s'\"\\]+)")
 #: From -> to; started comes only by a claim, which brings an execution. Blocked are those on probation, and those over the limit of their
 #: key: every task of the soak is there.
 _LEGAL = {
-    "": {"queued", "scheduled"},
-    "scheduled": {"queued"},
-    "queued": {"started", "blocked"},
-    "blocked": {"started", "queued"},
-    "started": {"finished", "failed", "scheduled", "queued"},
+    "": {"queued", "scheduled", "deferred"},
+    "deferred": {"queued", "scheduled", "failed", "canceled", "stopped"},
+    "scheduled": {"queued", "canceled", "stopped"},
+    "queued": {"started", "blocked", "canceled", "stopped"},
+    "blocked": {"started", "queued", "canceled", "stopped"},
+    "started": {"finished", "failed", "scheduled", "queued", "canceled", "stopped"},
 }
 _ENDED = {"finished", "failed", "canceled", "stopped"}
 _HARMLESS = {b"PEXPIREAT", b"PEXPIRE", b"EXPIRE", b"PERSIST", b"HINCRBY", b"HSETNX", b"HDEL"}
@@ -82,11 +88,18 @@ def transactions(path: Path) -> Iterator[list[list[bytes]]]:
 
 @dataclass
 class Life:
-    """A job, as far as the file has been read. `ends`: (execution, how it ended) of all claims, in order."""
+    """A job, as far as the file has been read. `ends`: (execution, how it ended) of all claims, in order. `wish`: of people, while it
+    runs; `cursor`: where another run would go on; `parents`: ids, with a sign in front for those that need not finish;
+    `batch`: of which it is a member, or, with `batch_as`, which it follows."""
 
     status: str = ""
     holder: str = ""
     reason: str = ""
+    wish: str = ""
+    cursor: int = 0
+    parents: tuple[str, ...] = ()
+    batch: str = ""
+    batch_as: str = ""
     lost: int = 0
     places: set[str] = field(default_factory=set)
     ends: list[tuple[str, str]] = field(default_factory=list)
@@ -132,8 +145,11 @@ class History:
         #: Jobs that are there: by their hashes, and by the counters, None before one was seen.
         self._live = 0
         self._counted_live: int | None = None
+        self._members: dict[str, list[str]] = {}
         self._claimed: dict[str, str] = {}
-        self.slots = KeySlots()
+        self.slots, self.uniques = KeySlots(), UniqueKeys()
+        #: Of each execution the cursor that it was given.
+        self.cursor_at: dict[str, int] = {}
         #: Executions whose loss counted against their job, and those of which it did not: they were claimed ahead and had not begun.
         self.counted: set[str] = set()
         self.let_off: set[str] = set()
@@ -142,7 +158,8 @@ class History:
             self.transactions += 1
             self._settle({job_id for command in transaction for job_id in self._take(command)})
             self._compare_counters()
-            self.wrong += self.slots.settle(_States(self.jobs))
+            states = _States(self.jobs)
+            self.wrong += [*self.slots.settle(states), *self.uniques.settle(states)]
 
     def _compare_counters(self) -> None:
         if self._counted_live is not None and self._counted_live != self._live:
@@ -159,7 +176,7 @@ class History:
             self._counted_live = (self._counted_live or 0) + way * int(command[3])
         elif verb in (b"DEL", b"UNLINK"):
             for one in command[1:]:
-                self.slots.take(verb, one, [])
+                self._tell(verb, one, [])
             return [self._forget(match[1].decode()) for one in command[1:] if (match := _JOB.match(one))]
         elif match := _JOB.match(key):
             return self._write(verb, match[1].decode(), command[2:])
@@ -167,8 +184,12 @@ class History:
             name = next(filter(None, match.groups())).decode()
             return self._move(verb, _STATUS.get(name, name), command[2:])
         else:
-            self.slots.take(verb, key, command[2:])
+            self._tell(verb, key, command[2:])
         return ()
+
+    def _tell(self, verb: bytes, key: bytes, rest: list[bytes]) -> None:
+        self.slots.take(verb, key, rest)
+        self.uniques.take(verb, key, rest)
 
     def _write(self, verb: bytes, job_id: str, rest: list[bytes]) -> list[str]:
         life = self.jobs.setdefault(job_id, Life())
@@ -177,18 +198,32 @@ class History:
             life.reason = fields.get(b"reason", life.reason)
             if b"begun" in fields:
                 self.told_begun.add(fields[b"begun"])
+            self.uniques.note(job_id, fields)
+            if b"batch" in fields:
+                life.batch, life.batch_as = fields[b"batch"], fields.get(b"batch_as", "")
+                if not life.batch_as:
+                    self._members.setdefault(life.batch, []).append(job_id)
+            if b"parents" in fields:
+                life.parents = tuple(json.loads(fields[b"parents"]))
+            if b"cursor" in fields:
+                life.cursor, life.lost = int(fields[b"cursor"]), 0  # it got somewhere
             if b"status" in fields:
                 self._step(job_id, life, fields)
             life.lost = int(fields.get(b"lost", life.lost) or 0)
+            life.wish = fields.get(b"cancel", life.wish)
+        elif verb == b"HDEL" and b"cancel" in rest:
+            life.wish = ""
         elif verb not in _HARMLESS:
             self.wrong.append(f"{job_id}: unknown write {verb!r}")
         return [job_id]
 
     def _move(self, verb: bytes, status: str, rest: list[bytes]) -> list[str]:
         if verb == b"ZADD":
-            ids = [member.decode() for member in rest[1::2]]
+            only = rest[0] == b"XX"  # of one that is there
+            ids = [member.decode() for member in rest[1 + only :: 2]]
             for job_id in ids:
-                self.jobs.setdefault(job_id, Life()).places.add(status)
+                if not only:
+                    self.jobs.setdefault(job_id, Life()).places.add(status)
         elif verb == b"ZREM":
             ids = [member.decode() for member in rest]
             for job_id in ids:
@@ -215,11 +250,17 @@ class History:
         if was == "started":
             life.ends.append((life.holder, _outcome(status, fields)))
             self._check_author(job_id, life.holder, fields)
+            if life.wish and not _obeys(life.wish, status, life.ends[-1][1]):
+                self.wrong.append(f"{job_id}: people said {life.wish!r} while it ran, and it is {status} ({life.ends[-1][1]})")
             if life.ends[-1][1] == "lost":
                 self._note_loss(job_id, life, fields)
         if status == "started":
             self.claims += 1
+            self.cursor_at[execution] = life.cursor
+            self._check_parents(job_id, life)
             self._check_claim(job_id, execution)
+        if was == "deferred" and status == "queued" and life.batch_as:
+            self._check_batch(job_id, life)
         self._live += (status not in _ENDED) - (was != "" and was not in _ENDED)
         life.status, life.holder = status, execution if status == "started" else life.holder
 
@@ -232,6 +273,18 @@ class History:
         if not execution or (before is not None and (execution, "lost") not in self.jobs[before].ends):
             self.wrong.append(f"{job_id}: claimed as {execution or 'no execution'}, which {before} is or was")
         self._claimed[execution] = job_id
+
+    def _check_parents(self, job_id: str, life: Life) -> None:
+        for member in life.parents:
+            parent = self.jobs.get(member.lstrip("?~"), Life())
+            if parent.status not in (_ENDED if member.startswith("?") else {"finished"}):
+                self.wrong.append(f"{job_id}: claimed while its parent {member} was {parent.status or 'not there'}")
+
+    def _check_batch(self, job_id: str, life: Life) -> None:
+        """Members of batches inside it are not looked at: their ends are those of theirs."""
+        allowed = _ENDED if life.batch_as == "complete" else {"finished"}
+        if early := [member for member in self._members.get(life.batch, ()) if self.jobs[member].status not in allowed]:
+            self.wrong.append(f"{job_id}: follows its batch, and {early} are {[self.jobs[one].status for one in early]}")
 
     def _note_loss(self, job_id: str, life: Life, fields: dict[bytes, str]) -> None:
         counts = int(fields.get(b"lost", 0)) - life.lost
@@ -272,6 +325,10 @@ class History:
                 int(fields[b"n"]), fields[b"event"], fields[b"job_id"], fields.get(b"worker", ""), int(command[at - 1].split(b"-")[0]) / 1000
             )
         )  # fmt: skip
+
+
+def _obeys(wish: str, status: str, outcome: str) -> bool:
+    return status == ("stopped" if wish == "stop" else "canceled") or outcome in ("finished", "failed")
 
 
 def _outcome(status: str, fields: dict[bytes, str]) -> str:

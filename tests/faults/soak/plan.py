@@ -54,7 +54,10 @@ RUSH, BETWEEN = "rush", 50
 
 @dataclass(frozen=True)
 class Job:
-    """`ends`: the status it must reach; `failures`: attempts that fail on the way; `reason`: what a failed one's reason holds."""
+    """`ends`: the status it must reach, or `may_end`; `failures`: attempts that fail on the way; `reason`: what a failed one's reason
+    holds. `wish`: `stop`, `cancel` or `cancel batch`, which a person says so many seconds after it was enqueued, or `wish_running` after it began.
+    `batch`: of which it is a member, or which calls it back `batch_as` it has an end, `complete` or `success`.
+    `parents`: ids, each with what becomes of this one should that not finish."""
 
     id: str
     kind: str
@@ -66,6 +69,13 @@ class Job:
     failures: int = 0
     reason: str = ""
     later: float = 0.0
+    may_end: tuple[str, ...] = ()
+    wish: str = ""
+    wish_after: float = 0.0
+    wish_running: bool = False
+    parents: tuple[tuple[str, str], ...] = ()
+    batch: str = ""
+    batch_as: str = ""
 
 
 def job(seed: int, n: int) -> Job:

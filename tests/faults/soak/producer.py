@@ -1,8 +1,8 @@
 """The soak's producer: `python -m tests.faults.soak.producer SEED JOBS RUSH DIRECTORY`.
 
 Reads from stdin up to which job it may go. Before a call it writes the id to `tried` and the job to `outbox`, after it has returned the id
-to `acknowledged`: one O_APPEND write each. Killed and started again it goes on with what was not acknowledged, which is the same jobs: that of
-an id alone would be another one, once the first has ended.
+to `acknowledged`, with that of another that was met in its place: one O_APPEND write each. Killed and started again it goes on with what was
+not acknowledged, which is the same jobs: that of an id alone would be another one, once the first has ended.
 RUSH more, short ones, come many at a time between the others.
 """
 
@@ -13,15 +13,18 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from redis.exceptions import RedisError
 
-from fusion import Queue
+from fusion import Batch, Dependency, Queue, signature
 from fusion.enqueue.build import JobData
-from fusion.exceptions import FusionError
-from tests.faults.soak.plan import BETWEEN, RUSH, Job, job, rush_job
+from fusion.exceptions import BatchClosed, DuplicateJob, FusionError, NoSuchBatchError
+from tests.faults.soak.groups import EVERY, Group, group
+from tests.faults.soak.plan import BETWEEN, QUEUES, RUSH, Job, job, rush_job
 
 
 class Notes:
@@ -48,8 +51,12 @@ class Outbox:
         found = {spec.id: self._notes.known.get(spec.id) for spec in specs}
         for spec in specs:
             if found[spec.id] is None:
-                later = {"enqueue_in": spec.later} if spec.later else {}
-                data = Queue.prepare_data(spec.function, spec.args, job_id=spec.id, **later, **spec.options)
+                more: dict[str, Any] = {"enqueue_in": spec.later} if spec.later else {}
+                if spec.batch:
+                    more["batch"] = spec.batch
+                if spec.parents:
+                    more["depends_on"] = [Dependency(parent, on_failure=policy) for parent, policy in spec.parents]
+                data = Queue.prepare_data(spec.function, spec.args, job_id=spec.id, **more, **spec.options)
                 found[spec.id] = base64.b64encode(pickle.dumps(data)).decode()
                 self._notes.add(f"{spec.id} {found[spec.id]}")
         return [pickle.loads(base64.b64decode(text or "")) for text in found.values()]  # noqa: S301 - our own
@@ -70,6 +77,8 @@ def main(seed: int, jobs: int, rush: int, directory: Path) -> None:
         spec = job(seed, n)
         if spec.id not in acknowledged:
             _send(spec.queue, [spec], *notes)
+        if (n + 1) % EVERY == 0:
+            _send_group(group(seed, n // EVERY), *notes)
         if (n + 1) % BETWEEN == 0:
             numbers = range(rush * (n + 1 - BETWEEN) // jobs, rush * (n + 1) // jobs)
             specs = [spec for number in numbers if (spec := rush_job(seed, number)).id not in acknowledged]
@@ -77,18 +86,70 @@ def main(seed: int, jobs: int, rush: int, directory: Path) -> None:
                 _send(RUSH, specs[at : at + 500], *notes)
 
 
+def _send_group(found: Group, outbox: Outbox, tried: Notes, acknowledged: Notes) -> None:
+    specs = [spec for spec in found.jobs if spec.id not in acknowledged.known]
+    if found.batch:
+        _send_batch(found, outbox, tried, acknowledged)
+    elif found.together and specs:
+        _send(specs[0].queue, specs, outbox, tried, acknowledged)
+    else:
+        for spec in specs:
+            _send(spec.queue, [spec], outbox, tried, acknowledged)
+
+
+def _send_batch(found: Group, outbox: Outbox, tried: Notes, acknowledged: Notes) -> None:
+    """Killed and started again it may find the batch open already, or closed."""
+    if found.batch in acknowledged.known:
+        return
+    calls = [spec for spec in found.jobs if spec.batch_as]
+    follow = {
+        f"on_{spec.batch_as}": signature(spec.function, *spec.args).set(job_id=spec.id, queue=spec.queue, **spec.options)
+        for spec in calls
+    }
+    batches = [Batch(id=found.batch, queue=QUEUES[0], open_for=30, keep=1, **follow)]
+    if found.inner:
+        batches.append(Batch(id=found.inner, queue=QUEUES[0], open_for=30, keep=1, parent=found.batch))
+    tried.add(*(spec.id for spec in calls))
+    if all(_insist(found.batch, partial(_open, batch)) for batch in batches):
+        for spec in found.jobs:
+            if spec.id not in acknowledged.known and not spec.batch_as:
+                _send(spec.queue, [spec], outbox, tried, acknowledged)
+    for batch in batches:
+        _insist(found.batch, batch.close)
+    acknowledged.add(*(spec.id for spec in calls), found.batch)
+
+
+def _open(batch: Batch) -> None:
+    try:
+        batch.open()
+    except ValueError:  # an earlier call did that much
+        for queue, data in filter(None, batch._callbacks):
+            try:
+                queue.enqueue_many([data])
+            except DuplicateJob:
+                pass
+
+
 def _send(queue: str, specs: Sequence[Job], outbox: Outbox, tried: Notes, acknowledged: Notes) -> None:
     """Until Redis has said yes."""
     prepared, ids = outbox.prepared(specs), [spec.id for spec in specs]
     tried.add(*ids)
+    sent = _insist(ids[0], lambda: Queue(queue).enqueue_many(prepared))
+    if sent:
+        acknowledged.add(*(job_id if job.id == job_id else f"{job_id} {job.id}" for job_id, job in zip(ids, sent, strict=True)))
+
+
+def _insist(what: str, call: Callable[[], Any]) -> Any:
+    """Until Redis has said yes, or that it is too late. Else True, or what it said."""
     while True:
         try:
-            Queue(queue).enqueue_many(prepared)
-            break
+            return call() or True
+        except (BatchClosed, NoSuchBatchError) as error:
+            print(f"{what}: {error}", file=sys.stderr, flush=True)
+            return False
         except (RedisError, FusionError, OSError) as error:
-            print(f"{ids[0]}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
             time.sleep(0.05)
-    acknowledged.add(*ids)
 
 
 if __name__ == "__main__":

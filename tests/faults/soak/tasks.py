@@ -72,6 +72,32 @@ def crash(number: int) -> None:
     time.sleep(60)
 
 
+def steps(count: int, seconds: float) -> str:
+    """Goes on where another run has got to, and tells of each step."""
+    execution = note("begin")
+    current = get_current_job()
+    assert current is not None
+    fd = os.open(f"{os.environ[WITNESS]}.steps", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for number in current.iterate(lambda done: iter(range(done or 0, count))):
+        os.write(fd, f"{current.id} {execution} {number}\n".encode())
+        current.progress(number, count)
+        time.sleep(seconds)
+    os.close(fd)
+    return note("end")
+
+
+def deaf(seconds: float) -> str:
+    """Takes what it is told for a mistake, for a while."""
+    note("begin")
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            time.sleep(max(0.0, until - time.monotonic()))
+        except BaseException:
+            pass
+    return note("end")
+
+
 def tick() -> str:
     note("begin")
     return note("end")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.faults.soak.history import Event, History
 from tests.faults.soak.monkey import Strike
+from tests.faults.soak.people import Answer
 from tests.faults.soak.plan import rush_job
+from tests.faults.soak.relations import Step, wrong_answers, wrong_steps
 from tests.faults.soak.verdict import Findings, Run, judge
 
 Command = tuple[str, ...]
@@ -137,3 +140,76 @@ def test_an_end_that_is_not_counted_is_noticed(counted: bool, tmp_path: Path) ->
     went: list[Command] = [("HINCRBY", "rq:totals:rush", "completed:1", "1")] if counted else []
     history = read(tmp_path, came, claimed(RUN), [*finished(), *went])
     assert bool(history.wrong) == (not counted), history.wrong
+
+
+KEY: Command = ("SET", "rq:unique:u", JOB)
+INDEX: Command = ("ZADD", "rq:uniques", "1", "u")
+WANTS: Command = ("HSET", f"rq:job:{JOB}", "unique_key", "u")
+OTHER: list[Command] = [("HSET", "rq:job:other", "unique_key", "u", "status", "queued"), ("ZADD", "rq:queue:rush", "1", "other")]
+WINDOW: Command = ("SET", "rq:unique:u", JOB, "PXAT", "99")
+
+
+@pytest.mark.parametrize(
+    ("transactions", "wrong"),
+    [
+        ([[WANTS, KEY, INDEX], claimed(RUN), [*finished(), ("DEL", "rq:unique:u"), ("ZREM", "rq:uniques", "u")]], ""),
+        ([[WANTS, KEY, INDEX], OTHER], "at the same time"),
+        ([[WANTS]], "holds it, and it names"),
+        ([[WANTS, KEY]], "holds it, and it names"),
+        ([[WANTS, KEY, INDEX], claimed(RUN), finished()], "nobody holds it"),
+        ([[WANTS, KEY, INDEX], [WINDOW]], "holds it, and it names"),
+        ([[WINDOW], [*OTHER, ("SET", "rq:unique:u", "other"), INDEX]], "inside the window"),
+        ([[WINDOW], [("DEL", "rq:unique:u")], [*OTHER, ("SET", "rq:unique:u", "other"), INDEX]], ""),
+    ],
+    ids=[
+        "held and given up",
+        "two",
+        "not taken",
+        "not in the list",
+        "leaked",
+        "given up too soon",
+        "inside a window",
+        "after it",
+    ],
+)
+def test_unique_keys_are_followed(transactions: Sequence[Sequence[Command]], wrong: str, tmp_path: Path) -> None:
+    found = [what for what in read(tmp_path, *transactions).wrong if "unique key" in what]
+    assert wrong in "; ".join(found)
+    assert bool(found) == bool(wrong)
+
+
+@pytest.mark.parametrize(
+    ("then", "wrong"),
+    [(lost(1), True), (finished(), False), ([("HSET", f"rq:job:{JOB}", "status", "stopped"), ("ZREM", "rq:wip:rush", JOB),
+      ("ZADD", "rq:stopped:rush", "1", JOB)], False)],
+    ids=["given back", "finished", "stopped"],
+)  # fmt: skip
+def test_who_is_wanted_no_more_is_not_given_back(then: Sequence[Command], wrong: bool, tmp_path: Path) -> None:
+    history = read(tmp_path, claimed(RUN), [("HSET", f"rq:job:{JOB}", "cancel", "stop")], then)
+    assert any("people said" in what for what in history.wrong) == wrong, history.wrong
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        ([(RUN, 0), (RUN, 1), ("w:2:1", 1), ("w:2:1", 2)], ""),
+        ([(RUN, 0), (RUN, 1), ("w:2:1", 2)], "the cursor was 1"),
+        ([(RUN, 0), (RUN, 2), ("w:2:1", 1)], "left out steps"),
+        ([(RUN, 0), ("w:2:1", 1)], "2 of 3 steps"),
+    ],
+    ids=["goes on", "leaves one out", "skips", "ends early"],
+)
+def test_steps_are_followed(told: Sequence[tuple[str, int]], wrong: str, tmp_path: Path) -> None:
+    history = read(tmp_path, claimed(RUN), [("HSET", f"rq:job:{JOB}", "cursor", "1")], lost(1), claimed("w:2:1"), finished())
+    steps = [Step(JOB, execution, number) for execution, number in told]
+    found = list(wrong_steps(steps, {JOB: replace(rush_job(1, 0), args=(3,))}, {JOB: "finished"}, history))
+    assert wrong in "; ".join(found)
+    assert bool(found) == bool(wrong), found
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "wrong"),
+    [("pending", "finished", False), ("pending", "queued", True), ("stopped", "finished", True), ("finished", "finished", False)],
+)
+def test_what_people_were_told_has_to_hold(said: str, state: str, wrong: bool) -> None:
+    assert bool(list(wrong_answers([Answer(JOB, "stop", said, 0)], {JOB: state}))) == wrong

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fusion.executors.prefetch import MOST
+from tests.faults.rig.conservation import TERMINAL
 from tests.faults.soak.fleet import SLOTS
 from tests.faults.soak.history import History
 from tests.faults.soak.monkey import Strike
 from tests.faults.soak.plan import LEASE, REAP_INTERVAL, Job
+from tests.faults.soak.relations import BY_PARENT, Ties, wrong_answers, wrong_batches, wrong_kin, wrong_meetings, wrong_steps
 
 #: What a job's reason says that ran so often without an end that nobody may expect one.
 POISON = "poison pill"
@@ -56,6 +58,7 @@ class Findings:
     runs: dict[str, Run]
     strikes: list[Strike]
     delivered: list[str]
+    ties: Ties = field(default_factory=Ties)
 
 
 @dataclass
@@ -86,7 +89,7 @@ def judge(found: Findings) -> Verdict:
     figures["tried"] = len(found.tried)
     figures["acknowledged"] = len(acknowledged)
     figures["never acknowledged"] = f"{len(unsure)}, of them in Redis {len(unsure & there)}"
-    figures["lost"] = verdict.hold("acknowledged, and in no set", sorted(acknowledged - there))
+    figures["lost"] = verdict.hold("acknowledged, and in no set", sorted(acknowledged - there - found.ties.met.keys()))
     figures["unexpected"] = verdict.hold("never enqueued, and there", sorted(there - found.tried))
     figures["stuck"] = verdict.hold("neither ended nor failed", _stuck(found.states))
     figures["against the rules in the AOF"] = verdict.hold("the history of Redis breaks a rule", claims_wrong)
@@ -101,11 +104,37 @@ def judge(found: Findings) -> Verdict:
     _count_losses(verdict, found, by_job)
     _count_ahead(verdict, found)
     _check_events(verdict, found)
+    _judge_ties(verdict, found)
     return verdict
 
 
+def _judge_ties(verdict: Verdict, found: Findings) -> None:
+    ties, replaced = found.ties, Counter(life.reason for life in found.history.jobs.values())["replaced"]
+    verdict.figures["met another with their unique key"] = f"{len(ties.met)}, took the place of another {replaced}"
+    verdict.hold("the call said another thing of a unique key than there is", wrong_meetings(ties.met, found.plan, found.states))
+    verdict.hold("unique keys left over", found.history.uniques.left())
+    said = Counter(f"{each.wish}: {each.said}" for each in ties.answers)
+    verdict.figures["answers to people"] = ", ".join(f"{what} {count}" for what, count in sorted(said.items())) or "none"
+    ends = Counter(found.states.get(each.job_id) for each in ties.answers if each.said == "pending")
+    verdict.figures["of those that ran"] = ", ".join(f"{what} {count}" for what, count in ends.items())
+    verdict.hold("not what people were told", wrong_answers(ties.answers, found.states))
+    runs = {(step.job_id, step.execution) for step in ties.steps}
+    jobs = {job_id for job_id, _ in runs}
+    verdict.figures["jobs in steps"] = f"{len(jobs)}, {len(runs)} runs, {len(ties.steps)} steps"
+    kin = [spec for spec in found.plan.values() if spec.parents]
+    by_parent = sum(life.reason.startswith(BY_PARENT) for life in found.history.jobs.values())
+    verdict.figures["jobs with parents"] = f"{len(kin)}, failed for their sake {by_parent}"
+    reasons = {job_id: life.reason for job_id, life in found.history.jobs.items()}
+    ran = {run.job_id for run in found.runs.values()}
+    verdict.hold("not as their parents have it", wrong_kin(kin, found.states, reasons, ran))
+    called = Counter(f"{spec.batch_as} {found.states.get(spec.id)}" for spec in found.plan.values() if spec.batch_as)
+    verdict.figures["what followed batches"] = ", ".join(f"{what} {count}" for what, count in sorted(called.items()))
+    verdict.hold("not as their batch has it", wrong_batches(found.plan.values(), found.states))
+    verdict.hold("steps were left out", wrong_steps(ties.steps, found.plan, found.states, found.history))
+
+
 def _stuck(states: dict[str, str]) -> list[str]:
-    return [f"{job_id}: {status}" for job_id, status in states.items() if status not in ("finished", "failed")]
+    return [f"{job_id}: {status}" for job_id, status in states.items() if status not in TERMINAL]
 
 
 def _is_poison(found: Findings, job_id: str) -> bool:
@@ -116,7 +145,9 @@ def _wrong_ends(found: Findings) -> Iterator[str]:
     """A job that was struck five times in a row fails for that; all others end as they were made to."""
     for job_id, status in found.states.items():
         spec, life = found.plan.get(job_id), found.history.jobs.get(job_id)
-        if spec is None or life is None:
+        if spec is None or life is None or status in spec.may_end:
+            continue
+        if spec.parents and life.reason.startswith(BY_PARENT):
             continue
         failures = life.count("failed", "retry")
         if status == "failed" and _is_poison(found, job_id):

@@ -6,10 +6,16 @@ from collections.abc import Iterator
 
 from tests.faults.model.test_cron import MISTAKES as CRON_MISTAKES
 from tests.faults.model.test_mistakes import MISTAKES
+from tests.faults.teeth.batches import OF_BATCHES
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
+from tests.faults.teeth.hands import OF_HANDS
+from tests.faults.teeth.kin import OF_KIN
 from tests.faults.teeth.limits import OF_LIMITS
+from tests.faults.teeth.long import OF_LONG
 from tests.faults.teeth.queues import OF_QUEUES
+from tests.faults.teeth.stops import OF_STOPS
 from tests.faults.teeth.totals import OF_TOTALS
+from tests.faults.teeth.unique import OF_UNIQUE_KEYS
 
 _LEASE = "  redis.call('ZADD', wip_key(queue), LEASE_END, id)\n"
 _INDEX = """  if #held == 0 then redis.call('HSET', held_key, id, exec) end
@@ -31,7 +37,7 @@ _POP = f"""seconds, micros = self.connection.time()
         due = self.connection.zrangebyscore(self.keys.scheduled, "-inf", seconds + micros / 1e6, start=0, num=limit)
         if due:
             self.connection.zrem(self.keys.scheduled, *due)
-        moved, next_ms, over_ms = {_PROMOTE}, due)"""
+        moved, *next_ms = {_PROMOTE}, due)"""
 _FOLLOW = """text = _text(response)
     if response.status in (301, 302, 307, 308) and response.getheader("Location"):
         from fusion.delivery.targets import parse_target
@@ -124,7 +130,7 @@ MUTANTS = (
             _DUE,
             "local found = {} for i = REST, #ARGV do found[2 * (i - REST) + 1], found[2 * (i - REST) + 2] = ARGV[i], '1' end\n",
         ),
-        Edit("fusion/store/write/broker.py", f"moved, next_ms, over_ms = {_PROMOTE})", _POP),
+        Edit("fusion/store/write/broker.py", f"moved, *next_ms = {_PROMOTE})", _POP),
     ),
     a_mutant(
         "h",
@@ -153,13 +159,13 @@ MUTANTS = (
         "at its hard timeout the job's process is killed and its group is not",
         "faults/crash/test_alone.py::test_the_process_group_is_killed_where_orphans_can_not_be_listed[timeout]",
         _NO_GROUP,
-        Edit("fusion/forkserver/server.py", "for send in (_killpg, _kill):", "for send in (_kill,):"),
+        Edit("fusion/forkserver/horse_process.py", "for send in (_killpg, _kill):", "for send in (_kill,):"),
     ),
     a_mutant(
         "j3",
         "nobody is killed at the hard timeout",
         "forkserver/test_hostile.py::test_hard_timeout[c_loop]",
-        Edit("fusion/forkserver/server.py", "            if horse.deadline <= now:\n", "            if horse.deadline < 0:\n"),
+        Edit("fusion/forkserver/horse_process.py", "        if self._deadline <= now:\n", "        if self._deadline < 0:\n"),
     ),
     a_mutant(
         "j4",
@@ -222,7 +228,7 @@ MUTANTS = (
         "o",
         "an enqueue that is sent again is not known by its nonce",
         "faults/trouble/test_replies.py::test_an_enqueue_that_got_no_answer_is_one_job",
-        Edit(LUA + "enqueue.lua", "  if status and (nonce or func and id) == sent then\n", "  if false then\n"),
+        Edit(LUA + "enqueue.lua", "  local resent = status and (nonce or func and id) == sent\n", "  local resent = false\n"),
     ),
     a_mutant(
         "p",
@@ -320,7 +326,13 @@ MUTANTS = (
     ),
     *OF_QUEUES,
     *OF_TOTALS,
+    *OF_HANDS,
     *OF_LIMITS,
+    *OF_KIN,
+    *OF_BATCHES,
+    *OF_LONG,
+    *OF_STOPS,
+    *OF_UNIQUE_KEYS,
 )
 
 #: Not a mutant: that the rig sees another system's real loss.

@@ -37,4 +37,28 @@ OF_TOTALS = (
         "runtime/test_history.py::test_a_call_that_is_sent_again_counts_once",
         Edit(LUA + "note_history.lua", "tonumber(redis.call('HGET', K_worker, 'history')) or 0", "-1"),
     ),
+    a_mutant(
+        "sample1",
+        "of what waits the last look of a minute is kept, not the most",
+        "store/test_sample.py::test_a_step_keeps_the_most_that_was_seen",
+        Edit(LUA + "sample.lua", "math.max(most[i] or 0, figure)", "figure"),
+    ),
+    a_mutant(
+        "sample2",
+        "each process that does maintenance makes a pass of its own",
+        "store/test_sample.py::test_one_pass_an_interval_however_many_ask_and_it_ends_under_a_clock_set_back",
+        Edit(LUA + "sample.lua", "if age >= 0 and age < tonumber(A_interval_ms) then return 0 end", ""),
+    ),
+    a_mutant(
+        "verdict1",
+        "a queue that nobody serves is healthy until its jobs are old",
+        "doctor/test_incidents.py::test_nobody_serves_a_queue",
+        Edit("fusion/doctor/waiting.py", 'f"{call} worker {words(name)}", "fail")', 'f"{call} worker {words(name)}")'),
+    ),
+    a_mutant(
+        "verdict2",
+        "names that strangers chose stand in a command as they are",
+        "doctor/test_verdict.py::test_names_that_strangers_chose_are_quoted_for_the_shell",
+        Edit("fusion/doctor/finding.py", "quote(name) for name in names", "name for name in names"),
+    ),
 )

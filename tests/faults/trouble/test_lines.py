@@ -87,7 +87,7 @@ def test_a_silent_subscription_is_asked_for_a_sign_of_life(proxy: FaultProxy, mo
     def hears(word: str) -> bool:
         line.tick(time.monotonic())
         admin.publish("rq:pubsub:w", json.dumps({"command": word}))
-        return word in line.receive()
+        return word in [told.name for told in line.receive()]
 
     try:
         eventually(lambda: hears("first"), 20)

@@ -1,0 +1,49 @@
+"""`batches` and `batch show | cancel` on a real Redis."""
+
+from __future__ import annotations
+
+import json
+
+import redis
+
+from fusion import Batch
+from tests.cli.conftest import Invoke
+from tests.kit.hands import status_of
+
+NOOP = "tests.jobs.basic.noop"
+
+
+def test_looking_and_canceling(invoke: Invoke, conn: redis.Redis) -> None:
+    assert invoke("batches").stdout == "no batches\n"
+    outer = Batch("mails", queue="q", id="outer", connection=conn, on_complete=NOOP).open()
+    for n in range(3):
+        outer.enqueue(NOOP, job_id=f"a{n}")
+    Batch(id="inner", parent=outer, connection=conn).open().close()
+    lines = [line.split() for line in invoke("batches").stdout.splitlines()]
+    assert [line[:7] for line in lines[1:]] == [
+        ["inner", "-", "success", "0", "0", "0", "0"],
+        ["outer", "mails", "open", "4", "3", "1", "0"],
+    ]
+    assert invoke("batches", "--limit", "1").stdout.splitlines()[-1] == "1 of 2 batches"
+    assert [one["id"] for one in json.loads(invoke("batches", "--json").stdout)["batches"]] == ["inner", "outer"]
+    said = invoke("batch", "show", "outer").stdout.splitlines()
+    assert said[0] == "outer (mails): open; 4 in all, 3 open, 1 finished"
+    assert said[1].startswith("  on complete: ")
+    assert said[-1].split() == ["#inner", "finished"]
+    shown = json.loads(invoke("batch", "show", "outer", "--limit", "1", "--json").stdout)
+    assert (shown["status"], shown["members"]) == ("open", [{"id": "a0", "status": "open"}])
+    assert invoke("batch", "cancel", "outer").stdout == "3 jobs canceled\n"
+    assert status_of(conn, "a0") == "canceled"
+    assert json.loads(invoke("batch", "cancel", "outer", "--json").stdout) == {"schema": 1, "canceled": 0, "running": 0}
+    for command in ("show", "cancel"):
+        missing = invoke("batch", command, "nobody", code=1)
+        assert missing.stderr.startswith("Error: there is no batch nobody; ")
+
+
+def test_a_job_joins_by_its_option(invoke: Invoke, conn: redis.Redis) -> None:
+    batch = Batch(id="b", connection=conn).open()
+    invoke("enqueue", "tasks.sms.sendSMS", "--batch", "b", "-q", "q")
+    assert batch.info().total == 1
+    batch.close()
+    refused = invoke("enqueue", "tasks.sms.sendSMS", "--batch", "b", "-q", "q", code=1)
+    assert "is closed and takes no more jobs" in refused.stderr

@@ -1,0 +1,63 @@
+"""`tree` on a real Redis."""
+
+from __future__ import annotations
+
+import json
+
+import redis
+
+from fusion import Job, Queue
+from fusion.cli.tree import drawn_tree
+from tests.cli.conftest import Invoke
+
+SMS = "tasks.sms.sendSMS"
+
+
+def _graph(conn: redis.Redis) -> None:
+    queue = Queue("sms", conn)
+    queue.enqueue(SMS, job_id="a")
+    for job_id, parents in (("b", ["a"]), ("c", ["a"]), ("d", ["b", "c"]), ("e", ["d"])):
+        queue.enqueue(SMS, job_id=job_id, depends_on=parents)
+
+
+def test_each_job_stands_once_under_one_that_it_is_tied_to(invoke: Invoke, conn: redis.Redis) -> None:
+    _graph(conn)
+    assert [line.rstrip() for line in invoke("tree", "d").stdout.splitlines()] == [
+        "JOB                        STATE     QUEUE  FUNCTION           ALSO",
+        "d                          deferred  sms    tasks.sms.sendSMS",
+        "",
+        "It waits, or waited, for:",
+        "  b                        deferred  sms    tasks.sms.sendSMS",
+        "    a                      queued    sms    tasks.sms.sendSMS  c",
+        "  c                        deferred  sms    tasks.sms.sendSMS",
+        "",
+        "For it wait, or waited:",
+        "  e                        deferred  sms    tasks.sms.sendSMS",
+    ]
+    document = json.loads(invoke("tree", "d", "--json").stdout)
+    assert (document["schema"], document["id"], document["cut"]) == (1, "d", False)
+    assert document["nodes"][0] == {
+        "id": "d",
+        "status": "deferred",
+        "queue": "sms",
+        "function": SMS,
+        "level": 0,
+        "parents": [{"id": "b", "on_failure": "fail"}, {"id": "c", "on_failure": "fail"}],
+        "other_parents": 0,
+    }
+    assert invoke("tree", "d", "--limit", "2").stdout.splitlines()[-1] == "There are more: these are the 2 nearest"
+
+
+def test_one_alone_and_one_that_is_not_there(invoke: Invoke, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(SMS, job_id="lone")
+    assert invoke("tree", "lone").stdout.splitlines()[-1] == "It waits for no other job, and none for it"
+    assert "no job 'nobody'" in invoke("tree", "nobody", code=1).stderr
+
+
+def test_a_long_chain_fits_a_terminal(conn: redis.Redis) -> None:
+    queue, last = Queue("sms", conn), None
+    for _ in range(15):
+        last = queue.enqueue(SMS, depends_on=last)
+    assert last is not None
+    lines = drawn_tree(Job.fetch(last.id, conn).tree(), within=79)
+    assert max(map(len, lines)) <= 79 and [line for line in lines if line.startswith(" " * 12 + "14: ")]

@@ -1,0 +1,157 @@
+"""Jobs of one call that wait for each other, and jobs that wait for many: in calls of bounded size, all or none of them."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from fusion import Dependency, Queue
+from fusion.enqueue.build import JobData
+from fusion.enqueue.graph import Graph
+from fusion.exceptions import DependencyCycle, DuplicateJob, GraphDropped, UnknownDependency
+from fusion.store.write.broker import Broker
+from tests.faults.rig.conservation import check_conservation
+from tests.kit.hands import Hand, drain, promote_all, status_of
+from tests.store.kin_hands import of_kin, settle
+
+TASK = "tests.jobs.basic.noop"
+
+
+def node(job_id: str, *parents: object) -> JobData:
+    return Queue.prepare_data(TASK, job_id=job_id, depends_on=list(parents) or None)
+
+
+def run_all(conn: redis.Redis, queue: str = "q", claims: int = 100) -> list[str]:
+    """The order in which a worker runs what there is."""
+    broker, order = Broker(conn), list[str]()
+    hand = Hand(broker, queue)
+    settle(broker)
+    while jobs := hand.claim(claims):
+        for job in jobs:
+            order.append(job.id)
+            assert hand.tell(job) == "ok"
+        settle(broker)
+    return order
+
+
+def keys(conn: redis.Redis) -> set[str]:
+    return {raw.decode() for raw in conn.scan_iter("rq:*")}
+
+
+def test_handles_are_parents_in_whatever_order_they_are_given(conn: redis.Redis) -> None:
+    a, b = node("a"), node("b")
+    c = node("c", a, b)
+    jobs = Queue("q").enqueue_many([c, b, a])
+    assert {job.id: job.get_status(refresh=False) for job in jobs} == {"a": "queued", "b": "queued", "c": "deferred"}
+    assert run_all(conn) == ["b", "a", "c"]
+    assert of_kin(conn) == set()
+
+
+def test_a_cycle_is_refused_and_nothing_is_written(conn: redis.Redis) -> None:
+    with pytest.raises(DependencyCycle, match="3 jobs wait for each other, or for such: a, b, c"):
+        Queue("q").enqueue_many([node("a", "b"), node("b", "a"), node("c", "b"), node("d")])
+    assert keys(conn) == set()
+
+
+def test_a_graph_of_several_calls_begins_when_its_last_job_has_come(conn: redis.Redis) -> None:
+    datas = [node("first")] + [node(f"mid-{i}", "first") for i in range(250)]
+    datas.append(node("last", *(data.new.id for data in datas[1:])))
+    jobs = Queue("q").enqueue_many(datas)
+    assert [job.id for job in jobs] == [data.new.id for data in datas]
+    order = run_all(conn)
+    assert (order[0], order[-1], sorted(order)) == ("first", "last", sorted(data.new.id for data in datas))
+    assert of_kin(conn) == set() and not conn.exists("rq:graphs")
+    assert not [key for key in keys(conn) if key.startswith("rq:graph:") or (key.endswith(":parents") and "last" not in key)]
+
+
+def test_a_job_with_many_parents(conn: redis.Redis) -> None:
+    queue = Queue("q")
+    parents = queue.enqueue_many([node(f"p-{i}") for i in range(330)])
+    child = queue.enqueue(TASK, job_id="child", depends_on=parents)
+    assert child.get_status() == "deferred"
+    assert run_all(conn)[-1] == "child"
+    assert of_kin(conn) == set()
+    child.delete()
+    assert not conn.exists("rq:job:child:parents") or settle(Broker(conn)) or not conn.exists("rq:job:child:parents")
+
+
+def test_a_graph_whose_producer_died_leaves_nothing(conn: redis.Redis, broker: Broker) -> None:
+    graph = Graph.of([data.new for data in [node("p")] + [node(f"c-{i}", "p") for i in range(150)]])
+    parts = list(graph.parts)
+    broker.enqueue_part("q", parts[0], graph.token, 0)
+    assert status_of(conn, "p") == "deferred"
+    broker.promote()
+    assert status_of(conn, "p") == "deferred"
+    conn.zadd("rq:graphs", {graph.token: 1})
+    broker.promote()
+    settle(broker)
+    check_conservation(conn, [])
+    assert not [key for key in keys(conn) if ":job:" in key or "graph" in key or "deferred" in key]
+    with pytest.raises(GraphDropped):
+        broker.enqueue_part("q", parts[1], graph.token, 1)
+    with pytest.raises(GraphDropped):
+        broker.release_graph(graph.token, "q", graph.jobs[0])
+
+
+@pytest.mark.parametrize("flaw", ["unknown", "duplicate", "unknown among many"])
+def test_a_part_that_is_refused_takes_the_others_along(conn: redis.Redis, broker: Broker, flaw: str) -> None:
+    queue = Queue("q")
+    queue.enqueue(TASK, job_id="taken")
+    datas = [node("p")] + [node(f"c-{i}", "p") for i in range(250)]
+    if flaw == "unknown":
+        datas.append(node("bad", "nobody"))
+    elif flaw == "duplicate":
+        datas.append(node("taken", "p"))
+    else:
+        datas.append(node("bad", *(data.new.id for data in datas[:150]), "nobody"))
+    with pytest.raises(DuplicateJob if flaw == "duplicate" else UnknownDependency):
+        queue.enqueue_many(datas)
+    settle(broker)
+    assert check_conservation(conn, ["taken"]) == {"taken": "queued"}
+    assert [key for key in keys(conn) if ":job:" in key] == ["rq:job:taken"]
+    assert of_kin(conn) == set()
+
+
+def test_each_call_of_a_graph_may_be_sent_twice(conn: redis.Redis, broker: Broker) -> None:
+    datas = [node("p")] + [node(f"c-{i}", "p") for i in range(120)]
+    datas.append(node("last", *(data.new.id for data in datas)))
+    graph = Graph.of([data.new for data in datas])
+    for nth, part in enumerate(graph.parts):
+        assert broker.enqueue_part("q", part, graph.token, nth) and broker.enqueue_part("q", part, graph.token, nth)
+        for job in part:
+            for further, parents in enumerate(graph.more.get(job.id, ()), 1):
+                broker.add_parents(job.id, graph.token, further, parents)
+                broker.add_parents(job.id, graph.token, further, parents)
+    for _ in range(2):
+        broker.release_graph(graph.token, "q", graph.jobs[0])
+    settle(broker)
+    broker.release_graph(graph.token, "q", graph.jobs[0])
+    assert len(run_all(conn)) == len(datas)
+    assert of_kin(conn) == set()
+
+
+def test_a_parent_that_fails_while_a_graph_is_still_coming(conn: redis.Redis, broker: Broker) -> None:
+    queue = Queue("other")
+    queue.enqueue(TASK, job_id="outside")
+    graph = Graph.of([node("c", "outside").new, node("d", "c").new])
+    broker.enqueue_part("q", graph.jobs, graph.token, 0)
+    broker.cancel("outside")
+    settle(broker)
+    assert status_of(conn, "c") == "deferred"
+    broker.release_graph(graph.token, "q", graph.jobs[0])
+    settle(broker)
+    assert (status_of(conn, "c"), status_of(conn, "d")) == ("failed", "failed")
+    assert of_kin(conn) == set()
+
+
+def test_a_dependency_says_what_becomes_of_its_job(conn: redis.Redis, broker: Broker) -> None:
+    queue = Queue("q")
+    a, b = queue.enqueue(TASK, job_id="a"), queue.enqueue(TASK, job_id="b")
+    queue.enqueue(TASK, job_id="before")
+    queue.enqueue(TASK, job_id="c", depends_on=[a, Dependency(jobs=[b], allow_failure=True, enqueue_at_front=True)])
+    hand = Hand(broker, "q")
+    hand.tell(hand.take())
+    hand.tell(hand.take(), "failed", reason="r")
+    settle(broker)
+    promote_all(broker, conn)
+    assert drain(hand) == ["c", "before"]

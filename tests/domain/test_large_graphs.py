@@ -1,0 +1,85 @@
+"""Graphs of thousands of jobs: scripts are short, and whatever a dead producer leaves is gone."""
+
+from __future__ import annotations
+
+from itertools import islice
+from random import Random
+from typing import Any
+
+import pytest
+import redis
+
+from fusion import Queue
+from fusion.enqueue.build import JobData
+from fusion.enqueue.graph import Graph, _steps
+from fusion.store.write.broker import Broker
+from tests.domain.test_graphs import keys, node, run_all
+from tests.faults.rig.conservation import check_conservation
+from tests.kit.slowest import Slowest
+from tests.store.kin_hands import of_kin, settle
+
+#: Milliseconds of the server's time that 95 of 100 calls stay below. On a busy machine some take longer, whatever they do.
+LONGEST = 5.0
+
+
+def diamond(wide: int) -> list[JobData]:
+    middle = [node(f"mid-{nth}", "first") for nth in range(wide)]
+    return [node("first"), *middle, node("last", *(data.new.id for data in middle))]
+
+
+def tangle(size: int) -> list[JobData]:
+    chance = Random(7)
+    return [node(f"n-{nth}", *{f"n-{chance.randrange(nth)}" for _ in range(chance.randrange(4)) if nth}) for nth in range(size)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("datas", [diamond(10_000), tangle(5_000)], ids=["diamond", "tangle"])
+def test_of_twenty_calls_nineteen_are_short(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch, datas: list[JobData]) -> None:
+    slowest = Slowest(conn, monkeypatch)
+    Queue("q").enqueue_many(datas)
+    order = {job_id: nth for nth, job_id in enumerate(run_all(conn, claims=50))}
+    assert order.keys() == {data.new.id for data in datas}
+    if "last" in order:
+        assert (order["first"], order["last"]) == (0, len(datas) - 1)
+    assert of_kin(conn) == set()
+    print({name: (len(times), max(times)) for name, times in slowest.times.items()})
+    usual = {name: sorted(times)[len(times) * 95 // 100] for name, times in slowest.times.items()}
+    assert {name: ms for name, ms in usual.items() if ms >= LONGEST} == {}
+
+
+@pytest.mark.long
+def test_a_producer_that_dies_between_any_two_calls_leaves_nothing(conn: redis.Redis, broker: Broker) -> None:
+    datas = tangle(600)
+    datas.append(node("last", *(data.new.id for data in datas[:330])))
+    queue = Queue("q")
+    cut, whole = 0, False
+    while not whole:
+        cut += 1
+        graph = Graph.of([data.new for data in datas])
+        steps = _steps(graph, "q")
+        step: Any = next(steps)
+        whole = True
+        for _ in islice(iter(int, 1), cut):
+            assert not isinstance(step, float)
+            try:
+                step = steps.send(step(broker))
+            except StopIteration:
+                break
+        else:
+            whole = False
+        if whole:
+            break
+        steps.close()
+        conn.zadd("rq:graphs", {graph.token: 1}, xx=True)  # a minute later
+        broker.promote()
+        settle(broker)
+        left = [key for key in keys(conn) if ":job:" in key or "deferred" in key or (key.endswith(":q") and "queue" in key)]
+        if conn.zcard("rq:queue:q"):  # it had died behind the last call, so all of them were accepted
+            assert len(run_all(conn)) == len(datas)
+            conn.flushall()
+        else:
+            assert left == [], cut
+    assert cut > 12
+    assert len(run_all(conn)) == len(datas) and of_kin(conn) == set()
+    assert check_conservation(conn, [data.new.id for data in datas])
+    assert queue.is_empty()

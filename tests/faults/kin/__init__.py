@@ -1,0 +1,1 @@
+"""Jobs that know each other, among real workers that are killed."""

@@ -1,0 +1,59 @@
+"""Mistakes about batches and chains."""
+
+from __future__ import annotations
+
+from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
+
+_BATCH = LUA + "include/batch/batch.lua"
+_FIRST = "  if not ended then\n    redis.call('HSET', key, 'ended_at', now_iso)\n"
+
+OF_BATCHES = (
+    a_mutant(
+        "batch1",
+        "what is to follow a batch follows each of its ends",
+        "store/test_batch_callbacks.py::test_success_waits_for_the_requeue_that_mends_it_and_complete_follows_no_second_time",
+        Edit(_BATCH, _FIRST, _FIRST.replace("if not ended", "if true")),
+    ),
+    a_mutant(
+        "batch2",
+        "a job of a batch that is deleted while it waits is open for ever",
+        "store/test_batch_store.py::test_a_member_leaves_by_whatever_way_it_ends[deleted]",
+        Edit(INCLUDE + "forget.lua", "on_end(id, key, queue, 'deleted')", "do end"),
+    ),
+    a_mutant(
+        "batch3",
+        "a job that is requeued is not waited for again",
+        "store/test_batch_store.py::test_a_requeued_job_opens_its_batch_again_and_success_follows_once",
+        Edit(LUA + "requeue.lua", "  if ties and string.find(ties, 'b', 1, true) then enter_again(id, key) end\n", ""),
+    ),
+    a_mutant(
+        "batch4",
+        "a failure that was mended goes on counting",
+        "store/test_batch_store.py::test_a_requeued_job_opens_its_batch_again_and_success_follows_once",
+        Edit(_BATCH, "    redis.call('HDEL', batch_ended_key(batch), member)\n", ""),
+    ),
+    a_mutant(
+        "batch5",
+        "what a job returned is forgotten before what follows its batch has read it",
+        "store/test_batch_callbacks.py::test_what_finished_is_kept_until_both_callbacks_have_ended",
+        Edit(_BATCH, "  if not read and (complete or success) then\n", "  if false then\n"),
+    ),
+    a_mutant(
+        "batch6",
+        "a batch around another hears of its end, and not of its second life",
+        "store/test_batch_store.py::test_nested_batches_count_as_one_member_and_five_deep_is_deepest",
+        Edit(_BATCH, "    if parent then enter_batch(parent, '#' .. batch) end\n", ""),
+    ),
+    a_mutant(
+        "batch7",
+        "a batch whose producer died is open for ever",
+        "store/test_batch_store.py::test_a_batch_whose_producer_died_is_closed_when_its_time_is_over",
+        Edit(LUA + "tend_batches.lua", "  elseif not closed and tonumber(open_until) <= now_ms then\n", "  elseif false then\n"),
+    ),
+    a_mutant(
+        "batch8",
+        "a step of a chain may be made to take what it was not to take",
+        "worker/test_chains.py::test_the_steps_are_signed",
+        Edit("fusion/kernel/signing.py", '"takes"', '"taken"'),
+    ),
+)

@@ -1,0 +1,58 @@
+"""Mistakes about jobs that are stopped."""
+
+from __future__ import annotations
+
+from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
+
+_WISHED = "  elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then\n"
+_ASKED = """        back = executor.recall(horse)
+        executor.listen_to(horse)
+        first = executor.runs.get(horse.serial)
+        if first is run and not"""
+_DEADLINE = "        self._deadline, self._stopping = min(self._deadline, deadline), True\n"
+
+OF_STOPS = (
+    a_mutant(
+        "stop1",
+        "a stop un-finishes a job",
+        "store/test_stop.py::test_a_stop_never_wins_over_an_end[finished]",
+        Edit(INCLUDE + "commit.lua", "  if kind == 'finished' then\n", "  if kind == 'finished' and job.cancel ~= 'stop' then\n"),
+    ),
+    a_mutant(
+        "stop2",
+        "a job that is to stop is tried again",
+        "store/test_stop.py::test_a_stop_wins_over_whatever_is_no_end[retry]",
+        Edit(INCLUDE + "commit.lua", _WISHED, _WISHED.replace(" then", " and kind ~= 'retry' then")),
+    ),
+    a_mutant(
+        "stop3",
+        "who renews its leases is not told which are to stop",
+        "store/test_stop.py::test_the_worker_of_a_running_job_is_told_which_execution_to_end"
+        " worker/test_stop.py::test_one_that_hears_again_asks_what_it_missed",
+        Edit(LUA + "extend.lua", "cancel == 'stop' and 'stopped' or ", ""),
+    ),
+    a_mutant(
+        "stop4",
+        "the signal to a warm process may meet the job behind",
+        "executors/test_stops.py::test_what_waits_is_taken_back_before_the_process_is_asked",
+        Edit("fusion/executors/ending.py", _ASKED, _ASKED.replace("executor.recall(horse)", "list[HorseRun]()")),
+    ),
+    a_mutant(
+        "stop5",
+        "a task that cleans up is struck again",
+        "unit/test_stopping.py::test_who_cleans_up_is_left_alone",
+        Edit("fusion/kernel/stopping.py", " and not _leads_to_stop(sys.exception())", ""),
+    ),
+    a_mutant(
+        "stop6",
+        "what does not stop is not killed after the grace",
+        "worker/test_stop.py::test_a_job_that_is_stopped_is_gone_after_the_grace[fork]",
+        Edit("fusion/forkserver/horse_process.py", _DEADLINE, "        self._stopping = True\n"),
+    ),
+    a_mutant(
+        "stop7",
+        "an outcome says that the job was stopped, and nobody had asked",
+        "executors/test_stops.py::test_an_outcome_stopped_counts_only_of_one_that_was_asked",
+        Edit("fusion/worker/outcomes.py", 'if frame.get(b"kind") == b"stopped" and not run.stopping:', "if False:"),
+    ),
+)

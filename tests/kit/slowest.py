@@ -1,0 +1,43 @@
+"""How long the server is busy with each script."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from fusion.store.scripting.scripts import Script
+
+
+class Slowest:
+    """Milliseconds of its thread's time that the server took for the longest of the scripts called meanwhile: what runs beside it on this
+    machine does not count. Loading a script is a call of its own, `load <name>`."""
+
+    def __init__(self, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._conn = conn
+        self.found: dict[str, float] = {}
+        #: Of each call.
+        self.times: dict[str, list[float]] = {}
+        call = Script.__call__
+
+        loaded = set[str]()
+
+        def measured(script: Script, *args: Any, **more: Any) -> Any:
+            if script.sha not in loaded:  # a server does so once: a time of its own
+                loaded.add(script.sha)
+                before = self._used()
+                conn.script_load(script.text)
+                self.found[f"load {script.before.removesuffix('.before')}"] = self._used() - before
+            before = self._used()
+            answer = call(script, *args, **more)
+            name = script.before.removesuffix(".before")
+            self.times.setdefault(name, []).append(self._used() - before)
+            self.found[name] = max(self.times[name])
+            return answer
+
+        monkeypatch.setattr(Script, "__call__", measured)
+
+    def _used(self) -> float:
+        cpu = self._conn.info("cpu")
+        return 1000 * (cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])

@@ -1,0 +1,36 @@
+"""What the tests of jobs that wait for others share."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+import redis
+
+from fusion.store.layout.records import NewJob
+from fusion.store.write.broker import Broker
+from tests.kit.hands import new
+
+
+def child(job_id: str, *parents: str, **more: Any) -> NewJob:
+    """A job that waits for these; `?a`: a counts as met however it ends; `~a`: it waits until a finishes."""
+    return new(job_id, **{"ties": "p", "parents": json.dumps(parents), **more})
+
+
+def give(broker: Broker, queue: str, *jobs: NewJob) -> None:
+    broker.enqueue(queue, jobs, secrets.token_hex(6))
+
+
+def settle(broker: Broker) -> None:
+    """As any worker does when it is told that there is something."""
+    while broker.release()[1] == 0:
+        pass
+
+
+def of_kin(conn: redis.Redis) -> set[str]:
+    """Keys that only jobs with parents or children have."""
+    kinds = (":children", ":dependencies")
+    return {raw.decode() for raw in conn.scan_iter("rq:job:*") if raw.decode().endswith(kinds)} | {
+        name for name in ("rq:releasing", "rq:pinned", "rq:deferred:q") if conn.exists(name)
+    }
