@@ -89,7 +89,7 @@ def test_what_waits_behind_a_long_run_comes_back(stage: Stage) -> None:
     waiting = [stage.executor.prefetch(claimed(ahead=True), 10.0, 1) for _ in range(3)]
     assert read_one(stage, first) == name(first)
     stage.executor._current.runs[stage.serial(first)].began -= 2000  # type: ignore[union-attr, index]
-    stage.executor._current._runs_at = 0.0  # type: ignore[union-attr]
+    stage.executor._current._runs_at = -float("inf")  # type: ignore[union-attr]
     stage.tick(stage.executor._current.runs[stage.serial(first)].began + 1500)  # type: ignore[union-attr, index]
     assert [run for run, _ in stage.listener.back] == waiting
     assert {why for _, why in stage.listener.back} == {"the job before it takes long"}
