@@ -36,7 +36,7 @@ def _with_weaker(scopes: Iterable[str]) -> frozenset[str]:
     return frozenset(SCOPES[: strongest + 1])
 
 
-ANONYMOUS = Actor("anonymous", frozenset(SCOPES))
+ANONYMOUS = Actor("anonymous", frozenset(SCOPES), anonymous=True)
 
 
 def new_token(name: str, scopes: Iterable[str]) -> tuple[str, str]:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 
 from fusion.exceptions import DeserializationError
 from fusion.kernel import defaults
+from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.serializers import JSONSerializer
 
 #: Bytes of a body. The largest payload with what JSON may add to it.
@@ -54,10 +55,13 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks, and what they may do. The name goes to the logs."""
+    """Who asks, what they may do, and with which queues. The name goes to the logs."""
 
     name: str
     scopes: frozenset[str]
+    scope: Scope = EVERYTHING
+    #: Nobody gave a token: the service was started without.
+    anonymous: bool = False
 
 
 @dataclass(slots=True)
@@ -90,6 +94,17 @@ class Request:
         except ValueError:
             raise HttpError(400, "bad_query", "the query has too many fields; use 20 or fewer") from None
         return {name: values[-1] for name, values in found.items()}
+
+    @property
+    def scope(self) -> Scope:
+        """The queues that who asks may see: none without an actor."""
+        return self.actor.scope if self.actor else Scope(())
+
+    def who(self) -> str:
+        """Who asks, as records of changes name them: `token:NAME`, or `anonymous@ADDRESS` where no token is asked for."""
+        if self.actor is None or self.actor.anonymous:
+            return f"anonymous@{plain(self.client, 100) or 'unknown'}"
+        return f"token:{self.actor.name}"
 
     def require(self, scope: str) -> None:
         """403 unless the actor has this scope."""

@@ -17,15 +17,34 @@ SAFE = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
+class Param:
+    """One field of a route's query. `kind`: `string`, `integer` (0 to `most`) or `boolean`; `choices`: all it may be; `about`: what it means,
+    as the reference tells it."""
+
+    name: str
+    about: str
+    kind: str = "string"
+    default: str | int | None = None
+    most: int | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
     """`path` like `/api/v1/jobs/{id}`, a name in braces stands for one segment, `{key}` for one or more. `scope`: what a caller needs; None
-    means that anybody may ask, whatever the Host. `action` names it in the logs. A GET answers HEAD too."""
+    means that anybody may ask, whatever the Host. `action` names it in the logs. A GET answers HEAD too.
+
+    For the reference alone: `params` of the query; the names of the schemas (`schemas.py`) of the `body` it takes and of its `answer`.
+    """
 
     method: str
     path: str
     handler: Handler
     scope: str | None
     action: str
+    params: tuple[Param, ...] = ()
+    body: str | None = None
+    answer: str | None = None
 
     def __post_init__(self) -> None:
         if self.scope is not None and self.scope not in SCOPES:

@@ -1,0 +1,35 @@
+"""Which queues somebody may see: names and wildcards, by the rule of a worker's wildcards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`queues`: names and wildcards (`sms-*`, `a?c`, `[ab]*`); None for all queues, Fusion's own ones included."""
+
+    queues: tuple[str, ...] | None = None
+
+    @property
+    def all(self) -> bool:
+        """Every queue, and what belongs to none."""
+        return self.queues is None
+
+    def allows(self, queue: str) -> bool:
+        """Say whether this queue may be seen. As for workers, no wildcard stands for one of Fusion's own (`failed`, `_...`)."""
+        if self.queues is None:
+            return True
+        if queue == "failed" or queue.startswith("_"):
+            return queue in self.queues
+        return any(queue == name or fnmatchcase(queue, name) for name in self.queues)
+
+    def of(self, queues: Iterable[str]) -> list[str]:
+        """Those of these queues that may be seen, in their order."""
+        return [queue for queue in queues if self.allows(queue)]
+
+
+#: Of whom nothing is hidden.
+EVERYTHING = Scope()

@@ -1,0 +1,125 @@
+"""Jobs come in: enqueued, or put back. Every change goes through the Broker, as everybody's does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from redis import Redis
+
+from fusion.enqueue.build import sealed
+from fusion.enqueue.chunk import Chunk
+from fusion.exceptions import (
+    BatchClosed,
+    DuplicateJob,
+    InvalidJobOperation,
+    InvalidName,
+    NoSuchBatchError,
+    NoSuchJobError,
+    QueueFull,
+)
+from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
+from fusion.settings import get_settings
+from fusion.store.access import broker_of, inspector_of
+from fusion.store.layout.names import check_job_id
+from fusion.store.layout.records import NewJob
+from fusion.web import putback
+from fusion.web.calls import Call, read_call
+from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
+from fusion.web.idempotency import Once, once
+from fusion.web.routing import Route
+
+
+class Enqueue:
+    """The calls by which jobs come in. `tasks`: modules whose functions callers may name."""
+
+    def __init__(self, connection: Redis, tasks: Sequence[str]) -> None:
+        self._connection, self._tasks = connection, tuple(tasks)
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        return [
+            Route("POST", "/retryTask/", self.retry_task, "operate", "retry_task"),
+            Route("POST", "/retryTask", self.retry_task, "operate", "retry_task"),
+            Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue"),
+        ]
+
+    def enqueue(self, request: Request) -> Response:
+        """Enqueue a call of a task; once for each Idempotency-Key."""
+        body = request.json()
+        repeat = once(request, body)
+        call = read_call(body, self._tasks, job_id=repeat.job_id)
+        return self._accept(request, call, repeat, 201)
+
+    def retry_task(self, request: Request) -> Response:
+        """Put a job back by its id; or, for callers that only have the call, enqueue that anew. Both in two minutes."""
+        body = request.json()
+        repeat = once(request, body)
+        if "job_id" not in body:
+            return self._accept(
+                request, read_call(body, self._tasks, job_id=repeat.job_id, enqueue_in=putback.DELAY), repeat, 202
+            )
+        if extra := sorted(set(body) - {"job_id"}):
+            raise HttpError(
+                422, "invalid_value", f"{extra[0][:80]}: a job is put back as it is; send only job_id", field=extra[0][:80]
+            )
+        try:
+            job_id = request.target = check_job_id(body["job_id"])
+            putback.put_back(job_id, nonce=repeat.nonce, connection=self._connection)
+        except InvalidName as error:
+            raise HttpError(422, "invalid_value", str(error), field="job_id") from None
+        except NoSuchJobError as error:
+            raise HttpError(404, "no_such_job", str(error)) from None
+        except InvalidJobOperation as error:
+            raise HttpError(409, "wrong_state", str(error)) from None
+        document = {"job_id": job_id, "status": "scheduled", "delay": putback.DELAY}
+        return Response.json(document, 202, {"Location": f"{request.prefix}/api/v1/jobs/{job_id}"})
+
+    def _accept(self, request: Request, call: Call, repeat: Once, status: int) -> Response:
+        new = call.data.new
+        request.target = new.id
+        broker = broker_of(self._connection)
+        if repeat.job_id and not call.named:
+            self._check_same(new.id, repeat)
+        try:
+            jobs = sealed(call.queue, [new], get_settings())
+            accepted = broker.enqueue(call.queue, jobs, repeat.nonce, call.terms.replicas, call.terms.room)
+        except QueueFull as error:
+            raise HttpError(429, "queue_full", str(error), headers={"Retry-After": str(RETRY_AFTER)}) from None
+        except BatchClosed as error:
+            raise HttpError(409, "batch_closed", str(error)) from None
+        except NoSuchBatchError as error:
+            raise HttpError(422, "invalid_value", str(error), field="batch") from None
+        except DuplicateJob as error:
+            code = "duplicate_job" if call.named or not repeat.job_id or error.duplicate_of else "key_reused"
+            raise HttpError(409, code, str(error)) from None
+        (job,) = Chunk(call.queue, jobs, call.terms).accepted(accepted, self._connection)
+        document: dict[str, Any] = {
+            "job_id": job.id,
+            "status": job.last_status or "gone",
+            "queue": job.origin,
+            "priority": job.priority,
+            "created_at": job.created_at and to_iso(job.created_at),
+        }
+        if job.duplicate_of:
+            document["duplicate_of"] = job.duplicate_of
+        if job.duplicate_of == job.id:
+            status = 200  # nothing came into being
+        elif document["status"] == "scheduled":
+            due = job.scheduled_at() if job.duplicate_of else None  # max_delay may have had a say
+            document["scheduled_at"] = to_iso(due) if due else _due(new, accepted)
+        return Response.json(document, status, {"Location": f"{request.prefix}/api/v1/jobs/{job.id}"})
+
+    def _check_same(self, job_id: str, repeat: Once) -> None:
+        """An id made of a key is that key's alone: an ended job of other content must not be written over."""
+        (nonce,) = inspector_of(self._connection).fields(job_id, "nonce")
+        if nonce is not None and nonce.decode("utf-8", "replace") != repeat.nonce:
+            raise HttpError(
+                409, "key_reused", "this Idempotency-Key came with another request before; use a new key for a new request"
+            )
+
+
+def _due(new: NewJob, accepted: str) -> str | None:
+    moment = from_iso(accepted) if new.due is None else EPOCH + timedelta(seconds=new.due)
+    return None if moment is None else to_iso(moment + timedelta(seconds=new.delay or 0))

@@ -1,0 +1,82 @@
+"""Queues over HTTP: `/api/v1/queues`."""
+
+from __future__ import annotations
+
+from redis import Redis
+
+from fusion.store.access import broker_of, inspector_of
+from fusion.store.read.tolerant import forgiving, in_words
+from fusion.web.calls import read_pause, read_since
+from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.routing import Route
+from fusion.web.sound import check_sound
+from fusion.web.views import history_view, queue_view
+
+NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
+#: Queues of one page.
+_PAGE, _LARGEST_PAGE = 100, 1000
+
+
+class Queues:
+    """The calls about queues."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        return [
+            Route("GET", "/api/v1/queues", self.queues, "read", "queues"),
+            Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats"),
+            Route("POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause"),
+            Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume"),
+        ]
+
+    def queues(self, request: Request) -> Response:
+        """Show a page of queues, by name."""
+        looking, broken = forgiving(self._connection)
+        inspector = inspector_of(looking)
+        args = request.args()
+        offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
+        names = inspector.queue_names()
+        page = names[offset : offset + limit]
+        moment = inspector.now()
+        shown = [queue_view(info, moment) for info in inspector.queues(page)]
+        keyless = [one.document() for one in inspector.keyless()]
+        return Response.json(
+            {"queues": shown, "total": len(names), "offset": offset, "keyless": keyless, "broken": in_words(broken)}
+        )
+
+    def stats(self, request: Request) -> Response:
+        """Show one queue."""
+        name = request.params["name"]
+        looking, broken = forgiving(self._connection)
+        inspector = inspector_of(looking)
+        if name not in inspector.queue_names():
+            check_sound(broken)
+            raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
+        stats = inspector.stats(name)
+        view = queue_view(stats.info, stats.last_updated) | stats.counters.document()
+        if since := request.args().get("since"):
+            view |= history_view(inspector.history("queue", name, read_since(since)))
+        return Response.json(view)
+
+    def pause(self, request: Request) -> Response:
+        """Let no job of a queue be started, for a time or until `resume`."""
+        queue, wish = self._known(request), read_pause(request.json())
+        by = request.actor.name if request.actor else ""
+        broker_of(self._connection).pause(queue, wish.duration, by=by, reason=wish.reason)
+        (info,) = inspector_of(self._connection).queues([queue])
+        return Response.json(queue_view(info, inspector_of(self._connection).now()))
+
+    def resume(self, request: Request) -> Response:
+        """Start its jobs again; tells of the pause that is over, null if there was none."""
+        queue = self._known(request)
+        was = broker_of(self._connection).unpause(queue)
+        return Response.json({"name": queue, "paused": False, "was": was and was.document(inspector_of(self._connection).now())})
+
+    def _known(self, request: Request) -> str:
+        name = request.target = request.params["name"]
+        if name not in inspector_of(self._connection).queue_names():
+            raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
+        return name
