@@ -6,6 +6,8 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +18,9 @@ from fusion.cli.hints import Command
 from fusion.cli.logs import set_up_logging
 from fusion.cli.output import echo
 from fusion.cli.worker import LEVELS, level_of, pid_file
-from fusion.exceptions import ConfigurationError
+from fusion.exceptions import ConfigurationError, OptionError
 from fusion.kernel import defaults, titles
+from fusion.kernel.timeutil import now, parse_moment, parse_seconds, to_delay
 from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 
 if TYPE_CHECKING:
@@ -180,7 +183,11 @@ def _listen(family: int, address: tuple[str, int], host: str) -> socket.socket:
         ) from None
 
 
-@server.command(cls=Command, epilog="\b\nExample:\n  run_worker.py server token billing --scope operate --file tokens.txt")
+@server.command(
+    cls=Command,
+    epilog="\b\nExample:\n  run_worker.py server token billing --scope operate --file tokens.txt\n"
+    "  run_worker.py server token texts --scope operate --queue sms --queue 'sms-*' --expires 90d",
+)
 @click.argument("name")
 @click.option(
     "--scope",
@@ -189,16 +196,27 @@ def _listen(family: int, address: tuple[str, int], host: str) -> socket.socket:
     type=click.Choice(["read", "operate", "admin"]),
     help="read: look; operate: also enqueue and put back; admin: everything.",
 )
+@click.option(
+    "--queue", "within", multiple=True, metavar="NAME", help="Restrict it to this queue, or wildcard like 'sms-*'. Repeatable."
+)
+@click.option(
+    "--expires", metavar="WHEN", help="Until when it counts: 90d, 12h, or a time like 2030-01-31T00:00Z.  [default: for ever]"
+)
 @click.option("--file", "path", metavar="FILE", help="Append the line to FILE, instead of printing it.")
-def token(name: str, scope: tuple[str, ...], path: str | None) -> None:
+def token(name: str, scope: tuple[str, ...], within: tuple[str, ...], expires: str | None, path: str | None) -> None:
     """Make a token.
 
-    It is shown once, on stdout, and can't be found out again: what is stored is its hash.
+    It is shown once, on stdout, and can't be found out again: what is stored is its hash. Who has one that is restricted to some queues
+    sees nothing of the others, and is refused where an answer would be about all of them.
     """
     from fusion.web.auth import TokenFile, new_token
 
+    queues = [names.check(queue, patterns=True) for queue in names.split(within)]
+    if within and not queues:
+        raise click.UsageError("--queue: name a queue, or leave the option out for all of them")
+    end = None if expires is None else _end(expires)
     try:
-        made, line = new_token(name, scope)
+        made, line = new_token(name, scope, queues, end)
     except ValueError:
         raise click.UsageError(f"NAME {name[:80]!r}: use 1 to 64 of the characters A-Z a-z 0-9 _ . -") from None
     if path is None:
@@ -213,6 +231,25 @@ def token(name: str, scope: tuple[str, ...], path: str | None) -> None:
     _append(path, line)
     echo(f"Stored in {path} as {name!r}. The token, shown this once:", err=True)
     echo(made)
+
+
+def _end(text: str) -> datetime:
+    """A time to come, from a duration or a time. A usage error for any other."""
+    moment: datetime | None = None
+    try:
+        moment = now() + timedelta(seconds=to_delay(parse_seconds(text)))
+    except OptionError:  # 31 years and more, or a negative one
+        pass
+    except ValueError:  # no duration
+        with suppress(ValueError, OverflowError):
+            moment = parse_moment(text).astimezone(timezone.utc)
+    if moment is None:
+        raise click.UsageError(
+            f"--expires {text[:80]!r}: use a duration like 90d or 12h, or a time with its zone like 2030-01-31T00:00Z"
+        )
+    if moment <= now():
+        raise click.UsageError(f"--expires {text[:80]!r} is over already; use a time to come")
+    return moment
 
 
 def _append(path: str, line: str) -> None:

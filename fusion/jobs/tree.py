@@ -10,6 +10,8 @@ from typing import Any
 from fusion.dependency import SIGNS
 from fusion.exceptions import NoSuchJobError
 from fusion.jobs.failures import CHUNK, add_calls, function_of
+from fusion.jobs.visible import seen
+from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.store.layout.codec import text
 from fusion.store.read.inspector import Inspector
 
@@ -17,7 +19,9 @@ from fusion.store.read.inspector import Inspector
 LARGEST = 1000
 #: Parents that a record names, and hundreds of further ones that are looked at.
 _NAMED, _FURTHER = 100, 10
-_FIELDS = ("status", "origin", "func", "parents", "created_at")
+#: Children of a level at which is looked for who sees some queues alone.
+_LOOKED_AT = 10_000
+_FIELDS = ("status", "origin", "original_queue", "func", "parents", "created_at")
 _POLICIES = {sign: policy for policy, sign in SIGNS.items()}
 
 
@@ -61,9 +65,10 @@ class JobTree:
         return {"id": self.id, "nodes": [node.document() for node in self.nodes], "cut": self.cut}
 
 
-def tree(inspector: Inspector, job_id: str, limit: int = LARGEST) -> JobTree:
-    """The graph around a job, of up to `limit` jobs. Read level by level, a hundred jobs in a round trip. NoSuchJobError."""
-    walk = _Walk(inspector, job_id, max(1, limit))
+def tree(inspector: Inspector, job_id: str, limit: int = LARGEST, scope: Scope = EVERYTHING) -> JobTree:
+    """The graph around a job, of up to `limit` jobs. Read level by level, a hundred jobs in a round trip. NoSuchJobError. For who sees some
+    queues alone it ends at jobs of others, and at those that are gone, as if they were not there."""
+    walk = _Walk(inspector, job_id, max(1, limit), scope)
     while walk.go_on():
         pass
     return walk.found()
@@ -73,8 +78,8 @@ class _Walk:
     """`_rows`: what was read of the jobs met; `_levels`: how far each is; `_members`: the parents that it names, as its record does; `_met`: of
     whom it was found as a child."""
 
-    def __init__(self, inspector: Inspector, job_id: str, limit: int) -> None:
-        self._inspector, self._id, self._limit = inspector, job_id, limit
+    def __init__(self, inspector: Inspector, job_id: str, limit: int, scope: Scope) -> None:
+        self._inspector, self._id, self._limit, self._scope = inspector, job_id, limit, scope
         self._levels = {job_id: 0}
         self._rows: dict[str, dict[str, bytes | None]] = {}
         self._members: dict[str, list[str]] = {}
@@ -88,7 +93,7 @@ class _Walk:
         """The next level on either side; False if there is none, or no room. Where there is too little, each side has half."""
         left = self._limit - len(self._levels)
         self._distance += 1
-        up = self._unknown(_id_of(member) for one in self._up for member in self._members.get(one, ()))
+        up = self._seen(self._unknown(_id_of(member) for one in self._up for member in self._members.get(one, ())))
         down = [child for child in self._children(left) if child not in up]
         self._cut = self._cut or len(up) + len(down) > left
         above = max(left // 2, left - len(down))
@@ -100,6 +105,12 @@ class _Walk:
         """What was met."""
         rank = sorted(self._levels, key=lambda one: (abs(self._levels[one]), self._levels[one] > 0))
         return JobTree(self._id, tuple(map(self._node, rank)), self._cut)
+
+    def _seen(self, ids: list[str]) -> list[str]:
+        if self._scope.all:
+            return ids
+        self._read([one for one in ids[:_LOOKED_AT] if one not in self._rows])
+        return [one for one in ids if one in self._rows]
 
     def _unknown(self, ids: Iterable[str]) -> list[str]:
         return [one for one in dict.fromkeys(ids) if one not in self._levels]
@@ -115,7 +126,7 @@ class _Walk:
                     fresh.append(child)
             if len(set(fresh)) > left:
                 break
-        fresh = [*dict.fromkeys(fresh)]
+        fresh = self._seen([*dict.fromkeys(fresh)])
         self._read(fresh[: left + 1])
         # one that was enqueued anew without it, or long ago, is no child of it any more
         return [child for child in fresh if child not in self._rows or self._names(child, self._met[child])]
@@ -135,7 +146,7 @@ class _Walk:
             rows = self._inspector.table(part, _FIELDS)
             add_calls(self._inspector, part, rows)
             for one, row in zip(part, rows, strict=True):
-                if isinstance(row, dict) and row["status"] is not None:
+                if isinstance(row, dict) and row["status"] is not None and seen(self._scope, row):
                     self._rows[one], self._members[one] = row, self._listed(one, row["parents"])
 
     def _listed(self, job_id: str, raw: bytes | None) -> list[str]:
@@ -164,7 +175,7 @@ class _Walk:
             function_of(row),
             level,
             parents,
-            max(0, len(members) - len(parents)),
+            max(0, len(members) - len(parents)) if self._scope.all else 0,
         )
 
 

@@ -110,6 +110,10 @@ class App:
             return route.handler(request)
         request.actor = self._authenticate(request)
         request.require(route.scope)
+        if not (route.by_queue or request.scope.all):
+            raise HttpError(
+                403, "all_queues", "this is about all queues, and this token is restricted to some; ask with one that is not"
+            )
         return self._change(route, request) if route.changes else route.handler(request)
 
     def _change(self, route: Route, request: Request) -> Response:

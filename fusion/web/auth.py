@@ -1,4 +1,4 @@
-"""Bearer tokens. A file holds their names, scopes and hashes; who reads it learns no token.
+"""Bearer tokens. A file holds their names, scopes, queues, ends and hashes; who reads it learns no token.
 
 The hash is a bare SHA-256, since tokens are 256 random bits that nobody can guess; never write the hash of a chosen password there.
 """
@@ -14,16 +14,24 @@ import secrets
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Protocol
 
-from fusion.exceptions import ConfigurationError
+from fusion.exceptions import ConfigurationError, InvalidName
+from fusion.kernel.scope import EVERYTHING, Scope
+from fusion.kernel.timeutil import now, parse_moment
+from fusion.store.layout.names import check_queue_name, is_pattern
 from fusion.web.exchange import Actor, HttpError, Request
 from fusion.web.limiter import FailureLimiter
 from fusion.web.routing import SCOPES
 
 log = logging.getLogger("fusion.web")
 
-_LINE = re.compile(r"(?P<name>[A-Za-z0-9_.-]{1,64}):(?P<scopes>[a-z]+(?:,[a-z]+)*):(?P<digest>[0-9a-f]{64})")
+_LINE = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]{1,64}):(?P<scopes>[a-z]+(?:,[a-z]+)*)(?:@(?P<queues>[^:\s]{1,4000}))?:(?P<digest>[0-9a-f]{64})"
+    r"(?::expires=(?P<expires>[0-9A-Z:.+-]{1,40}))?"
+)
+_PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,128}")
 _PREFIX = "fusion_"
 
 
@@ -39,41 +47,69 @@ def _with_weaker(scopes: Iterable[str]) -> frozenset[str]:
 ANONYMOUS = Actor("anonymous", frozenset(SCOPES), anonymous=True)
 
 
-def new_token(name: str, scopes: Iterable[str]) -> tuple[str, str]:
-    """A new token, and the line of the file that makes it known. ValueError for a name or scope that can't stand there."""
+def new_token(name: str, scopes: Iterable[str], queues: Iterable[str] = (), expires: datetime | None = None) -> tuple[str, str]:
+    """A new token, and the line of the file that makes it known. `queues`: names and wildcards to which it is restricted; none: it is not.
+    ValueError for a name, scope or queue that can't stand there."""
     token = _PREFIX + secrets.token_urlsafe(32)
-    line = f"{name}:{','.join(dict.fromkeys(scopes))}:{_digest(token)}"
+    within = "+".join(dict.fromkeys(queues))
+    end = expires and f":expires={expires.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+    line = f"{name}:{','.join(dict.fromkeys(scopes))}{within and '@' + within}:{_digest(token)}{end or ''}"
     parse_line(line)
     return token, line
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A known token: whose it is, and the hash of its text."""
+    """A known token: whose it is, the hash of its text, and until when it counts (None: for ever)."""
 
     actor: Actor
     digest: str
+    expires: datetime | None = None
 
 
 def parse_line(line: str) -> Token:
-    """One line `name:scope[,scope]:sha256hex`. ValueError says what is wrong, without the hash."""
+    """One line `name:scope[,scope][@queue+queue]:sha256hex[:expires=time]`. ValueError says what is wrong, without the hash."""
     found = _LINE.fullmatch(line)
     if found is None:
-        raise ValueError("use name:scope[,scope]:sha256hex, as `run_worker.py server token NAME --scope read` prints it")
+        raise ValueError(
+            "use name:scope[,scope][@queue+queue]:sha256hex[:expires=2030-01-31T00:00Z], as "
+            "`run_worker.py server token NAME --scope read` prints it"
+        )
     scopes = found["scopes"].split(",")
     if unknown := [scope for scope in scopes if scope not in SCOPES]:
         raise ValueError(f"scope {unknown[0]!r}: use {', '.join(SCOPES)}")
-    return Token(Actor(found["name"], _with_weaker(scopes)), found["digest"])
+    queues = Scope(tuple(check_queue(name) for name in found["queues"].split("+"))) if found["queues"] else EVERYTHING
+    expires = None if found["expires"] is None else parse_moment(found["expires"])
+    return Token(Actor(found["name"], _with_weaker(scopes), queues), found["digest"], expires)
+
+
+def check_queue(name: str) -> str:
+    """Return the name of a queue, or a wildcard, or raise ValueError."""
+    if is_pattern(name):
+        if not _PATTERN.fullmatch(name):
+            raise ValueError(f"queues {name[:80]!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ . - * ? [ ] !")
+        return name
+    try:
+        return check_queue_name(name)
+    except InvalidName as error:
+        raise ValueError(str(error)) from None
 
 
 def parse_tokens(text: str, where: str) -> list[Token]:
-    """All lines; empty ones and those that begin with # don't count. ConfigurationError names the line."""
-    tokens = []
+    """All lines; empty ones and those that begin with # don't count. ConfigurationError names the line. Two of one name, like an old token
+    and the one that follows it, see the same queues: by their name requests are known again, and changes are recorded."""
+    tokens: list[Token] = []
+    queues: dict[str, Scope] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
         try:
-            tokens.append(parse_line(line.strip()))
+            token = parse_line(line.strip())
+            if queues.setdefault(token.actor.name, token.actor.scope) != token.actor.scope:
+                raise ValueError(
+                    f"another token of the name {token.actor.name!r} is for other queues; give each a name of its own"
+                )
+            tokens.append(token)
         except ValueError as error:
             raise ConfigurationError(f"tokens file {where}, line {number}: {error}") from None
     return tokens
@@ -98,12 +134,12 @@ class TokenFile:
         """Whose tokens are known."""
         return [token.actor.name for token in self._current()]
 
-    def find(self, token: str) -> Actor | None:
-        """Whose token this is. All are compared, each in constant time: how long it takes tells nothing."""
+    def find(self, token: str) -> Token | None:
+        """What is known of this token, also if it has expired. All are compared, each in constant time: how long it takes tells nothing."""
         digest, found = _digest(token), None
         for known in self._current():
             if hmac.compare_digest(known.digest, digest):
-                found = known.actor
+                found = known
         return found
 
     def _current(self) -> list[Token]:
@@ -144,7 +180,7 @@ class Authenticator(Protocol):
 
 
 class Bearer:
-    """`Authorization: Bearer TOKEN`. 401 for none or a wrong one, 429 for a client's eleventh wrong one within a minute.
+    """`Authorization: Bearer TOKEN`. 401 for none, a wrong or an expired one, 429 for a client's eleventh wrong one within a minute.
 
     A right token always passes: behind a proxy all clients are one, and nobody shall lock out the others.
     """
@@ -156,9 +192,14 @@ class Bearer:
         scheme, _, token = request.header("authorization").partition(" ")
         if not scheme:
             raise _unauthorized("this needs a token; send Authorization: Bearer TOKEN", "")
-        actor = self._tokens.find(token.strip()) if scheme.lower() == "bearer" else None
-        if actor is not None:
-            return actor
+        known = self._tokens.find(token.strip()) if scheme.lower() == "bearer" else None
+        if known is not None:
+            if known.expires is not None and known.expires <= now():
+                raise _unauthorized(
+                    f"this token expired at {known.expires:%Y-%m-%dT%H:%M:%S%z}; have a new one made with: run_worker.py server token",
+                    "invalid_token",
+                )
+            return known.actor
         if wait := self._limiter.failed(request.client):
             raise HttpError(429, "too_many_failures", f"too many wrong tokens; wait {wait} s", headers={"Retry-After": str(wait)})
         raise _unauthorized(

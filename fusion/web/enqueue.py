@@ -10,6 +10,7 @@ from redis import Redis
 
 from fusion.enqueue.build import sealed
 from fusion.enqueue.chunk import Chunk
+from fusion.enqueue.graph import parents_of
 from fusion.exceptions import (
     BatchClosed,
     DuplicateJob,
@@ -18,6 +19,7 @@ from fusion.exceptions import (
     NoSuchBatchError,
     NoSuchJobError,
     QueueFull,
+    UnknownDependency,
 )
 from fusion.kernel.timeutil import EPOCH, from_iso, to_iso
 from fusion.settings import get_settings
@@ -29,6 +31,7 @@ from fusion.web.calls import Call, read_call
 from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response
 from fusion.web.idempotency import Once, once
 from fusion.web.routing import Route
+from fusion.web.within import check_job, check_new, seen_jobs, taken
 
 
 class Enqueue:
@@ -40,9 +43,9 @@ class Enqueue:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route("POST", "/retryTask/", self.retry_task, "operate", "retry_task"),
-            Route("POST", "/retryTask", self.retry_task, "operate", "retry_task"),
-            Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue"),
+            Route("POST", "/retryTask/", self.retry_task, "operate", "retry_task", by_queue=True),
+            Route("POST", "/retryTask", self.retry_task, "operate", "retry_task", by_queue=True),
+            Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue", by_queue=True),
         ]
 
     def enqueue(self, request: Request) -> Response:
@@ -66,6 +69,7 @@ class Enqueue:
             )
         try:
             job_id = request.target = check_job_id(body["job_id"])
+            check_job(self._connection, request, job_id)
             putback.put_back(job_id, nonce=repeat.nonce, connection=self._connection)
         except InvalidName as error:
             raise HttpError(422, "invalid_value", str(error), field="job_id") from None
@@ -78,6 +82,8 @@ class Enqueue:
 
     def _accept(self, request: Request, call: Call, repeat: Once, status: int) -> Response:
         new = call.data.new
+        if not request.scope.all:
+            self._check_within(request, call)
         request.target = new.id
         broker = broker_of(self._connection)
         if repeat.job_id and not call.named:
@@ -91,10 +97,15 @@ class Enqueue:
             raise HttpError(409, "batch_closed", str(error)) from None
         except NoSuchBatchError as error:
             raise HttpError(422, "invalid_value", str(error), field="batch") from None
+        except UnknownDependency as error:
+            raise HttpError(422, "invalid_value", str(error), field="depends_on") from None
         except DuplicateJob as error:
+            self._check_met(request, error.duplicate_of)
             code = "duplicate_job" if call.named or not repeat.job_id or error.duplicate_of else "key_reused"
             raise HttpError(409, code, str(error)) from None
         (job,) = Chunk(call.queue, jobs, call.terms).accepted(accepted, self._connection)
+        if job.duplicate_of != new.id:
+            self._check_met(request, job.duplicate_of or "")
         document: dict[str, Any] = {
             "job_id": job.id,
             "status": job.last_status or "gone",
@@ -110,6 +121,20 @@ class Enqueue:
             due = job.scheduled_at() if job.duplicate_of else None  # max_delay may have had a say
             document["scheduled_at"] = to_iso(due) if due else _due(new, accepted)
         return Response.json(document, status, {"Location": f"{request.prefix}/api/v1/jobs/{job.id}"})
+
+    def _check_within(self, request: Request, call: Call) -> None:
+        new = call.data.new
+        if "batch" in new.fields:
+            raise HttpError(
+                403, "all_queues", "batches span queues, and this token is restricted to some; leave batch out", field="batch"
+            )
+        parents = [member.lstrip("?~") for member in parents_of(new)]
+        check_new(self._connection, request, call.queue, new.id, str(new.fields.get("unique_key") or ""), parents)
+
+    def _check_met(self, request: Request, other: str) -> None:
+        """Of a job that got the unique key a moment ago no more is told than of one that had it."""
+        if other and not seen_jobs(self._connection, request.scope, [other]):
+            raise taken()
 
     def _check_same(self, job_id: str, repeat: Once) -> None:
         """An id made of a key is that key's alone: an ended job of other content must not be written over."""

@@ -12,8 +12,8 @@ from fusion.store.layout.names import check_job_id
 from fusion.store.read.tolerant import forgiving
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Route
-from fusion.web.sound import check_sound
 from fusion.web.views import job_view
+from fusion.web.within import check_job, check_sound
 
 
 class OneJob:
@@ -25,9 +25,9 @@ class OneJob:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job"),
-            Route("GET", "/api/v1/jobs/{id}/tree", self.tree, "read", "tree"),
-            Route("POST", "/api/v1/jobs/{id}/stop", self.stop, "operate", "stop"),
+            Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job", by_queue=True),
+            Route("GET", "/api/v1/jobs/{id}/tree", self.tree, "read", "tree", by_queue=True),
+            Route("POST", "/api/v1/jobs/{id}/stop", self.stop, "operate", "stop", by_queue=True),
         ]
 
     def job(self, request: Request) -> Response:
@@ -41,10 +41,10 @@ class OneJob:
             request.require("operate")
         looking, broken = forgiving(self._connection)
         try:
-            job_id = check_job_id(request.params["id"])
+            job_id = check_job(looking, request, request.params["id"])
             return Response.json(job_view(looking, job_id, details=bool(include)))
         except (InvalidName, NoSuchJobError) as error:
-            check_sound(broken)
+            check_sound(request, broken)
             raise HttpError(404, "no_such_job", str(error)) from None
 
     def tree(self, request: Request) -> Response:
@@ -52,15 +52,17 @@ class OneJob:
         limit = max(1, whole(request.args(), "limit", LARGEST, LARGEST))
         looking, broken = forgiving(self._connection)
         try:
-            return Response.json(tree(inspector_of(looking), check_job_id(request.params["id"]), limit).document())
+            job_id = check_job(looking, request, request.params["id"])
+            return Response.json(tree(inspector_of(looking), job_id, limit, request.scope).document())
         except (InvalidName, NoSuchJobError) as error:
-            check_sound(broken)
+            check_sound(request, broken)
             raise HttpError(404, "no_such_job", str(error)) from None
 
     def stop(self, request: Request) -> Response:
         """End a job: 200 if it waited and is stopped, 202 if it runs and its worker was told."""
         try:
-            job_id = request.target = check_job_id(request.params["id"])
+            request.target = check_job_id(request.params["id"])
+            job_id = check_job(self._connection, request, request.target)
             answer = Job(job_id, {}, self._connection).stop()
         except (InvalidName, NoSuchJobError) as error:
             raise HttpError(404, "no_such_job", str(error)) from None

@@ -9,7 +9,7 @@ from fusion.store.access import inspector_of, limit_inspector_of
 from fusion.store.read.tolerant import forgiving
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.routing import Route
-from fusion.web.sound import check_sound
+from fusion.web.within import check_sound
 
 
 class Keys:
@@ -28,7 +28,7 @@ class Keys:
         looking, broken = forgiving(self._connection)
         (info,) = limit_inspector_of(looking).limits([key])
         if info is None:
-            check_sound(broken)
+            check_sound(request, broken)
             raise HttpError(404, "no_such_key", "no job had this concurrency key within a day, and nothing is set for it")
         inspector = inspector_of(looking)
         counters, _, _ = inspector.key_counters(key)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from redis import Redis
 
 from fusion.store.access import broker_of, inspector_of
-from fusion.store.read.tolerant import forgiving, in_words
+from fusion.store.read.tolerant import forgiving
 from fusion.web.calls import read_pause, read_since
 from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Route
-from fusion.web.sound import check_sound
 from fusion.web.views import history_view, queue_view
+from fusion.web.within import check_sound, told
 
 NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
 #: Queues of one page.
@@ -26,10 +26,10 @@ class Queues:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route("GET", "/api/v1/queues", self.queues, "read", "queues"),
-            Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats"),
-            Route("POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause"),
-            Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume"),
+            Route("GET", "/api/v1/queues", self.queues, "read", "queues", by_queue=True),
+            Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats", by_queue=True),
+            Route("POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause", by_queue=True),
+            Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume", by_queue=True),
         ]
 
     def queues(self, request: Request) -> Response:
@@ -38,13 +38,13 @@ class Queues:
         inspector = inspector_of(looking)
         args = request.args()
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
-        names = inspector.queue_names()
+        names = request.scope.of(inspector.queue_names())
         page = names[offset : offset + limit]
         moment = inspector.now()
         shown = [queue_view(info, moment) for info in inspector.queues(page)]
-        keyless = [one.document() for one in inspector.keyless()]
+        keyless = [one.document() for one in inspector.keyless()] if request.scope.all else []  # of no queue
         return Response.json(
-            {"queues": shown, "total": len(names), "offset": offset, "keyless": keyless, "broken": in_words(broken)}
+            {"queues": shown, "total": len(names), "offset": offset, "keyless": keyless, "broken": told(request.scope, broken)}
         )
 
     def stats(self, request: Request) -> Response:
@@ -52,8 +52,8 @@ class Queues:
         name = request.params["name"]
         looking, broken = forgiving(self._connection)
         inspector = inspector_of(looking)
-        if name not in inspector.queue_names():
-            check_sound(broken)
+        if name not in request.scope.of(inspector.queue_names()):
+            check_sound(request, broken)
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         stats = inspector.stats(name)
         view = queue_view(stats.info, stats.last_updated) | stats.counters.document()
@@ -77,6 +77,6 @@ class Queues:
 
     def _known(self, request: Request) -> str:
         name = request.target = request.params["name"]
-        if name not in inspector_of(self._connection).queue_names():
+        if name not in request.scope.of(inspector_of(self._connection).queue_names()):
             raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
         return name

@@ -34,6 +34,9 @@ class Route:
     """`path` like `/api/v1/jobs/{id}`, a name in braces stands for one segment, `{key}` for one or more. `scope`: what a caller needs; None
     means that anybody may ask, whatever the Host. `action` names it in the logs. A GET answers HEAD too.
 
+    `by_queue`: it shows and changes nothing of the queues that who asks may not see (`within.py` helps). To a token that is restricted to some
+    queues every other route with a scope is closed.
+
     For the reference alone: `params` of the query; the names of the schemas (`schemas.py`) of the `body` it takes and of its `answer`.
     """
 
@@ -45,6 +48,7 @@ class Route:
     params: tuple[Param, ...] = ()
     body: str | None = None
     answer: str | None = None
+    by_queue: bool = False
 
     def __post_init__(self) -> None:
         if self.scope is not None and self.scope not in SCOPES:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from fusion.web.auth import parse_tokens
+from fusion.kernel.timeutil import now
+from fusion.web.auth import Bearer, TokenFile, new_token, parse_tokens
+from fusion.web.exchange import HttpError, Request
 from tests.cli.conftest import Invoke, run_worker
 from tests.kit.process import ROOT
 from tests.web.conftest import Start
@@ -56,6 +59,15 @@ def test_it_does_not_start_open(
         (f"a:root:{'0' * 64}", "line 1: scope 'root': use read, operate, admin"),
         (f"a::{'0' * 64}", "line 1"),
         (f"a:read:{'0' * 63}", "line 1"),
+        (f"a:read@:{'0' * 64}", "line 1: use name:scope"),
+        (f"a:read@sms+:{'0' * 64}", "line 1: queue name ''"),
+        (f"a:read@s ms:{'0' * 64}", "line 1: use name:scope"),
+        (f"a:read@_callbacks:{'0' * 64}", "line 1: queue name '_callbacks' is reserved"),
+        (f"a:read@s*/x:{'0' * 64}", "line 1: queues 's*/x': use 1 to 128"),
+        (f"a:read:{'0' * 64}:expires=", "line 1: use name:scope"),
+        (f"a:read:{'0' * 64}:expires=2030-01-31", "line 1: '2030-01-31' has no time zone"),
+        (f"a:read:{'0' * 64}:expires=2030-13-31T00:00Z", "line 1: '2030-13-31T00:00Z' is no time"),
+        (f"a:read@sms:{'0' * 64}\na:read:{'1' * 64}", "line 2: another token of the name 'a' is for other queues"),
     ],
 )
 def test_a_tokens_file_that_is_none(invoke: Invoke, redis_url: str, tmp_path: Path, text: str | None, said: str) -> None:
@@ -128,6 +140,48 @@ def test_a_token_and_its_line_are_printed() -> None:
     token, line = made.stdout.splitlines()
     assert parse_tokens(line, "")[0].actor.scopes == {"read", "operate", "admin"}
     assert token not in line
+
+
+def test_a_token_for_some_queues_and_a_time(invoke: Invoke) -> None:
+    made = invoke("server", "token", "t", "--scope", "operate", "--queue", "sms,sms-*", "--queue", "a?", "--expires", "90d")
+    (token,) = parse_tokens(made.stdout.splitlines()[1], "")
+    assert token.actor.scope.queues == ("sms", "sms-*", "a?")
+    assert token.expires is not None
+    assert 89.9 < (token.expires - now()).total_seconds() / 86400 < 90.1
+    made = invoke("server", "token", "t", "--scope", "read", "--expires", "2090-01-31T02:00+02:00")
+    assert made.stdout.endswith(":expires=2090-01-31T00:00:00Z\n")
+    assert parse_tokens(made.stdout.splitlines()[1], "")[0].actor.scope.all
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--expires", "soon"), "--expires 'soon': use a duration like 90d"),
+        (("--expires", "2090-01-31T00:00"), "or a time with its zone like 2030-01-31T00:00Z"),
+        (("--expires", "2020-01-31T00:00Z"), "is over already"),
+        (("--expires", "0"), "is over already"),
+        (("--expires", "99999d"), "use a duration like 90d"),
+        (("--queue", "a:b"), "queue name 'a:b'"),
+        (("--queue", "a+b"), "queue name 'a+b'"),
+        (("--queue", "failed"), "is reserved"),
+        (("--queue", ","), "name a queue, or leave the option out"),
+    ],
+)
+def test_what_makes_no_such_token(invoke: Invoke, args: tuple[str, ...], said: str) -> None:
+    ended = invoke("server", "token", "t", "--scope", "read", *args, code=2)
+    assert ended.stdout == ""
+    assert said in ended.stderr
+
+
+def test_an_expired_token_is_told_so(tmp_path: Path) -> None:
+    past, line = new_token("t", ["read"], expires=now() - timedelta(seconds=1))
+    (tmp_path / "tokens").write_text(line + "\n" + (lasting := new_token("t", ["read"], expires=now() + timedelta(hours=1)))[1])
+    asked = Bearer(TokenFile(str(tmp_path / "tokens")))
+    with pytest.raises(HttpError, match=r"this token expired at 20\d\d-.*have a new one made with") as caught:
+        asked(Request("GET", "/", {"authorization": f"Bearer {past}"}))
+    assert (caught.value.status, caught.value.code) == (401, "unauthorized")
+    assert caught.value.headers["WWW-Authenticate"] == 'Bearer realm="fusion", error="invalid_token"'
+    assert asked(Request("GET", "/", {"authorization": f"Bearer {lasting[0]}"})).name == "t"
 
 
 def test_a_line_is_added_to_a_file_without_a_last_newline(invoke: Invoke, tmp_path: Path) -> None:

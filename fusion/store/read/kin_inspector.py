@@ -1,4 +1,4 @@
-"""Which jobs wait for which."""
+"""Which jobs wait for which, and which has a unique key."""
 
 from __future__ import annotations
 
@@ -27,6 +27,11 @@ class KinInspector(InspectorBase):
             found: Any = self.connection.hgetall(key)
             parts = [part for _, part in sorted((int(nth), part) for nth, part in found.items() if nth.isdigit())]
         return [member for part in parts if part for member in json.loads(part)]
+
+    def holder(self, unique_key: str) -> str:
+        """Read the id of the job that has a unique key, or had it until its window began; empty if none has."""
+        found: Any = self.connection.get(self.keys.unique(unique_key))
+        return codec.text(found)
 
     def children(self, job_id: str, limit: int = 1000) -> list[str]:
         """List the jobs that have this one as a parent and have not ended, those that still wait for it first."""

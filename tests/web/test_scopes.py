@@ -1,0 +1,146 @@
+"""Who may see one queue alone learns nothing of any other: every route of the table, with a token for `sms` over a Redis full of another queue's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import pytest
+import redis
+
+from fusion.kernel.scope import Scope
+from fusion.store.layout.codec import text
+from fusion.web.api import Api
+from fusion.web.routing import Route
+from tests.web.harness import Answer
+from tests.web.strangers import MARKER, OWN, TASK, Caller, settle, strangers
+
+ROUTES = Api(cast(Any, None), ()).routes()
+#: What differs between two looks at the same.
+CLOCKS = {"last_updated", "scheduled_at", "since", "until", "created_at", "enqueued_at"}
+
+#: Of each route that such a token may ask: paths to ask of what is its own, and (path, body) of what is another's. What names a thing that is
+#: not there stands as `nobody-...` where the other's has the marker, and must be answered alike.
+ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
+    "retry_task": ([], [("/retryTask/", {"job_id": "zebra-failed"}), ("/retryTask/", {"queue": "zebra", "func": TASK})]),
+    "enqueue": (
+        [],
+        [
+            ("/api/v1/jobs", {"queue": "zebra", "func": TASK}),
+            ("/api/v1/jobs", {"queue": "sms", "func": TASK, "depends_on": ["zebra-queued"]}),
+            ("/api/v1/jobs", {"queue": "sms", "func": TASK, "batch": "zebra-batch"}),
+        ],
+    ),
+    "job": (["/api/v1/jobs/ours-queued", "/api/v1/jobs/ours-failed?include=result"], [("/api/v1/jobs/zebra-failed?include=result", None)]),
+    "tree": (["/api/v1/jobs/ours-queued/tree", "/api/v1/jobs/ours-child/tree"], [("/api/v1/jobs/zebra-queued/tree", None)]),
+    "stop": ([], [("/api/v1/jobs/zebra-queued/stop", None)]),
+    "queues": (["/api/v1/queues", "/api/v1/queues?limit=1", "/api/v1/queues?offset=1"], []),
+    "stats": (["/api/v1/queues/sms/stats?since=1h"], [("/api/v1/queues/zebra/stats", None)]),
+    "pause": ([], [("/api/v1/queues/zebra/pause", {})]),
+    "resume": ([], [("/api/v1/queues/zebra/resume", None)]),
+}  # fmt: skip
+
+
+def restricted(conn: redis.Redis) -> Caller:
+    return Caller(conn, Scope((OWN, "sms-*")))
+
+
+def names(route: Route) -> str:
+    return f"{route.method} {route.path}"
+
+
+def timeless(answer: Answer) -> Any:
+    """Without what only says when somebody looked."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: strip(one) for name, one in value.items() if name not in CLOCKS}
+        return [strip(one) for one in value] if isinstance(value, list) else value
+
+    return answer.status, strip(json.loads(answer.body)) if answer.body.startswith((b"{", b"[")) else answer.body
+
+
+def test_every_route_is_closed_to_a_restricted_token_or_has_a_row() -> None:
+    assert {route.action for route in ROUTES if route.by_queue} == set(ROWS)
+    assert all(route.by_queue is False for route in ROUTES if route.scope is None)
+
+
+def test_routes_about_all_queues_are_closed(conn: redis.Redis) -> None:
+    strangers(conn)
+    caller = restricted(conn)
+    for route in ROUTES:
+        if route.scope is None or route.by_queue:
+            continue
+        for there in (MARKER, "nobody"):
+            path = route.path.replace("{", there + "-").replace("}", "")
+            answer = caller.ask(route.method, path, None if route.method == "GET" else {})
+            assert (answer.status, answer.code) == (403, "all_queues"), names(route)
+            assert MARKER not in str((answer.headers, answer.body)), names(route)
+
+
+def test_own_things_look_as_if_nobody_else_were_there(conn: redis.Redis) -> None:
+    settle(conn, OWN, "ours")
+    caller = restricted(conn)
+    paths = [path for own, _ in ROWS.values() for path in own]
+    alone = {path: timeless(caller.ask("GET", path)) for path in paths}
+    strangers(conn)
+    for path in paths:
+        answer = caller.ask("GET", path)
+        assert answer.status == 200, (path, answer.body)
+        assert MARKER.encode() not in answer.body, path
+        assert MARKER not in str(answer.headers), path
+        assert timeless(answer) == alone[path], path
+
+
+@pytest.mark.parametrize("action", ROWS)
+def test_what_is_anothers_is_answered_like_what_is_not_there(conn: redis.Redis, action: str) -> None:
+    settle(conn, OWN, "ours")
+    strangers(conn)
+    caller = restricted(conn)
+    method = next(route.method for route in ROUTES if route.action == action)
+    for path, body in ROWS[action][1]:
+        hidden = caller.ask(method, path, body)
+        absent = caller.ask(method, path.replace(MARKER, "nobody"), json.loads(json.dumps(body).replace(MARKER, "nobody")))
+        assert hidden.status in (403, 404, 422), (path, hidden.body)
+        assert hidden.body.replace(MARKER.encode(), b"nobody") == absent.body, path
+        asked = path + json.dumps(body)
+        for name in {name for name in _names(conn) if name not in asked}:
+            assert name not in text(hidden.body), (path, name)
+
+
+def _names(conn: redis.Redis) -> set[str]:
+    """All ids of theirs."""
+    return {text(key).rpartition(":")[2] for key in conn.scan_iter(f"rq:job:{MARKER}*")}
+
+
+def test_ids_and_unique_keys_of_others_are_taken_without_a_word_of_whose(conn: redis.Redis) -> None:
+    strangers(conn)
+    caller = restricted(conn)
+    before = {key: conn.hgetall(f"rq:job:{key}") for key in _names(conn)}
+    for field, value in (("job_id", "zebra-finished"), ("job_id", "zebra-queued"), ("unique_key", "zebra-unique")):
+        for policy in ("skip", "raise", "replace"):
+            body = {"queue": OWN, "func": TASK, field: value, "on_duplicate": policy, "unique_key": f"own-{policy}"} | {
+                field: value
+            }
+            answer = caller.ask("POST", "/api/v1/jobs", body)
+            assert (answer.status, answer.code, answer.json["error"]["field"]) == (409, "duplicate_job", field), answer
+            assert MARKER not in str((answer.headers, answer.body))
+    assert {key: conn.hgetall(f"rq:job:{key}") for key in _names(conn)} == before
+    assert not conn.exists(f"rq:queue:{OWN}")
+
+
+def test_a_token_of_all_queues_sees_them(conn: redis.Redis) -> None:
+    strangers(conn)
+    caller = Caller(conn)
+    assert [queue["name"] for queue in caller.ask("GET", "/api/v1/queues").json["queues"]] == [MARKER]
+    assert caller.ask("GET", "/api/v1/jobs/zebra-queued").status == 200
+
+
+def test_wildcards_open_what_they_open_to_workers(conn: redis.Redis) -> None:
+    settle(conn, "sms-otp", "otp")
+    caller = restricted(conn)
+    assert caller.ask("GET", "/api/v1/jobs/otp-queued").json["queue"] == "sms-otp"
+    assert caller.ask("POST", "/api/v1/jobs", {"queue": "sms-new", "func": TASK}).status == 201
+    assert caller.ask("POST", "/api/v1/jobs", {"queue": "smsx", "func": TASK}).status == 403
+    delivery = next(text(key) for key in conn.scan_iter("rq:job:cb-*")).removeprefix("rq:job:")
+    assert caller.ask("GET", f"/api/v1/jobs/{delivery}").status == 404, "deliveries are in a queue of Fusion's own"
