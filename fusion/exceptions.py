@@ -176,6 +176,17 @@ class InvalidName(FusionError, ValueError):
     """A queue name or job id has characters that are not allowed."""
 
 
+class InvalidQuery(FusionError, ValueError):
+    """A query can't be read; the text names what to write instead. `column`: where, from 1 on; 0 if it is nowhere in the text."""
+
+    def __init__(self, message: str, column: int = 0) -> None:
+        super().__init__(message, column)
+        self.message, self.column = message, column
+
+    def __str__(self) -> str:
+        return f"column {self.column}: {self.message}" if self.column else self.message
+
+
 class OptionError(FusionError, ValueError):
     """An option of an enqueue can't have this value, or not with the others. Nothing was written.
 

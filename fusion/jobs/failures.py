@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from fusion.exceptions import FusionError
 from fusion.kernel.redaction import masked_text
-from fusion.kernel.serializers import JSONSerializer, PickleSerializer, split_call
 from fusion.kernel.timeutil import from_iso
+from fusion.store.layout.calls import function_of as function_of
 from fusion.store.layout.codec import number, text
 from fusion.store.layout.names import is_reserved
 from fusion.store.read.inspector import Inspector
@@ -132,22 +131,6 @@ def _failure(job_id: str, row: Mapping[str, bytes | None] | Exception) -> Failur
         problem="" if status else "missing",
         reason=reason[:_REASON],
     )
-
-
-def function_of(row: Mapping[str, bytes | None]) -> str:
-    """The name of the function that a job calls, from `func` or its call; empty if it can't be read."""
-    if row.get("func"):
-        return text(row["func"])
-    data = row.get("data")
-    if data is None:
-        return ""
-    try:
-        if text(row.get("serializer"), "json") == "pickle":
-            # Never loaded, whatever is allowed: a job may be here because its signature was refused.
-            return PickleSerializer().first_text(data)
-        return split_call(JSONSerializer(), data)[0]
-    except FusionError:
-        return ""
 
 
 def _fits(failure: Failure, wanted: FailedFilter, now: datetime) -> bool:

@@ -21,10 +21,10 @@ MOST_FILES = [3, 4, 2]
 
 
 def page_of(package: Path) -> Path:
-    """Each package has a page; those of the store but its client share one."""
+    """Each package has a page; those of the store but its client and its queries share one."""
     parts = package.relative_to(ROOT).parts
-    if parts == ("fusion", "store", "client"):
-        return ROOT / "docs" / "internals" / "client.md"
+    if parts in (("fusion", "store", "client"), ("fusion", "store", "query")):
+        return ROOT / "docs" / "internals" / f"{parts[-1]}.md"
     return ROOT / "docs" / "internals" / f"{parts[min(1, len(parts) - 1)]}.md"
 
 

@@ -1,0 +1,25 @@
+"""The function that a stored job calls, told without loading anything of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fusion.exceptions import FusionError
+from fusion.kernel.serializers import JSONSerializer, PickleSerializer, split_call
+from fusion.store.layout.codec import text
+
+
+def function_of(row: Mapping[str, bytes | None]) -> str:
+    """The name of the function that a job calls, from `func` or its call (`data`, `serializer`); empty if it can't be read."""
+    if row.get("func"):
+        return text(row["func"])
+    data = row.get("data")
+    if data is None:
+        return ""
+    try:
+        if text(row.get("serializer"), "json") == "pickle":
+            # Never loaded, whatever is allowed: a job may be here because its signature was refused.
+            return PickleSerializer().first_text(data)
+        return split_call(JSONSerializer(), data)[0]
+    except FusionError:
+        return ""

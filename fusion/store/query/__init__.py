@@ -1,0 +1,1 @@
+"""The query language: which jobs somebody means. Pure: it asks nobody."""
