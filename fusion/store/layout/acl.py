@@ -18,12 +18,12 @@ _PRODUCER = (
     " ~{prefix}scheduler:scheduled_jobs ~{prefix}expiring ~{prefix}queues ~{prefix}fifos ~{prefix}seq ~{prefix}seq:front ~{prefix}wake:[^_]*"
     " ~{prefix}wake:_scheduler ~{prefix}work:* ~{prefix}totals:[^_]* ~{prefix}blocked:[^_]* ~{prefix}limit:* ~{prefix}limits ~{prefix}limits:*"
     " ~{prefix}uniques ~{prefix}deferred:[^_]* ~{prefix}releasing ~{prefix}pinned ~{prefix}graph:* ~{prefix}graphs"
-    " ~{prefix}batch:* ~{prefix}batches ~{prefix}batches:due"
+    " ~{prefix}batch:* ~{prefix}batches ~{prefix}batches:due ~{prefix}failures ~{prefix}failures:empty ~{prefix}failure:*"
     " ~{prefix}events ~{prefix}events:meta"
 )
 _PRODUCERS_COMMANDS = (
     " +eval +evalsha +time +ping +select +wait +exists +hdel +hget +hgetall +hincrby +hkeys +hmget +hset +incr +incrby"
-    " +llen +rpush +sadd +sismember +smembers +srem +type +xadd +zadd +zcard +zcount +zrange +zrem +zrevrank +zscan +zscore"
+    " +llen +rpush +sadd +sismember +smembers +srem +type +xadd +zadd +zcard +zcount +zincrby +zrange +zrem +zrevrank +zscan +zscore"
 )
 #: Keys that it only has to read; on 6.2 there is no way to say so.
 _READ = ("paused:*", "inbox:*", "gates", "suspended", "schema", "wildcards")

@@ -5,7 +5,7 @@
 -- FLAGS: allow-oom
 -- INCLUDE: keys mark time score turns callbacks count on_arrive limit_keys kin_keys audit unique_keys
 -- INCLUDE: audit_kin
--- INCLUDE: audit_unique batch_keys audit_batches
+-- INCLUDE: audit_unique batch_keys audit_batches failures audit_failures
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
@@ -28,6 +28,7 @@ local function sweep_from(set, status, offset)
     else
       redis.call('ZREM', set, id)
       if job[1] == status then
+        if status == 'failed' then pcall(leave_failure, id, job_key(id)) end
         redis.call('UNLINK', job_key(id), dependents_key(id), parents_key(id))
       elseif not job[1] and not job.err then -- the net under it was first
         redis.call('UNLINK', dependents_key(id), parents_key(id))
@@ -62,6 +63,7 @@ local function trim(set, status)
     if not is_others(set, job, found[i + 1]) and not job[5] then
       redis.call('ZREM', set, id)
       if job[1] == status then
+        if status == 'failed' then pcall(leave_failure, id, job_key(id)) end
         redis.call('UNLINK', job_key(id), dependents_key(id), parents_key(id))
         dropped = dropped + 1
       end
@@ -136,17 +138,32 @@ local function forget_totals()
   end
 end
 
-local cursor, skip, began, limits, uniques, batches = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip', 'began',
-    'limits', 'uniques', 'batches'))
+-- Returns whether there is more to do at once: until all failed jobs of before have a group, or as much is wrong.
+local function group_failures()
+  local failed, groups, grouped = unpack(redis.call('HMGET', K_clean, 'failed', 'groups', 'grouped'))
+  local much
+  failed, groups, much = audit_failures(failed or '0', groups)
+  redis.call('HSET', K_clean, 'failed', failed, 'groups', groups)
+  if failed == '0' and not grouped then grouped = redis.call('HSET', K_clean, 'grouped', 1) end
+  return much or not grouped
+end
+
+local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip',
+    'began', 'limits', 'uniques', 'batches', 'grouped'))
 if not cursor or cursor == '0' and skip == '0' then
   local age = now_ms - (tonumber(began) or 0)
-  if age >= 0 and age < tonumber(A_interval_ms) then return { 0, 0, 0 } end
+  if age >= 0 and age < tonumber(A_interval_ms) then
+    if grouped then return { 0, 0, 0 } end
+    local ok, more = pcall(group_failures)
+    return { 0, 0, ok and more and 1 or 0 }
+  end
   cursor, skip, began = '0', 0, now_ms
   pcall(forget_totals)
   pcall(audit_pinned)
 end
 pcall(sweep, FAILED, 'failed')
 pcall(trim, FAILED, 'failed')
+local ok, ungrouped = pcall(group_failures)
 
 local names = tonumber(A_names)
 local following, keys = unpack(redis.call('SSCAN', K_queues, cursor, 'COUNT', names))
@@ -182,4 +199,4 @@ batches = batches or redis.call('EXISTS', BATCHES) == 1 and '0'
 if batches then redis.call('HSET', K_clean, 'batches', audit_batches(batches)) end
 redis.call('HSET', K_clean, 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
-return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0) and 1 or 0 }
+return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or 0 }

@@ -1,6 +1,6 @@
 -- quarantine: failed jobs are set aside: they stay failed, but only who asks for them by name requeues them.
 -- ARGV: reason n_jobs
--- INCLUDE: writer keys mark each
+-- INCLUDE: writer keys mark each failures
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | foreign (another program's) | error: why (a broken key) | its status,
 --   which is not failed
@@ -8,7 +8,10 @@ local function quarantine(id)
   local status, origin, seq = unpack(redis.call('HMGET', job_key(id), 'status', 'origin', 'seq'))
   if not status then return 'missing' end
   if not seq and not is_ours(id, job_key(id), origin or '', status) then return 'foreign' end
-  if status == 'failed' then redis.call('HSET', job_key(id), 'quarantined', A_reason) end
+  if status == 'failed' then
+    pcall(quarantine_failure, id, job_key(id))
+    redis.call('HSET', job_key(id), 'quarantined', A_reason)
+  end
   return status == 'failed' and 'ok' or status
 end
 

@@ -3,7 +3,7 @@
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
 -- INCLUDE: writer keys mark time score count emit ring turns sound schedule expiry room each ties on_arrive unique
--- INCLUDE: batch attach kin_keys releasing
+-- INCLUDE: batch attach kin_keys releasing failures
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
@@ -47,6 +47,7 @@ local function requeue(id)
   end
 
   redis.call('SADD', K_queues, queue_key(queue))
+  if status == 'failed' then pcall(leave_failure, id, key) end
   if waits then
     redis.call('ZADD', set_of('deferred', queue), now_ms, id)
     redis.call('HSET', key, 'seq', '', 'arrival', next_seq())

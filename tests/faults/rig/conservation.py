@@ -54,9 +54,12 @@ def memberships(conn: redis.Redis, keys: Keys | None = None) -> dict[str, list[s
     return found
 
 
-def check_conservation(conn: redis.Redis, accepted: Iterable[str], keys: Keys | None = None) -> dict[str, str]:
-    """Assert that each accepted id is in exactly one set and that its hash says the same, and of all queues what `check_totals` does.
-    Returns id -> status."""
+def check_conservation(
+    conn: redis.Redis, accepted: Iterable[str], keys: Keys | None = None, *, grouped: bool = True
+) -> dict[str, str]:
+    """Assert that each accepted id is in exactly one set and that its hash says the same, of all queues what `check_totals` does, and of
+    failed jobs what `check_groups` does. `grouped`: False if some failed in a version without groups, and nobody cleaned since. Returns
+    id -> status."""
     keys = keys or Keys()
     found = memberships(conn, keys)
     wrong, states = [], {}
@@ -70,6 +73,8 @@ def check_conservation(conn: redis.Redis, accepted: Iterable[str], keys: Keys | 
             wrong += _why_blocked_in_vain(conn, keys, job_id)
     _refuse("not in exactly one state", wrong)
     check_totals(conn, keys)
+    if grouped:
+        check_groups(conn, keys)
     return states
 
 
@@ -203,6 +208,53 @@ def leftovers(conn: redis.Redis, keys: Keys | None = None) -> list[str]:
     ]
 
 
+def _why_in_group(conn: redis.Redis, keys: Keys, name: str) -> str:
+    """Of a failure group: it is in the list, and holds failed jobs of its own, each counted under its queue."""
+    group, _, what = name.partition(":")
+    if what.isdecimal():
+        return "" if conn.ttl(f"{keys.failure(group)}:{what}") >= 0 else "no end"
+    if conn.zscore(keys.failures, group) is None:
+        return "not in the list"
+    return "; ".join(group_faults(conn, group, keys)) if not what else ""
+
+
+def group_faults(conn: redis.Redis, group: str, keys: Keys | None = None) -> list[str]:
+    """What is wrong with a failure group."""
+    keys = keys or Keys()
+    wrong, queues, quarantined = [], Counter[bytes](), 0
+    ids = [raw.decode() for raw in conn.zrange(keys.failure_jobs(group), 0, -1)]
+    for job_id in ids:
+        job = conn.hmget(keys.job(job_id), "status", "failure_group", "original_queue", "origin", "quarantined")
+        if job[:2] != [b"failed", group.encode()]:
+            wrong.append(f"{job_id} is {job[0]} and names {job[1]}")
+        queues[job[2] or job[3] or b""] += 1
+        quarantined += job[4] is not None
+    counted = {name: int(count) for name, count in conn.zrange(keys.failure_queues(group), 0, -1, withscores=True)}
+    if counted != queues:
+        wrong.append(f"queues {dict(queues)}, counted {counted}")
+    about = {name.decode(): value.decode() for name, value in conn.hgetall(keys.failure(group)).items()}
+    if int(about.get("quarantined", 0)) != quarantined:
+        wrong.append(f"{quarantined} quarantined, counted {about.get('quarantined')}")
+    if ids and about.get("example") not in ids:
+        wrong.append(f"the example {about.get('example')} is none of its jobs")
+    if (conn.zscore(keys.failures_empty, group) is not None) == bool(ids):
+        wrong.append(f"holds {len(ids)}, and the list of empty ones says otherwise")
+    return wrong
+
+
+def check_groups(conn: redis.Redis, keys: Keys | None = None) -> None:
+    """Assert that each failed job stands in exactly one failure group, and each group holds but failed jobs of its own."""
+    keys = keys or Keys()
+    groups = [raw.decode() for raw in conn.zrange(keys.failures, 0, -1)]
+    wrong = [f"{group}: {why}" for group in groups for why in group_faults(conn, group, keys)]
+    found = Counter(raw.decode() for group in groups for raw in conn.zrange(keys.failure_jobs(group), 0, -1))
+    for raw in conn.zrange(keys.failed, 0, -1):
+        status, queue = conn.hmget(keys.job(raw.decode()), "status", "origin")
+        if status == b"failed" and not (queue or b"").startswith(b"_") and found[raw.decode()] != 1:
+            wrong.append(f"{raw.decode()} failed, and is in {found[raw.decode()]} groups")
+    _refuse("not in the group of its failure", wrong)
+
+
 def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, list[str]]) -> str:
     kind, _, name = key.removeprefix(keys.prefix).partition(":")
     if kind == "job" and name.endswith((":children", ":dependencies", ":dependents", ":parents")):
@@ -238,6 +290,8 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
         return "" if conn.ttl(key) >= 0 else "no end"
     if key.startswith(keys.scheduler("")):
         return "" if conn.zscore(keys.schedulers, keys.name_of_scheduler(key)) is not None else "not in the list"
+    if kind == "failure":
+        return _why_in_group(conn, keys, name)
     if kind == "graph":
         known = conn.zscore(keys.graphs, name), conn.zscore(keys.releasing, f"g {name}"), conn.zscore(keys.releasing, f"x {name}")
         return "" if any(score is not None for score in known) else "of a graph that nobody knows"

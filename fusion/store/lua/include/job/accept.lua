@@ -1,5 +1,6 @@
 -- A job comes into being: what `enqueue` does with each of its own, and `cron_tick` with a tick's.
 -- INCLUDE: keys time count emit expiry schedule score gate room ties limit on_arrive discard batch
+-- INCLUDE: failures
 -- Uses: gate_texts tied
 -- Exports: discarded
 local discarded -- ids of this call
@@ -45,6 +46,7 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   end
   -- all that it holds goes; not by DEL, which those who only enqueue need not be allowed: it takes whole queues as well
   if ended then
+    if ended == FAILED then pcall(leave_failure, id, key) end
     local names = redis.call('HKEYS', key)
     for i = 1, #names, 1000 do redis.call('HDEL', key, unpack(names, i, math.min(i + 999, #names))) end
   end

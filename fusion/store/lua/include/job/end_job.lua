@@ -1,6 +1,6 @@
 -- A job's end, whatever ended it: into the terminal set first, out of the old one last (Lua has no rollback).
 -- Terminal sets are scored by expiry in seconds; the hash's own EXPIRE is later and only a net for a lost index.
--- INCLUDE: keys time callbacks count emit ties kin on_end
+-- INCLUDE: keys time callbacks count emit ties kin on_end failures
 -- RARE: call_off fail_job
 -- RARER: fail_corrupt
 -- Uses: hooked tied
@@ -43,6 +43,7 @@ end
 -- `told`: the fields of its event. `reason` goes into the hash alone, as it may be an error's text.
 local function fail_job(id, key, queue, class, leave, log_tag, ttl, reason, told, ...)
   end_job(id, key, queue, class, 'failed', tonumber(ttl) or FAILURE_TTL, leave, 'reason', reason, ...)
+  pcall(join_failure, id, key)
   emit('failed', id, queue, log_tag, unpack(told))
 end
 

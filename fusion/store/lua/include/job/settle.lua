@@ -42,10 +42,10 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
     local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'
       or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)')
-    fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
+    redis.call('HDEL', key, 'error_bases', 'error_frame') -- of an earlier run
+    return fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
       worker or '', 'lost', lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exceptions.JobLost: ' .. why,
       'error_class', 'fusion.exceptions.JobLost', unpack(more))
-    return redis.call('HDEL', key, 'error_bases', 'error_frame')
   end
 
   if lost then
