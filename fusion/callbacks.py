@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from fusion.exceptions import OptionError
 from fusion.kernel.importing import func_name_of
@@ -82,6 +83,20 @@ def check_url(name: str, url: object, allow_http: bool) -> str | None:
     if match[1].lower() == "http" and not allow_http:
         raise OptionError(name, "use https://; plain http is for those who set callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)")
     return match[0]
+
+
+def shown_url(url: str) -> str:
+    """`https://host:port/***`: path and query may hold a token, and what can't be read is not shown at all."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "***"
+    if not parts.scheme or not host:
+        return "***" if url else "-"
+    host = f"[{host}]" if ":" in host else host
+    origin = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+    return f"{origin}/***" if parts.path.strip("/") or parts.query or parts.fragment else origin
 
 
 def read_host(text: str) -> str:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
+from fusion.callbacks import shown_url
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo, styled
@@ -151,20 +151,6 @@ def _document(one: DeliveryInfo) -> dict[str, Any]:
 
 def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else to_iso(moment)
-
-
-def shown_url(url: str) -> str:
-    """`https://host:port/***`: path and query may hold a token, and what can't be read is not shown at all."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return "***"
-    if not parts.scheme or not host:
-        return "***" if url else "-"
-    host = f"[{host}]" if ":" in host else host
-    origin = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
-    return f"{origin}/***" if parts.path.strip("/") or parts.query or parts.fragment else origin
 
 
 # -- retry

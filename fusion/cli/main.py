@@ -31,6 +31,7 @@ COMMANDS = {
     "scheduled": ("fusion.cli.scheduled:scheduled", "Show the jobs that wait for a time, the soonest first."),
     "cancel": ("fusion.cli.cancel:cancel", "Let jobs not run, or not run again."),
     "stop": ("fusion.cli.cancel:stop", "End jobs, those that run included."),
+    "job": ("fusion.cli.job:job_group", "Show all that is known of a job."),
     "tree": ("fusion.cli.tree:tree", "Show what a job waits for, and what waits for it."),
     "reschedule": ("fusion.cli.scheduled:reschedule", "Have a scheduled job wait for another time."),
     "suspend": ("fusion.cli.control:suspend", "Let no worker start another job."),

@@ -20,6 +20,7 @@ from fusion.store.read.glance import Glance
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.read.server_inspector import ServerInspector
+from fusion.store.read.sheet_inspector import SheetInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
@@ -94,6 +95,11 @@ def event_inspector_of(connection: Redis) -> EventInspector:
 def callback_inspector_of(connection: Redis) -> CallbackInspector:
     """A reader of callbacks' deliveries."""
     return _made(CallbackInspector, connection)
+
+
+def sheet_inspector_of(connection: Redis) -> SheetInspector:
+    """A reader of all that is known of one job."""
+    return _made(SheetInspector, connection)
 
 
 def server_inspector_of(connection: Redis) -> ServerInspector:

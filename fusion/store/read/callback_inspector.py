@@ -21,7 +21,8 @@ STATUSES = ("waiting", "retrying", "failed", "delivered", "canceled")
 _PAGE = 500
 #: Delivered ones that are looked at for their signature.
 _LAST = 50
-_FIELDS = ("status", "data", "created_at", "ended_at", "reason", "result", "retryCount")
+#: What of its record is told of a delivery.
+DELIVERY_FIELDS = ("status", "data", "created_at", "ended_at", "reason", "result", "retryCount")
 _ENDED = {"failed": "failed", "finished": "delivered", "canceled": "canceled", "stopped": "canceled"}
 
 
@@ -114,15 +115,16 @@ class CallbackInspector(Inspector):
     def _read(self, ids: list[str], wanted: tuple[str, ...], due: dict[str, float] | None = None) -> Iterator[DeliveryInfo]:
         for start in range(0, len(ids), _PAGE):
             part = ids[start : start + _PAGE]
-            for job_id, row in zip(part, self.table(part, _FIELDS), strict=True):
+            for job_id, row in zip(part, self.table(part, DELIVERY_FIELDS), strict=True):
                 if isinstance(row, Exception) or not row["status"]:
                     continue
-                info = _info(job_id, {name: codec.text(value) for name, value in row.items()}, (due or {}).get(job_id))
+                info = delivery_of(job_id, {name: codec.text(value) for name, value in row.items()}, (due or {}).get(job_id))
                 if info.status in wanted:
                     yield info
 
 
-def _info(job_id: str, row: dict[str, str], due: float | None) -> DeliveryInfo:
+def delivery_of(job_id: str, row: dict[str, str], due: float | None) -> DeliveryInfo:
+    """The delivery that a record tells of. `due`: its score in the schedule."""
     failed_tries = max(0, codec.number(row["retryCount"] or None, defaults.RETRY_COUNT_START) - defaults.RETRY_COUNT_START)
     status = _ENDED.get(row["status"], "retrying" if failed_tries else "waiting")
     sent = _sent(row["data"])

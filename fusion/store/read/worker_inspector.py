@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,12 @@ from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.layout.names import CALLBACKS, MAX_NAME
 from fusion.store.read.base import InspectorBase
+
+#: What of a worker's hash is told of it; the answer to its last turn, which may be long, is not.
+WORKER_FIELDS = (
+    *("incarnation", "state", "queues", "current_job", "hostname", "pid", "birth", "last_heartbeat", "beat_ms", "lease_ms"),
+    *("successful_job_count", "failed_job_count", "total_working_us", "quiet", "throttled", "version"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +66,11 @@ class WorkerInspector(InspectorBase):
         pairs = zip(keys, map(self.keys.worker_jobs, names), strict=True)
         now_ms, rows = self._clock_and_hashes([key for pair in pairs for key in pair])
         found = zip(names, rows[::2], rows[1::2], strict=True)
-        return [_worker(name, row, jobs, now_ms) for name, row, jobs in found if "incarnation" in row]
+        return [worker_of(name, row, jobs, now_ms) for name, row, jobs in found if "incarnation" in row]
 
 
-def _worker(name: str, row: dict[str, str], jobs: dict[str, str], now_ms: float) -> WorkerInfo:
+def worker_of(name: str, row: Mapping[str, str], jobs: Mapping[str, str], now_ms: float) -> WorkerInfo:
+    """The worker that a hash tells of. `jobs`: what it holds; `now_ms`: the server's clock."""
     running = sorted(job for job, execution in jobs.items() if not execution.endswith("a"))  # the others wait in its processes
     current = row.get("current_job", "")
     silent_ms = now_ms - codec.number(row.get("beat_ms"))

@@ -1,0 +1,221 @@
+"""Why a job waits, in words: what must happen before it runs, what comes first in front."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from fusion.kernel.scope import EVERYTHING, Scope
+from fusion.kernel.timeutil import EPOCH, to_iso
+from fusion.status import TERMINAL, JobStatus
+from fusion.store.layout.codec import number
+from fusion.store.layout.names import CALLBACKS
+from fusion.store.read.job_facts import JobFacts, KeyFacts, Kin
+
+#: Seconds after which what is due should have come to its queue: whoever promotes does so within one.
+_LATE = 5.0
+#: Jobs that a sentence names.
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Why a job waits. `code` is for programs, `text` for people. `ahead`: jobs of its queue, or of its key, that come before it; None if it has
+    no place in one. `until`: when it is over, where that is known."""
+
+    code: str
+    text: str
+    ahead: int | None = None
+    until: datetime | None = None
+
+
+def waits(facts: JobFacts, scope: Scope = EVERYTHING) -> list[Wait]:
+    """All that the job waits for; nothing if it runs or has ended. What is of queues outside of `scope` is not told, and not counted."""
+    status = facts.status
+    if status in TERMINAL or status == JobStatus.STARTED:
+        return []
+    if status not in list(JobStatus):
+        return [Wait("unknown_state", f"it is {status}, a state that only a newer version of Fusion knows")]
+    found = {
+        JobStatus.QUEUED: _queued,
+        JobStatus.BLOCKED: _blocked,
+        JobStatus.SCHEDULED: _scheduled,
+        JobStatus.DEFERRED: _deferred,
+    }[JobStatus(status)](facts, scope)
+    return list(found)
+
+
+def span(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `3 min`, `2 h`, `5 d`."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{max(seconds, 0.0):.1f} s"
+
+
+def _queued(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
+    queue, name = facts.queue, facts.text("origin")
+    if queue.ahead is None:
+        yield Wait(
+            "lost_place",
+            f"its record says queued, but it stands in no place of {name or 'any queue'}: was it just taken? Look again; `requeue` or `delete` it "
+            "if that stays so",
+        )
+        return
+    yield from _closed(facts)
+    place = "it is the next of its queue" if not queue.ahead else f"{_come(queue.ahead)} before it"
+    yield Wait("turn", f"its turn: {place}, of {queue.length:,} that wait", queue.ahead)
+
+
+def _closed(facts: JobFacts) -> Iterator[Wait]:
+    """What keeps a whole queue from being served."""
+    queue, name = facts.queue, facts.text("origin")
+    if queue.suspended:
+        yield Wait("suspended", "everything is suspended; `resume` ends that")
+    if queue.pause is not None:
+        by = f" by {queue.pause.by}" if queue.pause.by else ""
+        since = f" since {to_iso(queue.pause.since)}" if queue.pause.since else ""
+        why = f": {queue.pause.reason}" if queue.pause.reason else ""
+        ends = f"; it ends in {span(queue.pause.left)}" if queue.pause.left is not None else f"; `unpause {name}` ends that"
+        yield Wait("paused", f"its queue {name} is paused{since}{by}{why}{ends}")
+    yield from _unserved(facts)
+    gate = queue.gate
+    if gate.limit is not None and queue.running >= gate.limit:
+        yield Wait("queue_limit", f"its queue runs {queue.running} jobs and may run {gate.limit} at once")
+    if gate.held_back is not None and gate.held_back > facts.at:
+        yield Wait("held_back", f"a task holds its queue back until {to_iso(gate.held_back)}", until=gate.held_back)
+    elif gate.closed:
+        yield Wait("rate", f"its queue has used up its rate{f' of {gate.rate}' if gate.rate else ''}")
+
+
+def _unserved(facts: JobFacts) -> Iterator[Wait]:
+    workers, name = facts.queue.workers, facts.text("origin")
+    if not workers:
+        who = "relay" if name == CALLBACKS else f"worker {name}"
+        yield Wait("no_worker", f"no live worker serves its queue {name}; start one: `{who}`")
+        return
+    idle = [worker for worker in workers if not (worker.quiet or worker.throttled or worker.state == "suspended")]
+    if idle:
+        return
+    throttled = [f"{worker.name} ({worker.throttled})" for worker in workers if worker.throttled]
+    if throttled:
+        yield Wait("throttled", f"memory is scarce where its workers run, they take no jobs: {_some(throttled)}")
+    elif any(worker.quiet for worker in workers):
+        names = [worker.name for worker in workers if worker.quiet]
+        yield Wait("quiet", f"all workers of its queue are quiet: {_some(names)}; `unquiet` ends that")
+
+
+def _blocked(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
+    kind, _, rest = facts.text("waits_in").partition(":")
+    if kind == "limit":
+        yield from _for_key(facts, scope)
+    elif kind == "held":
+        task = rest.partition(":")[2]
+        why = facts.blocked_why.split(": ", 1)[-1]
+        yield Wait("held", f"a worker that has its task {task}" + (f": {why}" if why else ""))
+        if since := number(facts.row.get("held_since")):
+            yield Wait("held_since", f"no worker has had it for {span(facts.at.timestamp() - since / 1000)}; it fails in the end")
+        yield from _unserved(facts)
+    elif kind == "probation":
+        lost = number(facts.row.get("lost"))
+        yield Wait(
+            "probation", f"it was lost {lost} times, and runs alone, when a worker can do that: one at a time on each host"
+        )
+        yield from _unserved(facts)
+    else:
+        yield Wait("blocked", "something that its record does not name: look again")
+
+
+def _for_key(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
+    key = facts.key
+    if key is None:
+        yield Wait("key_slot", "a slot of a concurrency key that its record does not name: look again")
+        return
+    limit = key.limit
+    if limit.paused_until > facts.at.timestamp():
+        by = f" by {limit.paused_by}" if limit.paused_by else ""
+        why = f": {limit.paused_why}" if limit.paused_why else ""
+        yield Wait("key_paused", f"its concurrency key {limit.key} is paused{by}{why}; `limit resume` ends that")
+    if facts.at.timestamp() < limit.held_back_until:
+        until = EPOCH.fromtimestamp(limit.held_back_until, facts.at.tzinfo)
+        yield Wait("key_held_back", f"a task holds its concurrency key {limit.key} back until {to_iso(until)}", until=until)
+    full = limit.max_concurrent is not None and key.held >= limit.max_concurrent
+    if full:
+        shown = [_named(one) for one in key.holders if scope.allows(one.queue)]
+        who = f": {_some(shown)}" if shown else ""
+        slots = "the slot" if limit.max_concurrent == 1 else f"one of the {limit.max_concurrent} slots"
+        taken = f"; taken{who}" if scope.all else who
+        yield Wait("key_slot", f"{slots} of its concurrency key {limit.key}{taken}{_place(key, scope)}", _ahead(key, scope))
+    else:
+        rate = f", which may start {limit.rate}" if limit.rate else ""
+        yield Wait("key_rate", f"its turn in its concurrency key {limit.key}{rate}{_place(key, scope)}", _ahead(key, scope))
+
+
+def _ahead(key: KeyFacts, scope: Scope) -> int | None:
+    """A key may be of several queues: how many wait in it is not told to who may not see all."""
+    return key.ahead if scope.all else None
+
+
+def _place(key: KeyFacts, scope: Scope) -> str:
+    if (ahead := _ahead(key, scope)) is None:
+        return ""
+    return f"; {_come(ahead)} before it, of {key.waiting:,} that wait"
+
+
+def _come(ahead: int) -> str:
+    return "none comes" if not ahead else "1 comes" if ahead == 1 else f"{ahead:,} come"
+
+
+def _named(one: Kin) -> str:
+    return f"{one.id} ({one.status or 'gone'})"
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _scheduled(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
+    if facts.due is None:
+        yield Wait("lost_place", "its record says scheduled, but it is not in the schedule: was it just taken? Look again")
+        return
+    left = (facts.due - facts.at).total_seconds()
+    attempts, lost = number(facts.row.get("attempts")), number(facts.row.get("lost"))
+    what = "its next try" if attempts else "its next run, as it was lost" if lost else "its time"
+    if left > 0:
+        yield Wait("retry" if attempts or lost else "time", f"{what}, in {span(left)}", until=facts.due)
+    else:
+        yield Wait("due", f"{what}: it has been due for {span(-left)}", until=facts.due)
+        if left < -_LATE:
+            yield Wait(
+                "no_promoter",
+                "nobody brings what is due to its queue: no worker, scheduler or courier lives, or Redis is overloaded",
+            )
+    yield from _closed_later(facts)
+
+
+def _closed_later(facts: JobFacts) -> Iterator[Wait]:
+    """What will keep it waiting when its time has come."""
+    for one in _closed(facts):
+        if one.code in ("suspended", "paused", "no_worker"):
+            yield one
+
+
+def _deferred(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
+    unmet = [one for one in facts.parents if one.unmet]
+    shown = [_named(one) for one in unmet if scope.allows(one.queue)]
+    if unmet:
+        more = " and others" if scope.all and (facts.more_parents or facts.parents_count > len(facts.parents)) else ""
+        yield Wait("parents", f"jobs that it depends on: {_some(shown)}{more}" if shown else "a job that it depends on")
+    elif facts.text("graph"):
+        yield Wait(
+            "graph", "the rest of the jobs that it is enqueued with: their last call has not come; after a minute it is given up"
+        )
+    elif facts.more_parents or facts.parents_count > len(facts.parents):
+        yield Wait("parents", f"jobs that it depends on: none of the first {len(facts.parents)} any more, so some of the others")
+    elif facts.text("ties").find("h") >= 0:
+        yield Wait("maker", "whoever made it to release it")
+    else:
+        yield Wait("release", "nothing any more: it is about to be released, or somebody else made its record")
+    yield from _closed_later(facts)
