@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -25,6 +26,8 @@ from fusion.enqueue.options import CALL, ENTRY, JOB, OPTIONS, Option  # noqa: E4
 from fusion.settings import Settings  # noqa: E402
 from fusion.settings.groups import JobSettings, RedisSettings, WorkerSettings  # noqa: E402
 from fusion.settings.reporting import ReportingSettings  # noqa: E402
+from fusion.web.api import Api  # noqa: E402
+from fusion.web.openapi.document import document  # noqa: E402
 
 _DEFAULT = "  [default: "
 _TYPED = '''"""The options of an enqueue as types, made of their declarations in `fusion.enqueue.options` by `make reference`: edit those.
@@ -120,6 +123,7 @@ _RENAMED = {
     "results_ttl": "result_ttl",
     "tokens": "server_tokens_file",
     "allowed_host": "server_allowed_hosts",
+    "cors_origin": "server_cors_origins",
 }
 _RENAMED |= {f"{name}": f"server_{name}" for name in ("host", "port", "threads")}
 _SETTING_COMMANDS = ("worker", "start", "scheduler", "relay", "server", "redis")
@@ -327,6 +331,12 @@ def names() -> str:
     return "".join(parts)
 
 
+def openapi() -> str:
+    """docs/openapi.json."""
+    routes = Api(cast(Any, None), ()).routes()
+    return json.dumps(document(routes), indent=1, sort_keys=True) + "\n"
+
+
 def marked(path: str, name: str, content: str) -> tuple[Path, str]:
     """The document with new content between its markers of that name."""
     file = ROOT / path
@@ -346,6 +356,7 @@ def documents() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs/settings.md", settings()
     yield ROOT / "docs/cli.md", commands()
     yield ROOT / "docs/api.md", names()
+    yield ROOT / "docs/openapi.json", openapi()
 
 
 def main() -> None:

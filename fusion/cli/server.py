@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
     from fusion.web.auth import Authenticator
+    from fusion.web.cors import Cors
     from fusion.web.waitress_server import WebServer
 
 
@@ -49,6 +50,12 @@ class _Group(Command, click.Group):
     multiple=True,
     metavar="NAME",
     help="Host names to answer besides this machine's own; .example.com with all below, '*' for any. Repeatable.",
+)
+@click.option(
+    "--cors-origin",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this origin ask, like https://apps.example.com. Repeatable.  [default: none]",
 )
 @click.option(
     "--tasks", multiple=True, metavar="MODULE", help="Also let callers enqueue functions of MODULE and below. Repeatable."
@@ -79,6 +86,7 @@ def _serve(
     tokens: str | None,
     no_auth: bool,
     allowed_host: tuple[str, ...],
+    cors_origin: tuple[str, ...],
     tasks: tuple[str, ...],
     threads: str | None,
     pid: str | None,
@@ -88,6 +96,8 @@ def _serve(
     flags = {**given, "server_host": host, "server_port": port, "server_tokens_file": tokens, "server_threads": threads}
     if allowed_host:
         flags["server_allowed_hosts"] = names.split(allowed_host)
+    if cors_origin:
+        flags["server_cors_origins"] = names.split(cors_origin)
     if tasks:
         flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
     settings = cli.load(**flags)
@@ -95,10 +105,16 @@ def _serve(
     host = settings.server_host
     family, address = _resolve(host, settings.server_port)
     authenticate = _authenticator(host, address[0], settings.server_tokens_file, no_auth)
+    from fusion.web.cors import Cors
+
     try:
         import waitress  # type: ignore[import-untyped]  # noqa: F401
     except ModuleNotFoundError:
         raise ConfigurationError("the HTTP service needs waitress; install it with: pip install 'fusion-queue[web]'") from None
+    try:
+        cors = Cors(settings.server_cors_origins or ())
+    except ValueError as error:
+        raise click.UsageError(f"--cors-origin: {error}") from None
     from fusion.kernel.linux import close_to_others
     from fusion.store.client.connections import connect
 
@@ -110,7 +126,7 @@ def _serve(
     try:
         with pid_file(pid):
             allowed = settings.server_allowed_hosts or ()
-            return _make(connection, settings.tasks, authenticate, listener, settings.server_threads, host, allowed).run()
+            return _make(connection, settings.tasks, authenticate, listener, settings.server_threads, host, allowed, cors).run()
     finally:
         connection.close()
 
@@ -123,6 +139,7 @@ def _make(
     threads: int,
     host: str,
     allowed: Sequence[str],
+    cors: Cors,
 ) -> WebServer:
     import logging
 
@@ -135,7 +152,7 @@ def _make(
     shown, port = listener.getsockname()[:2]
     known = [*LOOPBACK, f"[{host}]" if ":" in host else host, *allowed]
     api = Api(connection, tasks, lambda: made.stopping())
-    made = WebServer(App(api.routes(), authenticate, hosts=Hosts(known)), listener, threads=threads)
+    made = WebServer(App(api.routes(), authenticate, hosts=Hosts(known), cors=cors), listener, threads=threads)
     made.install_signals()
     where = f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
     logging.getLogger("fusion.web.audit").setLevel(logging.INFO)  # --quiet is about what happens, not about who did it

@@ -100,6 +100,8 @@ class ReportingSettings:
     server_tokens_file: str | None = _setting(None, readers.path)
     #: Host names it answers to besides this machine's own.
     server_allowed_hosts: tuple[str, ...] | None = _setting(None, readers.names)
+    #: Origins whose pages may ask, like `https://apps.example.com`.
+    server_cors_origins: tuple[str, ...] | None = _setting(None, readers.names)
     #: Requests it works on at a time.
     server_threads: int = _setting(defaults.SERVER_THREADS, readers.whole(1, 256))
 

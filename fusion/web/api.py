@@ -13,6 +13,7 @@ from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.job import OneJob
 from fusion.web.kept_verdict import KeptVerdict
 from fusion.web.keys import Keys
+from fusion.web.openapi.document import OpenApi
 from fusion.web.queues import Queues
 from fusion.web.routing import Route
 
@@ -27,15 +28,16 @@ class Api:
     def routes(self) -> list[Route]:
         """The table of what is answered where. The first path that fits is taken: a fixed one stands before one with a name in braces."""
         connection = self._connection
-        return [
-            Route("GET", "/healthz", self.health, None, "health"),
-            Route("GET", "/readyz", self.ready, None, "ready"),
+        routes = [
+            Route("GET", "/healthz", self.health, None, "health", answer="Health"),
+            Route("GET", "/readyz", self.ready, None, "ready", answer="Readiness"),
             *Enqueue(connection, self._tasks).routes(),
             *OneJob(connection).routes(),
             *Queues(connection).routes(),
             *Keys(connection).routes(),
             *Batches(connection).routes(),
         ]
+        return OpenApi(routes).routes()
 
     def health(self, request: Request) -> Response:
         """200 if this process and its Redis answer."""

@@ -19,7 +19,9 @@ from fusion.kernel.timeutil import now, to_iso
 from fusion.store.client.classify import classify, one_line
 from fusion.web import wsgi
 from fusion.web.auth import Authenticator
+from fusion.web.cors import Cors
 from fusion.web.exchange import MAX_BODY, RETRY_AFTER, HttpError, Request, Response, plain
+from fusion.web.export import exported
 from fusion.web.hosts import Hosts
 from fusion.web.routing import Route, Router
 
@@ -68,7 +70,8 @@ def log_audit(entry: AuditEntry) -> None:
 class App:
     """Answers the requests of a table of routes. A WSGI application as it is; `fusion.web.asgi.Asgi` makes it an ASGI one.
 
-    In order: route (404), Host (421), method (405), token (401, 403, 429), where a browser's request comes from (403), handler.
+    In order: route (404), Host (421), a browser's question beforehand (204), method (405), token (401, 403, 429), where a browser's request
+    comes from (403), handler.
     """
 
     def __init__(
@@ -77,12 +80,14 @@ class App:
         authenticate: Authenticator,
         *,
         hosts: Hosts | None = None,
+        cors: Cors | None = None,
         max_body: int = MAX_BODY,
         audit: Callable[[AuditEntry], None] = log_audit,
     ) -> None:
         self.router = Router(routes)
         self.max_body = max_body
         self._authenticate, self._hosts, self._audit = authenticate, hosts or Hosts(), audit
+        self._cors = cors or Cors()
         self._told = float("-inf")
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -105,6 +110,8 @@ class App:
         methods, request.params = self.router.find(request.path)
         if not methods or any(route.scope for route in methods.values()):
             self._hosts.check(request.header("host"))
+        if methods and (told := self._cors.preflight(request, methods)):
+            return told
         route = self.router.choose(methods, request.method)
         if route.scope is None:
             return route.handler(request)
@@ -114,10 +121,11 @@ class App:
             raise HttpError(
                 403, "all_queues", "this is about all queues, and this token is restricted to some; ask with one that is not"
             )
-        return self._change(route, request) if route.changes else route.handler(request)
+        return self._change(route, request) if route.changes else exported(route, request)
 
     def _change(self, route: Route, request: Request) -> Response:
-        check_origin(request)
+        if not self._cors.allows(request):
+            check_origin(request)
         try:
             response = route.handler(request)
         except Exception as error:
@@ -157,6 +165,7 @@ class App:
 
     def _finish(self, request: Request, response: Response, took: float) -> Response:
         response.headers = {**_HEADERS, **response.headers}
+        self._cors.mark(request, response)
         _access.info(
             "%s %s %s %s %d %dB %.1fms",
             plain(request.client) or "-",

@@ -82,6 +82,9 @@ async def _body(receive: _Receive, limit: int) -> bytes | None:
 async def _answer(send: _Send, response: Response, *, head: bool) -> None:
     headers = [(name.lower().encode(), value.encode()) for name, value in response.header_list()]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    if response.parts is not None and not head:
+        while part := await asyncio.to_thread(next, response.parts, b""):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
     await send({"type": "http.response.body", "body": b"" if head else response.body})
 
 

@@ -8,10 +8,13 @@ from fusion.batch import Batch
 from fusion.exceptions import NoSuchBatchError, OptionError
 from fusion.store.access import batch_inspector_of
 from fusion.web.exchange import HttpError, Request, Response, whole
-from fusion.web.routing import Route
+from fusion.web.routing import Route, paging
 
 #: Batches, and members of one, of one page.
 _PAGE, _LARGEST_PAGE = 100, 1000
+
+
+_PAGING, _MEMBERS = (paging(rows, _PAGE, _LARGEST_PAGE) for rows in ("Batches", "Members"))
 
 
 class Batches:
@@ -23,9 +26,9 @@ class Batches:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route("GET", "/api/v1/batches", self.listed, "read", "batches"),
-            Route("GET", "/api/v1/batches/{id}", self.one, "read", "batch"),
-            Route("POST", "/api/v1/batches/{id}/cancel", self.cancel, "operate", "batch_cancel"),
+            Route("GET", "/api/v1/batches", self.listed, "read", "batches", _PAGING, answer="Batches", rows="batches"),
+            Route("GET", "/api/v1/batches/{id}", self.one, "read", "batch", _MEMBERS, answer="BatchWithMembers", rows="members"),
+            Route("POST", "/api/v1/batches/{id}/cancel", self.cancel, "operate", "batch_cancel", answer="BatchCanceled"),
         ]
 
     def listed(self, request: Request) -> Response:

@@ -43,9 +43,27 @@ class Enqueue:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route("POST", "/retryTask/", self.retry_task, "operate", "retry_task", by_queue=True),
-            Route("POST", "/retryTask", self.retry_task, "operate", "retry_task", by_queue=True),
-            Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue", by_queue=True),
+            Route(
+                "POST",
+                "/retryTask/",
+                self.retry_task,
+                "operate",
+                "retry_task",
+                body="PutBackOrCall",
+                answer="PutBack",
+                by_queue=True,
+            ),
+            Route(
+                "POST",
+                "/retryTask",
+                self.retry_task,
+                "operate",
+                "retry_task",
+                body="PutBackOrCall",
+                answer="PutBack",
+                by_queue=True,
+            ),
+            Route("POST", "/api/v1/jobs", self.enqueue, "operate", "enqueue", body="Call", answer="Accepted", by_queue=True),
         ]
 
     def enqueue(self, request: Request) -> Response:

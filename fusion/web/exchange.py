@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
@@ -24,6 +24,7 @@ REASONS = {
     200: "OK",
     201: "Created",
     202: "Accepted",
+    204: "No Content",
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",
@@ -148,17 +149,20 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """An answer: status, body and headers."""
+    """An answer: status, body and headers. `document`: what the body says, if it is JSON. `parts`: in place of the body what is sent part by
+    part; its length is not known beforehand."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
+    document: Any = None
+    parts: Iterator[bytes] | None = None
 
     @classmethod
     def json(cls, document: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """An answer whose body is this document."""
         body = json.dumps(document, allow_nan=False).encode() + b"\n"
-        return cls(status, body, {"Content-Type": "application/json", **(headers or {})})
+        return cls(status, body, {"Content-Type": "application/json", **(headers or {})}, document)
 
     @classmethod
     def of(cls, error: HttpError) -> Response:
@@ -175,7 +179,8 @@ class Response:
 
     def header_list(self) -> list[tuple[str, str]]:
         """For a gateway. ValueError for a name or value that would break out of its line."""
-        pairs = [*self.headers.items(), ("Content-Length", str(len(self.body)))]
+        length = [] if self.parts is not None or self.status == 204 else [("Content-Length", str(len(self.body)))]
+        pairs = [*self.headers.items(), *length]
         for name, value in pairs:
             if not _is_plain(name) or not _is_plain(value):
                 raise ValueError(f"header {name[:40]!a} holds what no header may hold")

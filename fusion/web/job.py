@@ -11,9 +11,12 @@ from fusion.store.access import inspector_of
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.tolerant import forgiving
 from fusion.web.exchange import HttpError, Request, Response, whole
-from fusion.web.routing import Route
+from fusion.web.routing import Param, Route
 from fusion.web.views import job_view
 from fusion.web.within import check_job, check_sound
+
+_INCLUDE = (Param("include", "`result`: also its result, reason and runs, for tokens with operate.", choices=("result",)),)
+_LIMIT = (Param("limit", "Jobs of the graph.", "integer", LARGEST, LARGEST),)
 
 
 class OneJob:
@@ -25,9 +28,9 @@ class OneJob:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job", by_queue=True),
-            Route("GET", "/api/v1/jobs/{id}/tree", self.tree, "read", "tree", by_queue=True),
-            Route("POST", "/api/v1/jobs/{id}/stop", self.stop, "operate", "stop", by_queue=True),
+            Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job", _INCLUDE, answer="Job", by_queue=True),
+            Route("GET", "/api/v1/jobs/{id}/tree", self.tree, "read", "tree", _LIMIT, answer="Tree", by_queue=True, rows="nodes"),
+            Route("POST", "/api/v1/jobs/{id}/stop", self.stop, "operate", "stop", answer="Stopped", by_queue=True),
         ]
 
     def job(self, request: Request) -> Response:

@@ -20,7 +20,7 @@ class Keys:
 
     def routes(self) -> list[Route]:
         """What is answered where."""
-        return [Route("GET", "/api/v1/keys/{key}/stats", self.key_stats, "read", "key_stats")]
+        return [Route("GET", "/api/v1/keys/{key}/stats", self.key_stats, "read", "key_stats", answer="KeyStats")]
 
     def key_stats(self, request: Request) -> Response:
         """Show one concurrency key: its limit, its slots and what became of its jobs."""

@@ -8,13 +8,17 @@ from fusion.store.access import broker_of, inspector_of
 from fusion.store.read.tolerant import forgiving
 from fusion.web.calls import read_pause, read_since
 from fusion.web.exchange import HttpError, Request, Response, whole
-from fusion.web.routing import Route
+from fusion.web.routing import Param, Route, paging
 from fusion.web.views import history_view, queue_view
 from fusion.web.within import check_sound, told
 
 NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
 #: Queues of one page.
 _PAGE, _LARGEST_PAGE = 100, 1000
+
+
+_PAGING = paging("Queues", _PAGE, _LARGEST_PAGE)
+_SINCE = (Param("since", "The history of so long, and percentiles: 1h, up to 30d."),)
 
 
 class Queues:
@@ -26,10 +30,22 @@ class Queues:
     def routes(self) -> list[Route]:
         """What is answered where."""
         return [
-            Route("GET", "/api/v1/queues", self.queues, "read", "queues", by_queue=True),
-            Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats", by_queue=True),
-            Route("POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause", by_queue=True),
-            Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume", by_queue=True),
+            Route(
+                "GET",
+                "/api/v1/queues",
+                self.queues,
+                "read",
+                "queues",
+                paging("Queues", _PAGE, _LARGEST_PAGE),
+                answer="Queues",
+                by_queue=True,
+                rows="queues",
+            ),
+            Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats", _SINCE, answer="QueueStats", by_queue=True),
+            Route(
+                "POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause", body="Pause", answer="Queue", by_queue=True
+            ),
+            Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume", answer="Resumed", by_queue=True),
         ]
 
     def queues(self, request: Request) -> Response:

@@ -37,6 +37,9 @@ class Route:
     `by_queue`: it shows and changes nothing of the queues that who asks may not see (`within.py` helps). To a token that is restricted to some
     queues every other route with a scope is closed.
 
+    `rows`: the field of its answer that is a list. Such a route is exported too, `?format=csv` or `jsonl` (`export.py`), page by page if it has a
+    parameter `after` or `offset`.
+
     For the reference alone: `params` of the query; the names of the schemas (`schemas.py`) of the `body` it takes and of its `answer`.
     """
 
@@ -49,6 +52,7 @@ class Route:
     body: str | None = None
     answer: str | None = None
     by_queue: bool = False
+    rows: str | None = None
 
     def __post_init__(self) -> None:
         if self.scope is not None and self.scope not in SCOPES:
@@ -60,6 +64,14 @@ class Route:
     def changes(self) -> bool:
         """A call of it may change something."""
         return self.method not in SAFE
+
+
+def paging(rows: str, page: int, most: int) -> tuple[Param, ...]:
+    """The parameters of a list that is read by `offset` and `limit`."""
+    return (
+        Param("offset", f"{rows} to leave out.", "integer", 0, 10**9),
+        Param("limit", f"{rows} of one page.", "integer", page, most),
+    )
 
 
 class Router:

@@ -16,7 +16,7 @@ def serve(app: App, environ: dict[str, Any], start_response: Callable[..., Any])
     request = _request(environ, app.max_body)
     response = app.handle(request)
     start_response(response.status_line, response.header_list())
-    return [] if request.method == "HEAD" else [response.body]
+    return [] if request.method == "HEAD" else response.parts or [response.body]
 
 
 def _request(environ: dict[str, Any], max_body: int) -> Request:

@@ -14,6 +14,7 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 from fusion.web.api import Api
 from fusion.web.app import App
+from fusion.web.cors import Cors
 from fusion.web.exchange import Actor, Request
 from fusion.web.routing import SCOPES
 from tests.kit.hands import Hand
@@ -30,9 +31,9 @@ TASK = "tests.jobs.basic.noop"
 class Caller:
     """Asks the API itself, as somebody who may do everything with these queues."""
 
-    def __init__(self, conn: redis.Redis, scope: Scope = EVERYTHING, name: str = "texts") -> None:
+    def __init__(self, conn: redis.Redis, scope: Scope = EVERYTHING, name: str = "texts", cors: Cors | None = None) -> None:
         actor = Actor(name, frozenset(SCOPES), scope)
-        self._app = App(Api(conn, ["tests.jobs"]).routes(), lambda request: actor)
+        self._app = App(Api(conn, ["tests.jobs"]).routes(), lambda request: actor, cors=cors)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """One request."""
@@ -41,7 +42,8 @@ class Caller:
         given = {"host": "localhost", "content-type": "application/json", **headers}
         request = Request(method, path, given, query=query, length=len(raw), read=lambda size: raw[:size], client="10.0.0.9")
         response = self._app.handle(request)
-        return Answer(response.status, dict(response.header_list()), response.body)
+        body = response.body if response.parts is None else b"".join(response.parts)
+        return Answer(response.status, {name.lower(): value for name, value in response.header_list()}, body)
 
 
 def settle(conn: redis.Redis, queue: str, mark: str) -> None:

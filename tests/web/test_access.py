@@ -27,6 +27,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "health": ({}, None, 200),
     "ready": ({}, None, 200),
+    "openapi": ({}, None, 200),
     "retry_task": ({}, {"job_id": "failed-1"}, 202),
     "enqueue": ({}, {"queue": "sms", "func": "tests.jobs.basic.noop"}, 201),
     "job": ({"id": "failed-1"}, None, 200),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from typing import Any, cast
 
@@ -34,7 +36,8 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "job": (["/api/v1/jobs/ours-queued", "/api/v1/jobs/ours-failed?include=result"], [("/api/v1/jobs/zebra-failed?include=result", None)]),
     "tree": (["/api/v1/jobs/ours-queued/tree", "/api/v1/jobs/ours-child/tree"], [("/api/v1/jobs/zebra-queued/tree", None)]),
     "stop": ([], [("/api/v1/jobs/zebra-queued/stop", None)]),
-    "queues": (["/api/v1/queues", "/api/v1/queues?limit=1", "/api/v1/queues?offset=1"], []),
+    "openapi": (["/api/v1/openapi.json"], []),
+    "queues": ([f"/api/v1/queues{query}" for query in ("", "?format=csv", "?format=jsonl", "?limit=1", "?offset=1")], []),
     "stats": (["/api/v1/queues/sms/stats?since=1h"], [("/api/v1/queues/zebra/stats", None)]),
     "pause": ([], [("/api/v1/queues/zebra/pause", {})]),
     "resume": ([], [("/api/v1/queues/zebra/resume", None)]),
@@ -57,7 +60,15 @@ def timeless(answer: Answer) -> Any:
             return {name: strip(one) for name, one in value.items() if name not in CLOCKS}
         return [strip(one) for one in value] if isinstance(value, list) else value
 
-    return answer.status, strip(json.loads(answer.body)) if answer.body.startswith((b"{", b"[")) else answer.body
+    return answer.status, [strip(row) for row in rows_of(answer)]
+
+
+def rows_of(answer: Answer) -> list[Any]:
+    """Documents: one, or a file's rows."""
+    text = answer.body.decode()
+    if answer.headers["content-type"].startswith("text/csv"):
+        return list(csv.DictReader(io.StringIO(text)))
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def test_every_route_is_closed_to_a_restricted_token_or_has_a_row() -> None:

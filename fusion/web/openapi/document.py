@@ -1,0 +1,126 @@
+"""From the table of routes to the document, and the route that answers it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import fusion
+from fusion.web.exchange import Request, Response
+from fusion.web.export import MOST, ROWS
+from fusion.web.openapi.schemas import SCHEMAS
+from fusion.web.openapi.shapes import Schema, ref
+from fusion.web.routing import Param, Route
+
+#: Of a list, besides its own.
+_FORMAT = Param(
+    "format", f"As a file: of up to `limit` rows, {ROWS} unless given, {MOST} at most.", choices=("json", "csv", "jsonl")
+)
+#: What a change is answered if all went well, unless 200.
+_STATUS = {"enqueue": "201", "retry_task": "202"}
+_MAY_WAIT = {"enqueue": "200", "stop": "202"}
+_KEYED = frozenset({"enqueue", "retry_task"})
+
+
+class OpenApi:
+    """Describes these routes, and itself."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        own = Route("GET", "/api/v1/openapi.json", self.answer, "read", "openapi", answer="Anything", by_queue=True)
+        self._routes = [*routes, own]
+        self._made: dict[str, Any] | None = None
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return self._routes
+
+    def answer(self, request: Request) -> Response:
+        """Describe the API."""
+        self._made = self._made or document(self._routes)
+        return Response.json(self._made)
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """The API as OpenAPI 3.1 has it."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Fusion",
+            "version": fusion.__version__,
+            "description": "A Redis-backed priority task queue over HTTP. docs/http.md tells what the words mean.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": "Made by `server token`."}},
+            "responses": {
+                "Error": {"description": "What was wrong.", "content": {"application/json": {"schema": ref("Error")}}},
+            },
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    said = " ".join((route.handler.__doc__ or "").split())
+    about: dict[str, Any] = {
+        "operationId": route.action + ("_bare" if route.path == "/retryTask" else ""),
+        "summary": said.partition(". ")[0].rstrip("."),
+        "description": said,
+        "parameters": [*_in_path(route), *map(_in_query, _params(route))],
+        "responses": _responses(route),
+    }
+    if route.action in _KEYED:
+        about["parameters"].append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "description": "The same request with the same key is done once.",
+                "schema": {"type": "string", "maxLength": 255},
+            }
+        )
+    if route.body:
+        about["requestBody"] = {"required": True, "content": {"application/json": {"schema": ref(route.body)}}}
+    if route.scope is None:
+        about["security"] = []
+    else:
+        about["security"] = [{"token": []}]
+        about["x-scope"] = route.scope
+        about["x-for-some-queues"] = route.by_queue
+    return about
+
+
+def _params(route: Route) -> list[Param]:
+    return [*route.params, _FORMAT] if route.rows else list(route.params)
+
+
+def _in_path(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"\{(\w+)\}", route.path)
+    ]
+
+
+def _in_query(param: Param) -> dict[str, Any]:
+    schema: Schema = {"type": param.kind}
+    if param.kind == "integer":
+        schema |= {"minimum": 0} | ({} if param.most is None else {"maximum": param.most})
+    if param.choices:
+        schema["enum"] = list(param.choices)
+    if param.default is not None:
+        schema["default"] = param.default
+    return {"name": param.name, "in": "query", "description": param.about, "schema": schema}
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    content: dict[str, Any] = {"application/json": {"schema": ref(route.answer or "Anything")}}
+    if route.rows:
+        content |= {kind: {"schema": {"type": "string"}} for kind in ("text/csv", "application/x-ndjson")}
+    told = {"description": "Done.", "content": content}
+    statuses = [_STATUS.get(route.action, "200"), *([_MAY_WAIT[route.action]] if route.action in _MAY_WAIT else [])]
+    return {**dict.fromkeys(statuses, told), "default": {"$ref": "#/components/responses/Error"}}

@@ -1,0 +1,96 @@
+"""The document of the API: valid, of the routes that there are, and true of what they answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+import pytest
+import redis
+
+from fusion.web.api import Api
+from fusion.web.openapi.document import document
+from fusion.web.openapi.schemas import SCHEMAS
+from tests.web.strangers import MARKER, OWN, TASK, Caller, settle, strangers
+
+validator = pytest.importorskip("openapi_spec_validator")
+schemas = pytest.importorskip("openapi_schema_validator")
+
+ROUTES = Api(cast(Any, None), ()).routes()
+DOCUMENT = document(ROUTES)
+#: What stands for the names in a path.
+NAMES = {"id": f"{MARKER}-queued", "name": MARKER, "key": f"{MARKER}-key"}
+#: Of actions whose path names something else.
+OTHER: dict[str, dict[str, str]] = {"batch": {"id": f"{MARKER}-batch"}}
+
+
+def fits(schema: str, value: Any) -> list[str]:
+    """What of a value does not fit a schema of the document."""
+    made = {"$ref": f"#/components/schemas/{schema}", "components": DOCUMENT["components"]}
+    found = schemas.OAS31Validator(made, format_checker=schemas.oas31_format_checker).iter_errors(value)
+    return [f"{'/'.join(map(str, error.absolute_path))}: {error.message[:300]}" for error in found]
+
+
+def test_it_is_valid() -> None:
+    validator.validate(DOCUMENT)
+
+
+def test_it_has_the_routes_and_no_others() -> None:
+    told = {(method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods}
+    assert told == {(route.method, route.path) for route in ROUTES}
+    for route in ROUTES:
+        operation = DOCUMENT["paths"][route.path][route.method.lower()]
+        assert operation["summary"], route.action
+        assert operation["security"] == ([] if route.scope is None else [{"token": []}])
+        assert operation.get("x-scope") == route.scope
+        in_path = {param["name"] for param in operation["parameters"] if param["in"] == "path"}
+        assert in_path == set(re.findall(r"{(\w+)}", route.path))
+
+
+def test_every_answer_and_every_body_has_a_schema() -> None:
+    assert [route.action for route in ROUTES if route.answer not in SCHEMAS] == []
+    assert [route.action for route in ROUTES if route.body is not None and route.body not in SCHEMAS] == []
+    assert [route.action for route in ROUTES if route.method == "GET" and route.body] == []
+
+
+def test_real_answers_fit(conn: redis.Redis) -> None:
+    strangers(conn)
+    settle(conn, OWN, "ours")
+    caller = Caller(conn)
+    for route in ROUTES:
+        if route.method != "GET":
+            continue
+        path = route.path.format(**{**NAMES, **OTHER.get(route.action, {})})
+        answer = caller.ask("GET", path)
+        assert answer.status == 200, (path, answer.body)
+        assert fits(str(route.answer), answer.json) == [], path
+        if route.rows:
+            assert answer.json[route.rows], f"{path}: a list without rows shows nothing"
+    for path, name in (
+        (f"/api/v1/jobs/{MARKER}-failed?include=result", "Job"),
+        (f"/api/v1/queues/{MARKER}/stats?since=1h", "QueueStats"),
+        ("/api/v1/jobs/none", "Error"),
+        ("/api/v1/queues?limit=x", "Error"),
+    ):
+        assert fits(name, caller.ask("GET", path).json) == [], path
+
+
+def test_changes_answer_as_it_says(conn: redis.Redis) -> None:
+    settle(conn, OWN, "ours")
+    caller = Caller(conn)
+    for path, body, name in (
+        ("/api/v1/jobs", {"queue": OWN, "func": TASK, "enqueue_in": "5m"}, "Accepted"),
+        ("/retryTask/", {"job_id": "ours-failed"}, "PutBack"),
+        ("/retryTask/", {"queue": OWN, "func": TASK}, "PutBack"),
+        ("/api/v1/jobs/ours-queued/stop", None, "Stopped"),
+        (f"/api/v1/queues/{OWN}/pause", {"duration": "5m", "reason": "so"}, "Queue"),
+        (f"/api/v1/queues/{OWN}/resume", None, "Resumed"),
+    ):
+        answer = caller.ask("POST", path, body)
+        assert answer.status < 300, (path, answer.body)
+        assert fits(name, answer.json) == [], path
+
+
+def test_it_is_served(conn: redis.Redis) -> None:
+    assert Caller(conn).ask("GET", "/api/v1/openapi.json").json == json.loads(json.dumps(DOCUMENT))
