@@ -17,6 +17,7 @@ import pytest
 import redis
 
 from fusion import Queue
+from fusion.kernel import defaults
 from tests.budgets import figures
 from tests.cli.conftest import run_worker
 from tests.forkserver.driver import Driver
@@ -26,6 +27,8 @@ from tests.kit.waiting import eventually
 from tests.kit.workers import WorkerProcess, Workers, process_per_job
 
 WINDOW = 3.0
+#: Seconds without a new connection after which the processes are at rest: more than pass before anything that they do is done first.
+QUIET = defaults.REAP_INTERVAL + 1.0
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "worker": (("worker",), ("--customq", "all"), "ready for jobs"),
     "pool": (("worker",), ("sms", "--horses", "2"), "ready for jobs"),
@@ -72,6 +75,23 @@ def rows_of(name: str, process: psutil.Process) -> dict[str, tuple[float, float]
     return found
 
 
+def connections(conn: redis.Redis) -> int:
+    """How many the server has accepted so far."""
+    return int(conn.info("stats")["total_connections_received"])
+
+
+def settled(conn: redis.Redis) -> None:
+    """Wait until nobody has made a connection for a while: those that are made when they are first needed have been, at whatever pace."""
+    seen = [(connections(conn), time.monotonic())]
+
+    def quiet() -> bool:
+        if (now := connections(conn)) != seen[-1][0]:
+            seen.append((now, time.monotonic()))
+        return time.monotonic() - seen[-1][1] >= QUIET
+
+    eventually(quiet, 60, 0.1, why="no more connections are made")
+
+
 @pytest.mark.long
 @process_per_job("its first worker would be like its second")
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -82,13 +102,14 @@ def test_processes_at_rest(workers: Workers, conn: redis.Redis, monitor: Monitor
     eventually(
         lambda: sum(client["cmd"] == "blpop" for client in conn.client_list()) >= 4, 30, why="they wait at their doorbells"
     )
+    settled(conn)
     monitor.by_database()
-    before, begin = conn.info("stats")["total_connections_received"], time.monotonic()
+    before, begin = connections(conn), time.monotonic()
     time.sleep(WINDOW)  # not a wait for anything: the window of the measurement
     asked, window = monitor.by_database(), time.monotonic() - begin
-    made = conn.info("stats")["total_connections_received"] - before
+    made = connections(conn) - before
 
-    costs: dict[str, tuple[float, float]] = {"connections made": (made, 2)}  # some are made when they are first needed
+    costs: dict[str, tuple[float, float]] = {"connections made": (made, 2)}
     for number, name in enumerate(found, 1):
         rate = figures.REST["worker"] if name == "supervisor" else 0.0  # its worker's are in its own database
         costs[f"{name}: requests"] = asked[number], (figures.REST[name] + rate) * window + figures.BURST

@@ -242,9 +242,8 @@ def test_a_scheduler_keeps_to_itself_what_its_entries_hold(fleet: Fleet, conn: r
     eventually(
         lambda: "cron entry broken" in scheduler.output and "half a minute" in scheduler.output, timeout=20, why=scheduler.output
     )
-    enqueue(canary.keep, "Scheduled", enqueue_in=0.2)
-    before = conn.zcard("rq:queue:sms")
-    eventually(lambda: conn.zcard("rq:queue:sms") > before, timeout=20)
+    job = enqueue(canary.keep, "Scheduled", enqueue_in=0.2)
+    eventually(lambda: field(conn, job.id, "status") == "queued", timeout=20, why=scheduler.output)
     assert {name: hits(text) for name, text in processes_of(fleet) if hits(text)} == {}
     assert_silent(fleet, conn)
 
