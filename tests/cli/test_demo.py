@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import ROOT
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 
 
@@ -115,7 +116,7 @@ def _block(text: str, title: str) -> list[str]:
     return after[: after.index("\n\n")].splitlines()[1:]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, long_case(signal.SIGTERM)])
 def test_interrupted_in_the_middle_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path, "--workers", "1") as demo:
         eventually(lambda: "campaign [" in demo.err or demo.process.poll() is not None, 30, why="the first progress line")

@@ -22,6 +22,7 @@ from fusion.kernel import defaults
 from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 from fusion.settings import Settings, get_settings
 from tests.cli.conftest import Invoke, run_worker
+from tests.kit.length import long_case
 
 ALL = ("sms", "email", "pn", "webhook", "whatsapp", "scheduler", "*")
 
@@ -247,7 +248,9 @@ def test_a_burst_in_a_real_process(conn: redis.Redis, tmp_path: Path) -> None:
     assert not pid.exists()
 
 
-@pytest.mark.parametrize("more", [[], ["--horses", "2"], ["--log-format", "%(asctime)s %(levelname)s %(message)s"]])
+@pytest.mark.parametrize(
+    "more", [long_case([]), ["--horses", "2"], long_case(["--log-format", "%(asctime)s %(levelname)s %(message)s"])]
+)
 def test_each_job_has_its_lines_in_their_order(conn: redis.Redis, tmp_path: Path, more: list[str]) -> None:
     (tmp_path / "mine.py").write_text("def note(n):\n    if n % 10 == 9:\n        raise ValueError(n)\n")
     jobs = [Queue("sms", conn).enqueue("mine.note", n, retry=None) for n in range(40)]

@@ -30,6 +30,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
+@pytest.mark.long
 def test_what_stands_behind_2000_for_a_host_that_hangs_waits_for_none_of_them(
     world: World, receiver: Start, turns: list[float]
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_relay_brings_events_and_delivers_callbacks_side_by_side(world: World,
     assert {document["job_id"] for document in documents} == set(jobs), "deliveries are no events"
 
 
+@pytest.mark.long
 def test_workers_of_all_queues_never_run_a_delivery(world: World, receiver: Start, workers: Workers) -> None:
     server = receiver(Endpoint())
     url = url_of(server)

@@ -135,6 +135,7 @@ def test_killed_in_the_middle(conn: redis.Redis, redis_url: str) -> None:
     assert Counter(check_conservation(conn, made).values()) == {"queued": 3000}
 
 
+@pytest.mark.long
 def test_two_at_once_move_each_job_once(conn: redis.Redis, redis_url: str) -> None:
     """Clicked twice, while the sweep runs."""
     made = fill(conn, 1500)

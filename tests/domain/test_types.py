@@ -42,6 +42,7 @@ async def produce() -> Job:
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)  # without a cache of mypy's
 def test_a_type_checker_finds_wrong_options_and_arguments(tmp_path: Path) -> None:
     program = tmp_path / "program.py"

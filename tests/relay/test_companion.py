@@ -110,6 +110,7 @@ def test_where_a_relay_runs_a_worker_starts_none(
     assert [found.pid for found in inspector.relays()] == [relay.pid]
 
 
+@pytest.mark.long
 def test_a_relay_for_another_sink_is_not_enough(
     workers: Workers, relays: Relays, inspector: EventInspector, env: dict[str, str]
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_relay_for_another_sink_is_not_enough(
     eventually(lambda: sorted(sink for relay in _living(inspector) for sink in relay.sinks) == ["file", "log"])
 
 
+@pytest.mark.long
 def test_none_if_not_wanted_and_none_without_a_sink(
     workers: Workers, conn: redis.Redis, inspector: EventInspector, env: dict[str, str]
 ) -> None:
@@ -159,6 +161,7 @@ def test_one_that_can_t_run_is_tried_again_ever_later(
     assert pauses[0] < pauses[-1]
 
 
+@pytest.mark.long
 def test_under_a_supervisor_one_relay_serves_all(
     workers: Workers, broker: Broker, inspector: EventInspector, path: Path, env: dict[str, str]
 ) -> None:

@@ -113,6 +113,7 @@ def test_an_outage_is_felt_by_no_job_and_made_up_for(
     assert _by_status(server) == {"queued": 151, "processing": 151, "completed": 151}
 
 
+@pytest.mark.long
 def test_a_document_that_is_refused_is_parked_and_the_others_go_on(
     relays: Relays, workers: Workers, server: ContractServer, conn: redis.Redis, inspector: EventInspector
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_kill_between_writing_and_acknowledging_repeats_with_the_same_ids(
     assert len(set(ids_in(path))) == 100
 
 
+@pytest.mark.long
 def test_two_relays_share_the_work_and_one_dies(
     relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ def test_an_outage_of_redis_is_waited_for(private_redis: PrivateRedis, private_r
     assert relay.wait() == 0
 
 
+@pytest.mark.long
 def test_a_restart_of_redis_in_the_middle_loses_nothing(
     private_redis: PrivateRedis, private_relays: Relays, tmp_path: Path
 ) -> None:

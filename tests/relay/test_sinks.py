@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import redis
 
 from fusion.store.read.event_inspector import EventInspector
@@ -45,6 +46,7 @@ def test_a_sink_that_hangs_keeps_the_relay_from_nothing(relays: Relays, broker: 
     assert conn.zcard("rq:relays") == 0
 
 
+@pytest.mark.long
 def test_an_outage_is_shown_and_made_up_for(relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path) -> None:
     """P12: the breaker opens, nothing is lost, and all comes once."""
     path = tmp_path / "down"

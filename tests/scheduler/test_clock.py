@@ -84,6 +84,7 @@ def test_an_hour_ahead_is_held_off_for_a_lease_and_then_ticks_run_by_policy(worl
     world.ran_once()
 
 
+@pytest.mark.long
 def test_two_hours_back_entries_wait_for_their_mark_until_pause_and_resume_free_them(world: World) -> None:
     world.server.set(-2 * HOUR)
     world.say("the clock of Redis was set by -7200 s")

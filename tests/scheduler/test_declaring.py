@@ -63,6 +63,7 @@ def test_both_ways_of_declaring_are_taken_up_and_hup_reads_them_again(
     assert without_gap(ticks_of(conn, "stays")), "a changed entry loses no tick"
 
 
+@pytest.mark.long
 def test_a_mistake_in_one_entry_is_shown_there_and_the_former_one_goes_on(
     schedulers: Schedulers, module: Module, cron: Scheduler, conn: redis.Redis
 ) -> None:
@@ -177,6 +178,7 @@ def test_it_declares_from_any_directory(redis_url: str, module: Module, cron: Sc
         assert process.wait(10) == 0
 
 
+@pytest.mark.long
 def test_what_others_own_is_not_taken(schedulers: Schedulers, module: Module, cron: Scheduler, conn: redis.Redis) -> None:
     cron.cron("@daily", NOOP, id="stays")
     module.write(_ENTRY)

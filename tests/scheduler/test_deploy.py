@@ -111,6 +111,7 @@ def test_an_old_version_that_was_ignored_speaks_once_the_new_one_has_died(app: A
     app.lost_and_doubled_nothing()
 
 
+@pytest.mark.long
 def test_two_of_one_version_declare_the_same(app: App) -> None:
     app.start(2)
     twin = app.start(2)

@@ -112,6 +112,7 @@ def test_an_expression_that_was_stored_with_a_step_beyond_its_field_goes_on(
     assert (info.next, info.error) == (hour + 3600, "")
 
 
+@pytest.mark.long
 def test_no_tick_runs_while_a_job_of_the_entry_has_not_ended(
     schedulers: Schedulers, workers: Workers, cron: Scheduler, conn: redis.Redis, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_probes_say_that_it_lives_and_when_it_is_ready(schedulers: Schedulers, t
     eventually(ready)
 
 
+@pytest.mark.long
 def test_log_lines_are_for_people_or_for_machines(schedulers: Schedulers, cron: Scheduler, conn: redis.Redis) -> None:
     plain, quiet = schedulers.start("--name", "plain"), schedulers.start("-q", ready=False)
     as_json = schedulers.start("--name", "json", "--log-json")

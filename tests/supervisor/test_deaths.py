@@ -13,6 +13,7 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import long_case
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import alive, field, runs_of, status_of
@@ -20,7 +21,7 @@ from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import GATED, Services
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, long_case(2)])
 def test_the_job_of_a_killed_worker_is_claimed_again_within_a_second(
     services: Services, conn: redis.Redis, gate: Gate, workers: int
 ) -> None:
@@ -141,6 +142,7 @@ def test_a_supervisor_that_was_frozen_itself_kills_nobody(services: Services, co
     assert "no sign of life" not in service.output
 
 
+@pytest.mark.long
 def test_a_crash_loop_backs_off_and_says_so(services: Services, conn: redis.Redis) -> None:
     service = services.start(1, "s", ready=False, env={"FUSION_FAILPOINTS": "register.after=exit:7"})
     service.says("exited with code 7", 4, timeout=25)
@@ -155,6 +157,7 @@ def test_a_crash_loop_backs_off_and_says_so(services: Services, conn: redis.Redi
     assert conn.smembers("rq:workers") == set(), "what they registered is taken back"
 
 
+@pytest.mark.long
 def test_while_redis_is_away_the_dead_wait_for_their_burial(private_redis: PrivateRedis, tmp_path: Path) -> None:
     conn, gate, seen = private_redis.conn, tmp_path / "gate", tmp_path / "seen"
     gate.touch()
@@ -179,7 +182,7 @@ def test_while_redis_is_away_the_dead_wait_for_their_burial(private_redis: Priva
         services.stop()
 
 
-@pytest.mark.parametrize("mode", [("--slots", "1"), ("--horses", "1")], ids=["process per job", "warm"])
+@pytest.mark.parametrize("mode", [long_case(("--slots", "1"), id="process per job"), pytest.param(("--horses", "1"), id="warm")])
 def test_a_worker_killed_together_with_its_fork_server_leaves_no_daemon_beside_the_rerun(
     mode: tuple[str, ...], services: Services, conn: redis.Redis, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ def check(
         assert order == sorted(order), f"{key}: {order}"
 
 
+@pytest.mark.long
 def test_keys_with_one_slot_through_kills(services: Services, conn: redis.Redis, tmp_path: Path) -> None:
     check(services, conn, tmp_path, keys=5, jobs=60, limit=1, kills=3, args=(2, "s", "--slots", "2"))
 

@@ -48,6 +48,7 @@ def test_max_jobs_of_a_worker_alone(workers: Workers, conn: redis.Redis) -> None
     assert "warm shutdown (it took 3 jobs, --max-jobs)" in worker.output
 
 
+@pytest.mark.long
 def test_max_idle_time_counts_from_the_last_job(workers: Workers, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
     worker = workers.start("s", "--max-idle-time", "0.5")

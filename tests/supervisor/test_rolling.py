@@ -96,6 +96,7 @@ def test_the_new_ones_run_the_new_code_and_the_old_ones_finish(
     assert len(service.workers()) == 1
 
 
+@pytest.mark.long
 def test_a_second_hup_meanwhile_rolls_again(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
     service = services.start(1, "s")
@@ -110,6 +111,7 @@ def test_a_second_hup_meanwhile_rolls_again(services: Services, conn: redis.Redi
     assert [worker.pid for worker in service.workers()] == [service.ready_pids()[-1]]
 
 
+@pytest.mark.long
 def test_a_stop_in_the_middle_of_a_roll_ends_old_and_new(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
     service = services.start(2, "s")

@@ -55,6 +55,7 @@ def test_it_comes_up_with_the_workers_is_replaced_when_it_dies_and_ends_with_the
     assert [info.pid for info in CronInspector(conn).schedulers()] == [pid], "only the killed one's entry is left"
 
 
+@pytest.mark.long
 def test_hup_replaces_it_after_its_successor_is_ready(services: Services, conn: redis.Redis) -> None:
     Scheduler(conn).every(1, NOOP, id="e", queue="s", misfire="all")
     service = services.start(1, "s", scheduler=True)
@@ -118,6 +119,7 @@ def test_what_is_declared_and_the_common_flags_reach_it(services: Services, conn
     assert [fact["scheduler"] for fact in facts if "scheduler" in fact] == ["box"]
 
 
+@pytest.mark.long
 def test_maintenance_brings_a_job_back_that_failed_for_a_passing_reason(
     services: Services, conn: redis.Redis, tmp_path: Path
 ) -> None:

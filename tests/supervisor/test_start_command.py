@@ -99,6 +99,7 @@ def test_a_burst_ends_when_the_queues_are_empty(services: Services, conn: redis.
     assert {status_of(conn, job.id) for job in jobs} == {"finished"}
 
 
+@pytest.mark.long
 def test_a_burst_with_a_limit_goes_on_until_they_are(services: Services, conn: redis.Redis) -> None:
     queue = Queue("s", conn)
     jobs = [queue.enqueue("tests.jobs.basic.noop") for _ in range(7)]
@@ -165,6 +166,7 @@ def test_the_port_of_the_probes_is_the_supervisors(services: Services, conn: red
     assert service.process.poll() is None
 
 
+@pytest.mark.long
 def test_the_flags_of_warm_processes_reach_every_worker(services: Services, conn: redis.Redis) -> None:
     flags = ("--horses", "1", "--max-jobs-per-horse", "3", "--claim-ahead", "0")
     services.start(2, "--customq", "w", *flags, env={"FUSION_TASKS": "tests.jobs.warm"})

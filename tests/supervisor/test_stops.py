@@ -11,6 +11,7 @@ import redis
 
 from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, status_of
 from tests.supervisor.conftest import Gate
@@ -37,8 +38,15 @@ def all_is_told(conn: redis.Redis, *jobs: Job) -> None:
     check_conservation(conn, [job.id for job in jobs])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("whom", TO_WHOM)
+@pytest.mark.parametrize(
+    ("whom", "number"),
+    [
+        ("tree", signal.SIGINT),
+        ("supervisor", signal.SIGTERM),
+        long_case("tree", signal.SIGTERM),
+        long_case("supervisor", signal.SIGINT),
+    ],
+)
 def test_one_signal_is_a_warm_end(busy: Busy, conn: redis.Redis, gate: Gate, whom: str, number: signal.Signals) -> None:
     service, job = busy
     (horse,) = gate.pids(job)
@@ -54,7 +62,7 @@ def test_one_signal_is_a_warm_end(busy: Busy, conn: redis.Redis, gate: Gate, who
     all_is_told(conn, job, waiting)
 
 
-@pytest.mark.parametrize("whom", TO_WHOM)
+@pytest.mark.parametrize("whom", ["tree", long_case("supervisor")])
 def test_a_second_signal_is_a_cold_end(busy: Busy, conn: redis.Redis, gate: Gate, whom: str) -> None:
     service, job = busy
     TO_WHOM[whom](service, signal.SIGTERM)
@@ -65,7 +73,7 @@ def test_a_second_signal_is_a_cold_end(busy: Busy, conn: redis.Redis, gate: Gate
     all_is_told(conn, job)
 
 
-@pytest.mark.parametrize("whom", TO_WHOM)
+@pytest.mark.parametrize("whom", ["supervisor", long_case("tree")])
 def test_quit_is_a_cold_end_at_once(busy: Busy, conn: redis.Redis, gate: Gate, whom: str) -> None:
     service, job = busy
     TO_WHOM[whom](service, signal.SIGQUIT)
@@ -74,6 +82,7 @@ def test_quit_is_a_cold_end_at_once(busy: Busy, conn: redis.Redis, gate: Gate, w
     all_is_told(conn, job)
 
 
+@pytest.mark.long
 def test_what_does_not_end_in_time_is_cut_off(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
     service = services.start(2, "s", "--shutdown-timeout", "0.5")

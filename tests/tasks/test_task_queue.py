@@ -64,6 +64,7 @@ def test_the_settings_module_is_found_by_its_short_name() -> None:
     assert (settings.queues, settings.job_timeout, settings.slots) == (wrappers.instance.QUEUES, 60, 4)
 
 
+@pytest.mark.long
 def test_the_campaign_has_2000_rows_and_exactly_six_fail(sandbox: Sandbox) -> None:
     rows = list(campaign())
     assert Counter(channel for channel, _ in rows) == {"sms": 1560, "email": 160, "pn": 120, "whatsapp": 120, "webhook": 40}

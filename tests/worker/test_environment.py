@@ -17,12 +17,15 @@ import redis
 
 from fusion import Queue
 from tests.kit import guarded
+from tests.kit.length import long_case
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, status_of
 from tests.kit.workers import Workers
 
-MODES = pytest.mark.parametrize("mode", [("--slots", "1"), ("--horses", "1")], ids=["process per job", "warm"])
+MODES = pytest.mark.parametrize(
+    "mode", [pytest.param(("--slots", "1"), id="process per job"), long_case(("--horses", "1"), id="warm")]
+)
 SECRETS = {
     "FUSION_CALLBACK_SECRETS": "whsec_" + "A" * 44,
     "FUSION_ELASTICSEARCH_PASSWORD": "hunter2",

@@ -10,6 +10,7 @@ import redis
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines
 from tests.kit.workers import Workers
@@ -48,7 +49,7 @@ def check_one_job_among(keys: int, workers: Workers, conn: redis.Redis, tmp_path
     assert set(check_conservation(conn, ids).values()) == {"finished"}
 
 
-@pytest.mark.parametrize("keys", [1, 10])
+@pytest.mark.parametrize("keys", [1, long_case(10)])
 def test_jobs_of_others_hold_up_one_by_no_more_than_one_of_each(
     workers: Workers, conn: redis.Redis, tmp_path: Path, keys: int
 ) -> None:

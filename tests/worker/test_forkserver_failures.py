@@ -11,6 +11,7 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, runs_of, status_of
 from tests.kit.workers import WorkerProcess, Workers, process_per_job
@@ -59,15 +60,16 @@ os.close(fd)
 @pytest.mark.parametrize(
     ("trouble", "told"),
     [
-        ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
-        ("def broken(:", "SyntaxError"),
-        ("raise SystemExit(3)", "SystemExit: 3"),
-        ("os._exit(0)", "the fork server ended while it imported shaky"),
-        ("os.kill(os.getpid(), 11)", "the fork server ended while it imported shaky"),
-        ("import time; time.sleep(600)", "shaky does not end its import"),
-        ("import subprocess; subprocess.run(['sleep', '600'])", "shaky does not end its import"),
+        pytest.param("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'", id="missing"),
+        long_case("def broken(:", "SyntaxError", id="syntax"),
+        long_case("raise SystemExit(3)", "SystemExit: 3", id="exit"),
+        long_case("os._exit(0)", "the fork server ended while it imported shaky", id="os._exit"),
+        pytest.param("os.kill(os.getpid(), 11)", "the fork server ended while it imported shaky", id="segfault"),
+        long_case("import time; time.sleep(600)", "shaky does not end its import", id="hang"),
+        pytest.param(
+            "import subprocess; subprocess.run(['sleep', '600'])", "shaky does not end its import", id="hang in a child"
+        ),
     ],
-    ids=["missing", "syntax", "exit", "os._exit", "segfault", "hang", "hang in a child"],
 )
 def test_a_module_that_can_not_be_imported_costs_no_job(
     trouble: str, told: str, workers: Workers, conn: redis.Redis, shaky: Module
@@ -130,7 +132,7 @@ def test_strict_preload_makes_that_an_error(workers: Workers, conn: redis.Redis,
 
 
 @process_per_job("so many jobs need no fork")
-@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize("nth", [1, long_case(2), long_case(3), 4])
 def test_a_fork_that_fails_loses_no_job(nth: int, workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     jobs = [Queue("f", conn).enqueue("tests.jobs.basic.witness", str(seen), "ran") for _ in range(4)]

@@ -67,6 +67,7 @@ def _rated(workers: Workers, conn: redis.Redis, seconds: float) -> None:
     assert abs(count - wanted) <= 0.02 * wanted + 1
 
 
+@pytest.mark.long
 def test_a_rate_over_four_workers(workers: Workers, conn: redis.Redis) -> None:
     _rated(workers, conn, 2.5)
 
@@ -150,6 +151,7 @@ def test_who_waits_and_takes_no_more_hands_it_on_at_once(workers: Workers, conn:
     assert one.wait(10) == 0
 
 
+@pytest.mark.long
 def test_a_limit_holds_as_the_tasks_see_it_whoever_dies(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     _killed(workers, conn, tmp_path, jobs=30, kills=2)
 
@@ -226,6 +228,7 @@ def test_the_setting(workers: Workers, conn: redis.Redis) -> None:
     assert conn.hgetall("rq:gates") == {b"s": b"limit=2 rate=100/60000/5", b"other": b"max_wait=300000"}
 
 
+@pytest.mark.long
 def test_a_worker_that_starts_again_leaves_what_was_set_by_hand(workers: Workers, conn: redis.Redis) -> None:
     for setting, limit in (("20", b"20"), ("20", b"2"), ("30", b"30")):
         worker = workers.start("s", env=ENV | {"FUSION_QUEUE_GATES": f"s limit={setting}"})

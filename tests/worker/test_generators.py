@@ -12,6 +12,7 @@ from fusion import Callback, Queue
 from fusion.cron.scheduler import Scheduler
 from fusion.decorators import job
 from tests.jobs import basic, yielding
+from tests.kit.length import long_case
 from tests.kit.witnesses import field, status_of
 from tests.kit.workers import Workers
 
@@ -36,7 +37,7 @@ def test_no_function_at_hand_gets_that_far(conn: redis.Redis, name: str) -> None
     assert conn.dbsize() == 0
 
 
-@pytest.mark.parametrize("mode", [(), ("--horses", "1")], ids=["a process per job", "warm"])
+@pytest.mark.parametrize("mode", [pytest.param((), id="a process per job"), long_case(("--horses", "1"), id="warm")])
 def test_none_that_is_named_ends_finished(workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]) -> None:
     queue, touched = Queue("g", conn), tmp_path / "touched"
     jobs = {

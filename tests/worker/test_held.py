@@ -57,6 +57,7 @@ def test_a_worker_that_has_the_task_runs_them_at_once(workers: Workers, conn: re
     assert max(took) < 2.5, "not even one waits for a look without a bell"
 
 
+@pytest.mark.long
 def test_one_that_comes_later_takes_what_is_held(workers: Workers, conn: redis.Redis) -> None:
     queue = Queue("h", conn)
     workers.start("h", env=LACKS)

@@ -16,6 +16,7 @@ from fusion import Queue
 from fusion.job import Job
 from fusion.kernel.defaults import MAX_EXC_INFO
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, lines, status_of
 from tests.kit.workers import WorkerProcess, Workers, process_per_job
@@ -105,7 +106,7 @@ class Stage:
 _EACH = pytest.param("", marks=process_per_job("the test is there a second time, as `warm`"), id="a process each")
 
 
-@pytest.fixture(params=[_EACH, pytest.param("--horses=1", id="warm")])
+@pytest.fixture(params=[_EACH, long_case("--horses=1", id="warm")])
 def stage(request: pytest.FixtureRequest, workers: Workers, conn: redis.Redis) -> Stage:
     return Stage(workers, conn, *filter(None, [request.param]))
 

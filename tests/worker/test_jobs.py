@@ -19,6 +19,7 @@ from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
 from tests.jobs.typed import Colour, Point, Rights
 from tests.kit.hands import events_of
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines
 from tests.kit.workers import Workers
@@ -119,7 +120,9 @@ def test_callbacks(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     assert list(lines(bad)) == [f"failure {fails.id} ValueError"]
 
 
-@pytest.mark.parametrize("mode", [[], ["--horses", "1"], ["--quiet"]], ids=["fork", "warm", "quiet"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param([], id="fork"), long_case(["--horses", "1"], id="warm"), long_case(["--quiet"], id="quiet")]
+)
 def test_a_callback_that_raises_changes_no_outcome_and_is_logged(workers: Workers, conn: redis.Redis, mode: list[str]) -> None:
     succeeds = Queue("sms").enqueue(basic.add, 1, 2, on_success=basic.breaking_callback)
     fails = Queue("sms").enqueue(basic.boom, on_failure=basic.breaking_callback)

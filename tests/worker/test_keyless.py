@@ -9,11 +9,12 @@ from fusion import Queue
 from fusion.execution.perform import Performer
 from fusion.kernel.serializers import JSONSerializer, dumps_call
 from fusion.store.read.inspector import Inspector
+from tests.kit.length import long_case
 from tests.kit.witnesses import status_of
 from tests.kit.workers import Workers
 
 
-@pytest.mark.parametrize("mode", ["slots", "horses"])
+@pytest.mark.parametrize("mode", [long_case("slots"), "horses"])
 def test_they_are_named_once_and_counted(workers: Workers, conn: redis.Redis, mode: str) -> None:
     from tests.jobs.keyed import crawl, report, sync
 

@@ -13,6 +13,7 @@ import redis
 from fusion import Queue
 from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, runs_of, status_of
 from tests.kit.workers import Workers, process_per_job, wait_may_recover
@@ -75,7 +76,7 @@ def test_a_killed_fork_server_is_replaced_and_its_job_runs_again(workers: Worker
     assert "the fork server ended" in worker.output
 
 
-@pytest.mark.parametrize("horse_too", [False, True], ids=["worker", "worker and horse"])
+@pytest.mark.parametrize("horse_too", [long_case(False, id="worker"), pytest.param(True, id="worker and horse")])
 def test_another_worker_runs_a_dead_ones_job_within_lease_and_reap_interval(
     workers: Workers, gated: Gated, horse_too: bool
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_stopped_worker_loses_its_lease_and_its_late_outcome(workers: Workers,
     eventually(lambda: len(gated.conn.smembers("rq:workers")) == 2, why="both are registered")
 
 
+@pytest.mark.long
 def test_a_resumed_worker_kills_the_job_that_another_has(workers: Workers, gated: Gated) -> None:
     sleeper = workers.start("k", env=SHORT)
     (first,) = gated.runs(1)

@@ -66,6 +66,7 @@ def test_what_a_job_disowned_counts_and_goes_with_it(workers: Workers, conn: red
     eventually(lambda: not any(map(alive, taker)))
 
 
+@pytest.mark.long
 def test_memory_that_a_jobs_processes_share_counts_once(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate, started, greedy_gate = tmp_path / "gate", tmp_path / "started", tmp_path / "gate2"
     gate.touch()
@@ -154,6 +155,7 @@ def test_running_jobs_go_on_and_are_shown(workers: Workers, conn: redis.Redis, m
     assert status_of(conn, behind.id) == "queued"
 
 
+@pytest.mark.long
 def test_a_throttled_worker_passes_tokens_on(workers: Workers, conn: redis.Redis, memory: Path) -> None:
     def waiting() -> int:
         return sum(client["cmd"] == "blpop" for client in conn.client_list())
@@ -169,6 +171,7 @@ def test_a_throttled_worker_passes_tokens_on(workers: Workers, conn: redis.Redis
     assert job.worker_name.endswith(f".{other.pid}")
 
 
+@pytest.mark.long
 def test_the_flag_and_the_machines_own_memory(workers: Workers, conn: redis.Redis) -> None:
     """More than 0.01 % is in use on any machine."""
     env = {**TASKS, "MEMORY_THROTTLE_THRESHOLD": "0.01", "FUSION_MEMORY_RESUME_THRESHOLD": "0.01"}

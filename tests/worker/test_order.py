@@ -7,6 +7,7 @@ import redis
 
 from fusion import Queue
 from tests.jobs import basic
+from tests.kit.length import long_case
 from tests.kit.workers import Workers
 
 
@@ -25,12 +26,28 @@ def begun(conn: redis.Redis, ids: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("flags", "order", "told"),
     [
-        (["a", "b", "c"], "a-1 a-2 b-1 b-2 c-1 c-2", "a, b, c; the highest class first, inside a class in the order listed"),
-        (["--customq", "a,b,c"], "a-1 b-1 c-1 a-2 b-2 c-2", "a, b, c; the highest class first, inside a class in turns"),
-        (["--customq", "a,b,c", "--order", "listed"], "a-1 a-2 b-1 b-2 c-1 c-2", "in the order listed"),
-        (["a", "b", "c", "--order", "round-robin"], "a-1 b-1 c-1 a-2 b-2 c-2", "inside a class in turns"),
+        pytest.param(
+            ["a", "b", "c"],
+            "a-1 a-2 b-1 b-2 c-1 c-2",
+            "a, b, c; the highest class first, inside a class in the order listed",
+            id="arguments",
+        ),
+        long_case(
+            ["--customq", "a,b,c"],
+            "a-1 b-1 c-1 a-2 b-2 c-2",
+            "a, b, c; the highest class first, inside a class in turns",
+            id="customq",
+        ),
+        long_case(
+            ["--customq", "a,b,c", "--order", "listed"], "a-1 a-2 b-1 b-2 c-1 c-2", "in the order listed", id="customq listed"
+        ),
+        pytest.param(
+            ["a", "b", "c", "--order", "round-robin"],
+            "a-1 b-1 c-1 a-2 b-2 c-2",
+            "inside a class in turns",
+            id="arguments in turns",
+        ),
     ],
-    ids=["arguments", "customq", "customq listed", "arguments in turns"],
 )
 @pytest.mark.parametrize("horses", [[], ["--horses", "1"]], ids=["fork", "warm"])
 def test_the_order_inside_a_class(

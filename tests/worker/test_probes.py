@@ -223,6 +223,7 @@ def test_health_of_the_workers_here(workers: Workers, conn: redis.Redis, redis_u
     assert (document["status"], document["workers"][0]["alive"]) == ("error", False)
 
 
+@pytest.mark.long
 def test_health_of_a_worker_elsewhere_does_not_count_here(conn: redis.Redis, redis_url: str, workers: Workers) -> None:
     worker = workers.start("sms")
     assert worker_hash(conn, worker)["hostname"] == socket.gethostname()

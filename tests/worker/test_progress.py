@@ -12,11 +12,12 @@ from fusion import Job, Queue
 from fusion.kernel.progress import Progress
 from tests.jobs import long
 from tests.kit.hands import events_of
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.workers import Workers
 
 TASKS = {"FUSION_TASKS": "tests.jobs"}
-MODES = pytest.mark.parametrize("mode", [(), ("--horses", "2")], ids=["fork", "pool"])
+MODES = pytest.mark.parametrize("mode", [pytest.param((), id="fork"), long_case(("--horses", "2"), id="pool")])
 
 
 def progress_of(job: Job) -> Progress | None:

@@ -138,6 +138,7 @@ def test_exact_names_serve_nothing_else(workers: Workers, conn: redis.Redis) -> 
     assert [status_of(conn, job.id) for job in others] == ["queued"] * 3
 
 
+@pytest.mark.long
 def test_reserved_queues_are_never_served(workers: Workers, conn: redis.Redis) -> None:
     """Not even when somebody put work there by hand."""
     failed = Queue("sms").enqueue(basic.boom)
@@ -302,6 +303,7 @@ def test_a_suspension_may_end_by_itself(workers: Workers, conn: redis.Redis) -> 
     assert job.result - (seconds + micros / 1e6) >= 0.99
 
 
+@pytest.mark.long
 def test_a_token_that_meets_no_free_slot_wakes_another_worker(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate = Gate(tmp_path)
     first = workers.start("sms", "--slots", "2", env=SLEEPER)
@@ -319,6 +321,7 @@ def test_a_token_that_meets_no_free_slot_wakes_another_worker(workers: Workers, 
     assert gate.job.wait(5) == "finished"
 
 
+@pytest.mark.long
 def test_one_token_starts_as_many_workers_as_there_is_work(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """One `enqueue_many` rings once; each worker that takes a job rings on."""
     started = [workers.start("sms", env=SLEEPER) for _ in range(3)]

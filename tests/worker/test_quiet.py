@@ -12,6 +12,7 @@ import redis
 from fusion import Queue
 from tests.cli.conftest import run_worker
 from tests.jobs import basic
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -37,7 +38,7 @@ def listening(conn: redis.Redis, worker: WorkerProcess) -> bool:
     return bool(conn.pubsub_numsub(f"rq:pubsub:{name_of(worker, conn)}")[0][1])
 
 
-@pytest.mark.parametrize("how", ["signal", "command"])
+@pytest.mark.parametrize("how", ["command", long_case("signal")])
 def test_it_finishes_takes_nothing_and_goes_on_when_told(
     workers: Workers, conn: redis.Redis, redis_url: str, tmp_path: Path, how: str
 ) -> None:
@@ -73,6 +74,7 @@ def test_it_finishes_takes_nothing_and_goes_on_when_told(
     assert "quiet" not in info("-W")
 
 
+@pytest.mark.long
 def test_tokens_that_reach_a_quiet_worker_are_passed_on(workers: Workers, conn: redis.Redis) -> None:
     quiet = workers.start("sms", env=ENV)
     eventually(lambda: waiting(conn) == 1)
@@ -87,6 +89,7 @@ def test_tokens_that_reach_a_quiet_worker_are_passed_on(workers: Workers, conn: 
     assert {job.worker_name for job in jobs} == {name_of(other, conn)}
 
 
+@pytest.mark.long
 def test_all_and_a_wrong_name(workers: Workers, conn: redis.Redis, redis_url: str) -> None:
     both = [workers.start("sms", env=ENV), workers.start("email", env=ENV)]
     eventually(lambda: all(listening(conn, worker) for worker in both))

@@ -12,6 +12,7 @@ import redis
 
 from fusion import Queue
 from fusion.job import Job
+from tests.kit.length import long_case
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, status_of
@@ -21,7 +22,9 @@ ENV = {"FUSION_TASKS": "tests.jobs.chance,tests.jobs.chance_numpy"}
 #: numpy starts threads otherwise, and is left to the processes.
 ALONE = {**ENV, "OPENBLAS_NUM_THREADS": "1"}
 MODULES = ["chance", "chance_numpy"]
-MODES = pytest.mark.parametrize("mode", [("--slots", "2"), ("--horses", "2")], ids=["process per job", "warm"])
+MODES = pytest.mark.parametrize(
+    "mode", [long_case(("--slots", "2"), id="process per job"), pytest.param(("--horses", "2"), id="warm")]
+)
 
 
 def results(conn: redis.Redis, jobs: list[Job]) -> list[Any]:

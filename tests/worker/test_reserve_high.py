@@ -84,6 +84,7 @@ def test_high_jobs_start_at_once_beside_long_ones(workers: Workers, conn: redis.
     assert [job.wait(10) for job in low] == ["finished"] * 6
 
 
+@pytest.mark.long
 def test_low_jobs_are_left_to_another_worker_at_once(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """A worker with nothing but reserved slots does not swallow the tokens that are for others."""
     gate, seen = tmp_path / "gate", tmp_path / "seen"

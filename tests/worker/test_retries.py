@@ -12,6 +12,7 @@ from fusion import Job, Queue, Retry
 from fusion.status import JobStatus
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import retrying
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines
 from tests.kit.workers import Workers, process_per_job
@@ -156,11 +157,11 @@ def test_how_its_process_died(workers: Workers, conn: redis.Redis, tmp_path: Pat
 
 
 _POINTS = [
-    "turn.before=kill@2",
+    long_case("turn.before=kill@2"),
     "turn.after=kill@2",
-    "turn.after=kill@3",
+    long_case("turn.after=kill@3"),
     "outcome.received=kill",
-    "outcome.received=kill@2",
+    long_case("outcome.received=kill@2"),
 ]
 
 

@@ -79,6 +79,7 @@ def test_a_producer_killed_right_after_it_enqueued(workers: Workers, conn: redis
     check_conservation(conn, ["orphan"])
 
 
+@pytest.mark.long
 def test_a_worker_killed_while_the_job_is_scheduled(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     worker = workers.start("s")

@@ -96,6 +96,7 @@ def test_a_heartbeat_renews_the_entry(workers: Workers, conn: redis.Redis) -> No
     eventually(lambda: 90 < conn.ttl(f"rq:worker:{name}") <= 100)
 
 
+@pytest.mark.long
 def test_two_workers_of_one_name_get_along(workers: Workers, conn: redis.Redis) -> None:
     first = workers.start("sms", "--name", "twin")
     second = workers.start("email", "--name", "twin")
@@ -171,6 +172,7 @@ def test_another_programs_key_is_refused_at_the_start(workers: Workers, conn: re
     assert "Traceback" not in worker.output
 
 
+@pytest.mark.long
 def test_an_evicting_server_is_refused_unless_accepted(workers: Workers, conn: redis.Redis) -> None:
     conn.config_set("maxmemory-policy", "allkeys-lru")
     try:

@@ -15,6 +15,7 @@ import redis
 from fusion import Queue
 from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import long_case
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, lines, runs_of, status_of
@@ -70,7 +71,7 @@ def scene(workers: Workers, conn: redis.Redis, tmp_path: Path) -> Scene:
     return Scene(workers, conn, tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, long_case(signal.SIGINT)])
 def test_one_signal_is_a_warm_end(scene: Scene, number: signal.Signals) -> None:
     scene.worker.signal(number)
     scene.warm_end()
@@ -115,7 +116,7 @@ def test_quit_is_a_cold_end_at_once(scene: Scene) -> None:
     scene.cold_end()
 
 
-@pytest.mark.parametrize("first", ["worker", "horses"])
+@pytest.mark.parametrize("first", [long_case("worker"), "horses"])
 def test_a_signal_to_the_whole_tree_is_a_warm_end(scene: Scene, first: str) -> None:
     tree = [psutil.Process(scene.worker.pid), *scene.tree]
     for process in tree if first == "worker" else reversed(tree):
@@ -209,6 +210,7 @@ def test_a_warm_end_waits_for_redis_to_take_the_outcome(
     assert len(runs_of(scene.seen, "started")) == 1
 
 
+@pytest.mark.long
 def test_a_warm_end_gives_redis_up_after_one_lease(private_redis: PrivateRedis, private_workers: Workers, tmp_path: Path) -> None:
     scene = Scene(private_workers, private_redis.conn, tmp_path, FUSION_SOCKET_TIMEOUT="0.2", FUSION_LEASE="0.5")
     private_redis.pause()

@@ -225,6 +225,7 @@ def test_a_retry_and_a_requeue_keep_the_signature(workers: Workers, conn: redis.
 # -- cron
 
 
+@pytest.mark.long
 def test_cron_jobs_of_code_and_of_a_program_run(
     workers: Workers, conn: redis.Redis, redis_url: str, keys: Keys, tmp_path: Path
 ) -> None:

@@ -12,12 +12,13 @@ import redis
 from fusion import Job, Queue, Retry
 from tests.jobs import long
 from tests.kit.hands import events_of
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field
 from tests.kit.workers import Workers
 
 TASKS = {"FUSION_TASKS": "tests.jobs"}
-MODES = pytest.mark.parametrize("mode", [(), ("--horses", "2")], ids=["fork", "pool"])
+MODES = pytest.mark.parametrize("mode", [long_case((), id="fork"), pytest.param(("--horses", "2"), id="pool")])
 
 
 @pytest.fixture
@@ -110,6 +111,7 @@ def test_a_failed_run_leaves_its_exact_cursor_to_the_retry(workers: Workers, see
     )
 
 
+@pytest.mark.long
 def test_rows_are_found_again_by_their_own_cursor(workers: Workers, seen: Path, gate: Path) -> None:
     job = Queue("sms").enqueue(long.keyed_steps, str(seen), str(gate))
     worker = workers.start("sms", env=TASKS)

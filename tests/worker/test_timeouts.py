@@ -12,6 +12,7 @@ import redis
 from fusion import Queue
 from fusion.executors.session import EXIT_LIMIT
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import long_case
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, runs_of, status_of
@@ -66,7 +67,7 @@ def test_a_job_is_gone_by_timeout_and_grace(workers: Workers, conn: redis.Redis,
     check_conservation(conn, ended)
 
 
-@pytest.mark.parametrize("task", [_SLEEP, "swallows"])
+@pytest.mark.parametrize("task", [long_case(_SLEEP), "swallows"])
 def test_a_job_is_gone_in_time_though_redis_hangs(
     task: str, private_redis: PrivateRedis, private_workers: Workers, tmp_path: Path
 ) -> None:
@@ -126,7 +127,7 @@ def test_a_worker_that_stood_still_hears_first_what_came_meanwhile(
     check_conservation(conn, [job.id, beside.id])
 
 
-@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("nth", [long_case(1), 2])
 def test_a_worker_stopped_as_it_sends_a_job_leaves_that_its_limit(
     nth: int, workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:

@@ -11,13 +11,14 @@ import redis
 
 from fusion import Queue
 from fusion.kernel import titles
+from tests.kit.length import long_case
 from tests.kit.process import ProcessUnderTest
 
 #: What stands for the package: it writes titles down.
 STAND_IN = "import os\ndef setproctitle(text):\n    with open(os.environ['TITLES'], 'a') as file: file.write(text + '\\n')\n"
 
 
-@pytest.mark.parametrize("flags", [(), ("--horses", "1")])
+@pytest.mark.parametrize("flags", [(), long_case(("--horses", "1"))])
 def test_workers_fork_servers_and_jobs_have_titles(
     conn: redis.Redis, redis_url: str, tmp_path: Path, flags: tuple[str, ...]
 ) -> None:

@@ -12,6 +12,7 @@ import redis
 from fusion import Queue
 from tests.jobs import basic
 from tests.kit.hands import now_ms
+from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, runs_of, status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -30,7 +31,7 @@ def idle(conn: redis.Redis, *workers: WorkerProcess) -> None:
     eventually(lambda: sum(client["cmd"] == "blpop" for client in conn.client_list()) == len(workers), why="they wait")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [(), long_case(("--horses", "2"))])
 def test_a_new_queues_first_job_wakes_the_worker_whose_wildcard_it_is(
     workers: Workers, conn: redis.Redis, mode: tuple[str, ...]
 ) -> None:

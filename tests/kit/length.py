@@ -1,0 +1,21 @@
+"""What `make test` leaves to `make test-long`, and what that leaves to `make soak`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+import pytest
+from _pytest.mark.structures import ParameterSet
+
+T = TypeVar("T")
+
+
+def long_case(*values: Any, id: str | None = None) -> ParameterSet:
+    """For `parametrize`: a case that is left to `make test-long`, since the others show the same of other code paths."""
+    return pytest.param(*values, id=id, marks=pytest.mark.long)
+
+
+def soaked(usual: T, full: T) -> T:
+    """`full` under FUSION_TEST_SOAK=1, as in `make soak`; else `usual`: the same walk, with fewer steps or seeds."""
+    return full if os.environ.get("FUSION_TEST_SOAK", "") not in ("", "0") else usual
