@@ -154,7 +154,9 @@ def events_of(conn: redis.Redis, job_id: str | None = None) -> list[dict[str, st
 
 
 #: Fields that only say when somebody last looked.
-_CLOCKS = {b"beat_ms", b"last_heartbeat", b"last", b"hold", b"declared_at", b"error_at", b"served_ms", b"cap_until", b"began"}
+_CLOCKS = {b"beat_ms", b"last_heartbeat", b"last", b"hold", b"declared_at", b"error_at", b"served_ms", b"cap_until", b"began"} | {
+    b"carried_until",
+}
 _CLOCK_SCORES = ("rq:wip:", "rq:leases", "rq:schedulers", "rq:relays", "rq:cron:due")
 
 

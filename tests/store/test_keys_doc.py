@@ -28,6 +28,7 @@ from tests.store.batch_hands import add, begin, callback
 from tests.store.cron_hands import Cron
 from tests.store.kin_hands import child
 from tests.store.limits_hands import give
+from tests.store.operation_hands import begin as begin_operation
 from tests.store.unique_hands import lone
 
 DOC = (Path(__file__).resolve().parents[2] / "docs" / "keys.md").read_text()
@@ -157,6 +158,8 @@ def used(conn: redis.Redis) -> redis.Redis:
     broker.cancel("j9")
     broker.requeue(conn.zrange("rq:queue:failed", 0, 0), "n")
     broker.quarantine(conn.zrange("rq:queue:failed", -1, -1), "why")
+    begin_operation(conn, "o", "quarantine", "failed")
+    broker.do_operation("o", "quarantine", [conn.zrange("rq:queue:failed", -1, -1)[0].decode()], {"reason": "why"}, "n")
     conn.zadd("rq:queue:q", {b"not an id": 2})
     hand.claim()
     may_reap(conn)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fusion.store.layout.failure_keys import FailureKeys
-from fusion.store.layout.kin_keys import KinKeys
 from fusion.store.layout.names import LIST_QUEUES
+from fusion.store.layout.operation_keys import OperationKeys
 
 
 @dataclass(frozen=True)
-class Keys(KinKeys, FailureKeys):
+class Keys(OperationKeys, FailureKeys):
     """Names of keys under one prefix. docs/keys.md lists them; a test compares the two."""
 
     # -- jobs and queues

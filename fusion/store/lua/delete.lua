@@ -1,11 +1,11 @@
 -- delete: forget jobs that are not running.
--- ARGV: n_jobs
+-- ARGV: operation n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark count emit park expiry ties forget
+-- INCLUDE: writer keys waits mark count emit park expiry ties forget count_operation
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a
---   newer version knows
+--   newer version knows | of an operation also: see count_operation
 -- Events: deleted
 local function remove(id)
   local key = job_key(id)
@@ -32,14 +32,16 @@ local function remove(id)
   return 'deleted'
 end
 
-local answers = {}
+local answers, one = {}, of_operation(A_operation, remove)
 for i = 1, tonumber(A_n_jobs) do
-  local ok, answer = pcall(remove, ARGV[REST + i - 1])
+  local ok, answer = pcall(one, ARGV[REST + i - 1])
   if not ok then
     write_tallies() -- of those before it
+    write_operation(A_operation)
     return error_reply(answer)
   end
   answers[i] = answer
 end
 write_tallies()
+write_operation(A_operation)
 return answers

@@ -1,9 +1,9 @@
 -- quarantine: failed jobs are set aside: they stay failed, but only who asks for them by name requeues them.
--- ARGV: reason n_jobs
--- INCLUDE: writer keys mark each failures
+-- ARGV: reason operation n_jobs
+-- INCLUDE: writer keys mark each failures count_operation
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | foreign (another program's) | error: why (a broken key) | its status,
---   which is not failed
+--   which is not failed | of an operation also: see count_operation
 local function quarantine(id)
   local status, origin, seq = unpack(redis.call('HMGET', job_key(id), 'status', 'origin', 'seq'))
   if not status then return 'missing' end
@@ -15,4 +15,6 @@ local function quarantine(id)
   return status == 'failed' and 'ok' or status
 end
 
-return each(quarantine, REST, tonumber(A_n_jobs))
+local answers = each(of_operation(A_operation, quarantine), REST, tonumber(A_n_jobs))
+write_operation(A_operation)
+return answers

@@ -1,14 +1,15 @@
 -- requeue: ended jobs start over in the queue they came from, at their old priority; with a delay they wait in the
 --   schedule first.
 -- KEYS: queues
--- ARGV: nonce keep_place quarantined retry_count delay_ms n_jobs
+-- ARGV: nonce keep_place quarantined retry_count delay_ms operation n_jobs
 -- INCLUDE: writer keys mark time score count emit ring turns sound schedule expiry room each ties on_arrive unique
--- INCLUDE: batch attach kin_keys releasing failures
+-- INCLUDE: batch attach kin_keys releasing failures count_operation
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
 --   quarantined (unless those were asked for) | duplicate and the id of the job that has its unique key |
---   error: why (a broken key; the others go on) | its status, which is none that can be requeued
+--   error: why (a broken key; the others go on) | its status, which is none that can be requeued | of an operation
+--   also: see count_operation
 -- Events: queued scheduled deferred
 -- Same nonce again is a resend and answers ok. It has a field of its own: the producer's nonce goes on telling a
 -- resent enqueue. A delayed one goes from its terminal set to the schedule in this one call: at no moment could it be
@@ -97,6 +98,7 @@ local function requeue(id)
   return 'ok'
 end
 
-local answers = each(requeue, REST, tonumber(A_n_jobs))
+local answers = each(of_operation(A_operation, requeue), REST, tonumber(A_n_jobs))
 write_tallies()
+write_operation(A_operation)
 return answers

@@ -26,6 +26,7 @@ from fusion.store.write.callback_broker import CallbackBroker
 from fusion.store.write.gate_broker import GateBroker
 from fusion.store.write.graph_broker import GraphBroker
 from fusion.store.write.history_broker import HistoryBroker
+from fusion.store.write.operation_broker import OperationBroker
 from fusion.store.write.report_broker import ReportBroker
 
 _NO_WISHES = Wishes()
@@ -34,7 +35,7 @@ _NO_WISHES = Wishes()
 TurnCall = ScriptCall[Turn]
 
 
-class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroker, GraphBroker):
+class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroker, GraphBroker, OperationBroker):
     """Job state in one Redis.
 
     Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and answers as the first
@@ -101,11 +102,11 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     def cancel(self, job_id: str) -> str:
         """Cancel a job: `canceled`, `pending` (it is running), `missing`, the terminal status it already has, or one that only a newer version
         knows."""
-        return codec.text(self._script("cancel")({"job": self.keys.job(job_id)}, {"id": job_id}))
+        return codec.text(self._script("cancel")({"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}))
 
     def stop(self, job_id: str) -> str:
         """Stop a job: `stopped`, `pending` (it is running, and its worker is told), or what `cancel` answers otherwise."""
-        return codec.text(self._script("stop")({"job": self.keys.job(job_id)}, {"id": job_id}))
+        return codec.text(self._script("stop")({"job": self.keys.job(job_id)}, {"id": job_id, "operation": ""}))
 
     def reschedule(self, job_id: str, due: float) -> str:
         """Have a scheduled job wait for another time, in Unix seconds: `ok`, `missing`, or the status it has instead."""
@@ -123,18 +124,19 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
             "quarantined": int(quarantined),
             "retry_count": defaults.RETRY_COUNT_START,
             "delay_ms": to_ms(delay),
+            "operation": "",
             "n_jobs": len(job_ids),
         }
         return to_texts(self._script("requeue")({"queues": self.keys.queues}, args, job_ids))
 
     def quarantine(self, job_ids: Sequence[str], reason: str) -> list[str]:
         """Set failed jobs aside. An answer per id: `ok`, `missing`, `error: ...` (a broken key), or the status that is not failed."""
-        return to_texts(self._script("quarantine")({}, {"reason": reason, "n_jobs": len(job_ids)}, job_ids))
+        return to_texts(self._script("quarantine")({}, {"reason": reason, "operation": "", "n_jobs": len(job_ids)}, job_ids))
 
     def delete(self, job_ids: Sequence[str]) -> list[str]:
         """Forget jobs. An answer per id: `deleted`, `missing`, `started` (a running job is not deleted), or a status that only a newer
         version knows."""
-        return to_texts(self._script("delete")({}, {"n_jobs": len(job_ids)}, job_ids))
+        return to_texts(self._script("delete")({}, {"operation": "", "n_jobs": len(job_ids)}, job_ids))
 
     def save_meta(self, job_id: str, meta: bytes | str, execution_id: str = "") -> str:
         """Replace a job's meta: `ok`, `missing`, or `stale` when an execution is named that does not hold the job."""

@@ -74,6 +74,11 @@ class World:
         self.entry()
         Scheduler(self.conn).pause("e")
 
+    def operation(self) -> None:
+        """On the jobs, which wait."""
+        self.waiting()
+        self.broker.open_operation("o", {"action": "reprioritise", "states": "queued"})
+
     def batch(self) -> None:
         begin(self.broker, "b")
         add(self.broker, "b", *"abc", queue="c")
@@ -165,6 +170,13 @@ def _next_look(world: World) -> float | None:
     return world.conn.zscore("rq:cron:due", "e")
 
 
+def _record(**fields: str) -> Callable[[World], bool]:
+    """Of the operation on many jobs that there is."""
+    return lambda world: (
+        {name.encode(): value.encode() for name, value in fields.items()}.items() <= world.conn.hgetall("rq:operation:o").items()
+    )
+
+
 OPERATIONS = (
     Operation("enqueue", World.nothing, _command("enqueue", NOOP, "-q", "c", "--job-id", "a"), _came_once),
     Operation("enqueue", World.nearly_full, _command("enqueue", NOOP, "-q", "c", "--job-id", "a"), _came_once),
@@ -237,6 +249,30 @@ OPERATIONS = (
         World.to_be_released,
         _code(f"{_BROKER}.release()"),
         lambda world: status_of(world.conn, "a") == "queued" and not world.conn.exists("rq:releasing"),
+    ),
+    Operation(
+        "open_operation",
+        World.nothing,
+        _code(f"{_BROKER}.open_operation('o', {{'action': 'requeue', 'states': 'failed'}})"),
+        _record(status="running", part="0"),
+    ),
+    Operation(
+        "lease_operation", World.operation, _code(f"{_BROKER}.lease_operation('o', 'w', 10)"), _record(carrier="w", part="0")
+    ),
+    Operation(
+        "advance_operation",
+        World.operation,
+        _code(f"{_BROKER}.advance_operation('o', 0, 's', 'failed', 7, 'r', skipped=2)"),
+        _record(part="1", cursor="7", skipped="2"),
+    ),
+    Operation("cancel_operation", World.operation, _code(f"{_BROKER}.cancel_operation('o')"), _record(status="canceled")),
+    Operation(
+        "reprioritise",
+        World.operation,
+        _code(f"{_BROKER}.do_operation('o', 'reprioritise', [(job, '', '') for job in 'abc'], {{'priority': '2'}}, 'n')"),
+        lambda world: (
+            _record(done="3")(world) and world.conn.hgetall("rq:totals:c") == {b"enqueued:1": b"0", b"enqueued:2": b"3"}
+        ),
     ),
     Operation(
         "release_graph",

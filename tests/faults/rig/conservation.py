@@ -282,6 +282,8 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
     if kind == "unique":
         owner = (conn.get(key) or b"").decode()
         return "" if conn.ttl(key) >= 0 or not _has_ended(conn, keys, owner) else f"of {owner}, which has ended"
+    if kind == "operation":
+        return "" if conn.zscore(keys.operations, name.partition(":")[0]) is not None else "not in the list"
     if kind in ("batch", "batches"):
         return "; ".join(batch_faults(conn))
     if kind == "wake":

@@ -1,0 +1,146 @@
+"""The part of the Broker that deals with operations on everything a query matches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from fusion.kernel import defaults
+from fusion.kernel.failpoints import failpoint
+from fusion.store.client.adapter import batch
+from fusion.store.layout import codec
+from fusion.store.scripting.host import ScriptHost, to_ms, to_texts
+from fusion.store.scripting.scripts import Script
+
+#: Operations that run at a time, and those that have ended that are kept, for how long in seconds.
+MOST_RUNNING, MOST_ENDED, KEPT = 100, 1000, 7 * 86400.0
+#: Jobs that one call of a script changes at most.
+PER_CALL = 25
+
+_Call = tuple[Script, Mapping[str, str], Mapping[str, Any], Sequence[Any]]
+
+
+class Move(NamedTuple):
+    """A job that is to get another priority. `old`: its signature as it was read, empty for none; `new`: the one that it gets, or `!` and a
+    word, why it is refused."""
+
+    id: str
+    old: str = ""
+    new: str = ""
+
+
+class OperationBroker(ScriptHost):
+    """Operations: their records, and what they do to jobs. The walk is `fusion.operations`'."""
+
+    # -- records
+
+    def open_operation(self, operation: str, fields: Mapping[str, Any]) -> tuple[bool, str]:
+        """Bring an operation into being; True and its cut-off by the server's clock, or False and how many run, if no more may."""
+        pairs = codec.to_pairs(fields)
+        args = {
+            "id": operation,
+            "most_running": MOST_RUNNING,
+            "most_ended": MOST_ENDED,
+            "keep_ms": to_ms(KEPT),
+            "n_pairs": len(pairs),
+        }
+        status, told = self._script("open_operation")(self._record(operation), args, pairs)
+        return status == b"ok", codec.text(told) if isinstance(told, bytes) else str(told)
+
+    def lease_operation(self, operation: str, carrier: str, lease: float) -> tuple[str, dict[str, str]]:
+        """Take an operation on for `lease` seconds, 0 to give it up: `running` and its fields; `busy` and its `carrier`; `missing`; or how it
+        ended."""
+        keys = {"operation": self.keys.operation(operation)}
+        status, *flat = to_texts(self._script("lease_operation")(keys, {"carrier": carrier, "lease_ms": to_ms(lease)}))
+        if status == "busy":
+            return status, {"carrier": flat[0]}
+        return status, dict(zip(flat[::2], flat[1::2], strict=True))
+
+    def advance_operation(
+        self, operation: str, part: int, step: str, place: str, cursor: int, run_id: str, *, skipped: int = 0, over: bool = False
+    ) -> str:
+        """Have the walk go on behind the part of this number, or end it: `ok`, `done`, `stale` (another was first, or it was canceled) or
+        `missing`. `step` names this call."""
+        args = {
+            "id": operation,
+            "part": part,
+            "step": step,
+            "place": place,
+            "cursor": cursor,
+            "run_id": run_id,
+            "skipped": skipped,
+            "over": int(over),
+        }
+        return codec.text(self._script("advance_operation")(self._record(operation), args))
+
+    def cancel_operation(self, operation: str, by: str = "") -> str:
+        """Have an operation change no further job: `canceled`, `done` (it was over) or `missing`."""
+        return codec.text(self._script("cancel_operation")(self._record(operation), {"id": operation, "by": by}))
+
+    def _record(self, operation: str) -> dict[str, str]:
+        return {"operation": self.keys.operation(operation), "operations": self.keys.operations}
+
+    # -- what they do to jobs
+
+    def reprioritise(self, moves: Sequence[Move], priority: int, operation: str = "") -> list[str]:
+        """Give waiting jobs another priority. An answer per job: `ok`, `missing`, `foreign`, `list` (its queue knows one priority only),
+        `altered` (its signature is another by now), a move's own word, `error: ...` (a broken key), or a status that does not wait."""
+        return self._told([self._reprioritise(moves, priority, operation)])
+
+    def do_operation(
+        self, operation: str, action: str, jobs: Sequence[str] | Sequence[Move], args: Mapping[str, str], nonce: str
+    ) -> list[str]:
+        """Do to jobs what an operation is to do to them, in one round trip, each compared with its record and counted there. Answers as the
+        action's own script does; of an operation also `counted` (it had this job before), `late` (the job entered its state after the
+        cut-off), `over` (the operation has ended), or the state that the job has instead."""
+        calls = list[_Call]()
+        if action in ("cancel", "stop"):
+            calls += (
+                (self._script(action), {"job": self.keys.job(str(job))}, {"id": job, "operation": operation}, ()) for job in jobs
+            )
+            return self._told(calls)
+        for start in range(0, len(jobs), PER_CALL):
+            part: Any = jobs[start : start + PER_CALL]
+            given: dict[str, Any] = {"operation": operation, "n_jobs": len(part)}
+            if action == "reprioritise":
+                calls.append(self._reprioritise(part, int(args["priority"]), operation))
+            elif action == "requeue":
+                given |= {"nonce": nonce, "keep_place": 0, "quarantined": args.get("quarantined", "0"), "delay_ms": 0}
+                given["retry_count"] = defaults.RETRY_COUNT_START
+                calls.append((self._script(action), {"queues": self.keys.queues}, given, part))
+            elif action == "quarantine":
+                calls.append((self._script(action), {}, given | {"reason": args["reason"]}, part))
+            else:
+                calls.append((self._script("delete"), {}, given, part))
+        return self._told(calls)
+
+    def _reprioritise(self, moves: Sequence[Move], priority: int, operation: str) -> _Call:
+        rest = [field for fields in zip(*moves, strict=True) for field in fields]
+        return self._script("reprioritise"), {}, {"priority": priority, "operation": operation, "n_jobs": len(moves)}, rest
+
+    def _told(self, calls: Sequence[_Call]) -> list[str]:
+        """The answers of calls that are sent together; of a server that forgot a script it is sent again."""
+        if not calls:
+            return []
+        failpoint(calls[0][0].before)
+        replies = batch(
+            self.connection,
+            lambda pipe: [
+                pipe.execute_command("EVALSHA", script.sha, *script.command(keys, args, rest))
+                for script, keys, args, rest in calls
+            ],
+            raise_on_error=False,
+        )
+        answers = list[str]()
+        for (script, keys, args, rest), reply in zip(calls, replies, strict=True):
+            if isinstance(reply, NoScriptError):
+                reply = script(keys, args, rest)
+            elif isinstance(reply, ResponseError):
+                raise script.refusal(reply)
+            elif isinstance(reply, Exception):
+                raise reply
+            answers += to_texts(reply) if isinstance(reply, list) else [codec.text(reply)]
+        failpoint(calls[0][0].after)
+        return answers
