@@ -177,14 +177,16 @@ class InvalidName(FusionError, ValueError):
 
 
 class InvalidQuery(FusionError, ValueError):
-    """A query can't be read; the text names what to write instead. `column`: where, from 1 on; 0 if it is nowhere in the text."""
+    """A query can't be read; the text names what to write instead. `column`: where, from 1 on; 0 if it is nowhere in the text. `field`: what was
+    wrong, `query` or `after`."""
 
-    def __init__(self, message: str, column: int = 0) -> None:
-        super().__init__(message, column)
-        self.message, self.column = message, column
+    def __init__(self, message: str, column: int = 0, field: str = "query") -> None:
+        super().__init__(message, column, field)
+        self.message, self.column, self.field = message, column, field
 
     def __str__(self) -> str:
-        return f"column {self.column}: {self.message}" if self.column else self.message
+        place = f"column {self.column}: " if self.column else "" if self.field == "query" else f"{self.field}: "
+        return place + self.message
 
 
 class OptionError(FusionError, ValueError):

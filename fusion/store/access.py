@@ -19,6 +19,7 @@ from fusion.store.read.event_inspector import EventInspector
 from fusion.store.read.glance import Glance
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.limit_inspector import LimitInspector
+from fusion.store.read.search_inspector import SearchInspector
 from fusion.store.read.server_inspector import ServerInspector
 from fusion.store.read.sheet_inspector import SheetInspector
 from fusion.store.write.broker import Broker
@@ -75,6 +76,11 @@ def batch_inspector_of(connection: Redis) -> BatchInspector:
 def inspector_of(connection: Redis) -> Inspector:
     """A reader of jobs, queues and workers. `connection` may be a `Forgiving` one, as for all readers."""
     return _made(Inspector, connection)
+
+
+def search_inspector_of(connection: Redis) -> SearchInspector:
+    """A finder of jobs."""
+    return _made(SearchInspector, connection)
 
 
 def cron_inspector_of(connection: Redis) -> CronInspector:

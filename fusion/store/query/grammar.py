@@ -12,6 +12,7 @@ from functools import cached_property
 
 from fusion.exceptions import InvalidQuery
 from fusion.kernel.scope import Scope
+from fusion.kernel.timeutil import EPOCH
 from fusion.store.layout.names import is_reserved
 from fusion.store.query import lexer
 from fusion.store.query.fields import STATES, Meaning, meaning, of_queues, states_of
@@ -105,6 +106,23 @@ class Query:
     def _tells_queues(self) -> bool:
         """It names a queue, or jobs by their ids: Fusion's own queues are left out of what does neither."""
         return bool(self.values("id")) or any(term.field == "queue" and not term.negative for term in self.terms)
+
+    @cached_property
+    def asks_held(self) -> bool:
+        """Only held jobs fit."""
+        return any(
+            term.field == "is" and not term.negative and all(value.lower() == "held" for value in term.values)
+            for term in self.terms
+        )
+
+    def may_be_in(self, queue: str) -> bool:
+        """Tell if a job of this queue could fit."""
+        if not self._tells_queues and is_reserved(queue):
+            return False
+        row = {"origin": queue.encode()}
+        return all(
+            one.test("", row, EPOCH) for term, one in zip(self.terms, self._meanings, strict=True) if term.field == "queue"
+        )
 
     def matches(self, job_id: str, row: Row, now: datetime) -> bool:
         """Tell if a job fits, by its fields (`fields`; None or absent: it has none) and the server's clock. Never raises."""

@@ -17,10 +17,10 @@ _EMPTY: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "HGETALL": lambda command: {},
     "HMGET": lambda command: [None] * len(command[2:]),
     "XPENDING": lambda command: {"pending": 0, "min": None, "max": None, "consumers": []},
-    **dict.fromkeys(("ZSCAN", "SSCAN"), lambda command: (0, [])),
+    **dict.fromkeys(("ZSCAN", "SSCAN", "HSCAN"), lambda command: (0, [])),
     **dict.fromkeys(("ZCARD", "ZCOUNT", "XLEN", "LLEN", "SCARD", "HLEN", "HSTRLEN"), lambda command: 0),
     **dict.fromkeys(("ZRANGE", "LRANGE", "XRANGE", "XREVRANGE", "XINFO GROUPS", "HKEYS", "ZREVRANGE"), lambda command: []),
-    **dict.fromkeys(("HGET", "GET", "ZSCORE", "ZREVRANK", "LPOS"), lambda command: None),
+    **dict.fromkeys(("HGET", "GET", "ZSCORE", "ZRANK", "ZREVRANK", "LPOS"), lambda command: None),
 }
 #: By the first letter of a command.
 _KINDS = {"S": "a set", "Z": "a sorted set", "H": "a hash", "L": "a list", "X": "a stream", "G": "a string"}

@@ -1,0 +1,126 @@
+"""Where the jobs of a query may stand: the sets that hold them, in the order in which they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from fusion.store.layout.keys import Keys
+from fusion.store.layout.names import LIST_QUEUES
+from fusion.store.query.grammar import Query
+
+#: States that have one set for all queues.
+SHARED = frozenset({"failed", "scheduled"})
+#: States of which what has the greatest score is shown first: what ended last, and whose turn is next.
+_GREATEST_FIRST = frozenset({"failed", "finished", "canceled", "stopped", "queued"})
+#: Stages that are not of one state: single ids; the members of a batch.
+DIRECT, BATCH = "direct", "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A key whose members may fit. `kind`: `zset`, `list`, `hash` (ids are its fields), `string` (it holds the id), `id` (a job's own key).
+    `state`, `queue`: of all jobs in it; empty if they differ."""
+
+    key: str
+    kind: str
+    state: str = ""
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Sources whose members are shown together: of one state, or `direct`, or `batch`. `descending`: the greatest score first. `exact`: in these
+    sources all fit that are sound, so that no number of them has to be looked through."""
+
+    name: str
+    sources: tuple[Source, ...]
+    descending: bool = False
+    exact: bool = False
+
+    @property
+    def state(self) -> str:
+        """The state in which a job of this stage must be; empty for any."""
+        return "" if self.name in (DIRECT, BATCH) else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the data: all `queues`, those whose jobs wait in a key of their own (`fifos`), the sets of blocked jobs (`waits`)."""
+
+    queues: tuple[str, ...] = ()
+    fifos: frozenset[str] = LIST_QUEUES
+    waits: tuple[str, ...] = ()
+
+
+def sources(query: Query, keys: Keys, known: Known) -> list[Source]:
+    """All keys in which a job that fits may stand, each once."""
+    found = (source for stage in stages(query, keys, known) for source in stage.sources)
+    return list(dict.fromkeys(found))
+
+
+def stages(query: Query, keys: Keys, known: Known) -> list[Stage]:
+    """The same by stages, in the order in which they are shown. What an index holds comes from there."""
+    if ids := query.values("id"):
+        return [Stage(DIRECT, tuple(Source(keys.job(job_id), "id") for job_id in ids), exact=True)]
+    if batches := query.values("batch"):
+        members = tuple(Source(keys.batch_members(batch), "zset") for batch in batches)
+        return [Stage(BATCH, members, exact=_only(query, "batch"))]
+    found = []
+    if owners := query.values("unique"):  # who has it now is found wherever it stands
+        found.append(Stage(DIRECT, tuple(Source(keys.unique(name), "string") for name in owners)))
+    names = {*known.queues, *query.values("queue")}
+    queues = sorted(name for name in names if query.may_be_in(name))
+    for state in query.implied:
+        stage = _stage(state, query, keys, known, queues)
+        if stage.sources:
+            found.append(stage)
+    return found
+
+
+def _only(query: Query, *fields: str) -> bool:
+    """True if nothing else is asked of a job."""
+    return all(term.field in fields for term in query.terms)
+
+
+def _stage(state: str, query: Query, keys: Keys, known: Known, queues: list[str]) -> Stage:
+    groups, limits = query.values("group"), query.values("key")
+    if state == "failed" and groups:
+        found: Iterable[Source] = (Source(keys.failure_jobs(group), "zset", state) for group in groups)
+        exact = _only(query, "group", "state")
+    elif state in SHARED:
+        found = (Source(keys.failed if state == "failed" else keys.scheduled, "zset", state),)
+        exact = _only(query, "state")
+    elif state == "started" and query.values("worker"):
+        found, exact = (Source(keys.worker_jobs(name), "hash", state) for name in query.values("worker")), False
+    elif state in ("started", "queued") and limits:
+        found, exact = (Source(keys.limit_held(name), "zset") for name in limits), _only(query, "key", "state")
+    elif state == "blocked" and (limits or query.asks_held):
+        sets = (name for name in known.waits if limits or name.startswith("held:"))
+        waits = [Source(keys.waiting(name), "zset", state, name.split(":")[1]) for name in sets]
+        found = [
+            *(Source(keys.limit_waiting(name), "zset", state) for name in limits),
+            *(one for one in waits if one.queue in queues),
+        ]
+        return Stage(state, tuple(found), descending=True, exact=False)
+    else:
+        found, exact = _of_queues(state, keys, known, queues), _only(query, "state", "queue")
+    return Stage(state, tuple(found), state in _GREATEST_FIRST, exact)
+
+
+def _of_queues(state: str, keys: Keys, known: Known, queues: list[str]) -> Iterator[Source]:
+    key = {
+        "started": keys.wip,
+        "blocked": keys.blocked,
+        "deferred": keys.deferred,
+        "finished": keys.finished,
+        "canceled": keys.canceled,
+        "stopped": keys.stopped,
+    }
+    for queue in queues:
+        if state != "queued":
+            yield Source(key[state](queue), "zset", state, queue)
+        else:
+            yield Source(keys.fifo(queue) if queue in known.fifos else keys.queue(queue), "zset", state, queue)
+    if state == "queued":
+        yield from (Source(keys.queue(queue), "list", state, queue) for queue in queues if queue in LIST_QUEUES)

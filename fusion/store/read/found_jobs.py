@@ -1,0 +1,112 @@
+"""A job as lists of jobs show it: none of its arguments, nothing that its error said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fusion.kernel.progress import parse_progress
+from fusion.kernel.timeutil import to_iso
+from fusion.store.layout.calls import function_of
+from fusion.store.layout.codec import number, text
+from fusion.store.query.rows import ENTERED_FIELDS, ERROR_FIELDS, QUEUE_FIELDS, Row, entered_at, error_of, queue_of, state_of
+
+FIELDS = sorted(
+    ENTERED_FIELDS
+    | ERROR_FIELDS
+    | QUEUE_FIELDS
+    | {"func", "priority", "log_tag", "error_frame", "attempts", "worker_name", "quarantined", "waits_in", "parents", "progress"}
+)
+#: Characters of a name that others wrote.
+_LONGEST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJob:
+    """A job that a search found. `since`: when it came into its state; `due`: when one that is scheduled is due. `waits_for`: what one that is
+    blocked or deferred waits for, in words. `done`: how far one that runs is, in percent, if it says so."""
+
+    id: str
+    state: str
+    queue: str
+    function: str
+    since: datetime | None
+    priority: int
+    tag: str
+    error: str
+    frame: str
+    attempts: int
+    worker: str
+    quarantined: bool
+    due: datetime | None
+    waits_for: str
+    done: float | None
+
+    def document(self) -> dict[str, Any]:
+        """The same as JSON shows it."""
+        return {
+            "id": self.id,
+            "status": self.state,
+            "queue": self.queue,
+            "function": self.function or None,
+            "since": self.since and to_iso(self.since),
+            "priority": self.priority,
+            "log_tag": self.tag or None,
+            "attempts": self.attempts,
+            "worker": self.worker or None,
+            "error": {"class": self.error, "at": self.frame or None} if self.error else None,
+            "quarantined": self.quarantined,
+            "scheduled_at": self.due and to_iso(self.due),
+            "waits_for": self.waits_for or None,
+            "progress_percent": self.done,
+        }
+
+
+def found_job(job_id: str, row: Row, due: datetime | None, waits: Mapping[str, str]) -> FoundJob:
+    """A job of its row. `waits`: why the jobs of a set of blocked ones wait, by the set."""
+    state = state_of(row)
+    far = parse_progress(text(row.get("progress"))) if state == "started" else None
+    return FoundJob(
+        id=job_id,
+        state=state,
+        queue=queue_of(row)[:_LONGEST],
+        function=function_of(row)[:_LONGEST],
+        since=entered_at(row),
+        priority=number(row.get("priority"), 1),
+        tag=text(row.get("log_tag"))[:_LONGEST],
+        error=error_of(row)[:_LONGEST],
+        frame=text(row.get("error_frame"))[:_LONGEST],
+        attempts=number(row.get("attempts")),
+        worker=text(row.get("worker_name"))[:_LONGEST],
+        quarantined=state == "failed" and bool(row.get("quarantined")),
+        due=due,
+        waits_for=_waits_for(state, row, waits),
+        done=far.percent if far else None,
+    )
+
+
+def _waits_for(state: str, row: Row, waits: Mapping[str, str]) -> str:
+    if state == "deferred":
+        count = len(_parents(row.get("parents")))
+        return "other jobs" if not count else f"{count} other jobs" if count > 1 else "another job"
+    if state != "blocked":
+        return ""
+    name = text(row.get("waits_in"))[:_LONGEST]
+    kind, _, rest = name.partition(":")
+    if kind == "limit":
+        return f"a slot of its key {rest}"
+    if kind == "held":
+        why = waits.get(name, "").split(": ", 1)[-1]
+        return f"a worker that has {rest.partition(':')[2]}" + (f": {why}" if why else "")
+    return "a worker that has nothing else to do: it was lost again and again" if kind == "probation" else "?"
+
+
+def _parents(stored: bytes | None) -> Sequence[Any]:
+    try:
+        found = json.loads(stored or b"[]")
+    except (ValueError, RecursionError):
+        return ()
+    return found if isinstance(found, list) else ()

@@ -1,0 +1,270 @@
+"""Jobs by a query: pages of them, and how many there are. However much there is, a page reads a bounded part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from fusion.kernel.scope import EVERYTHING, Scope
+from fusion.store.layout import codec
+from fusion.store.layout.names import LIST_QUEUES, is_delivery_id
+from fusion.store.query.grammar import STATES, Query, Row, queue_of, state_of
+from fusion.store.query.sources import BATCH, DIRECT, SHARED, Known, Source, Stage, stages
+from fusion.store.read.base import moment
+from fusion.store.read.cursor import Cursor, Place, Searched, unknown
+from fusion.store.read.found_jobs import FIELDS, FoundJob, found_job
+from fusion.store.read.job_rows import JobRows
+from fusion.store.read.members import Member, Members
+from fusion.store.read.walk import MOST, Walk, replies
+
+__all__ = ["Count", "FoundJob", "Page", "SearchInspector", "Searched", "in_words"]
+
+#: Jobs of one state that a search looks at where no index tells, and jobs of one page.
+LOOKED, LARGEST_PAGE = 10_000, 1000
+#: States by what comes first in a page of them, in words.
+_FIRST = {"started": "longest running", "failed": "newest", "finished": "newest", "canceled": "newest", "stopped": "newest"}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of jobs. `after`: where the next one begins, empty at the end. `looked`, `total`: jobs that were looked at, and that there are, in
+    the states to which this page came, and `searched` by state. `complete`: none that fits was left out up to here."""
+
+    jobs: tuple[FoundJob, ...]
+    after: str
+    looked: int
+    total: int
+    complete: bool
+    searched: tuple[Searched, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many fit, of how many that were looked at. `complete`: none was left out."""
+
+    matched: int
+    looked: int
+    complete: bool
+
+
+class SearchInspector(JobRows):
+    """Finds jobs. Never changes anything; raises redis-py's errors as they come."""
+
+    def page(self, query: Query, scope: Scope = EVERYTHING, limit: int = 50, after: str = "") -> Page:
+        """Read a page of the jobs that fit and may be seen, from `after` of the page before on. InvalidQuery for an `after` that is none.
+
+        A state after the other: what runs, the one first that began first; what ended, the newest first; what waits in the order of its turn. Who
+        stays in its state from the first page to the last is in exactly one. Where no index tells, the first 10,000 of a state are looked at.
+        """
+        return _Search(self, query.within(scope), scope).page(max(1, min(limit, LARGEST_PAGE)), Cursor.read(after))
+
+    def count(self, query: Query, scope: Scope = EVERYTHING, most: int | None = None) -> Count:
+        """Count the jobs that fit, exactly, however many have to be looked at; with `most` no more than that."""
+        return _Search(self, query.within(scope), scope).count(most)
+
+    def sources(self, query: Query, scope: Scope = EVERYTHING) -> list[Source]:
+        """List the keys in which a job that fits, and may be seen, may stand."""
+        narrow = query.within(scope)
+        return list(dict.fromkeys(source for stage in stages(narrow, self.keys, self.known()) for source in stage.sources))
+
+    def scan(self, source: Source, cursor: int = 0, count: int = MOST) -> tuple[int, list[str]]:
+        """Read some ids of a source from a cursor on; returns the next one, 0 at the end. As with SCAN, an id may come twice."""
+        connection: Any = self.connection
+        if source.kind == "id":
+            return 0, [source.key.removeprefix(self.keys.job(""))]
+        if source.kind == "string":
+            owner = connection.get(source.key)
+            return 0, [codec.text(owner)] if owner else []
+        if source.kind == "list":
+            ids = connection.lrange(source.key, cursor, cursor + count - 1)
+            return cursor + count if len(ids) == count else 0, [codec.text(job_id) for job_id in ids]
+        if source.kind == "hash":
+            cursor, fields = connection.hscan(source.key, cursor, count=count)
+            return int(cursor), [codec.text(job_id) for job_id in fields]
+        cursor, pairs = connection.zscan(source.key, cursor, count=count)
+        return int(cursor), [codec.text(job_id) for job_id, _ in pairs]
+
+    def known(self) -> Known:
+        """Read what the sources depend on."""
+        queues, fifos, waits = replies(
+            self.connection,
+            lambda pipe: (pipe.smembers(self.keys.queues), pipe.smembers(self.keys.fifos), pipe.hkeys(self.keys.waits)),
+        )
+        names = (self.keys.name_of_queue(codec.text(key)) for key in queues or ())
+        return Known(
+            tuple(sorted(names)),
+            LIST_QUEUES | {codec.text(name) for name in fifos or ()},
+            tuple(sorted(name for raw in waits or () if ":" in (name := codec.text(raw)))),
+        )
+
+    def now(self) -> datetime:
+        """Read the server's clock."""
+        found: Any = self.connection.time()
+        return datetime.fromtimestamp(found[0] + found[1] / 1e6, timezone.utc)
+
+
+@dataclass(slots=True)
+class _Hit:
+    """A job that fits, where it was met, and how many had been looked at there."""
+
+    stage: int
+    member: Member
+    looked: int
+
+
+class _Search:
+    """One call's search."""
+
+    def __init__(self, inspector: SearchInspector, query: Query, scope: Scope) -> None:
+        self._inspector, self._query, self._scope = inspector, query, scope
+        self._now = inspector.now()
+        self._stages = stages(query, inspector.keys, inspector.known())
+        self._members = Members(inspector, query.fields)
+        self._met: set[str] = set()
+
+    def page(self, limit: int, cursor: Cursor) -> Page:
+        """The page that begins at the cursor."""
+        begin = self._begin(cursor)
+        self._met.update(cursor.shown)
+        hits, searched, stopped = list[_Hit](), list(cursor.cut), None
+        for at in range(begin, len(self._stages)):
+            place, looked = (cursor.place, cursor.looked) if at == begin else (None, 0)
+            told, stopped = self._look(at, place, looked, limit + 1, hits)
+            searched.append(told)
+            if stopped is not None or len(hits) > limit:
+                break
+        after = ""
+        if hits and len(hits) > limit:
+            last = hits[limit - 1]
+            # How many of others' jobs were passed is nobody's business; the place is that of a job that was shown.
+            after = self._end(
+                last.stage, last.member.place, last.looked if self._scope.all else 0, hits[:limit], cursor, searched
+            )
+        elif stopped is not None:
+            after = self._end(at, stopped, 0, hits, cursor, searched)
+        return Page(
+            jobs=self._shown([hit.member.id for hit in hits[:limit]]),
+            after=after,
+            looked=sum(one.looked for one in searched),
+            total=sum(one.total for one in searched),
+            complete=not any(one.cut for one in searched),
+            searched=tuple(searched),
+        )
+
+    def _begin(self, cursor: Cursor) -> int:
+        names = [stage.name for stage in self._stages]
+        if cursor.stage and cursor.stage not in names:
+            raise unknown()
+        return names.index(cursor.stage) if cursor.stage else 0
+
+    def _end(self, at: int, place: Place, looked: int, shown: list[_Hit], cursor: Cursor, searched: list[Searched]) -> str:
+        before = {stage.name for stage in self._stages[:at]}
+        direct = [hit.member.id for hit in shown if self._stages[hit.stage].name == DIRECT and len(self._stages) > 1]
+        cut = [one for one in searched if one.cut and one.state in before]
+        return Cursor(self._stages[at].name, place, looked, cut, [*cursor.shown, *direct]).text()
+
+    def _look(self, at: int, place: Place | None, looked: int, need: int, hits: list[_Hit]) -> tuple[Searched, Place | None]:
+        """Look through a stage until enough fit. Returns how far it was looked through, and the place, if it is to be gone on from there."""
+        stage = self._stages[at]
+        total, allowed, room = self._members.total(stage), 0, LOOKED if stage.exact else LOOKED - looked
+        size, last = min(MOST, need if stage.exact else max(100, 2 * need)), place
+        cut = room <= 0
+        for chunk in () if cut else self._members.chunks(stage, place, size):
+            for member in chunk[:room]:
+                looked += 1
+                allowed += member.row is not None and self._scope.allows(queue_of(member.row))
+                if self._fits(stage, member):
+                    hits.append(_Hit(at, member, looked))
+            room, last = room - len(chunk), chunk[-1].place
+            if len(hits) >= need:
+                break
+            if room <= 0:
+                cut = looked < total
+                break
+        if not self._scope.all and not all(source.queue for source in stage.sources):
+            looked = total = allowed  # the set has others' jobs, too
+        stopped = last if cut and stage.exact else None
+        return Searched(stage.name, looked, max(total, looked), cut and stopped is None), stopped
+
+    def _fits(self, stage: Stage, member: Member) -> bool:
+        row = member.row
+        if row is None or member.id in self._met or not _stands(stage, row) or not self._query.matches(member.id, row, self._now):
+            return False
+        self._met.add(member.id)
+        return True
+
+    def _shown(self, ids: Sequence[str]) -> tuple[FoundJob, ...]:
+        """These jobs as they are now; what has gone meanwhile is left out."""
+        keys, rows = self._inspector.keys, self._inspector.rows(ids, FIELDS)
+        found = [
+            (job_id, row) for job_id, row in zip(ids, rows, strict=True) if row is not None and self._scope.allows(queue_of(row))
+        ]
+        timed = [job_id for job_id, row in found if state_of(row) == "scheduled"]
+        sets = sorted({codec.text(row["waits_in"]) for _, row in found if state_of(row) == "blocked" and row["waits_in"]})
+        answers = replies(
+            self._inspector.connection,
+            lambda pipe: (
+                [pipe.zscore(keys.scheduled, job_id) for job_id in timed],
+                [pipe.hget(keys.waits, name) for name in sets],
+            ),
+        )
+        due = {job_id: moment(score) for job_id, score in zip(timed, answers, strict=False) if score is not None}
+        waits = {name: codec.text(why).partition(" ")[2] for name, why in zip(sets, answers[len(timed) :], strict=True)}
+        return tuple(found_job(job_id, row, due.get(job_id), waits) for job_id, row in found)
+
+    def count(self, most: int | None) -> Count:
+        """How many fit."""
+        matched = looked = 0
+        for stage in self._stages:
+            if stage.exact and _told_by_sets(stage):
+                total = self._members.total(stage)
+                matched, looked = matched + total, looked + total
+            else:
+                for seen, fit in self._counted(stage):
+                    matched, looked = matched + fit, looked + seen
+                    if most is not None and matched >= most:
+                        break
+            if most is not None and matched >= most:
+                return Count(most, looked, matched == most and stage is self._stages[-1])
+        return Count(matched, looked, True)
+
+    def _counted(self, stage: Stage) -> Iterator[tuple[int, int]]:
+        """By chunks how many were looked at and how many fit."""
+        if stage.exact and stage.name in SHARED:
+            # Of these sets only deliveries are left out, and their ids tell.
+            walk = Walk(self._inspector.connection, [source.key for source in stage.sources], stage.descending)
+            while places := walk.take(MOST):
+                yield len(places), sum(not is_delivery_id(codec.text(member)) for _, member in places)
+            return
+        for chunk in self._members.chunks(stage, None, MOST):
+            yield len(chunk), sum(self._fits(stage, member) for member in chunk)
+
+
+def _stands(stage: Stage, row: Row) -> bool:
+    """It is in the state that the set is of, or in one that only another program or version knows."""
+    state = state_of(row)
+    return not stage.state or state == stage.state or state not in STATES
+
+
+def _told_by_sets(stage: Stage) -> bool:
+    return stage.name not in SHARED and all(source.kind == "zset" and source.state and source.queue for source in stage.sources)
+
+
+def in_words(searched: Sequence[Searched]) -> str:
+    """Tell, in a sentence without its end, what was not looked at; empty if all was."""
+    parts = []
+    for one in searched:
+        if one.cut:
+            first = f"the {_FIRST.get(one.state, 'first')}"
+            parts.append(
+                f"{first} {one.looked:,} of {one.total:,} {_named(one)}"
+                if one.looked < one.total
+                else f"only {first} {_named(one)}"
+            )
+    return "searched " + " and ".join(parts) if parts else ""
+
+
+def _named(one: Searched) -> str:
+    return "members of the batch" if one.state == BATCH else f"{one.state} jobs"
