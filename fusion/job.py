@@ -300,14 +300,15 @@ class Job(JobFields):
         self._fields["status"] = "scheduled"
         return datetime.fromtimestamp(due, timezone.utc)
 
-    def requeue(self, *, keep_place: bool = False) -> None:
-        """Start over in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood).
+    def requeue(self, *, keep_place: bool = False, nonce: str = "") -> None:
+        """Start over in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood). The same `nonce` again is
+        a repetition, which changes nothing.
 
         InvalidJobOperation unless it failed, was canceled or stopped; DuplicateJob if another has its unique key by now; NoSuchJobError if
         it is gone.
         """
-        nonce = new_nonce()
-        repeatable(lambda: self._requeue(nonce, keep_place))
+        given = nonce or new_nonce()
+        repeatable(lambda: self._requeue(given, keep_place))
 
     def _requeue(self, nonce: str, keep_place: bool) -> None:
         (answer,) = broker_of(self.connection).requeue([self.id], nonce, keep_place=keep_place)

@@ -138,8 +138,8 @@ def _error(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
 
 def _way(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
     rows = []
-    for step in known["timeline"]["steps"]:
-        lasted = "" if step["seconds"] is None else seconds(step["seconds"])
+    for step, own in zip(known["timeline"]["steps"], sheet.steps, strict=True):
+        lasted = "" if own.seconds is None else seconds(own.seconds)
         what = ", ".join(filter(None, (step["worker"], step["cause"], step["why"])))
         rows.append((_moment(step["at"]), _coloured(step["state"]), lasted, what))
     if rows:

@@ -9,6 +9,9 @@ from typing import Any
 
 from fusion.kernel.timeutil import from_iso
 
+#: More is no figure of ours, and JSON may hold one that is infinite.
+_MOST = 2**53
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -63,4 +66,4 @@ def _text(found: dict[str, Any], name: str) -> str:
 
 def _whole(found: dict[str, Any], name: str) -> int | None:
     value = found.get(name)
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and -_MOST < value < _MOST else None

@@ -10,7 +10,8 @@ from fusion.exceptions import NoSuchJobError
 from fusion.jobs.failures import function_of
 from fusion.jobs.fields import JobFields
 from fusion.jobs.timeline import Step, timeline
-from fusion.jobs.waiting import Wait, waits
+from fusion.jobs.visible import QUEUES, seen
+from fusion.jobs.waiting import Wait, is_seen, waits
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.signing import as_claimed
 from fusion.settings import get_settings
@@ -92,8 +93,8 @@ class Sheet(JobFields):
         return Signature("signed") if not flaw else Signature("bad" if signed else "unsigned", flaw)
 
     def seen(self, *kin: Kin) -> list[Kin]:
-        """Those that may be seen. One without a record has no queue: it is told to who may see all."""
-        return [one for one in kin if self.scope.allows(one.queue)]
+        """Those that may be seen. One without a record belongs to no queue."""
+        return [one for one in kin if is_seen(one, self.scope)]
 
     def other(self, name: str) -> str | None:
         """The job that a field names, if there is one and it may be seen."""
@@ -111,6 +112,6 @@ class Sheet(JobFields):
 def sheet(inspector: SheetInspector, job_id: str, scope: Scope = EVERYTHING) -> Sheet:
     """Read a job: three round trips, or four. NoSuchJobError if there is no record of it, or it is of a queue outside of `scope`."""
     facts = inspector.facts(job_id)
-    if facts is None or not scope.allows(text(facts.row.get("origin"))):
+    if facts is None or not seen(scope, {name: facts.row.get(name) for name in QUEUES}):
         raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its result_ttl is over")
     return Sheet(facts, scope)

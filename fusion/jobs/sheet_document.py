@@ -30,14 +30,15 @@ _WHERE = re.compile(r'\s*File "[^"]{1,300}", line \d+, in \S{1,200}\s*$')
 
 
 def document(sheet: Sheet, *, details: bool = False, trace: bool = False) -> dict[str, Any]:
-    """All of a sheet. `details`: with what the job is about, masked: arguments, meta, texts of errors. `trace`: all lines of its traceback."""
+    """All of a sheet. `details`: with what the job is about, masked: arguments, meta, texts of errors, the last lines of its traceback. `trace`:
+    with all of those."""
     facts = sheet.facts
     return {
         **summary(sheet, note=details),
         "function": sheet.function or None,
-        "seen_at": to_iso(sheet.at),
+        "last_updated": to_iso(sheet.at),
         "state_since": _iso(sheet.entered_at),
-        "waits": [_wait(one, details) for one in sheet.waits],
+        "waits": [_wait(one) for one in sheet.waits],
         "run": _run(sheet),
         "timeline": {"steps": [_step(sheet, n, details) for n in range(len(sheet.steps))], "complete": facts.all_events},
         "tries": [_try(attempt, details) for attempt in sheet.attempt_history],
@@ -59,7 +60,8 @@ def document(sheet: Sheet, *, details: bool = False, trace: bool = False) -> dic
         "signature": {"state": sheet.signature.state, "why": sheet.signature.why or None},
         "size": {"bytes": sum(facts.sizes.values()), "too_large": list(facts.too_large)},
         "events": {"entries": [_event(entry, details) for entry in facts.events], "complete": facts.all_events},
-        **(_details(sheet, trace) if details else {}),
+        **(_details(sheet) if details else {}),
+        **({"trace": _trace(sheet, _WHOLE_TRACE if trace else TRACE)} if details or trace else {}),
     }
 
 
@@ -89,9 +91,13 @@ def summary(sheet: Sheet, *, note: bool = False) -> dict[str, Any]:
     }
 
 
-def _details(sheet: Sheet, whole: bool) -> dict[str, Any]:
-    facts = sheet.facts
+def _trace(sheet: Sheet, most: int) -> dict[str, Any]:
     lines = trace_lines(sheet)
+    return {"lines": lines[-most:], "of": len(lines)}
+
+
+def _details(sheet: Sheet) -> dict[str, Any]:
+    facts = sheet.facts
     return {
         "description": masked_text(sheet.description) if sheet.description != sheet.function else None,
         "arguments": arguments(sheet),
@@ -102,7 +108,6 @@ def _details(sheet: Sheet, whole: bool) -> dict[str, Any]:
         "result_error": masked_text(text(facts.row.get("result_error"))) or None,
         "callback_error_text": masked_text(sheet.callback_error) or None,
         "quarantined_for": masked_text(sheet.quarantined) or None,
-        "trace": {"lines": lines[-(_WHOLE_TRACE if whole else TRACE) :], "of": len(lines)},
     }
 
 
@@ -151,8 +156,8 @@ def _key(key: str, details: bool) -> str | None:
     return (key if details else masked_text(key)) or None
 
 
-def _wait(wait: Wait, details: bool) -> dict[str, Any]:
-    return {"code": wait.code, "text": printable(wait.text), "ahead": wait.ahead, "until": _iso(wait.until)}
+def _wait(wait: Wait) -> dict[str, Any]:
+    return {"code": wait.code, "text": wait.text, "ahead": wait.ahead, "until": _iso(wait.until)}
 
 
 def _run(sheet: Sheet) -> dict[str, Any] | None:
@@ -181,7 +186,7 @@ def _step(sheet: Sheet, nth: int, details: bool) -> dict[str, Any]:
     found = {
         "at": to_iso(step.at),
         "state": step.state,
-        "seconds": step.seconds,
+        "seconds": None if nth == len(sheet.steps) - 1 else step.seconds,
         "worker": step.worker or None,
         "cause": printable(cut(step.cause, 200)) or None,
         "from": "event" if step.told else "record",
@@ -278,7 +283,7 @@ def _children(sheet: Sheet) -> dict[str, Any]:
 
 def _batch(sheet: Sheet) -> dict[str, Any] | None:
     batch = sheet._text("batch")
-    if not batch:
+    if not batch or not sheet.scope.all:  # it may span other queues
         return None
     known = sheet.facts.batch
     state = next((word for word in ("canceled", "ended", "closed") if f"{word}_at" in known), "open" if known else "gone")

@@ -84,7 +84,7 @@ def _once(steps: Iterable[Step]) -> Iterator[Step]:
 
 def _lasting(steps: Iterable[Step], now: datetime) -> list[Step]:
     found = list(steps)
-    ends = [step.at for step in found[1:]] + [now]
+    ends = [*(step.at for step in found[1:]), now][: len(found)]
     last = len(found) - 1
     return [
         step if n == last and step.state in TERMINAL else replace(step, seconds=max(0.0, (end - step.at).total_seconds()))

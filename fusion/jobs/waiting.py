@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from fusion.jobs.visible import seen
+from fusion.kernel.redaction import cut, printable
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.timeutil import EPOCH, to_iso
 from fusion.status import TERMINAL, JobStatus
@@ -15,6 +17,8 @@ from fusion.store.read.job_facts import JobFacts, KeyFacts, Kin
 
 #: Seconds after which what is due should have come to its queue: whoever promotes does so within one.
 _LATE = 5.0
+#: Characters of a sentence.
+_LONGEST = 1000
 #: Jobs that a sentence names.
 _NAMED = 3
 
@@ -43,7 +47,12 @@ def waits(facts: JobFacts, scope: Scope = EVERYTHING) -> list[Wait]:
         JobStatus.SCHEDULED: _scheduled,
         JobStatus.DEFERRED: _deferred,
     }[JobStatus(status)](facts, scope)
-    return list(found)
+    return [replace(one, text=cut(printable(one.text), _LONGEST)) for one in found]
+
+
+def is_seen(one: Kin, scope: Scope) -> bool:
+    """Say whether another job may be named to who sees these queues alone."""
+    return seen(scope, {"origin": one.queue.encode(), "original_queue": one.home.encode()})
 
 
 def span(seconds: float) -> str:
@@ -63,12 +72,12 @@ def _queued(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
             "if that stays so",
         )
         return
-    yield from _closed(facts)
+    yield from _closed(facts, scope)
     place = "it is the next of its queue" if not queue.ahead else f"{_come(queue.ahead)} before it"
     yield Wait("turn", f"its turn: {place}, of {queue.length:,} that wait", queue.ahead)
 
 
-def _closed(facts: JobFacts) -> Iterator[Wait]:
+def _closed(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
     """What keeps a whole queue from being served."""
     queue, name = facts.queue, facts.text("origin")
     if queue.suspended:
@@ -79,7 +88,7 @@ def _closed(facts: JobFacts) -> Iterator[Wait]:
         why = f": {queue.pause.reason}" if queue.pause.reason else ""
         ends = f"; it ends in {span(queue.pause.left)}" if queue.pause.left is not None else f"; `unpause {name}` ends that"
         yield Wait("paused", f"its queue {name} is paused{since}{by}{why}{ends}")
-    yield from _unserved(facts)
+    yield from _unserved(facts, scope)
     gate = queue.gate
     if gate.limit is not None and queue.running >= gate.limit:
         yield Wait("queue_limit", f"its queue runs {queue.running} jobs and may run {gate.limit} at once")
@@ -89,7 +98,7 @@ def _closed(facts: JobFacts) -> Iterator[Wait]:
         yield Wait("rate", f"its queue has used up its rate{f' of {gate.rate}' if gate.rate else ''}")
 
 
-def _unserved(facts: JobFacts) -> Iterator[Wait]:
+def _unserved(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
     workers, name = facts.queue.workers, facts.text("origin")
     if not workers:
         who = "relay" if name == CALLBACKS else f"worker {name}"
@@ -100,10 +109,12 @@ def _unserved(facts: JobFacts) -> Iterator[Wait]:
         return
     throttled = [f"{worker.name} ({worker.throttled})" for worker in workers if worker.throttled]
     if throttled:
-        yield Wait("throttled", f"memory is scarce where its workers run, they take no jobs: {_some(throttled)}")
+        which = f": {_some(throttled)}" if scope.all else ""
+        yield Wait("throttled", f"memory is scarce where its workers run, they take no jobs{which}")
     elif any(worker.quiet for worker in workers):
         names = [worker.name for worker in workers if worker.quiet]
-        yield Wait("quiet", f"all workers of its queue are quiet: {_some(names)}; `unquiet` ends that")
+        which = f": {_some(names)}" if scope.all else ""
+        yield Wait("quiet", f"all workers of its queue are quiet{which}; `unquiet` ends that")
 
 
 def _blocked(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
@@ -116,13 +127,13 @@ def _blocked(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
         yield Wait("held", f"a worker that has its task {task}" + (f": {why}" if why else ""))
         if since := number(facts.row.get("held_since")):
             yield Wait("held_since", f"no worker has had it for {span(facts.at.timestamp() - since / 1000)}; it fails in the end")
-        yield from _unserved(facts)
+        yield from _unserved(facts, scope)
     elif kind == "probation":
         lost = number(facts.row.get("lost"))
         yield Wait(
             "probation", f"it was lost {lost} times, and runs alone, when a worker can do that: one at a time on each host"
         )
-        yield from _unserved(facts)
+        yield from _unserved(facts, scope)
     else:
         yield Wait("blocked", "something that its record does not name: look again")
 
@@ -142,14 +153,14 @@ def _for_key(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
         yield Wait("key_held_back", f"a task holds its concurrency key {limit.key} back until {to_iso(until)}", until=until)
     full = limit.max_concurrent is not None and key.held >= limit.max_concurrent
     if full:
-        shown = [_named(one) for one in key.holders if scope.allows(one.queue)]
+        shown = [_named(one) for one in key.holders if is_seen(one, scope)]
         who = f": {_some(shown)}" if shown else ""
         slots = "the slot" if limit.max_concurrent == 1 else f"one of the {limit.max_concurrent} slots"
         taken = f"; taken{who}" if scope.all else who
         yield Wait("key_slot", f"{slots} of its concurrency key {limit.key}{taken}{_place(key, scope)}", _ahead(key, scope))
     else:
-        rate = f", which may start {limit.rate}" if limit.rate else ""
-        yield Wait("key_rate", f"its turn in its concurrency key {limit.key}{rate}{_place(key, scope)}", _ahead(key, scope))
+        code, rate = ("key_rate", f", which may start {limit.rate}") if limit.rate else ("key_turn", "")
+        yield Wait(code, f"its turn in its concurrency key {limit.key}{rate}{_place(key, scope)}", _ahead(key, scope))
 
 
 def _ahead(key: KeyFacts, scope: Scope) -> int | None:
@@ -192,19 +203,19 @@ def _scheduled(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
                 "no_promoter",
                 "nobody brings what is due to its queue: no worker, scheduler or courier lives, or Redis is overloaded",
             )
-    yield from _closed_later(facts)
+    yield from _closed_later(facts, scope)
 
 
-def _closed_later(facts: JobFacts) -> Iterator[Wait]:
+def _closed_later(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
     """What will keep it waiting when its time has come."""
-    for one in _closed(facts):
+    for one in _closed(facts, scope):
         if one.code in ("suspended", "paused", "no_worker"):
             yield one
 
 
 def _deferred(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
     unmet = [one for one in facts.parents if one.unmet]
-    shown = [_named(one) for one in unmet if scope.allows(one.queue)]
+    shown = [_named(one) for one in unmet if is_seen(one, scope)]
     if unmet:
         more = " and others" if scope.all and (facts.more_parents or facts.parents_count > len(facts.parents)) else ""
         yield Wait("parents", f"jobs that it depends on: {_some(shown)}{more}" if shown else "a job that it depends on")
@@ -218,4 +229,4 @@ def _deferred(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
         yield Wait("maker", "whoever made it to release it")
     else:
         yield Wait("release", "nothing any more: it is about to be released, or somebody else made its record")
-    yield from _closed_later(facts)
+    yield from _closed_later(facts, scope)

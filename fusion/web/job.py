@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from redis import Redis
 
-from fusion.exceptions import InvalidJobOperation, InvalidName, NoSuchJobError
+from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError
 from fusion.job import Job
+from fusion.jobs.sheet import sheet
 from fusion.jobs.tree import LARGEST, tree
-from fusion.store.access import inspector_of
+from fusion.store.access import inspector_of, sheet_inspector_of
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.tolerant import forgiving
-from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.exchange import HttpError, Request, Response, listed, whole
+from fusion.web.idempotency import once
 from fusion.web.routing import Param, Route
 from fusion.web.views import job_view
-from fusion.web.within import check_job, check_sound
+from fusion.web.within import check_job, check_sound, seen_jobs, taken
 
-_INCLUDE = (Param("include", "`result`: also its result, reason and runs, for tokens with operate.", choices=("result",)),)
-_LIMIT = (Param("limit", "Jobs of the graph.", "integer", LARGEST, LARGEST),)
+#: What of a job may be asked for beside what everybody sees; all of it needs `operate`.
+INCLUDES = ("result", "arguments", "trace")
+_INCLUDE = Param(
+    "include",
+    "For tokens with operate, with commas between them: `result`, the result, reason and runs as they are; `arguments`, and texts of errors, masked; "
+    "`trace`, the traceback, masked.",
+)
+_LIMIT = Param("limit", "Jobs of the graph.", "integer", LARGEST, LARGEST)
 
 
 class OneJob:
@@ -27,25 +38,28 @@ class OneJob:
 
     def routes(self) -> list[Route]:
         """What is answered where."""
+        one = "/api/v1/jobs/{id}"
         return [
-            Route("GET", "/api/v1/jobs/{id}", self.job, "read", "job", _INCLUDE, answer="Job", by_queue=True),
-            Route("GET", "/api/v1/jobs/{id}/tree", self.tree, "read", "tree", _LIMIT, answer="Tree", by_queue=True, rows="nodes"),
-            Route("POST", "/api/v1/jobs/{id}/stop", self.stop, "operate", "stop", answer="Stopped", by_queue=True),
+            Route("GET", one, self.job, "read", "job", (_INCLUDE,), answer="Job", by_queue=True),
+            Route("DELETE", one, self.delete, "admin", "delete", answer="Deleted", by_queue=True),
+            Route("GET", f"{one}/tree", self.tree, "read", "tree", (_LIMIT,), answer="Tree", by_queue=True, rows="nodes"),
+            Route("POST", f"{one}/cancel", self.cancel, "operate", "cancel", answer="Stopped", by_queue=True),
+            Route("POST", f"{one}/stop", self.stop, "operate", "stop", answer="Stopped", by_queue=True),
+            Route("POST", f"{one}/requeue", self.requeue, "operate", "requeue", answer="Requeued", by_queue=True),
         ]
 
     def job(self, request: Request) -> Response:
-        """Show one job; its result and reason only to who may operate."""
+        """Show all that is known of one job; what it is about only to who may operate."""
         include = {part for part in request.args().get("include", "").split(",") if part}
-        if unknown := sorted(include - {"result"}):
-            raise HttpError(
-                422, "invalid_value", f"include: {unknown[0][:80]!r} is not known; use include=result", field="include"
-            )
+        if unknown := sorted(include - {*INCLUDES}):
+            told = f"include: {unknown[0][:80]!r} is not known; use include={listed(INCLUDES)}"
+            raise HttpError(422, "invalid_value", told, field="include")
         if include:
             request.require("operate")
         looking, broken = forgiving(self._connection)
         try:
-            job_id = check_job(looking, request, request.params["id"])
-            return Response.json(job_view(looking, job_id, details=bool(include)))
+            found = sheet(sheet_inspector_of(looking), check_job_id(request.params["id"]), request.scope)
+            return Response.json(job_view(found, **{name: name in include for name in INCLUDES}))
         except (InvalidName, NoSuchJobError) as error:
             check_sound(request, broken)
             raise HttpError(404, "no_such_job", str(error)) from None
@@ -61,16 +75,50 @@ class OneJob:
             check_sound(request, broken)
             raise HttpError(404, "no_such_job", str(error)) from None
 
+    def cancel(self, request: Request) -> Response:
+        """Let a job not run: 200 if it waited and is canceled, 202 if it runs and will not be tried again."""
+        with self._named(request) as job:
+            answer = job.cancel()
+        return _called_off(job.id, answer)
+
     def stop(self, request: Request) -> Response:
         """End a job: 200 if it waited and is stopped, 202 if it runs and its worker was told."""
+        with self._named(request) as job:
+            answer = job.stop()
+        return _called_off(job.id, answer)
+
+    def requeue(self, request: Request) -> Response:
+        """Have an ended job start over, behind those that wait; once for each Idempotency-Key."""
+        nonce = once(request, {}).nonce
+        with self._named(request) as job:
+            try:
+                job.requeue(nonce=nonce)
+            except DuplicateJob as error:
+                if not seen_jobs(self._connection, request.scope, [error.duplicate_of]):
+                    raise taken() from None
+                raise HttpError(409, "duplicate_job", str(error), field="unique_key") from None
+            return Response.json({"job_id": job.id, "status": job.get_status()})
+
+    def delete(self, request: Request) -> Response:
+        """Forget a job that does not run."""
+        with self._named(request) as job:
+            job.get_status()
+            job.delete()
+        return Response.json({"job_id": job.id, "deleted": True})
+
+    @contextmanager
+    def _named(self, request: Request) -> Iterator[Job]:
+        """The job that the path names; what can't be done with it is answered."""
         try:
             request.target = check_job_id(request.params["id"])
-            job_id = check_job(self._connection, request, request.target)
-            answer = Job(job_id, {}, self._connection).stop()
+            yield Job(check_job(self._connection, request, request.target), {}, self._connection)
         except (InvalidName, NoSuchJobError) as error:
             raise HttpError(404, "no_such_job", str(error)) from None
         except InvalidJobOperation as error:
             raise HttpError(409, "wrong_state", str(error)) from None
-        pending = answer == "pending"
-        document = {"job_id": job_id, "status": "started" if pending else answer, "pending": pending}
-        return Response.json(document, 202 if pending else 200)
+
+
+def _called_off(job_id: str, answer: str) -> Response:
+    pending = answer == "pending"
+    document = {"job_id": job_id, "status": "started" if pending else answer, "pending": pending}
+    return Response.json(document, 202 if pending else 200)

@@ -1,69 +1,34 @@
-"""Jobs and queues as the API shows them. Never arguments: nobody who may only look learns what was sent to whom."""
+"""Jobs and queues as the API shows them. No arguments, but where they are asked for: nobody who may only look learns what was sent to whom."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from redis import Redis
-
-from fusion.exceptions import DeserializationError, NoSuchJobError
-from fusion.job import Job
+from fusion.exceptions import DeserializationError
 from fusion.jobs.attempts import Attempt
+from fusion.jobs.sheet import Sheet
+from fusion.jobs.sheet_document import document
 from fusion.kernel.compression import plain
 from fusion.kernel.timeutil import to_iso
-from fusion.store.access import inspector_of
-from fusion.store.layout.codec import text
 from fusion.store.read.inspector import QueueInfo
 from fusion.store.read.totals import Step, summary
 
 #: Bytes of a result or a reason that are shown.
 CUT = 4096
 
-# Neither `data` nor `result`, which may be large.
-_FIELDS = (
-    *("status", "origin", "original_queue", "priority", "log_tag", "created_at", "enqueued_at", "started_at", "ended_at"),
-    *("attempts", "lost", "deliveries", "retryCount", "worker_name", "reason", "error_class", "error_frame", "quarantined"),
-    *("concurrency_key", "progress"),
-)
 _DETAILS = ("reason", "result", "callback_error")
 
 
-def job_view(connection: Redis, job_id: str, *, details: bool = False) -> dict[str, Any]:
-    """A job as it stands. NoSuchJobError if it is gone. `details`: also its result, its reason, what its callback raised and its
-    earlier runs, which may quote what the task was given."""
-    inspector = inspector_of(connection)
-    names = (*_FIELDS, *_DETAILS, "history") if details else _FIELDS
-    found = dict(zip(names, inspector.fields(job_id, *names), strict=True))
-    if found["status"] is None:
-        raise NoSuchJobError(f"no job {job_id!r}: it never existed, was deleted, or its result_ttl is over")
-    job = Job(job_id, {name: value for name, value in found.items() if value is not None}, connection)
-    status = text(found["status"])
-    view: dict[str, Any] = {
-        "id": job_id,
-        "status": status,
-        "queue": job.origin,
-        "original_queue": job.original_queue,
-        "priority": job.priority,
-        "log_tag": job.log_tag,
-        "concurrency_key": job.concurrency_key or None,
-        "created_at": _iso(job.created_at),
-        "enqueued_at": _iso(job.enqueued_at),
-        "scheduled_at": _iso(job.scheduled_at()) if status == "scheduled" else None,
-        "started_at": _iso(job.started_at),
-        "ended_at": _iso(job.ended_at),
-        "attempts": job.attempts,
-        "lost": job.lost,
-        "deliveries": job.deliveries,
-        "retry_count": job.retry_count,
-        "worker": job.worker_name,
-        "quarantined": bool(job.quarantined),
-        "error": {"class": job.error_class, "at": job.error_frame} if job.error_class else None,
-        "progress": job.progress and job.progress.document(note=details),
-    }
-    if details:
-        view |= {name: _cut(_text_of(found[name]) if name == "result" else found[name]) for name in _DETAILS}
-        view["runs"] = [_run_view(attempt) for attempt in reversed(job.attempt_history)]
+def job_view(sheet: Sheet, *, result: bool, arguments: bool, trace: bool) -> dict[str, Any]:
+    """A job as it stands. `result`: with its result, its reason, what its callback raised and its earlier runs, as they are: they may quote what
+    the task was given. `arguments`: with that itself, and texts of errors, masked. `trace`: with its traceback, masked."""
+    view = document(sheet, details=arguments, trace=trace)
+    if result:
+        row = sheet.facts.row
+        view |= {name: _cut(_text_of(row.get(name)) if name == "result" else row.get(name)) for name in _DETAILS}
+        view["runs"] = [_run_view(attempt) for attempt in reversed(sheet.attempt_history)]
+        view["progress"] = sheet.progress and sheet.progress.document()
     return view
 
 

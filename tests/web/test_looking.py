@@ -44,7 +44,11 @@ def test_a_finished_job(service: ServerProcess, tokens: Tokens, conn: redis.Redi
     for name in ("created_at", "started_at", "ended_at"):
         assert shown[name] == conn.hget("rq:job:a", name).decode()
     assert shown["enqueued_at"] == shown["created_at"]
-    assert set(shown) == {*expected, "created_at", "enqueued_at", "started_at", "ended_at"}
+    assert set(shown) == {
+        *expected, "created_at", "enqueued_at", "started_at", "ended_at", "function", "last_updated", "state_since", "waits", "run", "timeline",
+        "tries", "retry", "limits", "fair_key", "unique", "parents", "children", "batch", "in_chain", "cron", "copied_from", "copied_to", "replaces",
+        "replaced_by", "times", "callbacks", "signature", "size", "events",
+    }  # fmt: skip
     assert job.result == CANARY
     assert CANARY.encode() not in answer.body
 

@@ -21,6 +21,7 @@ ROUTES = Api(cast(Any, None), ()).routes()
 DOCUMENT = document(ROUTES)
 #: What stands for the names in a path.
 NAMES = {"id": f"{MARKER}-queued", "name": MARKER, "key": f"{MARKER}-key"}
+STATES = ("finished", "failed", "started", "queued", "scheduled", "child", "held", "blocked", "canceled", "stopped")
 #: Of actions whose path names something else.
 OTHER: dict[str, dict[str, str]] = {"batch": {"id": f"{MARKER}-batch"}}
 
@@ -68,7 +69,7 @@ def test_real_answers_fit(conn: redis.Redis) -> None:
         if route.rows:
             assert answer.json[route.rows], f"{path}: a list without rows shows nothing"
     for path, name in (
-        (f"/api/v1/jobs/{MARKER}-failed?include=result", "Job"),
+        *((f"/api/v1/jobs/{MARKER}-{state}?include=result,arguments,trace", "Job") for state in STATES),
         (f"/api/v1/queues/{MARKER}/stats?since=1h", "QueueStats"),
         ("/api/v1/jobs/none", "Error"),
         ("/api/v1/queues?limit=x", "Error"),
@@ -84,6 +85,8 @@ def test_changes_answer_as_it_says(conn: redis.Redis) -> None:
         ("/retryTask/", {"job_id": "ours-failed"}, "PutBack"),
         ("/retryTask/", {"queue": OWN, "func": TASK}, "PutBack"),
         ("/api/v1/jobs/ours-queued/stop", None, "Stopped"),
+        ("/api/v1/jobs/ours-scheduled/cancel", None, "Stopped"),
+        ("/api/v1/jobs/ours-stopped/requeue", None, "Requeued"),
         (f"/api/v1/queues/{OWN}/pause", {"duration": "5m", "reason": "so"}, "Queue"),
         (f"/api/v1/queues/{OWN}/resume", None, "Resumed"),
     ):

@@ -18,12 +18,13 @@ from fusion.store.write.event_broker import StreamEntry
 
 @dataclass(frozen=True, slots=True)
 class Kin:
-    """Another job that this one is bound to. `status` is empty if there is no record of it. Of a parent: the `sign` of its policy, and whether
-    it is waited for still."""
+    """Another job that this one is bound to. `status` is empty if there is no record of it; `home`: the queue that it came from. Of a parent:
+    the `sign` of its policy, and whether it is waited for still."""
 
     id: str
     status: str = ""
     queue: str = ""
+    home: str = ""
     function: str = ""
     sign: str = ""
     unmet: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import Any
@@ -45,7 +46,7 @@ _LAST, _AROUND, _MOMENTS = 1000, 200, 12
 _BEFORE, _AFTER = 100, 400
 #: Events of a job that are told.
 EVENTS = 50
-_KIN = ("status", "origin", "func")
+_KIN = ("status", "origin", "original_queue", "func")
 _OTHERS = ("replaces", "replaced_by", "copied_from", "batch_by", "doomed")
 #: Below this a lease is one of stock RQ's, in seconds.
 _LEAST_LEASE = 100_000_000_000
@@ -66,20 +67,27 @@ class SheetInspector(InspectorBase):
                 "now": lambda pipe: pipe.time(),
                 "children": lambda pipe: pipe.zrange(keys.children(job_id), 0, NAMED - 1),
                 "children_count": lambda pipe: pipe.zcard(keys.children(job_id)),
-                "workers": lambda pipe: pipe.smembers(keys.workers),
-                "fifos": lambda pipe: pipe.smembers(keys.fifos),
                 **{f"size:{name}": _on(lambda pipe, name: pipe.hstrlen(key, name), name) for name in FIELDS},
             }
         )
+        if not first["size:status"]:
+            return None  # nothing else was asked for, whose own troubles would count as this job's
         sizes = {name: int(first[f"size:{name}"] or 0) for name in FIELDS}
         wanted = ["seq", *_affordable(sizes)]
         children = [codec.text(one) for one in first["children"] or ()]
-        second = self._together({"row": lambda pipe: pipe.hmget(key, wanted), **self._kin(children)})
+        second = self._together(
+            {
+                "row": lambda pipe: pipe.hmget(key, wanted),
+                "workers": lambda pipe: pipe.smembers(keys.workers),
+                "fifos": lambda pipe: pipe.smembers(keys.fifos),
+                **self._kin(children),
+            }
+        )
         found = zip(wanted, second["row"] or (), strict=False)
         row = expand({name: value for name, value in found if value is not None})
         if "status" not in row:
             return None
-        return self._facts(job_id, row, sizes, first, [_kin(one, second[f"kin:{one}"]) for one in children])
+        return self._facts(job_id, row, sizes, {**first, **second}, [_kin(one, second[f"kin:{one}"]) for one in children])
 
     def _facts(
         self, job_id: str, row: Mapping[str, bytes], sizes: Mapping[str, int], first: _Answers, children: Sequence[Kin]
@@ -259,14 +267,14 @@ def _texts(values: Sequence[bytes | None] | None) -> dict[str, str]:
 
 
 def _kin(job_id: str, values: Sequence[bytes | None] | None) -> Kin:
-    status, queue, function = (codec.text(value) for value in values or (None, None, None))
-    return Kin(job_id, status, queue, function)
+    status, queue, home, function = map(codec.text, values or (None,) * len(_KIN))
+    return Kin(job_id, status, queue, home, function)
 
 
 def _parent(member: str, found: _Answers) -> Kin:
     job_id = _id_of(member)
     one = _kin(job_id, found[f"kin:{job_id}"])
-    return Kin(job_id, one.status, one.queue, one.function, member[: len(member) - len(job_id)], bool(found[f"unmet:{member}"]))
+    return replace(one, sign=member[: len(member) - len(job_id)], unmet=bool(found[f"unmet:{member}"]))
 
 
 def _serves(worker: WorkerInfo, queue: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusion.enqueue.options import SPELLINGS
 from fusion.store.read.totals import CAME_IN, WENT_OUT
-from fusion.web.openapi import more
+from fusion.web.openapi import more, sheet
 from fusion.web.openapi.shapes import (
     ANYTHING,
     FLAG,
@@ -151,7 +151,7 @@ SCHEMAS: dict[str, Schema] = {
         scheduled_at=maybe(none_or(TIME)),
     ),
     "PutBack": {"anyOf": [fields(job_id=TEXT, status=TEXT, delay=NUMBER), ref("Accepted")]},
-    "Job": _JOB,
+    "Job": also(_JOB, sheet.SHEET),
     "Tree": fields(
         id=TEXT,
         nodes=some(
@@ -188,4 +188,5 @@ SCHEMAS: dict[str, Schema] = {
     "BatchWithMembers": also(_BATCH, fields(members=some(fields(id=TEXT, status=none_or(TEXT))), offset=WHOLE)),
     "BatchCanceled": fields(id=TEXT, canceled=WHOLE, running=WHOLE),
     **more.SCHEMAS,
+    **sheet.SCHEMAS,
 }

@@ -50,6 +50,7 @@ local function accept_delivery(message)
   redis.call('ZADD', OPEN, now_s, id)
   on_arrive(id, key, '_callbacks')
   ring('_callbacks', 1)
+  return id
 end
 
 -- Accepts what is to be told of a job that has just ended. Never fails that end; what could not be accepted is counted.
@@ -59,15 +60,18 @@ local function tell_ended(id, key, queue, status)
     'error_class', 'reason', 'func'))
   if class == 'fusion.exceptions.BadSignature' then return end -- nobody vouches for its URLs
   if status == 'canceled' and reason == 'expired' then status = reason end
+  local told = {}
   local own = status == 'finished' and success or (status == 'failed' or status == 'expired') and failure
   for i, target in ipairs({ own or '', url or '' }) do
     if target ~= '' and (i == 1 or target ~= own) then
-      local ok = pcall(accept_delivery, { url = target, job_id = id, queue = queue, status = status, log_tag = log_tag
-          or nil,
+      local ok, delivery = pcall(accept_delivery, { url = target, job_id = id, queue = queue, status = status,
+        log_tag = log_tag or nil,
         task = string.match(func or '', '^[%w_.]+$') or string.match(data or '', '^%["([%w_.]+)"'),
         attempts = tonumber(attempts) or 0, ended_at = ended_at or now_iso,
         error = status == 'failed' and class or nil })
       if not ok then redis.pcall('INCR', P .. 'callbacks:dropped') end
+      told[#told + 1] = ok and delivery or nil
     end
   end
+  if told[1] then redis.call('HSET', key, 'told', table.concat(told, ' ')) end
 end
