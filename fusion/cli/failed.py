@@ -16,6 +16,7 @@ from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.render import callback_errors
 from fusion.cli.tables import table
+from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
 from fusion.kernel.redaction import cut
 from fusion.kernel.timeutil import now, parse_seconds, to_iso
@@ -70,34 +71,58 @@ def chosen(include_quarantined: bool = False, **given: Any) -> FailedFilter:
 # -- failures
 
 
-@command(example="run_worker.py failures\n  run_worker.py failures --newer-than 1h --json | jq .groups")
+@command(
+    example="run_worker.py failures\n  run_worker.py failures 3f1d9c2ab86e\n"
+    "  run_worker.py failures --newer-than 1h --json | jq .groups"
+)
+@click.argument("group", required=False, metavar="[GROUP]")
 @filter_options
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), help="That many groups, or newest jobs of one, at most. Default: all, or 10 jobs."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@utc_option
 @shared_options
 @watchable
-def failures(cli: Cli, as_json: bool, **given: Any) -> None:
+def failures(cli: Cli, group: str | None, limit: int | None, as_json: bool, **given: Any) -> None:
     """Show what went wrong, by error and place.
 
-    Failed jobs are grouped by the class of their error and by where it was raised: the last frame in your own code. Quarantined ones are
-    counted too. MESSAGE is what the example's error said, with digits, secrets and the ends of URLs masked. Callbacks (on_success,
+    Failed jobs are grouped by the class of their error and by where it was raised: the last function in your own code. Quarantined ones
+    are counted too. 1H and 24H: how many failed in that time, those that were put back since included. MESSAGE is what the example's error
+    said, with digits, secrets and the ends of URLs masked. With GROUP, one group: how often it fails, its newest jobs, what to do. Which
+    jobs are failed now is kept up to date; with options that choose jobs all of them are looked at, lines apart. Callbacks (on_success,
     on_failure) that raised an error fail no job; they are counted below, with the last job.
     """
-    from fusion.failed_queue import FailedQueue
+    if group is not None:
+        if any(value is not None for value in given.values()):
+            raise click.UsageError("a group stands alone: leave --queue, --function, --error, --older-than and --newer-than out")
+        _show(cli, group, 10 if limit is None else limit, as_json)
+        return
+    kept = None if any(value is not None for value in given.values()) else _kept(cli, 1000 if limit is None else limit)
+    if kept is not None:
+        documents, lines, left, total = kept
+    else:
+        from fusion.failed_queue import FailedQueue
 
-    groups = FailedQueue(cli.looking).groups(chosen(include_quarantined=True, **given))
-    if not groups and given["queue"] is not None:
+        every = FailedQueue(cli.looking).groups(chosen(include_quarantined=True, **given))
+        shown, total = every[:limit], sum(one.count for one in every)
+        documents, lines, left = [_document(one) for one in shown], _lines(shown), len(every) - len(shown)
+    if not documents and given["queue"] is not None:
         tell_unknown(cli, [given["queue"]])
     held = [one for one in cli.inspector.blocked() if one.kind == "held"]
     if as_json:
-        total = sum(group.count for group in groups)
         waiting = [{"queue": one.queue, "task": one.task, "count": one.count, "reason": one.why} for one in held]
-        found = {"failed": total, "groups": [_document(group) for group in groups], "held": waiting}
+        found = {"failed": total, "groups": documents, "held": waiting}
         echo(json.dumps({"schema": SCHEMA, **found, "callback_errors": callback_errors(cli.onlooker.callback_errors())}))
-    elif not groups:
+    elif not documents:
         cli.tell_broken()
         echo("No failed jobs")
     else:
-        echo("\n".join(_lines(groups)))
+        echo("\n".join(lines))
+        if left:
+            echo(f"and {left} more groups; --limit N shows more")
+        if kept is not None:
+            echo(f"\nOne of them, its jobs and when they failed: {prog()} failures {documents[0]['id']}")
         echo(f"\nTo put some back: {prog()} requeue --all --error CLASS")
     if not as_json and (errors := cli.onlooker.callback_errors()):
         echo("\n" + bounds.raised(errors, now()))
@@ -105,6 +130,38 @@ def failures(cli: Cli, as_json: bool, **given: Any) -> None:
         from fusion.store.read.blocked import in_words
 
         echo("\nNot failed yet:\n" + "\n".join(in_words(one) for one in held))
+
+
+def _kept(cli: Cli, limit: int) -> tuple[list[dict[str, Any]], list[str], int, int] | None:
+    """The groups that Redis keeps, those with the most jobs first: as JSON shows them, as people see them, how many are left out, and how
+    many jobs have failed. None where the jobs themselves must tell: some failed in a version that kept no groups, or a key is broken."""
+    from fusion.cli.failures_render import rows_of
+    from fusion.store.access import failure_inspector_of
+
+    inspector = failure_inspector_of(cli.looking)
+    if not inspector.grouped():
+        return None
+    found, count, jobs = inspector.largest(0, limit)
+    if not found:
+        return None
+    at = inspector.now()
+    return [one.document(at) for one in found], rows_of(found, at), count - len(found), jobs
+
+
+def _show(cli: Cli, group: str, limit: int, as_json: bool) -> None:
+    """One group."""
+    from fusion.cli.failures_render import page_of
+    from fusion.store.access import failure_inspector_of
+
+    inspector = failure_inspector_of(cli.looking)
+    found = inspector.group(group)
+    if found is None:
+        raise click.ClickException(f"there is no failure group {group}; those there are: {prog()} failures")
+    at, jobs = inspector.now(), inspector.jobs(group, 0, limit)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, **found.document(at, minutes=True), "jobs": jobs}))
+    else:
+        echo("\n".join(page_of(found, jobs, at)))
 
 
 def _lines(groups: list[FailureGroup]) -> list[str]:

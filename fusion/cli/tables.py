@@ -15,7 +15,7 @@ from fusion.cli.output import shown
 _LEAST, _MORE = 6, "…"
 _GAP = "  "
 #: Heads of columns that are cut only if all others were.
-_KEPT = frozenset(("ID", "JOB", "EXAMPLE", "STATE", "STATUS", "SETTING", "DUE", ""))
+_KEPT = frozenset(("ID", "JOB", "EXAMPLE", "STATE", "STATUS", "SETTING", "DUE", "GROUP", "BY HOUR", ""))
 
 
 def room() -> int | None:

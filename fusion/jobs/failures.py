@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from fusion.kernel.redaction import masked_text
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.calls import function_of as function_of
 from fusion.store.layout.codec import number, text
 from fusion.store.layout.names import is_reserved
+from fusion.store.read.failure_inspector import message_of
 from fusion.store.read.inspector import Inspector
 
 #: Jobs looked at in one round trip.
@@ -163,13 +163,6 @@ def group(failures: Iterable[Failure]) -> list[FailureGroup]:
     return sorted(found, key=lambda one: (-one.count, one.error_class, one.error_frame))
 
 
-def _message(error_class: str, reason: str) -> str:
-    """The text of the error without its class; it may quote what a job was about."""
-    for name in (error_class, error_class.rpartition(".")[2]):
-        reason = reason.removeprefix(f"{name}: ") if name else reason
-    return masked_text(reason)
-
-
 def _summary(error_class: str, error_frame: str, members: list[Failure]) -> FailureGroup:
     times = sorted(failure.failed_at for failure in members if failure.failed_at)
     queues: dict[str, int] = {}
@@ -184,5 +177,5 @@ def _summary(error_class: str, error_frame: str, members: list[Failure]) -> Fail
         last_seen=times[-1] if times else None,
         queues=dict(sorted(queues.items())),
         example=members[-1].id,
-        message=_message(error_class, members[-1].reason),
+        message=message_of(error_class, members[-1].reason),
     )

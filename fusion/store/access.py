@@ -16,6 +16,7 @@ from fusion.store.read.batch_inspector import BatchInspector
 from fusion.store.read.callback_inspector import CallbackInspector
 from fusion.store.read.cron_inspector import CronInspector
 from fusion.store.read.event_inspector import EventInspector
+from fusion.store.read.failure_inspector import FailureInspector
 from fusion.store.read.glance import Glance
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.limit_inspector import LimitInspector
@@ -71,6 +72,11 @@ def limit_inspector_of(connection: Redis) -> LimitInspector:
 def batch_inspector_of(connection: Redis) -> BatchInspector:
     """A reader of batches."""
     return _made(BatchInspector, connection)
+
+
+def failure_inspector_of(connection: Redis) -> FailureInspector:
+    """A reader of failure groups."""
+    return _made(FailureInspector, connection)
 
 
 def inspector_of(connection: Redis) -> Inspector:

@@ -10,6 +10,7 @@ from fusion.store.access import broker_of, inspector_of
 from fusion.web.batches import Batches
 from fusion.web.enqueue import Enqueue
 from fusion.web.exchange import HttpError, Request, Response
+from fusion.web.failures import Failures
 from fusion.web.job import OneJob
 from fusion.web.kept_verdict import KeptVerdict
 from fusion.web.keys import Keys
@@ -36,6 +37,7 @@ class Api:
             *Queues(connection).routes(),
             *Keys(connection).routes(),
             *Batches(connection).routes(),
+            *Failures(connection).routes(),
         ]
         return OpenApi(routes).routes()
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import redis
 
+from fusion.jobs.failure_groups import group_id
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 from fusion.web.api import Api
@@ -39,6 +40,8 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "batches": ({}, None, 200),
     "batch": ({"id": "batch-sms"}, None, 200),
     "batch_cancel": ({"id": "batch-sms"}, None, 200),
+    "failures": ({}, None, 200),
+    "failure": ({"id": group_id("builtins.ValueError", "tests.jobs.basic:boom")}, None, 200),
     "queues": ({}, None, 200),
     "stats": ({"name": "sms"}, None, 200),
     "key_stats": ({"key": "smtp"}, None, 200),

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 import redis
 
+from fusion.jobs.failure_groups import group_id
 from fusion.web.api import Api
 from fusion.web.openapi.document import document
 from fusion.web.openapi.schemas import SCHEMAS
@@ -23,7 +24,10 @@ DOCUMENT = document(ROUTES)
 NAMES = {"id": f"{MARKER}-queued", "name": MARKER, "key": f"{MARKER}-key"}
 STATES = ("finished", "failed", "started", "queued", "scheduled", "child", "held", "blocked", "canceled", "stopped")
 #: Of actions whose path names something else.
-OTHER: dict[str, dict[str, str]] = {"batch": {"id": f"{MARKER}-batch"}}
+OTHER: dict[str, dict[str, str]] = {
+    "batch": {"id": f"{MARKER}-batch"},
+    "failure": {"id": group_id(f"{MARKER}.Error", f"{MARKER}.mod:fn")},
+}
 
 
 def fits(schema: str, value: Any) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 import redis
 
+from fusion.jobs.failure_groups import group_id
 from fusion.kernel.scope import Scope
 from fusion.store.layout.codec import text
 from fusion.web.api import Api
@@ -41,6 +42,9 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "delete": ([], [("/api/v1/jobs/zebra-failed", None)]),
     "openapi": (["/api/v1/openapi.json"], []),
     "queues": ([f"/api/v1/queues{query}" for query in ("", "?format=csv", "?format=jsonl", "?limit=1", "?offset=1")], []),
+    "failures": (["/api/v1/failures", "/api/v1/failures?since=1h&limit=1"], []),
+    "failure": ([f"/api/v1/failures/{group_id('ours.Error', 'ours.mod:fn')}"],
+                [(f"/api/v1/failures/{group_id('zebra.Error', 'zebra.mod:fn')}", None)]),
     "stats": (["/api/v1/queues/sms/stats?since=1h"], [("/api/v1/queues/zebra/stats", None)]),
     "pause": ([], [("/api/v1/queues/zebra/pause", {})]),
     "resume": ([], [("/api/v1/queues/zebra/resume", None)]),

@@ -142,7 +142,7 @@ end
 local function group_failures()
   local failed, groups, grouped = unpack(redis.call('HMGET', K_clean, 'failed', 'groups', 'grouped'))
   local much
-  failed, groups, much = audit_failures(failed or '0', groups)
+  failed, groups, much = audit_failures(failed or '0', groups, grouped)
   redis.call('HSET', K_clean, 'failed', failed, 'groups', groups)
   if failed == '0' and not grouped then grouped = redis.call('HSET', K_clean, 'grouped', 1) end
   return much or not grouped

@@ -2,6 +2,28 @@
 
 from __future__ import annotations
 
-from fusion.web.openapi.shapes import Schema
+from fusion.web.openapi.shapes import FLAG, TEXT, TIME, WHOLE, Schema, also, by_name, fields, none_or, some
 
-SCHEMAS: dict[str, Schema] = {}
+_GROUP = fields(
+    id=TEXT,
+    error_class=TEXT,
+    message=TEXT,
+    error_frame=none_or(TEXT),
+    frame=none_or(TEXT),
+    count=WHOLE,
+    quarantined=WHOLE,
+    total=WHOLE,
+    last_hour=WHOLE,
+    last_day=WHOLE,
+    first_seen=none_or(TIME),
+    last_seen=none_or(TIME),
+    queues=by_name(WHOLE),
+    example=none_or(TEXT),
+    hours=some(WHOLE),
+)
+_PAGE = fields(offset=WHOLE, complete=FLAG)
+
+SCHEMAS: dict[str, Schema] = {
+    "Failures": also(fields(groups=some(_GROUP), total=WHOLE), _PAGE),
+    "Failure": also(_GROUP, fields(minutes=some(fields(at=TIME, failed=WHOLE)), jobs=some(TEXT)), _PAGE),
+}

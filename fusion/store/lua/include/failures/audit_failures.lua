@@ -2,7 +2,7 @@
 -- So jobs get a group that failed in a version without groups, and what vanished leaves it.
 -- INCLUDE: keys failure_keys failures mark time
 -- RARER: ms_of_iso adopt_failure adopt_failures audit_group audit_failure_groups drop_old_groups
-local FAILURES_LOOKED_AT, GROUPS_DROPPED = 100, 20
+local FAILURES_ADOPTED, FAILURES_LOOKED_AT, GROUPS_DROPPED = 25, 50, 20
 
 -- The reverse of `iso` (civil date to days: Howard Hinnant); nil for what is no such time.
 local function ms_of_iso(text)
@@ -28,7 +28,7 @@ end
 
 -- Returns the next cursor.
 local function adopt_failures(cursor)
-  local following, found = unpack(redis.call('ZSCAN', FAILED, cursor, 'COUNT', FAILURES_LOOKED_AT))
+  local following, found = unpack(redis.call('ZSCAN', FAILED, cursor, 'COUNT', FAILURES_ADOPTED))
   for i = 1, #found, 2 do pcall(adopt_failure, found[i]) end
   return following
 end
@@ -103,11 +103,12 @@ local function drop_old_groups()
   end
 end
 
--- `cursor`: where the pass over failed jobs goes on, `at`: that over groups. Returns where the next call goes on with
--- both, and whether it had better come soon.
-local function audit_failures(cursor, at)
+-- `cursor`: where the pass over failed jobs goes on, `at`: that over groups, which waits for the end of the first of
+-- the other. Returns where the next call goes on with both, and whether it had better come soon.
+local function audit_failures(cursor, at, grouped)
   drop_old_groups()
   cursor = adopt_failures(cursor)
+  if not grouped and cursor ~= '0' then return cursor, at or '', true end
   local following, much = audit_failure_groups(at)
   return cursor, following, much
 end
