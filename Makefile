@@ -12,6 +12,9 @@ ARGS ?=
 SEEDS ?= 1 2 3
 SOAK_JOBS ?= 10000
 TICKS ?= 300
+# What has more seeds, rounds or steps there than in `make test-long`.
+WALKS := tests/store/test_limit_walks.py tests/store/test_unique_walks.py tests/store/test_batch_walks.py tests/store/test_unique_leak.py \
+	tests/worker/test_stop_races.py tests/worker/test_long_job.py
 
 export PYTHON
 BIN := .venv/bin
@@ -45,10 +48,11 @@ test-pool: venv-dev bytecode ## the tests of workers and of their troubles once 
 teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses; five minutes)
 	@$(BIN)/python -m tests.faults.teeth $(MUTANTS)
 
-soak: venv-dev ## about half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=), power cuts, leaks, killed schedulers (TICKS=) and relays
+soak: venv-dev ## about half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=), power cuts, leaks, killed schedulers (TICKS=) and relays, the long walks in full
 	@FUSION_TEST_SOAK=1 SEEDS="$(SEEDS)" SOAK_JOBS=$(SOAK_JOBS) SOAK_WORKER_ARGS="$(SOAK_WORKER_ARGS)" SOAK_RUSH=$(SOAK_RUSH) $(BIN)/python -m pytest -q -s tests/faults/soak/test_soak.py tests/faults/soak/test_power_loss.py tests/faults/soak/test_leak.py $(ARGS)
 	@FUSION_SOAK_TICKS=$(TICKS) $(BIN)/python -m pytest -q -s tests/scheduler/test_chaos.py $(ARGS)
 	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -s tests/relay/test_kills.py $(ARGS)
+	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(WALKS) $(ARGS)
 
 lint: venv-dev ## style, formatting, import layers, file sizes
 	@failed=0; \
@@ -79,6 +83,7 @@ clean: ## remove .venv, caches and build products
 
 bytecode: venv-dev ## compile what tests start in some thousand processes (they ask for it themselves)
 	@$(BIN)/python -m compileall -q fusion tasks wrappers tests/jobs tests/kit
+	@$(BIN)/python -m tests.kit.bytecode
 
 venv-demo:
 	@sh tools/venv.sh demo

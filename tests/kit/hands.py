@@ -12,6 +12,7 @@ import redis
 from fusion.store.layout.records import Claimed, Commit, NewJob, Turn, Wishes
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
+from tests.kit.still import everything_at_once
 
 TASK = "tasks.sms.sendSMS"
 DATA = b'["tasks.sms.sendSMS",null,[],{}]'
@@ -162,17 +163,14 @@ _CLOCK_SCORES = ("rq:wip:", "rq:leases", "rq:schedulers", "rq:relays", "rq:cron:
 
 def everything(conn: redis.Redis, *, clocks: bool = False) -> dict[str, Any]:
     """All keys with their contents and whether they expire; leases, looks and clock fields are left out unless `clocks`."""
-    read = {
-        b"string": conn.get,
-        b"hash": lambda key: {
-            k: v for k, v in conn.hgetall(key).items() if clocks or (k not in _CLOCKS and not key.endswith(b"wildcards"))
-        },
-        b"set": conn.smembers,
-        b"list": lambda key: conn.lrange(key, 0, -1),
-        b"zset": lambda key: conn.zrange(key, 0, -1, withscores=clocks or not key.decode().startswith(_CLOCK_SCORES)),
-        b"stream": conn.xrange,
-    }
-    return {key.decode(): (read[conn.type(key)](key), conn.ttl(key) >= 0) for key in sorted(conn.scan_iter())}
+    found = {}
+    for key, kind, left, content in sorted(everything_at_once(conn, "*"), key=lambda one: one[0]):
+        if not clocks and kind == "hash":
+            content = {k: v for k, v in content.items() if k not in _CLOCKS and not key.endswith("wildcards")}
+        elif not clocks and kind == "zset" and key.startswith(_CLOCK_SCORES):
+            content = [member for member, _ in content]
+        found[key] = content, left >= 0
+    return found
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import redis
 from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
 from tests.kit.hands import new
+from tests.kit.still import Still
 
 HOUR, DAY = 3600.0, 86400.0
 _TERMINAL = {"finished", "failed", "canceled", "stopped"}
@@ -37,7 +38,7 @@ def callback(broker: Broker, batch: str, when: str, job_id: str, queue: str = "b
     broker.enqueue(queue, [new(job_id, ties="bh", batch=batch, batch_as=when, **more)], secrets.token_hex(6))
 
 
-def batch_of(conn: redis.Redis, batch: str) -> dict[str, str]:
+def batch_of(conn: redis.Redis | Still, batch: str) -> dict[str, str]:
     """The hash of a batch, and what is counted by looking: all its `members`, those `open`, and those that `finished`."""
     fields = {name.decode(): value.decode() for name, value in conn.hgetall(f"rq:batch:{batch}").items()}
     members, left = conn.zcard(f"rq:batch:{batch}:members"), conn.scard(f"rq:batch:{batch}:open")
@@ -51,10 +52,15 @@ def counts(conn: redis.Redis, batch: str) -> dict[str, int]:
     return {name: int(found[name]) for name in ("members", "open", "finished", *OUTCOMES) if int(found.get(name, 0))}
 
 
-def batch_faults(conn: redis.Redis) -> list[str]:
+#: Keys that `batch_faults` looks at.
+SEEN = ("rq:batch:*", "rq:batches", "rq:batches:due", "rq:job:*")
+
+
+def batch_faults(redis_of_test: redis.Redis | Still) -> list[str]:
     """What is wrong with any batch: each member that has not ended is open, and no other; each that ended otherwise than finished is among those
     that did, as what it is; the counters say the same; it is over if it is closed and nothing is open, and then it has ended; what it is a
     member of knows the same of it; what is to be done with it is due."""
+    conn = Still.of(redis_of_test, *SEEN)
     wrong: list[str] = []
     for raw in conn.scan_iter("rq:batch:*"):
         name = raw.decode().removeprefix("rq:batch:")

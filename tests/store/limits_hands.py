@@ -11,6 +11,7 @@ from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 from tests.kit.hands import Hand, new, outcome
+from tests.kit.still import Still
 
 
 def tied(job_id: str, key: str = "k", limit: int | None = 1, priority: int = 1, **more: Any) -> NewJob:
@@ -25,7 +26,7 @@ def give(broker: Broker, queue: str, *ids: str, **more: Any) -> None:
         broker.enqueue(queue, [tied(job_id, **more)], f"n-{job_id}")
 
 
-def members(conn: redis.Redis, key: str) -> dict[str, float]:
+def members(conn: redis.Redis | Still, key: str) -> dict[str, float]:
     return {name.decode(): score for name, score in conn.zrange(key, 0, -1, withscores=True)}
 
 
@@ -39,9 +40,14 @@ def waiting(conn: redis.Redis, key: str = "k") -> list[str]:
     return [one.decode() for one in conn.zrevrange(f"rq:limits:waiting:{key}", 0, -1)]
 
 
-def faults(conn: redis.Redis, only: str = "") -> list[str]:
+#: Keys that `faults` looks at.
+SEEN = ("rq:limit:*", "rq:limits:*", "rq:job:*", "rq:fifo:*", "rq:queue:*", "rq:blocked:*")
+
+
+def faults(redis_of_test: redis.Redis | Still, only: str = "") -> list[str]:
     """What is wrong with the slots of any key, or of `only` one. Every job with a key that waits or runs has a slot or is blocked for one; there are
     not more holders than the limit, unless all run; nobody waits who could have a slot, or who has a better place than a holder that waits too."""
+    conn = Still.of(redis_of_test, *SEEN)
     found: list[str] = []
     seen: dict[str, str] = {}
     for raw in conn.scan_iter("rq:limit:*"):

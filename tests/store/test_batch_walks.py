@@ -14,6 +14,7 @@ from fusion.store.layout.records import Claimed, Commit
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, leftovers, memberships
 from tests.kit.hands import Hand, events_of, expire_lease, may_reap, outcome, over, promote_all, status_of
+from tests.kit.length import soaked
 from tests.store.batch_hands import DAY, HOUR, batch_faults, batch_of, callback, of_batch
 
 KINDS = ("finished", "finished", "finished", "failed", "failed", "retry", "release", "lost")
@@ -244,6 +245,6 @@ def test_whatever_happens_batches_count_what_is_so(conn: redis.Redis, seed: int)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 160))
+@pytest.mark.parametrize("seed", range(100, soaked(120, 160)))
 def test_whatever_happens_for_long(conn: redis.Redis, seed: int) -> None:
     _walk(conn, seed, 250)

@@ -12,6 +12,7 @@ from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 from tests.kit.hands import LEASE, TASK, Hand, expire_lease, may_reap, outcome, promote_all
+from tests.kit.length import soaked
 from tests.store.limits_hands import faults, holders, tied, waiting
 
 KEYS, QUEUES = ("k", "l"), ("q", "p", "scheduler")
@@ -147,6 +148,6 @@ def test_a_walk(conn: redis.Redis, seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_many_walks(conn: redis.Redis) -> None:
-    for seed in range(100, 160):
+    for seed in range(100, soaked(115, 160)):
         conn.flushall()
         walk(conn, seed, 300)

@@ -11,12 +11,13 @@ import redis
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, outcome
+from tests.kit.length import soaked
 from tests.kit.waiting import eventually
 from tests.store.unique_hands import lone
 
 CHUNK = 500
-#: A million take five minutes; one that stayed would show in a tenth of them.
-MANY = int(os.environ.get("FUSION_TEST_KEYS") or 100_000)
+#: A million take five minutes; one of each chunk that stayed would show in a few of them.
+MANY = int(os.environ.get("FUSION_TEST_KEYS") or soaked(40_000, 100_000))
 #: What a server's allocator keeps besides data, and the counters and doorbells of a queue that was used.
 SLACK = 2_000_000
 

@@ -12,7 +12,9 @@ from fusion.store.layout.records import Claimed, NewJob
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, memberships
 from tests.kit.hands import LEASE, Hand, expire_lease, may_reap, outcome, promote_all
-from tests.store.limits_hands import faults
+from tests.kit.length import soaked
+from tests.kit.still import Still
+from tests.store.limits_hands import SEEN, faults
 from tests.store.unique_hands import flaws, lone
 
 KEYS, QUEUES = ("k", "l", "m"), ("q", "p")
@@ -132,7 +134,8 @@ def walk(conn: redis.Redis, seed: int, steps: int, look: Callable[[], None] = la
     walked = Walk(conn, seed)
     for _ in range(steps):
         walked.step()
-        assert (flaws(conn), faults(conn)) == ([], []), (seed, walked.log[-5:])
+        seen = Still(conn, *SEEN, "rq:unique*")
+        assert (flaws(seen), faults(seen)) == ([], []), (seed, walked.log[-5:])
         look()
     check_conservation(conn, memberships(conn))
     assert conn.get("rq:uniques:audit") is None, seed
@@ -156,6 +159,6 @@ def test_a_walk(conn: redis.Redis, seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_many_walks(conn: redis.Redis) -> None:
-    for seed in range(100, 130):
+    for seed in range(100, soaked(110, 130)):
         conn.flushall()
         walk(conn, seed, 300)

@@ -12,6 +12,7 @@ from fusion.exceptions import DuplicateJob
 from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, new, outcome
+from tests.kit.still import Still
 
 _TERMINAL = (b"finished", b"failed", b"canceled", b"stopped")
 
@@ -36,7 +37,7 @@ def refused(broker: Broker, job_id: str, **more: Any) -> DuplicateJob | None:
     return None
 
 
-def owner(conn: redis.Redis, key: str = "k") -> str | None:
+def owner(conn: redis.Redis | Still, key: str = "k") -> str | None:
     found = conn.get(f"rq:unique:{key}")
     return None if found is None else found.decode()
 
@@ -51,9 +52,14 @@ def end_window(conn: redis.Redis, key: str = "k") -> None:
     assert conn.delete(f"rq:unique:{key}") == 1
 
 
-def flaws(conn: redis.Redis) -> list[str]:
+#: Keys that `flaws` looks at.
+SEEN = ("rq:unique*", "rq:job:*")
+
+
+def flaws(redis_of_test: redis.Redis | Still) -> list[str]:
     """What is wrong with the keys of a Redis in which no job was deleted by hand: each that is held has a job that says so and has not ended, and
     stands in the index; nothing else stands there; and each job that was never taken by a worker, and has not ended, has its key."""
+    conn = Still.of(redis_of_test, *SEEN)
     found = []
     indexed = {name.decode() for name in conn.zrange("rq:uniques", 0, -1)}
     for raw in conn.scan_iter("rq:unique:*"):

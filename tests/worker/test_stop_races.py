@@ -16,14 +16,15 @@ from fusion import Job, Queue
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_ended, runs_seen
 from tests.kit.hands import events_of
+from tests.kit.length import soaked
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import alive, runs_of, status_of
 from tests.kit.workers import Workers
 
 MODES, NAMES = [("--slots", "4"), ("--horses", "4")], ["fork", "warm"]
-ROUNDS, AT_ONCE = int(os.environ.get("FUSION_TEST_RACES") or 500), 3
+ROUNDS, AT_ONCE = int(os.environ.get("FUSION_TEST_RACES") or soaked(150, 500)), 3
 GRACE, LATE = 1.0, 0.1
-STOPS = int(os.environ.get("FUSION_TEST_STOPS") or 250)
+STOPS = int(os.environ.get("FUSION_TEST_STOPS") or soaked(110, 250))
 #: A loop in Python, one in C, a bare except, trees of processes, tasks of asyncio, threads.
 KINDS = (
     "stubborn.spin", "stubborn.spins_in_c", "stubborn.swallows", "stubborn.leaves_a_child", "stubborn.child_that_swallows",
