@@ -70,11 +70,38 @@ def ask(ctx: click.Context, look: Look) -> list[str]:
 QUEUE = _Candidates(lambda glance: glance.queues())
 JOB = _Candidates(lambda glance: glance.jobs())
 WORKER = _Candidates(lambda glance: glance.workers())
+
+
+class _Terms(type(click.STRING)):  # type: ignore[misc]
+    """A term of a query: its field, and the values that are few or that Redis knows."""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """What begins with `incomplete`; behind a comma, with what stands before it."""
+        from click.shell_completion import CompletionItem
+
+        from fusion.store.query.fields import FIELDS, IS, PRIORITIES, STATES
+
+        field, colon, begun = incomplete.partition(":")
+        name, known = field.removeprefix("-"), {"state": STATES, "is": IS, "priority": tuple(PRIORITIES)}
+        if not colon:
+            sign = "-" * field.startswith("-")
+            return [CompletionItem(f"{sign}{one}:") for one in FIELDS if one.startswith(name)]
+        before, comma, begun = begun.rpartition(",")
+        values = (
+            [one for one in ask(ctx, lambda glance: glance.queues()) if _SAFE.match(one)]
+            if name == "queue"
+            else known.get(name, ())
+        )
+        return [CompletionItem(f"{field}:{before}{comma}{one}") for one in values if one.startswith(begun)][:_OFFERED]
+
+
+QUERY = _Terms()
 #: Parameter of a command -> what may stand there.
-BY_NAME = {
+BY_NAME: dict[str, Any] = {
     **dict.fromkeys(("queue", "queues", "customq"), QUEUE),
     **dict.fromkeys(("job_id", "job_ids", "depends_on"), JOB),
     **dict.fromkeys(("worker", "workers"), WORKER),
+    "query": QUERY,
 }
 
 

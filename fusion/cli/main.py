@@ -24,6 +24,7 @@ COMMANDS = {
     "top": ("fusion.cli.top:top", "Watch queues, workers and the slowest running jobs."),
     "stats": ("fusion.cli.stats:stats", "Show what became of jobs, and how long they waited and ran."),
     "enqueue": ("fusion.cli.enqueue:enqueue", "Enqueue one call of a function."),
+    "jobs": ("fusion.cli.jobs_list:jobs", "Show the jobs that a query means."),
     "requeue": ("fusion.cli.jobs:requeue", "Put failed jobs back to the queues they came from."),
     "failures": ("fusion.cli.failed:failures", "Show what went wrong, by error and place."),
     "quarantine": ("fusion.cli.failed:quarantine", "Set failed jobs aside."),

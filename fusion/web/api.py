@@ -12,6 +12,7 @@ from fusion.web.enqueue import Enqueue
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.failures import Failures
 from fusion.web.job import OneJob
+from fusion.web.jobs import Jobs
 from fusion.web.kept_verdict import KeptVerdict
 from fusion.web.keys import Keys
 from fusion.web.openapi.document import OpenApi
@@ -33,6 +34,7 @@ class Api:
             Route("GET", "/healthz", self.health, None, "health", answer="Health"),
             Route("GET", "/readyz", self.ready, None, "ready", answer="Readiness"),
             *Enqueue(connection, self._tasks).routes(),
+            *Jobs(connection).routes(),
             *OneJob(connection).routes(),
             *Queues(connection).routes(),
             *Keys(connection).routes(),

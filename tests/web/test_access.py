@@ -31,6 +31,7 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "openapi": ({}, None, 200),
     "retry_task": ({}, {"job_id": "failed-1"}, 202),
     "enqueue": ({}, {"queue": "sms", "func": "tests.jobs.basic.noop"}, 201),
+    "jobs": ({}, None, 200),
     "job": ({"id": "failed-1"}, None, 200),
     "tree": ({"id": "failed-1"}, None, 200),
     "stop": ({"id": "stop-sms"}, None, 200),

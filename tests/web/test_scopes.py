@@ -34,6 +34,7 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
             ("/api/v1/jobs", {"queue": "sms", "func": TASK, "batch": "zebra-batch"}),
         ],
     ),
+    "jobs": ([f"/api/v1/jobs{query}" for query in ("", "?limit=99", "?query=state:failed,scheduled", "?query=key:ours-key", "?format=csv")], []),
     "job": (["/api/v1/jobs/ours-queued", "/api/v1/jobs/ours-failed?include=result"], [("/api/v1/jobs/zebra-failed?include=result", None)]),
     "tree": (["/api/v1/jobs/ours-queued/tree", "/api/v1/jobs/ours-child/tree"], [("/api/v1/jobs/zebra-queued/tree", None)]),
     "stop": ([], [("/api/v1/jobs/zebra-queued/stop", None)]),

@@ -10,7 +10,8 @@ from typing import Any
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.store.layout import codec
 from fusion.store.layout.names import LIST_QUEUES, is_delivery_id
-from fusion.store.query.grammar import STATES, Query, Row, queue_of, state_of
+from fusion.store.query.grammar import STATES, Query, Row, state_of
+from fusion.store.query.rows import QUEUE_FIELDS
 from fusion.store.query.sources import BATCH, DIRECT, SHARED, Known, Source, Stage, stages
 from fusion.store.read.base import moment
 from fusion.store.read.cursor import Cursor, Place, Searched, unknown
@@ -174,7 +175,7 @@ class _Search:
         for chunk in () if cut else self._members.chunks(stage, place, size):
             for member in chunk[:room]:
                 looked += 1
-                allowed += member.row is not None and self._scope.allows(queue_of(member.row))
+                allowed += member.row is not None and self._may_see(member.row)
                 if self._fits(stage, member):
                     hits.append(_Hit(at, member, looked))
             room, last = room - len(chunk), chunk[-1].place
@@ -188,9 +189,20 @@ class _Search:
         stopped = last if cut and stage.exact else None
         return Searched(stage.name, looked, max(total, looked), cut and stopped is None), stopped
 
+    def _may_see(self, row: Row) -> bool:
+        """Both the queue that it is in and the one to which it goes back are to be seen."""
+        allows = self._scope.allows
+        return self._scope.all or all(allows(codec.text(row[name])) for name in QUEUE_FIELDS if row[name])
+
     def _fits(self, stage: Stage, member: Member) -> bool:
         row = member.row
-        if row is None or member.id in self._met or not _stands(stage, row) or not self._query.matches(member.id, row, self._now):
+        if (
+            row is None
+            or not self._may_see(row)
+            or member.id in self._met
+            or not _stands(stage, row)
+            or not self._query.matches(member.id, row, self._now)
+        ):
             return False
         self._met.add(member.id)
         return True
@@ -198,9 +210,7 @@ class _Search:
     def _shown(self, ids: Sequence[str]) -> tuple[FoundJob, ...]:
         """These jobs as they are now; what has gone meanwhile is left out."""
         keys, rows = self._inspector.keys, self._inspector.rows(ids, FIELDS)
-        found = [
-            (job_id, row) for job_id, row in zip(ids, rows, strict=True) if row is not None and self._scope.allows(queue_of(row))
-        ]
+        found = [(job_id, row) for job_id, row in zip(ids, rows, strict=True) if row is not None and self._may_see(row)]
         timed = [job_id for job_id, row in found if state_of(row) == "scheduled"]
         sets = sorted({codec.text(row["waits_in"]) for _, row in found if state_of(row) == "blocked" and row["waits_in"]})
         answers = replies(

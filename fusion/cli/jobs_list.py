@@ -1,0 +1,260 @@
+"""`jobs`: those that a query means."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli.context import Cli, prog, seconds, shared_options
+from fusion.cli.control import tell_unknown
+from fusion.cli.hints import Command
+from fusion.cli.marks import age
+from fusion.cli.output import echo, shown, styled
+from fusion.cli.tables import table
+from fusion.cli.times import told, utc_option
+from fusion.cli.watch import watchable
+from fusion.exceptions import InvalidQuery
+from fusion.kernel.timeutil import to_iso
+
+if TYPE_CHECKING:
+    from fusion.store.query.grammar import Query
+    from fusion.store.read.search_inspector import FoundJob, Page, SearchInspector
+
+SCHEMA = 1
+#: Jobs of a table, and those that are read at a time for who wants more.
+_ROWS, _PAGE = 20, 500
+#: A term that leaves jobs out, which looks like an option.
+_LEAVES_OUT = re.compile(r"-[A-Za-z_]+:")
+#: Stands before such a term until it is read: no argument has one of its own.
+_SHIELD = "\0"
+_COLOURS = {"failed": "red"}
+
+
+class _Jobs(Command):
+    """Takes `-queue:sms` for a term."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Shield such terms from being read as options."""
+        return super().parse_args(ctx, [_SHIELD + arg if _LEAVES_OUT.match(arg) else arg for arg in args])
+
+
+def _joined(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Query:
+    from fusion.store.query.grammar import Query
+
+    try:
+        return Query.parse(" ".join(word.removeprefix(_SHIELD) for word in value))
+    except InvalidQuery as error:
+        raise click.UsageError(f"the query: {error}") from None
+
+
+_EXAMPLES = """
+  run_worker.py jobs state:failed error:Timeout newer:1h
+  run_worker.py jobs state:queued queue:sms --limit 100
+  run_worker.py jobs state:failed func:tasks.sms.* -queue:otp --count
+  run_worker.py jobs 'error:"Read timed out"' --ids
+"""
+
+
+@click.command("jobs", cls=_Jobs, epilog=f"\b\nExamples:\n  {_EXAMPLES.strip()}")
+@click.argument("query", nargs=-1, metavar="[QUERY]...", callback=_joined)
+@click.option("--limit", type=click.IntRange(1, 1_000_000), metavar="N", help="That many at most; 20, with --ids and --csv all.")
+@click.option("--after", default="", metavar="PLACE", help="Go on where a page ended, as it said.")
+@click.option("--count", is_flag=True, help="Only say how many, exactly: all are looked at.")
+@click.option("--ids", is_flag=True, help="An id a line, for other commands.")
+@click.option("--csv", "as_csv", is_flag=True, help="For a spreadsheet.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@utc_option
+@shared_options
+@watchable
+def jobs(cli: Cli, query: Query, limit: int | None, after: str, count: bool, ids: bool, as_csv: bool, as_json: bool) -> None:
+    """Show the jobs that a query means.
+
+    A query is words that must all hold: state:failed queue:sms error:Timeout group: id: func: tag: key: unique: batch: worker: cron: priority:
+    older:2h newer:30m is:quarantined is:held. Commas stand between alternatives, -queue:otp leaves out, * and ? are wildcards, a word alone is
+    looked for in id, function, description and error. Without a query all jobs: those that run first, the one that began first at the top, then
+    those that failed, the newest at the top. docs/queries.md says more. Arguments are never shown.
+    """
+    if ids + as_csv + (count or as_json) > 1:
+        raise click.UsageError("of --ids, --csv, --json and --count only --json and --count go together")
+    if count and (after or limit):
+        raise click.UsageError("--count counts all: leave out --limit and --after")
+    from fusion.store.access import search_inspector_of
+
+    search = search_inspector_of(cli.looking)
+    if count:
+        _count(search, query, as_json)
+    elif ids or as_csv:
+        _written(search, query, limit, after, as_csv)
+    else:
+        page = _page(search, query, limit or _ROWS, after)
+        if as_json:
+            echo(json.dumps(_document(query, page, cli.inspector.now())))
+        else:
+            _show(cli, query, page, limit)
+
+
+def _page(search: SearchInspector, query: Query, limit: int, after: str) -> Page:
+    """A page, however long."""
+    from dataclasses import replace
+
+    from fusion.store.read.search_inspector import LARGEST_PAGE
+
+    found = _asked(search, query, min(limit, LARGEST_PAGE), after)
+    while found.after and len(found.jobs) < limit:
+        more = _asked(search, query, min(limit - len(found.jobs), LARGEST_PAGE), found.after)
+        found = replace(more, jobs=(*found.jobs, *more.jobs), complete=found.complete and more.complete)
+    return found
+
+
+def _asked(search: SearchInspector, query: Query, limit: int, after: str) -> Page:
+    try:
+        return search.page(query, limit=limit, after=after)
+    except InvalidQuery as error:
+        raise click.BadParameter(error.message, param_hint="--after") from None
+
+
+def _count(search: SearchInspector, query: Query, as_json: bool) -> None:
+    found = search.count(query)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "query": query.text, "count": found.matched, "looked": found.looked}))
+    else:
+        echo(str(found.matched))
+
+
+# -- for programs
+
+
+def _document(query: Query, page: Page, at: datetime) -> dict[str, Any]:
+    from fusion.store.read.search_inspector import in_words
+
+    return {
+        "schema": SCHEMA,
+        "query": query.text,
+        "at": to_iso(at),
+        "jobs": [job.document() for job in page.jobs],
+        "after": page.after or None,
+        "looked": page.looked,
+        "total": page.total,
+        "complete": page.complete,
+        "note": in_words(page.searched) or None,
+    }
+
+
+def _written(search: SearchInspector, query: Query, limit: int | None, after: str, as_csv: bool) -> None:
+    """Row by row, page after page: what is read by a pipe begins at once."""
+    from fusion.store.read.search_inspector import in_words
+
+    note = ""
+    head = as_csv
+    for page in _pages(search, query, limit, after):
+        if as_csv:
+            rows = [_row(job) for job in page.jobs]
+            for cells in [[*rows[0]] for _ in range(head and bool(rows))] + [[*row.values()] for row in rows]:
+                echo(_line(cells))
+            head = head and not rows
+        elif page.jobs:
+            echo("\n".join(shown(job.id) for job in page.jobs))
+        note = in_words(page.searched)
+    if note:
+        echo(f"Note: {note}{_FURTHER}", err=True)
+
+
+def _pages(search: SearchInspector, query: Query, limit: int | None, after: str) -> Iterator[Page]:
+    left = limit
+    while True:
+        page = _asked(search, query, min(_PAGE, left or _PAGE), after)
+        yield page
+        left = None if left is None else left - len(page.jobs)
+        after = page.after
+        if not after or left == 0:
+            return
+
+
+def _row(job: FoundJob) -> dict[str, Any]:
+    error = {"error": job.error or None, "error_at": job.frame or None}
+    return {name: value for name, value in job.document().items() if name != "error"} | error
+
+
+def _line(cells: list[Any]) -> str:
+    import csv
+    import io
+
+    from fusion.web.export import cell
+
+    written = io.StringIO()
+    csv.writer(written, lineterminator="").writerow(map(cell, cells))
+    return written.getvalue()
+
+
+# -- for people
+
+_FURTHER = "; name states, queues or a time to look further, --count looks at all"
+
+
+def _show(cli: Cli, query: Query, page: Page, limit: int | None) -> None:
+    from fusion.store.read.search_inspector import in_words
+
+    at = cli.inspector.now()
+    note = in_words(page.searched)
+    if not page.jobs:
+        _nothing(cli, query, page, note)
+        return
+    rows = [_cells(job, at) for job in page.jobs]
+    echo("\n".join(table(("STATE", "ID", "QUEUE", "FUNCTION", "AGE", "ABOUT"), rows, right=(4,))))
+    if note:
+        echo(f"\nNote: {note}{_FURTHER}")
+    if page.after:
+        asked = " ".join(filter(None, (_typed(query.text), f"--limit {limit}" if limit else "")))
+        echo(f"\nMore: {prog()} jobs {asked}{' ' * bool(asked)}--after {page.after}")
+
+
+def _typed(text: str) -> str:
+    """As it is typed in a shell."""
+    import shlex
+
+    return shlex.quote(text) if text else ""
+
+
+def _nothing(cli: Cli, query: Query, page: Page, note: str) -> None:
+    cli.tell_broken()
+    if queues := query.values("queue"):
+        tell_unknown(cli, [name for name in queues if not name.startswith("_") and name != "failed"])
+    looked = ", ".join(f"{one.looked:,} {one.state}" for one in page.searched if one.looked)
+    echo(
+        f"No jobs fit {query.text or 'an empty query'}: "
+        + (f"{note}{_FURTHER}" if note else f"looked at {looked}" if looked else "there are none to look at")
+    )
+
+
+def _cells(job: FoundJob, at: datetime) -> tuple[str, ...]:
+    since = age(at, job.since)
+    held = job.waits_for.startswith("a worker")
+    colour = "yellow" if held else None if job.quarantined else _COLOURS.get(job.state)
+    return (
+        styled(job.state or "?", colour),
+        job.id,
+        job.queue or "-",
+        job.function or "-",
+        "-" if since is None else seconds(since),
+        _about(job, at),
+    )
+
+
+def _about(job: FoundJob, at: datetime) -> str:
+    """What it waits for, or what was wrong with it."""
+    error = job.error.removeprefix("builtins.")
+    if job.state == "failed":
+        where = f" in {job.frame}" if job.frame else ""
+        return ("quarantined: " if job.quarantined else "") + (error or "unknown") + where
+    if job.state == "scheduled" and job.due is not None:
+        left = (job.due - at).total_seconds()
+        due = f"due {told(job.due)} (in {seconds(left)})" if left > 0 else "due now"
+        return f"{due}, after {error}" if error else due
+    if job.state == "started":
+        return f"on {job.worker or '?'}" + ("" if job.done is None else f", {job.done:.0f} % done")
+    return job.waits_for or {0: "LOW", 2: "HIGH"}.get(job.priority, "-")

@@ -1,0 +1,55 @@
+"""Jobs over HTTP: `/api/v1/jobs`, those that a query means."""
+
+from __future__ import annotations
+
+from redis import Redis
+
+from fusion.exceptions import InvalidQuery
+from fusion.store.access import search_inspector_of
+from fusion.store.query.grammar import Query
+from fusion.store.read.search_inspector import LARGEST_PAGE, in_words
+from fusion.store.read.tolerant import forgiving
+from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.routing import Param, Route
+from fusion.web.within import told
+
+_PAGE = 50
+_PARAMS = (
+    Param("query", "Which jobs, like `state:failed error:Timeout newer:1h`; all without it."),
+    Param("limit", "Jobs of one page.", "integer", _PAGE, LARGEST_PAGE),
+    Param("after", "Where the page before ended, as it said."),
+)
+
+
+class Jobs:
+    """The calls about jobs."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        return [Route("GET", "/api/v1/jobs", self.listed, "read", "jobs", _PARAMS, answer="Jobs", by_queue=True, rows="jobs")]
+
+    def listed(self, request: Request) -> Response:
+        """Show a page of the jobs that a query means."""
+        args = request.args()
+        looking, broken = forgiving(self._connection)
+        limit = max(1, whole(args, "limit", _PAGE, LARGEST_PAGE))
+        try:
+            query = Query.parse(args.get("query", ""))
+            page = search_inspector_of(looking).page(query, request.scope, limit, args.get("after", ""))
+        except InvalidQuery as error:
+            raise HttpError(422, "invalid_value", str(error), field=error.field) from None
+        return Response.json(
+            {
+                "query": query.text,
+                "jobs": [job.document() for job in page.jobs],
+                "after": page.after or None,
+                "looked": page.looked,
+                "total": page.total,
+                "complete": page.complete,
+                "note": in_words(page.searched) or None,
+                "broken": told(request.scope, broken),
+            }
+        )

@@ -1,0 +1,133 @@
+"""`jobs`: what a person and a program get of a query, on a real Redis."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+import redis
+
+from fusion import Queue
+from fusion.cli import jobs_list
+from fusion.store.read import search_inspector
+from tests.cli.conftest import Fail, Hands, Invoke
+from tests.cli.terminal import terminal
+from tests.kit.hands import everything
+
+TASK = "tasks.sms.sendSMS"
+
+
+@pytest.fixture
+def some(conn: redis.Redis, fail: Fail, hands: Hands) -> list[str]:
+    """Two failed ones, the newest first, one that waits and one that is due in an hour."""
+    failed = fail("sms", 2)
+    Queue("otp", conn).enqueue(TASK, "secret-4711", job_id="waits", priority="high")
+    Queue("otp", conn).enqueue_in(3600, TASK, job_id="later")
+    return [*failed[::-1], "waits", "later"]
+
+
+def test_all_of_them_and_no_argument(invoke: Invoke, conn: redis.Redis, some: list[str]) -> None:
+    before = everything(conn)
+    said = invoke("jobs").stdout
+    head, *lines = said.splitlines()
+    assert head.split() == ["STATE", "ID", "QUEUE", "FUNCTION", "AGE", "ABOUT"]
+    assert [line.split()[0] for line in lines] == ["failed", "failed", "queued", "scheduled"]
+    assert sorted(line.split()[1] for line in lines) == sorted(some)
+    assert re.search(r"ValueError", lines[0])
+    assert lines[2].endswith("HIGH")
+    assert re.search(r"due \d{4}-.* \(in 60 min\)$", lines[3])
+    assert re.search(r"due \S+ \S+Z \(in", invoke("jobs", "state:scheduled", "--utc").stdout)
+    assert "4711" not in said + invoke("jobs", "--json").stdout + invoke("jobs", "--csv").stdout
+    assert everything(conn) == before
+
+
+def test_words_are_one_query_and_a_minus_leaves_out(invoke: Invoke, some: list[str]) -> None:
+    assert invoke("jobs", "state:queued,scheduled", "-queue:sms", "--ids").stdout.split() == ["waits", "later"]
+    assert invoke("jobs", "-queue:sms -state:scheduled", "--ids").stdout == "waits\n"
+    assert invoke("jobs", "--ids", "sendsms", "priority:high").stdout == "waits\n"
+    assert invoke("jobs", "error:valueerror", "--ids").stdout.split() == some[:2]
+
+
+def test_a_page_says_how_to_go_on(invoke: Invoke, some: list[str]) -> None:
+    met: list[str] = []
+    args = ["--limit", "1"]
+    for _ in some:
+        said = invoke("jobs", "func:sendSMS", *args).stdout
+        met.append(said.splitlines()[1].split()[1])
+        more = re.search(r"More: run_worker.py jobs func:sendSMS --limit 1 --after (\S+)", said)
+        if not more:
+            break
+        args = ["--limit", "1", "--after", more[1]]
+    assert met == some
+    error = invoke("jobs", "--after", "nonsense", code=2).stderr
+    assert "--after: this is no end of a page" in error
+
+
+def test_for_programs(invoke: Invoke, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    document = json.loads(invoke("jobs", "state:failed", "--json", "--limit", "1").stdout)
+    assert (document["schema"], document["query"], document["complete"], document["note"]) == (1, "state:failed", True, None)
+    assert document["jobs"][0]["id"] == some[0]
+    assert document["after"]
+    rows = list(csv.DictReader(io.StringIO(invoke("jobs", "--csv").stdout)))
+    assert [row["id"] for row in rows] == some
+    assert rows[0]["error"].endswith("ValueError")
+    monkeypatch.setattr(jobs_list, "_PAGE", 1)
+    assert invoke("jobs", "--ids").stdout.split() == some
+    assert [row["id"] for row in csv.DictReader(io.StringIO(invoke("jobs", "--csv").stdout))] == some
+    assert invoke("jobs", "--ids", "--limit", "3").stdout.split() == some[:3]
+    assert invoke("jobs", "--count").stdout == "4\n"
+    assert json.loads(invoke("jobs", "queue:otp", "--count", "--json").stdout)["count"] == 2
+
+
+def test_nothing_found_says_what_was_searched(invoke: Invoke, some: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert invoke("jobs", "error:KeyError").stdout == "No jobs fit error:KeyError: looked at 2 failed, 1 queued, 1 scheduled\n"
+    assert invoke("jobs", "state:finished").stdout == "No jobs fit state:finished: there are none to look at\n"
+    assert "no queue smss" in invoke("jobs", "queue:smss").stderr.lower() or "smss" in invoke("jobs", "queue:smss").stderr
+    monkeypatch.setattr(search_inspector, "LOOKED", 1)
+    said = invoke("jobs", "error:KeyError").stdout
+    assert "searched the newest 1 of 2 failed jobs; name states" in said
+    assert invoke("jobs", "error:KeyError", "--ids").stderr.startswith("Note: searched the newest 1 of 2")
+    assert json.loads(invoke("jobs", "error:KeyError", "--json").stdout)["note"] == "searched the newest 1 of 2 failed jobs"
+
+
+@pytest.mark.parametrize(
+    ("args", "names"),
+    [
+        (["stat:failed"], "did you mean 'state'"),
+        (["state:failed", "qeue:x"], "column 14"),
+        (["--json", "--csv"], "--count go together"),
+        (["--count", "--limit", "3"], "leave out --limit"),
+        (["error:\udcff"], "UTF-8"),
+    ],
+)
+def test_wrong_arguments_name_the_fix(invoke: Invoke, redis_url: str, args: list[str], names: str) -> None:
+    assert names in invoke("jobs", *args, code=2).stderr
+
+
+def test_what_strangers_wrote_comes_out_clean(invoke: Invoke, conn: redis.Redis) -> None:
+    evil = b"\x1b[31m\xe2\x80\xae=cmd|\xff\r\nEVIL"
+    conn.hset(
+        "rq:job:x",
+        mapping={"status": "failed", "origin": evil, "func": evil, "error_class": evil, "error_frame": evil, "log_tag": evil},
+    )
+    conn.zadd("rq:queue:failed", {"x": 1, evil: 2, "a\nEVIL": 3})
+    conn.hset("rq:job:a\nEVIL", mapping={"status": "failed"})
+    conn.hset(b"rq:job:" + evil, mapping={"status": "failed"})
+    for args in ([], ["--ids"], ["--csv"], ["--json"]):
+        said = invoke("jobs", *args).stdout
+        assert "\x1b" not in said
+        assert "‮" not in said
+        assert not any(line.startswith("EVIL") for line in said.splitlines()), args
+    conn.set("rq:queues", "a string")
+    assert "should be a set" in invoke("jobs", code=1).stderr
+
+
+def test_in_a_terminal_what_needs_a_person_is_marked(redis_url: str, some: list[str]) -> None:
+    with terminal("jobs", "state:failed,queued", columns=80) as tty:
+        assert tty.end() == 0
+    assert "\x1b[31mfailed" in tty.drawn
+    assert "\x1b[31mqueued" not in tty.drawn
+    assert all(len(re.sub(r"\x1b\[\d+m", "", line)) < 80 for line in tty.drawn.splitlines())
