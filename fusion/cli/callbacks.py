@@ -17,6 +17,7 @@ from fusion.cli.hints import Command
 from fusion.cli.output import echo, styled
 from fusion.cli.tables import table
 from fusion.cli.watch import watchable
+from fusion.documents.deliveries import again, document
 from fusion.kernel import defaults
 from fusion.kernel.timeutil import to_iso
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _Function = Callable[..., Any]
-_CHUNK = 100
 _COLOURS = {"waiting": None, "retrying": "yellow", "failed": "red", "delivered": "green"}
 
 
@@ -81,7 +81,7 @@ def list_callbacks(cli: Cli, status: str, limit: int, as_json: bool) -> None:
     shown, more = found[:limit], len(found) > limit
     dropped, refused, gone = inspector.dropped(), inspector.refused(), inspector.gone()
     if as_json:
-        rows = [_document(one) for one in shown]
+        rows = [document(one) for one in shown]
         counts = {"dropped": dropped, "refused": refused, "gone": gone}
         echo(json.dumps({"schema": SCHEMA, "at": to_iso(at), "callbacks": rows, "more": more, **counts}))
         return
@@ -133,26 +133,6 @@ def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, re
     return lines
 
 
-def _document(one: DeliveryInfo) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "status": one.status,
-        "to": shown_url(one.url),
-        "job_id": one.job_id,
-        "queue": one.queue,
-        "job_status": one.job_status,
-        "tries": one.tries,
-        "answer": one.answer or None,
-        "created_at": _iso(one.created_at),
-        "ended_at": _iso(one.ended_at),
-        "next_at": _iso(one.next_at),
-    }
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else to_iso(moment)
-
-
 # -- retry
 
 
@@ -182,7 +162,7 @@ def retry_callbacks(cli: Cli, ids: tuple[str, ...], everything: bool, to: str | 
         chosen = list(inspector.find("failed"))
     else:
         chosen = [one for status in ("failed", "retrying") for one in inspector.find(status) if one.url == to]
-    count = _again(cli, chosen, refused)
+    count = again(cli.broker, cli.inspector.now().timestamp(), chosen, refused)
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "retried": count, "readmitted": readmitted, "refused": refused}))
     else:
@@ -204,21 +184,3 @@ def _named(inspector: CallbackInspector, ids: Iterable[str], refused: dict[str, 
         else:
             refused[delivery] = "no such callback" if found is None else "it was delivered"
     return chosen
-
-
-def _again(cli: Cli, chosen: list[DeliveryInfo], refused: dict[str, str]) -> int:
-    """Try these again and return how many; the reason of each other goes to `refused`."""
-    from fusion.kernel.nonces import new_nonce
-
-    count, now = 0, cli.inspector.now().timestamp()
-    ended = [one.id for one in chosen if one.status in ("failed", "canceled")]
-    answers = {one.id: cli.broker.reschedule(one.id, now) for one in chosen if one.status in ("waiting", "retrying")}
-    for start in range(0, len(ended), _CHUNK):
-        part = ended[start : start + _CHUNK]
-        answers |= dict(zip(part, cli.broker.requeue(part, new_nonce()), strict=True))
-    for delivery, answer in answers.items():
-        if answer in ("ok", "queued", "started"):  # it is on its way
-            count += 1
-        else:
-            refused[delivery] = "no such callback" if answer == "missing" else f"it is {answer}"
-    return count

@@ -21,7 +21,6 @@ from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
 from fusion.kernel.timeutil import now
 
 if TYPE_CHECKING:
-    from fusion.cli.cron_render import LastJob
     from fusion.cron.declared import Declarations
     from fusion.cron.plan import Plan
     from fusion.cron.scheduler import Scheduler
@@ -83,13 +82,14 @@ def list_entries(cli: Cli, as_json: bool) -> None:
     MISSED ticks had nobody to run them in time (misfire), OVERLAPPED ones were skipped for a job that had not ended.
     """
     from fusion.cli import cron_render as render
+    from fusion.documents.cron import last_jobs
     from fusion.store.access import cron_inspector_of
 
     inspector = cron_inspector_of(cli.looking)
     at, infos = cli.inspector.now(), inspector.entries()
     alive = [scheduler.name for scheduler in inspector.schedulers() if scheduler.alive]
     views = [render.View.of(info, at.timestamp()) for info in infos]
-    jobs = _jobs(cli, [job for info in infos for job in (info.last_job, info.manual_job) if job])
+    jobs = last_jobs(cli.inspector, [job for info in infos for job in (info.last_job, info.manual_job) if job])
     if as_json:
         entries = [render.entry_document(view, jobs) for view in views]
         echo(json.dumps({"schema": SCHEMA, "schedulers": alive, "entries": entries}))
@@ -159,11 +159,12 @@ def history(cli: Cli, id: str, count: int, as_json: bool) -> None:
     there already); taken (JOB is not this entry's: the tick did not run); manual.
     """
     from fusion.cli import cron_render as render
+    from fusion.documents.cron import last_jobs
 
     scheduler = _scheduler(cli)
     view = render.View.of(_find(scheduler, id), now().timestamp())
     found = scheduler.history(id, count)
-    jobs = _jobs(cli, [one.what for one in found if one.outcome != "missed"])
+    jobs = last_jobs(cli.inspector, [one.what for one in found if one.outcome != "missed"])
     if as_json:
         rows = [render.decision_document(one, jobs) for one in found]
         echo(json.dumps({"schema": SCHEMA, "id": id, "decisions": rows}))
@@ -362,18 +363,3 @@ def _plan_of(info: EntryInfo) -> Plan:
         return Plan.from_json(info.plan)
     except ValueError as error:
         raise InvalidJobOperation(f"cron entry {info.id!r}: {error}") from None
-
-
-def _jobs(cli: Cli, ids: Iterable[str]) -> dict[str, LastJob]:
-    """The states of these jobs, in one round trip."""
-    from fusion.cli.cron_render import GONE, LastJob
-    from fusion.store.layout.codec import text
-
-    wanted = [*dict.fromkeys(ids)]
-    found = cli.inspector.table(wanted, ("status", "created_at"))
-    broken: dict[str, bytes | None] = {"status": b"corrupt", "created_at": None}
-    rows = [broken if isinstance(row, Exception) else row for row in found]
-    return {
-        job_id: LastJob(job_id, text(row["status"], GONE), text(row["created_at"]))
-        for job_id, row in zip(wanted, rows, strict=True)
-    }

@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
 from fusion.cli.tables import table
 from fusion.cli.times import here
+from fusion.documents.events import EventsSnapshot as EventsSnapshot
+from fusion.documents.events import document as document
+from fusion.documents.events import state_of
 from fusion.events.wording import message_of
 from fusion.kernel.redaction import printable
-from fusion.kernel.timeutil import now, to_iso
+from fusion.kernel.timeutil import now
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fusion.store.read.event_inspector import RelayInfo, SinkInfo, StreamInfo
+    from fusion.store.read.event_inspector import SinkInfo
     from fusion.store.write.event_broker import StreamEntry
 
-#: Seconds without a word of a relay after which a sink counts as unserved: two of the longest leases.
-_UNSERVED = 30.0
 _COLOURS = {"completed": "green", "failed": "red", "retry": "yellow", "abandoned": "yellow", "expired": "yellow"}
-
-
-@dataclass(frozen=True)
-class EventsSnapshot:
-    """`configured`: the sinks in this command's own settings; `cap`: how many events they keep while there is no sink."""
-
-    stream: StreamInfo
-    sinks: tuple[SinkInfo, ...]
-    relays: tuple[RelayInfo, ...]
-    configured: tuple[str, ...]
-    cap: int
 
 
 def text(snapshot: EventsSnapshot, program: str) -> str:
@@ -74,15 +63,6 @@ def _row(sink: SinkInfo) -> list[str]:
     ]
 
 
-def state_of(sink: SinkInfo) -> str:
-    """`delivering`, `failing`, `open` (the breaker is open) or `unserved` (no relay speaks for it)."""
-    if sink.served is None or sink.served > _UNSERVED:
-        return "unserved"
-    if sink.failing_since is not None:
-        return "open" if sink.breaker_open else "failing"
-    return "delivering"
-
-
 def _state(sink: SinkInfo) -> str:
     state = state_of(sink)
     if state == "unserved":
@@ -103,58 +83,6 @@ def _trouble(sink: SinkInfo) -> str:
     past = "" if sink.failing_since else ", works again"
     times = f", {sink.failures} times in a row" if sink.failures > 1 else ""
     return f"last error {when}{times}{past}: {printable(sink.error)}"
-
-
-def document(snapshot: EventsSnapshot) -> dict[str, Any]:
-    """`events stats` as JSON shows it."""
-    stream = snapshot.stream
-    return {
-        "schema": 1,
-        "stream": {
-            "length": stream.length,
-            "cap": stream.cap or snapshot.cap,
-            "epoch": stream.epoch,
-            "last": stream.n,
-            "first_at": _iso(stream.first),
-        },
-        "sinks": [
-            {
-                "name": sink.name,
-                "state": state_of(sink),
-                "behind": sink.behind,
-                "oldest_seconds": round(sink.oldest, 3),
-                "delivered": sink.delivered,
-                "parked": sink.parked,
-                "dropped": sink.dropped,
-                "failing_since": _iso(sink.failing_since),
-                "failures": sink.failures,
-                "breaker_open": sink.breaker_open,
-                "last_error": sink.error or None,
-                "last_error_at": _iso(sink.error_at),
-                "last_event": sink.last_event or None,
-                "last_event_at": _iso(sink.last_event_at),
-                "served_seconds_ago": None if sink.served is None else round(sink.served, 3),
-            }
-            for sink in snapshot.sinks
-        ],
-        "relays": [
-            {
-                "name": relay.name,
-                "hostname": relay.hostname,
-                "pid": relay.pid,
-                "sinks": list(relay.sinks),
-                "busy": relay.busy or None,
-                "alive": relay.alive,
-                "heartbeat_age": round(relay.silent, 3),
-            }
-            for relay in snapshot.relays
-        ],
-        "configured": list(snapshot.configured),
-    }
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else to_iso(moment)
 
 
 def line(entry: StreamEntry) -> str:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
-from fusion.kernel.timeutil import to_iso
+from fusion.documents.times import age as age
+from fusion.documents.times import iso as iso
 
 #: Seconds that the oldest job may wait before that is marked, and marked as worse.
 OLD, VERY_OLD = 300.0, 1800.0
-
-
-def age(at: datetime, moment: datetime | None) -> float | None:
-    """Seconds from a moment until `at`; never less than none: two clocks, the server's and ours, never agree to the millisecond."""
-    return None if moment is None else max(0.0, (at - moment).total_seconds())
-
-
-def iso(moment: datetime | None) -> str | None:
-    """A time as JSON shows it."""
-    return None if moment is None else to_iso(moment)
 
 
 def aged(waited: float | None) -> str:

@@ -8,10 +8,12 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from fusion.cli import bounds, marks, processes
+from fusion.cli import bounds, marks
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
 from fusion.cli.tables import room, table
+from fusion.documents import processes
+from fusion.documents.processes import state_of as state_of
 from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
@@ -82,15 +84,6 @@ class Snapshot:
     def scheduler_alive(self) -> bool | None:
         """None if it was not looked for."""
         return None if self.schedulers is None else any(scheduler.alive for scheduler in self.schedulers)
-
-
-def state_of(worker: WorkerInfo) -> str:
-    """The state that a person is shown: dead, quiet and throttled come before idle and busy."""
-    if not worker.alive:
-        return "dead"
-    if worker.quiet:
-        return "quiet"
-    return "throttled" if worker.throttled and worker.state == "idle" else worker.state
 
 
 def serves(worker: WorkerInfo, queue: str) -> bool:

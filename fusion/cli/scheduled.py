@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 SCHEMA = 1
-#: What a line of the list is made of.
-_FIELDS = ("status", "origin", "description", "deliveries", "retryCount", "started_at", "lost", "reason", "history")
 
 
 def moment_option(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
@@ -62,12 +59,14 @@ def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     Of all queues: those that were enqueued for later, that failed and will be tried again, and that were held back. `due` means that any
     worker moves it to its queue now.
     """
+    from fusion.documents import scheduled as documents
+
     total, at = cli.onlooker.scheduled_count(), cli.inspector.now()
     found = cli.onlooker.scheduled(offset, limit)
     if not found:
         cli.tell_broken()
-    rows = [_row(row) for row in cli.inspector.table([job_id for job_id, _ in found], _FIELDS)]
-    lines = [(job_id, moment, row, _why(row)) for (job_id, moment), row in zip(found, rows, strict=True)]
+    rows = documents.rows(cli.inspector, [job_id for job_id, _ in found])
+    lines = [(job_id, moment, row, documents.why(row)) for (job_id, moment), row in zip(found, rows, strict=True)]
     if as_json:
         jobs = [
             {
@@ -98,32 +97,6 @@ def scheduled(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     if last < total and lines:
         again = f" --limit {limit}" if limit != 20 else ""
         echo(f"More: {prog()} scheduled --offset {last}{again}")
-
-
-def _row(found: Mapping[str, bytes | None] | Exception) -> dict[str, str]:
-    if isinstance(found, Exception):
-        return {**dict.fromkeys(_FIELDS, ""), "status": "broken"}
-    return {name: "" if value is None else value.decode("utf-8", "replace") for name, value in found.items()}
-
-
-def _why(row: Mapping[str, str]) -> str:
-    from fusion.jobs.attempts import parse_history
-    from fusion.kernel import defaults
-    from fusion.kernel.timeutil import from_iso
-    from fusion.store.layout.codec import number
-
-    if row["status"] != "scheduled":  # it is dropped or reported when it is due
-        return f"a stale entry: the job is {row['status']}" if row["status"] else "a stale entry: there is no such job"
-    if not row["deliveries"]:
-        return "enqueued for then"
-    # What became of its last run, if the history's last line is of that one; a hold leaves none.
-    history = parse_history(row["history"])
-    if not history or history[-1].start != from_iso(row["started_at"]):
-        return f"held back: {row['reason']}"
-    if history[-1].outcome == "lost":
-        return f"lost {row['lost']} times: {row['reason']}"
-    start = defaults.RETRY_COUNT_START
-    return f"retry {number(row['retryCount'], start) - start}: {row['reason']}"
 
 
 # -- reschedule

@@ -13,6 +13,7 @@ from fusion.cli.output import shown, styled
 from fusion.cli.render import state_of
 from fusion.cli.tables import cut, table
 from fusion.cli.times import told
+from fusion.documents.moment import failed, running
 from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
@@ -231,23 +232,7 @@ def document(reading: Reading) -> dict[str, Any]:
             {"name": one.name, "state": state_of(one), "queues": list(one.queues), "jobs": list(one.jobs), "silent": one.silent}
             for one in reading.workers
         ],
-        "running": [
-            {
-                "id": job.id,
-                "queue": job.queue,
-                "function": job.function,
-                "worker": job.worker,
-                "started_at": job.started_at and to_iso(job.started_at),
-                "seconds": marks.age(reading.at, job.started_at),
-                "timeout": job.timeout,
-                "done": job.done,
-                "attempt": job.attempt,
-            }
-            for job in reading.jobs
-        ],
-        "last_failed": [
-            {"id": job.id, "queue": job.queue, "function": job.function, "error": job.error, "at": job.at and to_iso(job.at)}
-            for job in reading.failed or ()
-        ],
+        "running": [running(job, reading.at) for job in reading.jobs],
+        "last_failed": [failed(job) for job in reading.failed or ()],
         "broken": list(reading.broken),
     }

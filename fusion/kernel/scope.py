@@ -26,6 +26,16 @@ class Scope:
             return queue in self.queues
         return any(queue == name or fnmatchcase(queue, name) for name in self.queues)
 
+    def covers(self, name: str) -> bool:
+        """Say whether all queues may be seen for which a name or wildcard stands, as far as that is plain to see: `sms-eu-*` is within `sms-*`."""
+        if self.queues is None or name in self.queues:
+            return True
+        if not any(char in name for char in "*?["):
+            return self.allows(name)
+        return any(
+            one.endswith("*") and not any(c in one[:-1] for c in "*?[") and name.startswith(one[:-1]) for one in self.queues
+        )
+
     def of(self, queues: Iterable[str]) -> list[str]:
         """Those of these queues that may be seen, in their order."""
         return [queue for queue in queues if self.allows(queue)]

@@ -15,6 +15,10 @@ from fusion.web.job import OneJob
 from fusion.web.jobs import Jobs
 from fusion.web.kept_verdict import KeptVerdict
 from fusion.web.keys import Keys
+from fusion.web.lists.callbacks import Callbacks
+from fusion.web.lists.cron import CronEntries
+from fusion.web.lists.fleet import Fleet
+from fusion.web.lists.workers import Workers
 from fusion.web.openapi.document import OpenApi
 from fusion.web.queues import Queues
 from fusion.web.routing import Route
@@ -40,6 +44,10 @@ class Api:
             *Keys(connection).routes(),
             *Batches(connection).routes(),
             *Failures(connection).routes(),
+            *Fleet(connection).routes(),
+            *Workers(connection).routes(),
+            *CronEntries(connection).routes(),
+            *Callbacks(connection).routes(),
         ]
         return OpenApi(routes).routes()
 

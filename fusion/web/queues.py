@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from redis import Redis
 
-from fusion.store.access import broker_of, inspector_of
+from fusion.store.access import broker_of, glance_of, inspector_of
 from fusion.store.read.tolerant import forgiving
 from fusion.web.calls import read_pause, read_since
 from fusion.web.exchange import HttpError, Request, Response, whole
@@ -41,6 +43,7 @@ class Queues:
                 by_queue=True,
                 rows="queues",
             ),
+            Route("GET", "/api/v1/queues/{name}", self.one, "read", "queue", _SINCE, answer="QueueNow", by_queue=True),
             Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats", _SINCE, answer="QueueStats", by_queue=True),
             Route(
                 "POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause", body="Pause", answer="Queue", by_queue=True
@@ -62,6 +65,18 @@ class Queues:
         return Response.json(
             {"queues": shown, "total": len(names), "offset": offset, "keyless": keyless, "broken": told(request.scope, broken)}
         )
+
+    def one(self, request: Request) -> Response:
+        """Show one queue: how deep it is, how fast it moves, and how deep and how old its jobs were in the last hour, or `since`."""
+        name = request.params["name"]
+        looking, broken = forgiving(self._connection)
+        inspector = inspector_of(looking)
+        if name not in request.scope.of(inspector.queue_names()):
+            check_sound(request, broken)
+            raise HttpError(404, "no_such_queue", NO_SUCH_QUEUE)
+        (info,), (flow,) = inspector.queues([name]), glance_of(looking).flows([name])
+        history = history_view(inspector.history("queue", name, read_since(request.args().get("since", "1h"))))
+        return Response.json({**queue_view(info, inspector.now()), "per_minute": flow and asdict(flow), **history})
 
     def stats(self, request: Request) -> Response:
         """Show one queue."""

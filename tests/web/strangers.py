@@ -10,6 +10,7 @@ import redis
 from fusion import Job, Queue
 from fusion.cron.scheduler import Scheduler
 from fusion.kernel.scope import EVERYTHING, Scope
+from fusion.store.layout.codec import text
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 from fusion.web.api import Api
@@ -65,10 +66,17 @@ def settle(conn: redis.Redis, queue: str, mark: str) -> None:
     put("child", depends_on=f"{mark}-queued")
     put("held", concurrency_key=f"{mark}-key", max_concurrent=1)
     put("blocked", concurrency_key=f"{mark}-key", max_concurrent=1)
+    Scheduler(conn).cron("* * * * *", TASK, id=f"{mark}-entry", queue=queue, args=(mark,))
     put("canceled")
     Job(f"{mark}-canceled", {}, conn).cancel()
     put("stopped")
     Job(f"{mark}-stopped", {}, conn).stop()
+
+
+def deliveries(conn: redis.Redis, mark: str) -> list[str]:
+    """Ids of the callbacks that tell of these jobs."""
+    found = (text(key).rpartition(":")[2] for key in conn.scan_iter("rq:job:cb-*"))
+    return [one for one in found if mark in text(conn.hget(f"rq:job:{one}", "data"))]
 
 
 def strangers(conn: redis.Redis) -> None:
@@ -80,6 +88,5 @@ def strangers(conn: redis.Redis) -> None:
     limits.pin_limit(f"{MARKER}-key", 1)
     limits.pause_limit(f"{MARKER}-key", 600, by=MARKER, reason=MARKER)
     broker.pause(MARKER, 600, by=MARKER, reason=MARKER)
-    Scheduler(conn).cron("* * * * *", TASK, id=f"{MARKER}-entry", queue=MARKER, args=(MARKER,))
     if conn.exists("rq:job:ours-queued"):
         Queue(MARKER, conn).enqueue(TASK, job_id=f"{MARKER}-kid", depends_on="ours-queued")

@@ -8,6 +8,8 @@ from typing import Any, cast
 import pytest
 import redis
 
+from fusion import Queue
+from fusion.cron.scheduler import Scheduler
 from fusion.jobs.failure_groups import group_id
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
@@ -16,7 +18,7 @@ from fusion.web.auth import ANONYMOUS, new_token
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.limiter import ATTEMPTS, FailureLimiter
 from fusion.web.routing import Route, Router
-from tests.kit.hands import everything, put
+from tests.kit.hands import Hand, everything, put
 from tests.kit.waiting import eventually
 from tests.store.batch_hands import begin
 from tests.web.conftest import Fail, Start
@@ -46,6 +48,29 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "queues": ({}, None, 200),
     "stats": ({"name": "sms"}, None, 200),
     "key_stats": ({"key": "smtp"}, None, 200),
+    "keys": ({}, None, 200),
+    "key_limit": ({"key": "smtp"}, {"max_concurrent": 5}, 200),
+    "key_pause": ({"key": "smtp"}, {"duration": "10m"}, 200),
+    "key_resume": ({"key": "smtp"}, None, 200),
+    "key_release": ({"key": "smtp"}, {"job_id": "held-sms"}, 200),
+    "queue": ({"name": "sms"}, None, 200),
+    "info": ({}, None, 200),
+    "doctor": ({}, None, 200),
+    "running": ({}, None, 200),
+    "scheduled": ({}, None, 200),
+    "sinks": ({}, None, 200),
+    "workers": ({}, None, 200),
+    "worker": ({"name": "worker-sms"}, None, 200),
+    "worker_quiet": ({"name": "worker-sms"}, None, 409),
+    "worker_unquiet": ({"name": "worker-sms"}, None, 409),
+    "cron": ({}, None, 200),
+    "cron_entry": ({"id": "entry-sms"}, None, 200),
+    "cron_run": ({"id": "entry-sms"}, None, 200),
+    "cron_pause": ({"id": "entry-sms"}, None, 200),
+    "cron_resume": ({"id": "entry-sms"}, None, 200),
+    "callbacks": ({}, None, 200),
+    "callback": ({"id": "cb-sms"}, None, 404),
+    "callback_retry": ({"id": "cb-sms"}, None, 404),
     "pause": ({"name": "sms"}, {"duration": "10m", "reason": "the provider is down"}, 200),
     "resume": ({"name": "sms"}, None, 200),
 }
@@ -55,6 +80,39 @@ def _methods(route: Route) -> list[str]:
     """All but those by which the table has another route at the same path, which has a turn of its own."""
     others = {one.method for one in ROUTES if one.path == route.path and one is not route}
     return [method for method in METHODS if not others & {method, "GET" if method == "HEAD" else method}]
+
+
+#: What a change is about, where that is not the id that it answers; and if it is asked in vain.
+TARGETS = {
+    **dict.fromkeys(("key_limit", "key_pause", "key_release"), ("smtp", "smtp")),
+    "key_resume": ("smtp", "smtq"),
+    **dict.fromkeys(("worker_quiet", "worker_unquiet"), ("worker-sms", "worker-sma")),
+    **dict.fromkeys(("cron_run", "cron_pause", "cron_resume"), ("entry-sms", "entry-sma")),
+    "callback_retry": ("cb-sms", "cb-sma"),
+    "pause": ("sms", "sms"),
+    "resume": ("sms", "sma"),
+    "stop": ("stop-sms", "stop-sma"),
+    "cancel": ("stop-sms", "stop-sma"),
+    "requeue": ("failed-sms", "failed-sma"),
+    "delete": ("failed-sms", "failed-sma"),
+    "batch_cancel": ("batch-sms", "batch-sma"),
+}
+
+
+def furnish(conn: redis.Redis, fail: Fail, action: str) -> None:
+    """What the paths of `GOOD` name."""
+    fail("failed-1")
+    fail("failed-sms")
+    put(Broker(conn), "sms", "stop-sms")
+    begin(Broker(conn), "batch-sms")
+    LimitBroker(conn).pin_limit("smtp", 2)
+    if action.startswith("worker"):
+        Hand(Broker(conn), "sms", name="worker-sms")
+    if action.startswith("cron"):
+        Scheduler(conn).cron("* * * * *", "tests.jobs.basic.noop", id="entry-sms", queue="sms")
+    if action == "key_release":
+        Queue("keyed", conn).enqueue("tests.jobs.basic.noop", job_id="held-sms", concurrency_key="smtp")
+        Hand(Broker(conn), "keyed").take()
 
 
 def _expected(route: Route, method: str, credential: str) -> int:
@@ -78,11 +136,7 @@ def test_every_route_is_in_the_matrix() -> None:
 def test_each_route_with_each_method_and_token(
     service: ServerProcess, tokens: Tokens, conn: redis.Redis, fail: Fail, source: str, route: Route, credential: str
 ) -> None:
-    fail("failed-1")
-    fail("failed-sms")
-    put(Broker(conn), "sms", "stop-sms")
-    begin(Broker(conn), "batch-sms")
-    LimitBroker(conn).pin_limit("smtp", 2)
+    furnish(conn, fail, route.action)
     known = {**tokens.by_scope, "none": "", "bad": new_token("bad", ["admin"])[0]}
     params, body, _ = GOOD[route.action]
     for method in _methods(route):
@@ -115,30 +169,18 @@ def test_each_route_with_each_method_and_token(
 def test_each_change_leaves_one_audit_line(
     service: ServerProcess, tokens: Tokens, conn: redis.Redis, fail: Fail, route: Route
 ) -> None:
-    fail("failed-1")
-    fail("failed-sms")
-    put(Broker(conn), "sms", "stop-sms")
-    begin(Broker(conn), "batch-sms")
+    furnish(conn, fail, route.action)
     params, body, status = GOOD[route.action]
     at, scope, path = len(service.output), str(route.scope), route.path.format(**params)
     good = service.ask(route.method, path, body, token=tokens.by_scope[scope])
-    wrong, code = (path, 400) if body else (path.replace("sms", "sma"), 404)
+    wrong, code = (path, 400) if body else (path.replace("sms", "sma").replace("smtp", "smtq"), 404)
     bad = service.ask(route.method, wrong, b"{" if body else None, token=tokens.by_scope[scope])
     assert (good.status, bad.status) == (status, code)
     service.ask(route.method, path, body, token=tokens.by_scope["read"])
     found = eventually(
         lambda: re.findall(r"audit: (.+)", service.output[at:])[1:] and re.findall(r"audit: (.+)", service.output[at:])
     )
-    target = good.json.get("job_id") or good.json.get("id", "sms")
-    amiss = {
-        "pause": "sms",
-        "resume": "sma",
-        "stop": "stop-sma",
-        "cancel": "stop-sma",
-        "requeue": "failed-sma",
-        "delete": "failed-sma",
-        "batch_cancel": "batch-sma",
-    }.get(route.action, "-")
+    target, amiss = TARGETS.get(route.action) or (good.json.get("job_id") or good.json.get("id", "sms"), "-")
     assert [line.split(" ", 1)[1] for line in found] == [
         f"actor={scope}er client=127.0.0.1 action={route.action} target={target} status={good.status}",
         f"actor={scope}er client=127.0.0.1 action={route.action} target={amiss} status={code}",

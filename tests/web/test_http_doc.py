@@ -76,7 +76,7 @@ def test_the_table_of_calls_is_the_table_of_routes() -> None:
 
 def test_every_code_of_an_error_is_listed() -> None:
     used: set[tuple[int, str]] = set()
-    for path in (ROOT / "fusion" / "web").glob("*.py"):
+    for path in (ROOT / "fusion" / "web").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "HttpError":
                 status, code = node.args[:2]

@@ -16,11 +16,25 @@ from fusion.store.layout.codec import text
 from fusion.web.api import Api
 from fusion.web.routing import Route
 from tests.web.harness import Answer
-from tests.web.strangers import MARKER, OWN, TASK, Caller, settle, strangers
+from tests.web.strangers import MARKER, OWN, TASK, Caller, deliveries, settle, strangers
 
 ROUTES = Api(cast(Any, None), ()).routes()
 #: What differs between two looks at the same.
-CLOCKS = {"last_updated", "scheduled_at", "since", "until", "created_at", "enqueued_at"}
+CLOCKS = {
+    "last_updated",
+    "heartbeat_age",
+    "last_heartbeat",
+    "next_at",
+    "mark",
+    "next",
+    "coming",
+    "declared_at",
+    "scheduled_at",
+    "since",
+    "until",
+    "created_at",
+    "enqueued_at",
+}
 
 #: Of each route that such a token may ask: paths to ask of what is its own, and (path, body) of what is another's. What names a thing that is
 #: not there stands as `nobody-...` where the other's has the marker, and must be answered alike.
@@ -47,6 +61,19 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "failure": ([f"/api/v1/failures/{group_id('ours.Error', 'ours.mod:fn')}"],
                 [(f"/api/v1/failures/{group_id('zebra.Error', 'zebra.mod:fn')}", None)]),
     "stats": (["/api/v1/queues/sms/stats?since=1h"], [("/api/v1/queues/zebra/stats", None)]),
+    "queue": (["/api/v1/queues/sms", "/api/v1/queues/sms?since=1d"], [("/api/v1/queues/zebra", None)]),
+    "workers": (["/api/v1/workers", "/api/v1/workers?format=csv"], []),
+    "worker": (["/api/v1/workers/ours-worker.1"], [("/api/v1/workers/zebra-worker.1", None)]),
+    "worker_quiet": ([], [("/api/v1/workers/zebra-worker.1/quiet", None)]),
+    "worker_unquiet": ([], [("/api/v1/workers/zebra-worker.1/unquiet", None)]),
+    "cron": (["/api/v1/cron", "/api/v1/cron?format=jsonl"], []),
+    "cron_entry": (["/api/v1/cron/ours-entry"], [("/api/v1/cron/zebra-entry", None)]),
+    "cron_run": ([], [("/api/v1/cron/zebra-entry/run", None)]),
+    "cron_pause": ([], [("/api/v1/cron/zebra-entry/pause", None)]),
+    "cron_resume": ([], [("/api/v1/cron/zebra-entry/resume", None)]),
+    "callbacks": (["/api/v1/callbacks", "/api/v1/callbacks?status=waiting", "/api/v1/callbacks?format=csv"], []),
+    "callback": (["/api/v1/callbacks/OURS"], [("/api/v1/callbacks/DELIVERY", None)]),
+    "callback_retry": ([], [("/api/v1/callbacks/DELIVERY/retry", None)]),
     "pause": ([], [("/api/v1/queues/zebra/pause", {})]),
     "resume": ([], [("/api/v1/queues/zebra/resume", None)]),
 }  # fmt: skip
@@ -100,7 +127,8 @@ def test_routes_about_all_queues_are_closed(conn: redis.Redis) -> None:
 def test_own_things_look_as_if_nobody_else_were_there(conn: redis.Redis) -> None:
     settle(conn, OWN, "ours")
     caller = restricted(conn)
-    paths = [path for own, _ in ROWS.values() for path in own]
+    (delivery, *_) = deliveries(conn, "ours")
+    paths = [path.replace("OURS", delivery) for own, _ in ROWS.values() for path in own]
     alone = {path: timeless(caller.ask("GET", path)) for path in paths}
     strangers(conn)
     for path in paths:
@@ -117,9 +145,15 @@ def test_what_is_anothers_is_answered_like_what_is_not_there(conn: redis.Redis, 
     strangers(conn)
     caller = restricted(conn)
     method = next(route.method for route in ROUTES if route.action == action)
-    for path, body in ROWS[action][1]:
+    (delivery, *_) = deliveries(conn, MARKER)
+    for named, body in ROWS[action][1]:
+        path = named.replace("DELIVERY", delivery)
         hidden = caller.ask(method, path, body)
-        absent = caller.ask(method, path.replace(MARKER, "nobody"), json.loads(json.dumps(body).replace(MARKER, "nobody")))
+        absent = caller.ask(
+            method,
+            path.replace(MARKER, "nobody").replace(delivery, "cb-1700000000000000-1"),
+            json.loads(json.dumps(body).replace(MARKER, "nobody")),
+        )
         assert hidden.status in (403, 404, 422), (path, hidden.body)
         assert hidden.body.replace(MARKER.encode(), b"nobody") == absent.body, path
         asked = path + json.dumps(body)

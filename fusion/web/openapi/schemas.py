@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusion.enqueue.options import SPELLINGS
 from fusion.store.read.totals import CAME_IN, WENT_OUT
-from fusion.web.openapi import more, sheet
+from fusion.web.openapi import more, of_lists, sheet
 from fusion.web.openapi.shapes import (
     ANYTHING,
     FLAG,
@@ -176,6 +176,12 @@ SCHEMAS: dict[str, Schema] = {
         keyless=some(fields(function=TEXT, count=WHOLE, at=TIME)),
         broken=some(TEXT),
     ),
+    "QueueNow": also(
+        _QUEUE,
+        fields(
+            per_minute=none_or(fields(came=NUMBER, went=NUMBER, failed=NUMBER)), history=some(ANYTHING), seconds=by_name(ANYTHING)
+        ),
+    ),
     "QueueStats": also(_QUEUE, _TOTALS, fields(**_HISTORY)),
     "Pause": fields(
         duration=maybe({"description": "Seconds, or 90s, 5m, 2h, 1d; none: until it is resumed."}), reason=maybe(none_or(TEXT))
@@ -188,5 +194,6 @@ SCHEMAS: dict[str, Schema] = {
     "BatchWithMembers": also(_BATCH, fields(members=some(fields(id=TEXT, status=none_or(TEXT))), offset=WHOLE)),
     "BatchCanceled": fields(id=TEXT, canceled=WHOLE, running=WHOLE),
     **more.SCHEMAS,
+    **of_lists.SCHEMAS,
     **sheet.SCHEMAS,
 }

@@ -5,11 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from fusion.cli import marks
+from fusion.documents import times
 
 if TYPE_CHECKING:
     from fusion.store.read.cron_inspector import SchedulerInfo
     from fusion.store.read.worker_inspector import WorkerInfo
+
+
+def state_of(worker: WorkerInfo) -> str:
+    """The state that a person is shown: dead, quiet and throttled come before idle and busy."""
+    if not worker.alive:
+        return "dead"
+    if worker.quiet:
+        return "quiet"
+    return "throttled" if worker.throttled and worker.state == "idle" else worker.state
 
 
 def worker(one: WorkerInfo, at: datetime) -> dict[str, Any]:
@@ -25,9 +34,9 @@ def worker(one: WorkerInfo, at: datetime) -> dict[str, Any]:
         "jobs": list(one.jobs),
         "hostname": one.hostname,
         "pid": one.pid,
-        "birth": marks.iso(one.birth),
-        "last_heartbeat": marks.iso(one.last_heartbeat),
-        "heartbeat_age": marks.age(at, one.last_heartbeat),
+        "birth": times.iso(one.birth),
+        "last_heartbeat": times.iso(one.last_heartbeat),
+        "heartbeat_age": times.age(at, one.last_heartbeat),
         "successful_jobs": one.successful_jobs,
         "failed_jobs": one.failed_jobs,
         "working_seconds": one.working_seconds,
@@ -43,7 +52,7 @@ def scheduler(one: SchedulerInfo, at: datetime) -> dict[str, Any]:
         "pid": one.pid,
         "app": one.app,
         "version": one.version,
-        "birth": marks.iso(one.birth),
-        "last_heartbeat": marks.iso(one.last_heartbeat),
-        "heartbeat_age": marks.age(at, one.last_heartbeat),
+        "birth": times.iso(one.birth),
+        "last_heartbeat": times.iso(one.last_heartbeat),
+        "heartbeat_age": times.age(at, one.last_heartbeat),
     }

@@ -1,0 +1,1 @@
+"""What commands with `--json` and the HTTP service show alike: one document for each kind of thing."""

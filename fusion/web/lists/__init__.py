@@ -1,0 +1,1 @@
+"""Lists and single things over HTTP that are not jobs."""

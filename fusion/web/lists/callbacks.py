@@ -1,0 +1,71 @@
+"""Deliveries of callbacks over HTTP: `/api/v1/callbacks`."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from redis import Redis
+
+from fusion.documents.deliveries import again, document
+from fusion.store.access import broker_of, callback_inspector_of, inspector_of
+from fusion.store.read.callback_inspector import STATUSES, DeliveryInfo
+from fusion.store.read.tolerant import forgiving
+from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.routing import Param, Route, paging
+
+_PAGE, _LARGEST_PAGE, _LOOKED_AT = 100, 1000, 20_000
+_PARAMS = (Param("status", "Only those.", choices=STATUSES), *paging("Deliveries", _PAGE, _LARGEST_PAGE))
+
+
+class Callbacks:
+    """The calls about deliveries. One belongs to the queue of the job whose end it tells."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        path = "/api/v1/callbacks"
+        return [
+            Route("GET", path, self.listed, "read", "callbacks", _PARAMS, answer="Callbacks", by_queue=True, rows="callbacks"),
+            Route("GET", f"{path}/{{id}}", self.one, "read", "callback", answer="Callback", by_queue=True),
+            Route(
+                "POST", f"{path}/{{id}}/retry", self.retry, "operate", "callback_retry", answer="CallbackRetried", by_queue=True
+            ),
+        ]
+
+    def listed(self, request: Request) -> Response:
+        """Show deliveries, what comes next first, of those that have ended the last. Of a URL only the host is shown."""
+        args, (looking, _) = request.args(), forgiving(self._connection)
+        status = args.get("status") or None
+        if status is not None and status not in STATUSES:
+            raise HttpError(422, "invalid_value", f"status: use {', '.join(STATUSES)}", field="status")
+        offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
+        inspector = callback_inspector_of(looking)
+        every = inspector.find(status) if request.scope.all else islice(inspector.find(status), _LOOKED_AT)
+        seen = (one for one in every if request.scope.allows(one.queue))
+        found = list(islice(seen, offset, offset + limit + 1))
+        shown = {"callbacks": [document(one) for one in found[:limit]], "offset": offset, "more": len(found) > limit}
+        if request.scope.all:
+            shown |= {"dropped": inspector.dropped(), "refused": inspector.refused(), "gone": inspector.gone()}
+        return Response.json(shown)
+
+    def one(self, request: Request) -> Response:
+        """Show one delivery."""
+        return Response.json(document(self._found(request)))
+
+    def retry(self, request: Request) -> Response:
+        """Deliver again what has failed, under the same id; one that waits for its next try is tried now."""
+        request.target = request.params["id"]
+        found, refused = self._found(request), dict[str, str]()
+        if found.status == "delivered":
+            raise HttpError(409, "wrong_state", "it was delivered")
+        if not again(broker_of(self._connection), inspector_of(self._connection).now().timestamp(), [found], refused):
+            raise HttpError(409, "wrong_state", f"it can't be tried again: {refused[found.id]}")
+        return Response.json({"id": found.id, "retried": True})
+
+    def _found(self, request: Request) -> DeliveryInfo:
+        found = callback_inspector_of(forgiving(self._connection)[0]).one(request.params["id"])
+        if found is None or not request.scope.allows(found.queue):
+            raise HttpError(404, "no_such_callback", "there is no delivery of this id; GET /api/v1/callbacks lists them")
+        return found

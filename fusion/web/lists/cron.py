@@ -1,0 +1,118 @@
+"""Cron entries over HTTP: `/api/v1/cron`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from redis import Redis
+
+from fusion.cron.scheduler import Scheduler
+from fusion.documents.cron import LastJob, View, decision_document, entry_document, last_jobs, tick_document, ticks
+from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
+from fusion.store.access import cron_inspector_of, inspector_of
+from fusion.store.read.cron_inspector import EntryInfo
+from fusion.store.read.tolerant import forgiving
+from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.routing import Param, Route
+from fusion.web.within import seen_jobs
+
+#: Decisions, and ticks to come, of one entry.
+_DECISIONS, _MOST, _COMING = 20, 50, 5
+_COUNT = (Param("limit", "Its last decisions.", "integer", _DECISIONS, _MOST),)
+
+
+class CronEntries:
+    """The calls about cron entries. An entry belongs to the queue of its jobs; one that can't be read to none."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        path = "/api/v1/cron/{id}"
+        return [
+            Route("GET", "/api/v1/cron", self.listed, "read", "cron", answer="CronEntries", by_queue=True, rows="entries"),
+            Route("GET", path, self.one, "read", "cron_entry", _COUNT, answer="CronEntry", by_queue=True, rows="decisions"),
+            Route("POST", f"{path}/run", self.run, "operate", "cron_run", answer="CronRun", by_queue=True),
+            Route("POST", f"{path}/pause", self.pause, "admin", "cron_pause", answer="CronPaused", by_queue=True),
+            Route("POST", f"{path}/resume", self.resume, "admin", "cron_resume", answer="CronPaused", by_queue=True),
+        ]
+
+    def listed(self, request: Request) -> Response:
+        """Show all cron entries, and the schedulers that are alive."""
+        looking, _ = forgiving(self._connection)
+        inspector, at = cron_inspector_of(looking), inspector_of(looking).now().timestamp()
+        views = [view for info in inspector.entries() if self._seen(request, view := View.of(info, at))]
+        jobs = self._jobs(request, [job for view in views for job in (view.info.last_job, view.info.manual_job) if job])
+        alive = [one.name for one in inspector.schedulers() if one.alive] if request.scope.all else []
+        return Response.json({"schedulers": alive, "entries": [entry_document(view, jobs) for view in views]})
+
+    def one(self, request: Request) -> Response:
+        """Show one entry, what became of its last ticks, and which come next."""
+        view = self._found(request)
+        info, limit = view.info, whole(request.args(), "limit", _DECISIONS, _MOST)
+        decided = cron_inspector_of(forgiving(self._connection)[0]).history(info.id, limit)
+        named = [one.what for one in decided if one.outcome != "missed"]
+        jobs = self._jobs(request, [*named, *(job for job in (info.last_job, info.manual_job) if job)])
+        plan = view.entry.plan if view.entry else None
+        coming = [tick_document(plan, tick) for tick in ticks(plan, view.now, _COMING)] if plan else []
+        decisions = [decision_document(one, jobs) for one in decided]
+        return Response.json({**entry_document(view, jobs), "coming": coming, "decisions": decisions})
+
+    def run(self, request: Request) -> Response:
+        """Enqueue a job of an entry now, paused or not; its ticks go on as planned."""
+        entry = self._found(request, change=True).info.id
+        try:
+            return Response.json({"id": entry, "job_id": Scheduler(self._connection).run(entry).id})
+        except NoSuchEntryError:
+            raise _missing() from None
+        except InvalidJobOperation as error:
+            said = (
+                str(error).removesuffix("; use force")
+                if request.scope.all
+                else "a job of it has not ended, or holds its unique key"
+            )
+            raise HttpError(409, "wrong_state", said) from None
+        except ValueError as error:
+            raise HttpError(409, "wrong_state", f"cron entry {entry!r}: {error}") from None
+
+    def pause(self, request: Request) -> Response:
+        """Let no tick of an entry run until `resume`."""
+        entry = self._found(request, change=True).info.id
+        self._do(lambda scheduler: scheduler.pause(entry))
+        return Response.json({"id": entry, "paused": True})
+
+    def resume(self, request: Request) -> Response:
+        """Let the ticks of a paused entry run again, from now on."""
+        entry = self._found(request, change=True).info.id
+        self._do(lambda scheduler: scheduler.resume(entry))
+        return Response.json({"id": entry, "paused": False})
+
+    def _do(self, change: Callable[[Scheduler], object]) -> None:
+        try:
+            change(Scheduler(self._connection))
+        except NoSuchEntryError:
+            raise _missing() from None
+
+    def _found(self, request: Request, *, change: bool = False) -> View:
+        name = request.params["id"]
+        if change:
+            request.target = name
+        looking, _ = forgiving(self._connection)
+        info: EntryInfo | None = cron_inspector_of(looking).entry(name)
+        view = None if info is None else View.of(info, inspector_of(looking).now().timestamp())
+        if view is None or not self._seen(request, view):
+            raise _missing()
+        return view
+
+    def _seen(self, request: Request, view: View) -> bool:
+        return request.scope.all or (view.entry is not None and request.scope.allows(view.entry.queue))
+
+    def _jobs(self, request: Request, ids: Iterable[str]) -> dict[str, LastJob]:
+        """What became of these jobs; one whose key kept a tick out may be of another queue."""
+        seen = seen_jobs(self._connection, request.scope, [*dict.fromkeys(ids)])
+        return last_jobs(inspector_of(forgiving(self._connection)[0]), seen)
+
+
+def _missing() -> HttpError:
+    return HttpError(404, "no_such_entry", "there is no cron entry of this id; GET /api/v1/cron lists them")

@@ -1,0 +1,84 @@
+"""Workers over HTTP: `/api/v1/workers`."""
+
+from __future__ import annotations
+
+import json
+
+from redis import Redis
+
+from fusion.documents.processes import worker
+from fusion.kernel.scope import Scope
+from fusion.runtime.commands import QUIET, UNQUIET
+from fusion.store.access import broker_of, glance_of, inspector_of
+from fusion.store.read.inspector import WorkerInfo
+from fusion.store.read.tolerant import forgiving
+from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.routing import Route, paging
+
+_PAGE, _LARGEST_PAGE = 100, 1000
+_PAGING = paging("Workers", _PAGE, _LARGEST_PAGE)
+#: Workers that are looked at for those who see some queues alone.
+_LOOKED_AT = 10_000
+
+
+class Workers:
+    """The calls about workers. One is seen by who may see every queue that it serves."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        path = "/api/v1/workers/{name}"
+        return [
+            Route(
+                "GET", "/api/v1/workers", self.listed, "read", "workers", _PAGING, answer="Workers", by_queue=True, rows="workers"
+            ),
+            Route("GET", path, self.one, "read", "worker", answer="Worker", by_queue=True),
+            Route("POST", f"{path}/quiet", self.quiet, "admin", "worker_quiet", answer="WorkerTold", by_queue=True),
+            Route("POST", f"{path}/unquiet", self.unquiet, "admin", "worker_unquiet", answer="WorkerTold", by_queue=True),
+        ]
+
+    def listed(self, request: Request) -> Response:
+        """Show a page of the registered workers, by name."""
+        args, (looking, _) = request.args(), forgiving(self._connection)
+        offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
+        inspector = inspector_of(looking)
+        names, at = glance_of(looking).workers(), inspector.now()
+        if request.scope.all:
+            found, total = inspector.workers(names[offset : offset + limit]), len(names)
+        else:
+            seen = [one for one in inspector.workers(names[:_LOOKED_AT]) if serves_only(one, request.scope)]
+            found, total = seen[offset : offset + limit], len(seen)
+        return Response.json({"workers": [worker(one, at) for one in found], "total": total, "offset": offset})
+
+    def one(self, request: Request) -> Response:
+        """Show one worker and what it runs."""
+        return Response.json(worker(self._found(request), inspector_of(self._connection).now()))
+
+    def quiet(self, request: Request) -> Response:
+        """Have a worker take no more jobs; what it runs goes on."""
+        return self._tell(request, QUIET)
+
+    def unquiet(self, request: Request) -> Response:
+        """Have a worker take jobs again."""
+        return self._tell(request, UNQUIET)
+
+    def _tell(self, request: Request, command: str) -> Response:
+        request.target = request.params["name"]
+        name = self._found(request).name
+        if not broker_of(self._connection).command(name, json.dumps({"command": command})):
+            raise HttpError(409, "wrong_state", "this worker does not listen just now; try again, or see whether it is alive")
+        return Response.json({"name": name, "told": command})
+
+    def _found(self, request: Request) -> WorkerInfo:
+        looking, _ = forgiving(self._connection)
+        for one in inspector_of(looking).workers([request.params["name"]]):
+            if serves_only(one, request.scope):
+                return one
+        raise HttpError(404, "no_such_worker", "there is no worker of this name; GET /api/v1/workers lists them")
+
+
+def serves_only(one: WorkerInfo, scope: Scope) -> bool:
+    """Say whether nothing that the worker serves is outside of these queues."""
+    return scope.all or (bool(one.queues) and all(scope.covers(name) for name in one.queues))

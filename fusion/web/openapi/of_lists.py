@@ -1,0 +1,201 @@
+"""What the answers hold of lists that are not of jobs and queues."""
+
+from __future__ import annotations
+
+from fusion.web.openapi.shapes import (
+    ANYTHING,
+    FLAG,
+    NUMBER,
+    TEXT,
+    TIME,
+    WHOLE,
+    Schema,
+    also,
+    by_name,
+    fields,
+    maybe,
+    none_or,
+    one_of,
+    ref,
+    some,
+)
+
+_LAST_JOB = none_or(fields(id=TEXT, status=TEXT))
+
+_ENTRY = fields(
+    id=TEXT,
+    when=none_or(TEXT),
+    plan=none_or(by_name(ANYTHING)),
+    function=none_or(TEXT),
+    priority=none_or(WHOLE),
+    queue=none_or(TEXT),
+    misfire=none_or(TEXT),
+    misfire_grace=none_or(NUMBER),
+    overlap=none_or(TEXT),
+    jitter=none_or(NUMBER),
+    state=one_of("active", "paused", "ended", "waits", "error"),
+    next=none_or(TIME),
+    last=none_or(TIME),
+    mark=none_or(TIME),
+    last_job=_LAST_JOB,
+    manual_job=_LAST_JOB,
+    app=none_or(TEXT),
+    version=none_or(TEXT),
+    declared_at=none_or(TIME),
+    paused=none_or(TIME),
+    errors=some(TEXT),
+    faults=some(TEXT),
+    enqueued=WHOLE,
+    missed=WHOLE,
+    overlapped=WHOLE,
+)
+
+_WORKER = fields(
+    name=TEXT,
+    state=TEXT,
+    alive=FLAG,
+    quiet=FLAG,
+    throttled=none_or(TEXT),
+    queues=some(TEXT),
+    current_job=none_or(TEXT),
+    jobs=some(TEXT),
+    hostname=TEXT,
+    pid=WHOLE,
+    birth=none_or(TIME),
+    last_heartbeat=none_or(TIME),
+    heartbeat_age=none_or(NUMBER),
+    successful_jobs=WHOLE,
+    failed_jobs=WHOLE,
+    working_seconds=NUMBER,
+)
+
+_SCHEDULER = fields(
+    name=TEXT,
+    alive=FLAG,
+    hostname=TEXT,
+    pid=WHOLE,
+    app=TEXT,
+    version=TEXT,
+    birth=none_or(TIME),
+    last_heartbeat=none_or(TIME),
+    heartbeat_age=none_or(NUMBER),
+)
+
+_CALLBACK = fields(
+    id=TEXT,
+    status=one_of("waiting", "retrying", "failed", "delivered", "canceled"),
+    to=TEXT,
+    job_id=TEXT,
+    queue=TEXT,
+    job_status=TEXT,
+    tries=WHOLE,
+    answer=none_or(TEXT),
+    created_at=none_or(TIME),
+    ended_at=none_or(TIME),
+    next_at=none_or(TIME),
+)
+
+_FINDING = fields(level=one_of("note", "warn", "fail"), check=TEXT, about=TEXT, what=TEXT, fix=some(TEXT))
+_VERDICT = fields(verdict=one_of("healthy", "strained", "unhealthy"), ended_per_minute=NUMBER, causes=some(_FINDING))
+
+SCHEMAS: dict[str, Schema] = {
+    "CronEntries": fields(schedulers=some(TEXT), entries=some(_ENTRY)),
+    "CronEntry": also(
+        _ENTRY,
+        fields(
+            coming=some(fields(local=TEXT, utc=none_or(TIME), note=none_or(TEXT))),
+            decisions=some(
+                fields(
+                    tick=TIME,
+                    at=TIME,
+                    late=none_or(NUMBER),
+                    outcome=TEXT,
+                    missed=none_or(WHOLE),
+                    job=none_or(TEXT),
+                    status=none_or(TEXT),
+                )
+            ),
+        ),
+    ),
+    "CronRun": fields(id=TEXT, job_id=TEXT),
+    "CronPaused": fields(id=TEXT, paused=FLAG),
+    "Worker": _WORKER,
+    "Workers": fields(workers=some(ref("Worker")), total=WHOLE, offset=WHOLE),
+    "WorkerTold": fields(name=TEXT, told=TEXT),
+    "Callback": _CALLBACK,
+    "Callbacks": fields(
+        callbacks=some(ref("Callback")), offset=WHOLE, more=FLAG, dropped=maybe(WHOLE), refused=maybe(WHOLE), gone=maybe(WHOLE)
+    ),
+    "CallbackRetried": fields(id=TEXT, retried=FLAG),
+    "Keys": fields(keys=some(ref("Key")), offset=WHOLE),
+    "KeyLimit": fields(max_concurrent=maybe(none_or(WHOLE)), rate=maybe(none_or(TEXT))),
+    "JobId": fields(job_id=TEXT),
+    "Info": fields(
+        at=TIME,
+        verdict=_VERDICT,
+        queues=WHOLE,
+        workers=WHOLE,
+        suspended=FLAG,
+        failed=WHOLE,
+        scheduled=WHOLE,
+        dropped=by_name(WHOLE),
+        held=WHOLE,
+        blocked=some(fields(kind=TEXT, queue=TEXT, task=TEXT, count=WHOLE, since=none_or(TIME), why=TEXT)),
+        stuck=some(ref("Key")),
+        keyless=some(fields(function=TEXT, count=WHOLE, at=TIME)),
+        callback_errors=none_or(fields(count=WHOLE, job_id=TEXT, at=none_or(TIME))),
+        callbacks=by_name(WHOLE),
+        schedulers=some(_SCHEDULER),
+        cron=fields(entries=WHOLE, paused=WHOLE, errors=WHOLE),
+        broken=some(TEXT),
+    ),
+    "Doctor": also(_VERDICT, fields(checks=some(TEXT), findings=some(_FINDING))),
+    "Running": fields(
+        at=TIME,
+        running=some(
+            fields(
+                id=TEXT,
+                queue=TEXT,
+                function=TEXT,
+                worker=TEXT,
+                started_at=none_or(TIME),
+                seconds=none_or(NUMBER),
+                timeout=none_or(NUMBER),
+                done=none_or(NUMBER),
+                attempt=WHOLE,
+            )
+        ),
+        last_failed=some(fields(id=TEXT, queue=TEXT, function=TEXT, error=TEXT, at=none_or(TIME))),
+    ),
+    "Scheduled": fields(
+        at=TIME,
+        total=WHOLE,
+        offset=WHOLE,
+        jobs=some(fields(id=TEXT, due_at=TIME, due_in=NUMBER, queue=none_or(TEXT), why=TEXT)),
+    ),
+    "Sinks": fields(
+        stream=fields(length=WHOLE, cap=WHOLE, epoch=TEXT, last=WHOLE, first_at=none_or(TIME)),
+        sinks=some(
+            fields(
+                name=TEXT,
+                state=one_of("delivering", "failing", "open", "unserved"),
+                behind=WHOLE,
+                oldest_seconds=NUMBER,
+                delivered=WHOLE,
+                parked=WHOLE,
+                dropped=WHOLE,
+                failing_since=none_or(TIME),
+                failures=WHOLE,
+                breaker_open=FLAG,
+                last_error=none_or(TEXT),
+                last_error_at=none_or(TIME),
+                last_event=none_or(TEXT),
+                last_event_at=none_or(TIME),
+                served_seconds_ago=none_or(NUMBER),
+            )
+        ),
+        relays=some(
+            fields(name=TEXT, hostname=TEXT, pid=WHOLE, sinks=some(TEXT), busy=none_or(TEXT), alive=FLAG, heartbeat_age=NUMBER)
+        ),
+    ),
+}
