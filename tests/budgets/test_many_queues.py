@@ -10,7 +10,8 @@ from fusion.store.write.broker import Broker
 from tests.budgets import figures
 from tests.budgets.test_script_calls import TURNS, Counted
 from tests.kit.hands import LEASE, Hand, expire_lease, may_reap, outcome, put
-from tests.kit.slowest import Slowest
+from tests.kit.length import long_case
+from tests.kit.slowest import slow_calls
 
 NAMES = [f"tenant-{n:04}" for n in range(5000)]
 
@@ -20,9 +21,13 @@ def broker(conn: redis.Redis) -> Broker:
     return Broker(conn, server_version=(7,))
 
 
+def add_names(conn: redis.Redis) -> None:
+    conn.sadd("rq:queues", *(f"rq:queue:{name}" for name in NAMES))
+
+
 @pytest.fixture
 def names(conn: redis.Redis) -> None:
-    conn.sadd("rq:queues", *(f"rq:queue:{name}" for name in NAMES))
+    add_names(conn)
 
 
 def whole_pass(broker: Broker) -> None:
@@ -35,27 +40,31 @@ def whole_survey(broker: Broker, served_queues: ServedQueues) -> None:
         pass
 
 
-@pytest.mark.parametrize("state", ["empty", "finished", "waiting"])
-def test_no_script_is_slow(broker: Broker, conn: redis.Redis, names: None, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if state != "empty":
-        for name in NAMES:
-            put(broker, name, f"j-{name}")
-    hand, served_queues = Hand(broker, *NAMES[:3]), ServedQueues(["tenant-*", "*"])
-    slowest = Slowest(conn, monkeypatch)
-    whole_survey(broker, served_queues)
-    if state == "finished":
-        while held := hand.turn(slots=[0] * 50, queues=served_queues.turn).jobs:
-            hand.turn(*map(outcome, held))
-    whole_survey(broker, served_queues)
-    whole_pass(broker)
-    broker.suspend()
-    broker.resume()
-    may_reap(conn)
-    broker.reap(LEASE, 0)
-    hand.turn(slots=[0], queues=served_queues.turn)
-    print(slowest.found)
-    assert slowest.found.keys() >= {"survey", "clean", "resume", "reap", "turn"}
-    assert {name: ms for name, ms in slowest.found.items() if ms >= figures.SCRIPT_MS} == {}
+@pytest.mark.parametrize("state", ["empty", long_case("finished"), "waiting"])
+def test_no_script_is_slow(broker: Broker, conn: redis.Redis, state: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare() -> None:
+        add_names(conn)
+        if state != "empty":
+            for name in NAMES:
+                put(broker, name, f"j-{name}")
+
+    def experiment() -> None:
+        hand, served_queues = Hand(broker, *NAMES[:3]), ServedQueues(["tenant-*", "*"])
+        whole_survey(broker, served_queues)
+        if state == "finished":
+            while held := hand.turn(slots=[0] * 50, queues=served_queues.turn).jobs:
+                hand.turn(*map(outcome, held))
+        whole_survey(broker, served_queues)
+        whole_pass(broker)
+        broker.suspend()
+        broker.resume()
+        may_reap(conn)
+        broker.reap(LEASE, 0)
+        hand.turn(slots=[0], queues=served_queues.turn)
+
+    assert (
+        slow_calls(conn, monkeypatch, prepare, experiment, figures.SCRIPT_MS, "survey", "clean", "resume", "reap", "turn") == {}
+    )
 
 
 def test_what_the_dead_held_is_found_among_all_names(broker: Broker, conn: redis.Redis, names: None) -> None:

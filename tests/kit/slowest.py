@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,3 +42,36 @@ class Slowest:
     def _used(self) -> float:
         cpu = self._conn.info("cpu")
         return 1000 * (cpu["used_cpu_user_main_thread"] + cpu["used_cpu_sys_main_thread"])
+
+
+#: Times that an experiment is done anew if a call of it was slow.
+TRIALS = 4
+
+
+def slow_calls(
+    conn: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    prepare: Callable[[], object],
+    experiment: Callable[[], object],
+    limit: float,
+    *expected: str,
+) -> dict[str, float]:
+    """Scripts, `expected` among those called, of which the same call took the server so many milliseconds in each trial of an experiment, after
+    the same preparation of an empty Redis. What a script does takes as long every time; what the machine below the server takes away from
+    a call counts as the server's own time, and meets another call the next time."""
+    least: dict[tuple[str, int], float] = {}
+    for _ in range(TRIALS):
+        conn.flushall()
+        prepare()
+        with monkeypatch.context() as patched:
+            slowest = Slowest(conn, patched)
+            experiment()
+        print(slowest.found)
+        assert slowest.times.keys() >= set(expected)
+        for name, once in slowest.found.items():
+            for nth, ms in enumerate(slowest.times.get(name, [once])):
+                least[name, nth] = min(ms, least.get((name, nth), ms))
+        slow = {name: ms for (name, _), ms in sorted(least.items(), key=lambda one: one[1]) if ms >= limit}
+        if not slow:
+            break
+    return slow

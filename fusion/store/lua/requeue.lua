@@ -48,7 +48,6 @@ local function requeue(id)
   end
 
   redis.call('SADD', K_queues, queue_key(queue))
-  if status == 'failed' then pcall(leave_failure, id, key) end
   if waits then
     redis.call('ZADD', set_of('deferred', queue), now_ms, id)
     redis.call('HSET', key, 'seq', '', 'arrival', next_seq())
@@ -63,6 +62,7 @@ local function requeue(id)
     line_up(queue, id, priority, seq)
     redis.call('HSET', key, 'seq', seq)
   end
+  if status == 'failed' then pcall(leave_failure, id, key) end -- once nothing that was refused leaves it as it was
   local now = waits and 'deferred' or delay > 0 and 'scheduled' or 'queued'
   redis.call('HSET', key, 'status', now, 'origin', queue, 'enqueued_at', now_iso,
     'requeue_nonce', A_nonce, 'retryCount', A_retry_count, 'lost', 0, 'requeued', (tonumber(times) or 0) + 1)
