@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion.cli import names
+from fusion.cli import bulk, names
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.failed import age
@@ -100,7 +100,7 @@ def _chosen(function: Callable[..., None]) -> Callable[..., None]:
     """The ids and options by which people choose among jobs that have not ended."""
     for one in reversed(_CHOICE):
         function = one(function)
-    return function
+    return bulk.query_options(function)
 
 
 @command(
@@ -136,10 +136,15 @@ def stop(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **giv
 
 
 def _do(verb: _Verb, cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, given: Mapping[str, Any]) -> None:
+    query, yes, detach = (given[name] for name in ("query", "yes", "detach"))
+    given = {name: value for name, value in given.items() if name not in ("query", "yes", "detach")}
     narrow = any(value is not None for value in given.values())
+    if bulk.check(query, job_ids, narrow, yes=yes, detach=detach):
+        bulk.operate(cli, verb.name, query or "", dry_run=dry_run, yes=yes, detach=detach, as_json=as_json)
+        return None
     if bool(job_ids) == narrow:
         raise click.UsageError(
-            "give job ids, or say which jobs by --queue, --key, --fair-key, --function, --older-than, --newer-than"
+            "give job ids, or say which jobs by --queue, --key, --fair-key, --function, --older-than, --newer-than, or by --query"
         )
     if not narrow:
         if dry_run:
@@ -154,7 +159,8 @@ def _do(verb: _Verb, cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json:
     if not found and given["queue"] is not None:
         tell_unknown(cli, [given["queue"]])
     if dry_run:
-        return _tell_what_would_be(verb, found, as_json)
+        _tell_what_would_be(verb, found, as_json)
+        return None
     return _finish(_of_found(verb, cli, found), as_json)
 
 

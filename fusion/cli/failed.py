@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion.cli import bounds, names
+from fusion.cli import bounds, bulk, names
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.hints import command
@@ -210,19 +210,39 @@ def _document(group: FailureGroup) -> dict[str, Any]:
 @click.argument("job_ids", nargs=-1, metavar="[JOB_IDS]...")
 @filter_options
 @click.option("--reason", required=True, help="Why: shown with the jobs.")
+@bulk.query_options
+@click.option("--dry-run", is_flag=True, help="With --query: only say how many, and which.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
-def quarantine(cli: Cli, job_ids: tuple[str, ...], reason: str, as_json: bool, **given: Any) -> None:
+def quarantine(
+    cli: Cli,
+    job_ids: tuple[str, ...],
+    reason: str,
+    query: str | None,
+    yes: bool,
+    detach: bool,
+    dry_run: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Set failed jobs aside.
 
     They stay failed, but `requeue --all` leaves them out. Name jobs, or say which by at least one option. `requeue JOB_ID` ends it. Exit
     code 1 if one could not be set aside.
     """
-    wanted = chosen(**given)
-    if bool(job_ids) == any(value is not None for value in given.values()):
-        raise click.UsageError("give job ids, or say which jobs: --queue --function --error --older-than --newer-than; not both")
+    narrow = any(value is not None for value in given.values())
     if not reason.strip():
         raise click.UsageError("--reason must not be empty")
+    if bulk.check(query, job_ids, narrow, yes=yes, detach=detach):
+        bulk.operate(cli, "quarantine", query or "", dry_run=dry_run, yes=yes, detach=detach, as_json=as_json, reason=reason)
+        return
+    if dry_run:
+        raise click.UsageError("--dry-run goes with --query")
+    wanted = chosen(**given)
+    if bool(job_ids) == narrow:
+        raise click.UsageError(
+            "give job ids, or say which jobs: --query, or --queue --function --error --older-than --newer-than; not both"
+        )
     from fusion.failed_queue import FailedQueue
 
     moved, refused = FailedQueue(cli.connection).quarantine(job_ids or wanted, reason)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion.cli import names
+from fusion.cli import bulk, names
 from fusion.cli.context import Cli, confirmed, shared_options
 from fusion.cli.control import refuse_unknown, tell_unknown
 from fusion.cli.failed import chosen, filter_options
@@ -33,14 +33,15 @@ _CHUNK = 100
 
 @command(
     example="run_worker.py requeue --all\n  run_worker.py requeue --all --queue sms --error ConnectionError --newer-than 2h --dry-run\n"
-    "  run_worker.py requeue otp-4711 otp-4712"
+    "  run_worker.py requeue otp-4711 otp-4712\n  run_worker.py requeue --query 'state:failed error:Timeout newer:1h'"
 )
 @click.argument("job_ids", nargs=-1, metavar="[JOB_IDS]...")
 @click.option("-a", "--all", "everything", is_flag=True, help="All failed jobs, or those that the options say; never asks.")
 @filter_options
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="That many at most, those first that failed first.")
 @click.option("--include-quarantined", is_flag=True, help="Also those that were set aside.")
-@click.option("--dry-run", is_flag=True, help="Only say how many.")
+@bulk.query_options
+@click.option("--dry-run", is_flag=True, help="Only say how many; with --query also which.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
 def requeue(
@@ -50,6 +51,9 @@ def requeue(
     queue: str | None,
     limit: int | None,
     include_quarantined: bool,
+    query: str | None,
+    yes: bool,
+    detach: bool,
     dry_run: bool,
     as_json: bool,
     **given: Any,
@@ -59,9 +63,12 @@ def requeue(
     Each goes to its original queue at its old priority, behind those that wait there. Quarantined ones only by their ids, or with
     --include-quarantined. Ctrl-C leaves whole jobs moved; the same call goes on. Exit code 1 if one could not be put back.
     """
+    narrow = any(value is not None for value in given.values())
+    if bulk.check(query, job_ids, everything, queue, narrow, limit, include_quarantined, detach=detach):
+        bulk.operate(cli, "requeue", query or "", dry_run=dry_run, yes=yes, detach=detach, as_json=as_json)
+        return
     if everything and job_ids:
         raise click.UsageError("give job ids or --all, not both")
-    narrow = any(value is not None for value in given.values())
     if not everything and (narrow or limit or include_quarantined or dry_run):
         raise click.UsageError("of the options that choose, only --queue goes without --all")
     wanted = chosen(queue=queue, include_quarantined=include_quarantined, **given)

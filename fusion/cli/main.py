@@ -32,6 +32,12 @@ COMMANDS = {
     "scheduled": ("fusion.cli.scheduled:scheduled", "Show the jobs that wait for a time, the soonest first."),
     "cancel": ("fusion.cli.cancel:cancel", "Let jobs not run, or not run again."),
     "stop": ("fusion.cli.cancel:stop", "End jobs, those that run included."),
+    "delete": ("fusion.cli.operations:delete", "Forget jobs, whatever they wait for or however they ended."),
+    "reprioritise": ("fusion.cli.operations:reprioritise", "Give waiting jobs another priority."),
+    "operations": (
+        "fusion.cli.operations:operations_group",
+        "Look at what was done to all jobs that a query matches; cancel it or carry it on.",
+    ),
     "job": ("fusion.cli.job:job_group", "Show all that is known of a job."),
     "tree": ("fusion.cli.tree:tree", "Show what a job waits for, and what waits for it."),
     "reschedule": ("fusion.cli.scheduled:reschedule", "Have a scheduled job wait for another time."),

@@ -1,5 +1,5 @@
 """Work that any process does for the whole fleet: recover what dead workers held, move due jobs, release those that waited for others, end
-what has expired, clean, note how much waits.
+what has expired, clean, note how much waits, carry on operations on many jobs.
 
 No leader is needed for any of it.
 """
@@ -9,6 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
+from os import getpid
+from socket import gethostname
+from typing import TYPE_CHECKING
 
 from redis.exceptions import ResponseError
 
@@ -18,10 +21,17 @@ from fusion.settings import Settings
 from fusion.store.client.connections import classify, one_line
 from fusion.store.write.broker import Broker
 
+if TYPE_CHECKING:
+    from fusion.operations.carrier import Carrier
+
 #: Seconds between two searches for what is due or has expired: what comes meanwhile and is over sooner is noticed that late.
 _PROMOTE_INTERVAL = 1.0
 #: Seconds between two notes of how much waits in each queue.
 _SAMPLE_INTERVAL = 10.0
+#: Seconds between two looks for operations that are to be carried on; what a part of one may take, and how long the loop is left to its jobs then.
+_LOOK_INTERVAL, _PART, _BETWEEN_PARTS = 5.0, 0.005, 0.02
+#: Jobs that such a part looks at.
+_PAGE = 100
 #: Seconds until a pass over all queues' names goes on.
 _BREATH = 0.05
 #: Calls of one bounded script in a row, so that a backlog never keeps the loop from its jobs.
@@ -29,7 +39,7 @@ _ROUNDS = 5
 
 
 class Maintenance:
-    """Six pieces of work and their times. Each `tick` makes at most a handful of bounded calls.
+    """Pieces of work and their times. Each `tick` makes at most a handful of bounded calls.
 
     Jobs of `served_queues` are recovered first. `promote_batch`: due jobs moved by one call.
     """
@@ -51,14 +61,17 @@ class Maintenance:
         self._promote_batch = promote_batch
         self._broker, self._link, self._served_queues, self._log = broker, link, served_queues, log
         self._failing: dict[str, str] = {}
-        self._reap_at = self._clean_at = self._promote_at = self._sample_at = 0.0
+        self._settings = settings
+        self._carrier: Carrier | None = None
+        self._reap_at = self._clean_at = self._promote_at = self._sample_at = self._carry_at = 0.0
         self._expire_at = self._release_at = self._tend_at = float("inf")
 
     @property
     def next_at(self) -> float:
         """When the first of them is due."""
         return min(
-            self._reap_at, self._clean_at, self._promote_at, self._expire_at, self._release_at, self._tend_at, self._sample_at
+            *(self._reap_at, self._clean_at, self._promote_at, self._expire_at),
+            *(self._release_at, self._tend_at, self._sample_at, self._carry_at),
         )
 
     def due(self, at: float) -> None:
@@ -99,6 +112,9 @@ class Maintenance:
         if now >= self._sample_at:
             self._sample_at = now + _SAMPLE_INTERVAL
             self._do("noting how much waits", partial(self._sample, now))
+        if now >= self._carry_at:
+            self._carry_at = now + _LOOK_INTERVAL
+            self._do("carrying on an operation", partial(self._carry, now))
 
     def _do(self, what: str, step: Callable[[], None]) -> None:
         try:
@@ -155,6 +171,19 @@ class Maintenance:
     def _sample(self, now: float) -> None:
         if all(self._broker.sample(_SAMPLE_INTERVAL * 0.9) for _ in range(_ROUNDS)):
             self._sample_at = now + _BREATH
+
+    def _carry(self, now: float) -> None:
+        running = self._broker.running_operations()
+        if not running:
+            self._carrier = None
+            return
+        if self._carrier is None:
+            from fusion.operations.carrier import Carrier  # mostly there is nothing to carry on
+
+            self._carrier = Carrier(self._broker.connection, self._settings, f"{gethostname()}.{getpid()}", page=_PAGE)
+        answers = {self._carrier.carry(operation, _PART)[0] for operation in running[:_ROUNDS]}
+        if "running" in answers:
+            self._carry_at = now + _BETWEEN_PARTS
 
     def _recover(self) -> None:
         for _ in range(_ROUNDS):

@@ -20,6 +20,7 @@ from fusion.store.read.failure_inspector import FailureInspector
 from fusion.store.read.glance import Glance
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.limit_inspector import LimitInspector
+from fusion.store.read.operation_inspector import OperationInspector
 from fusion.store.read.search_inspector import SearchInspector
 from fusion.store.read.server_inspector import ServerInspector
 from fusion.store.read.sheet_inspector import SheetInspector
@@ -62,6 +63,11 @@ def schema_broker_of(connection: Redis) -> SchemaBroker:
 def limit_broker_of(connection: Redis) -> LimitBroker:
     """A writer of concurrency keys."""
     return _made(LimitBroker, connection)
+
+
+def operation_inspector_of(connection: Redis) -> OperationInspector:
+    """A reader of operations on many jobs."""
+    return _made(OperationInspector, connection)
 
 
 def limit_inspector_of(connection: Redis) -> LimitInspector:

@@ -20,6 +20,7 @@ from fusion.web.lists.cron import CronEntries
 from fusion.web.lists.fleet import Fleet
 from fusion.web.lists.workers import Workers
 from fusion.web.openapi.document import OpenApi
+from fusion.web.operations import Operations
 from fusion.web.queues import Queues
 from fusion.web.routing import Route
 
@@ -48,6 +49,7 @@ class Api:
             *Workers(connection).routes(),
             *CronEntries(connection).routes(),
             *Callbacks(connection).routes(),
+            *Operations(connection).routes(),
         ]
         return OpenApi(routes).routes()
 

@@ -49,7 +49,7 @@ def offered(redis_url: str) -> Complete:
 
 
 def test_commands_and_flags(offered: Complete) -> None:
-    assert offered("re") == ["relay", "requeue", "reschedule", "resume", "redis"]
+    assert offered("re") == ["relay", "requeue", "reprioritise", "reschedule", "resume", "redis"]
     assert "--only-workers" in offered("info", "--only")
     assert offered("cron", "li") == ["list"]
     assert offered("completion", "z") == ["zsh"]

@@ -211,6 +211,10 @@ class ScriptedBroker:
         self._called("sample")
         return False
 
+    def running_operations(self) -> list[str]:
+        self._called("running_operations")
+        return []
+
     def reap(self, lease: float, interval: float, queues: Sequence[str] = ()) -> tuple[int, bool]:
         self._called("reap")
         return 0, False

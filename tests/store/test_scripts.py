@@ -66,7 +66,7 @@ CONSTANTS = FleetConstants(events_cap=100, result_ttl=500, failure_ttl=600, max_
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
 READ = {"wrong_types", "enqueue_part", "callbacks_refused", "gone", "served", "callbacks_served", "readmit_endpoint", "stored",
         "ready_enqueue", "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget",
-        "pin_limit", "pin_rate", "pause_limit", "resume_limit", "do_operation"}  # fmt: skip
+        "pin_limit", "pin_rate", "pause_limit", "resume_limit", "do_operation", "running_operations", "run_id"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
 
 

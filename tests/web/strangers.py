@@ -87,6 +87,8 @@ def strangers(conn: redis.Redis) -> None:
     add(broker, f"{MARKER}-batch", f"{MARKER}-member", queue=MARKER)
     limits.pin_limit(f"{MARKER}-key", 1)
     limits.pause_limit(f"{MARKER}-key", 600, by=MARKER, reason=MARKER)
+    fields = {"action": "requeue", "query": f"queue:{MARKER}", "states": "failed", "by": MARKER, "within": f'["{MARKER}"]'}
+    broker.open_operation(f"{MARKER}-operation", fields)
     broker.pause(MARKER, 600, by=MARKER, reason=MARKER)
     if conn.exists("rq:job:ours-queued"):
         Queue(MARKER, conn).enqueue(TASK, job_id=f"{MARKER}-kid", depends_on="ours-queued")

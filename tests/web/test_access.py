@@ -45,6 +45,10 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "batch_cancel": ({"id": "batch-sms"}, None, 200),
     "failures": ({}, None, 200),
     "failure": ({"id": group_id("builtins.ValueError", "tests.jobs.basic:boom")}, None, 200),
+    "operation": ({}, {"action": "requeue", "query": "queue:sms"}, 202),
+    "operations": ({}, None, 200),
+    "operation_show": ({"id": "op-sms"}, None, 200),
+    "operation_cancel": ({"id": "op-sms"}, None, 200),
     "queues": ({}, None, 200),
     "stats": ({"name": "sms"}, None, 200),
     "key_stats": ({"key": "smtp"}, None, 200),
@@ -96,6 +100,7 @@ TARGETS = {
     "requeue": ("failed-sms", "failed-sma"),
     "delete": ("failed-sms", "failed-sma"),
     "batch_cancel": ("batch-sms", "batch-sma"),
+    "operation_cancel": ("op-sms", "op-sma"),
 }
 
 
@@ -108,6 +113,8 @@ def furnish(conn: redis.Redis, fail: Fail, action: str) -> None:
     LimitBroker(conn).pin_limit("smtp", 2)
     if action.startswith("worker"):
         Hand(Broker(conn), "sms", name="worker-sms")
+    if action.startswith("operation"):
+        Broker(conn).open_operation("op-sms", {"action": "requeue", "query": "queue:sms", "states": "failed"})
     if action.startswith("cron"):
         Scheduler(conn).cron("* * * * *", "tests.jobs.basic.noop", id="entry-sms", queue="sms")
     if action == "key_release":

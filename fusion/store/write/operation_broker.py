@@ -82,6 +82,16 @@ class OperationBroker(ScriptHost):
     def _record(self, operation: str) -> dict[str, str]:
         return {"operation": self.keys.operation(operation), "operations": self.keys.operations}
 
+    def running_operations(self) -> list[str]:
+        """The operations that are to be carried on."""
+        found: Any = self.connection.zrangebyscore(self.keys.operations, "+inf", "+inf")
+        return to_texts(found)
+
+    def run_id(self) -> str:
+        """Which server this is: another one, or this one started anew, has other cursors."""
+        found: Any = self.connection.info("server")
+        return str(found["run_id"])
+
     # -- what they do to jobs
 
     def reprioritise(self, moves: Sequence[Move], priority: int, operation: str = "") -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusion.enqueue.options import SPELLINGS
 from fusion.store.read.totals import CAME_IN, WENT_OUT
-from fusion.web.openapi import more, of_lists, sheet
+from fusion.web.openapi import bulk, more, of_lists, sheet
 from fusion.web.openapi.shapes import (
     ANYTHING,
     FLAG,
@@ -193,6 +193,7 @@ SCHEMAS: dict[str, Schema] = {
     "Batches": fields(batches=some(ref("Batch")), total=WHOLE, offset=WHOLE),
     "BatchWithMembers": also(_BATCH, fields(members=some(fields(id=TEXT, status=none_or(TEXT))), offset=WHOLE)),
     "BatchCanceled": fields(id=TEXT, canceled=WHOLE, running=WHOLE),
+    **bulk.SCHEMAS,
     **more.SCHEMAS,
     **of_lists.SCHEMAS,
     **sheet.SCHEMAS,

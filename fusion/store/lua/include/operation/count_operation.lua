@@ -12,11 +12,12 @@ local SKIPPED = { foreign = true, list = true, quarantined = true, unknown = tru
 local COUNTED, LATE, OVER = 'counted', 'late', 'over' -- answers: by this operation before; after its cut-off; it ended
 local cutoff, states, noted, examples -- of this call's operation; `noted`: what to add to its record
 
--- When a job entered its state, as its hash says; nil if it does not.
+-- When a job entered its state, as its hash says (as `entered_at` of a query); nil if it does not.
 local function entered_of(status, created, enqueued, started, ended)
   if is_terminal(status) then return ended end
   if status == 'started' then return started end
-  return enqueued or created
+  local came = enqueued or created
+  return ended and came and ended > came and ended or came
 end
 
 -- Whether a job is the operation's: in one of its states, and since before the cut-off.

@@ -1,0 +1,230 @@
+"""`--query`: one thing done to every job that a query matches. The command carries the operation on itself, and others do when it is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from fusion.cli.context import Cli, confirmed, prog
+from fusion.cli.control import tell_unknown
+from fusion.cli.output import echo
+from fusion.cli.tables import table
+
+if TYPE_CHECKING:
+    from fusion.operations.impact import Impact
+    from fusion.operations.plan import Plan
+    from fusion.operations.record import Operation
+
+SCHEMA = 1
+#: Seconds of work between two looks at how far it is, and seconds to wait while another carries it on.
+_STEP, _WAIT = 0.25, 0.3
+#: Exit code after Ctrl-C.
+_INTERRUPTED = 130
+
+_OPTIONS = (
+    click.option("--query", metavar="QUERY", help="All jobs that match: 'state:failed error:Timeout older:2h'."),
+    click.option("-y", "--yes", is_flag=True, help="With --query: don't ask; needed where there is no terminal."),
+    click.option("--detach", is_flag=True, help="With --query: leave it to workers and schedulers, and end at once."),
+)
+
+
+def query_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --query --yes --detach."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def check(query: str | None, *others: object, yes: bool = False, detach: bool = False) -> bool:
+    """True if a query was given; a usage error if something else that chooses was too, or what goes with a query alone was given without."""
+    if query is None and (yes or detach):
+        raise click.UsageError("--yes and --detach go with --query")
+    if query is not None and any(others):
+        raise click.UsageError(
+            "--query says by itself which jobs: put the rest into it, as queue:sms error:Timeout older:2h id:a,b"
+        )
+    return query is not None
+
+
+def operate(
+    cli: Cli,
+    action: str,
+    query: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    detach: bool,
+    as_json: bool,
+    reason: str = "",
+    priority: str | None = None,
+) -> None:
+    """Say what it comes to, ask, begin it, and carry it on."""
+    from fusion.operations import desk
+    from fusion.operations.impact import measure
+    from fusion.operations.plan import Plan
+    from fusion.store.access import search_inspector_of
+
+    try:
+        plan = Plan.of(action, query, reason=reason, priority=priority)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    impact = measure(search_inspector_of(cli.connection), plan)
+    if dry_run:
+        _tell_what_would_be(plan, impact, as_json)
+        return
+    if not impact.matched:
+        if (queue := plan.query.value("queue")) is not None:
+            tell_unknown(cli, [queue])
+        if as_json:
+            echo(json.dumps({"schema": SCHEMA, "operation": None, "matched": 0}))
+        else:
+            echo(f"No job matches {plan.query.text}")
+        return
+    if plan.action.asks and not yes:
+        if not as_json:
+            _tell_what_would_be(plan, impact, as_json=False, err=True)
+        if not confirmed(f"{action.capitalize()} {impact.matched:,} jobs?", yes):
+            echo("Nothing was done", err=True)
+            sys.exit(1)
+    operation = desk.begin(cli.connection, plan, who(), impact.matched)
+    if detach:
+        _tell_detached(cli, operation, as_json)
+    else:
+        follow(cli, operation, as_json)
+
+
+def who() -> str:
+    """Whoever calls, as records name them."""
+    import getpass
+    import socket
+
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"
+
+
+def follow(cli: Cli, operation: str, as_json: bool) -> None:
+    """Carry an operation on to its end, or watch who does. Ctrl-C leaves it to others."""
+    from fusion.operations import desk
+    from fusion.operations.carrier import Carrier
+
+    carrier = Carrier(cli.connection, cli.settings, f"{who()}.{os.getpid()}")
+    found = desk.find(cli.connection, operation)
+    try:
+        with _progress(found) as tell:
+            while True:
+                status, _ = carrier.carry(operation, _STEP)
+                found = desk.find(cli.connection, operation)
+                tell(found)
+                if status == "busy":
+                    time.sleep(_WAIT)
+                elif status != "running":
+                    break
+    except KeyboardInterrupt:
+        _leave(cli, carrier, operation)
+    except BaseException:
+        echo(f"Operation {operation} is not lost: workers carry it on, and so does {prog()} operations run {operation}", err=True)
+        raise
+    if found is None:
+        echo(f"Error: operation {operation} is gone from Redis", err=True)
+        sys.exit(1)
+    if status in ("keyless", "unreadable"):
+        needs = {"keyless": "signing keys: set secret_keys (FUSION_SECRET_KEYS)", "unreadable": "a newer version of Fusion"}[
+            status
+        ]
+        echo(f"Error: to carry on operation {operation} takes {needs}", err=True)
+        sys.exit(1)
+    finish(found, as_json)
+
+
+def _leave(cli: Cli, carrier: Any, operation: str) -> NoReturn:
+    from fusion.operations import desk
+
+    carrier.leave(operation)
+    alive = desk.has_carriers(cli.connection)
+    goes_on = "goes on: a worker or scheduler carries it on" if alive else "waits: no worker or scheduler lives to carry it on"
+    echo(f"\nOperation {operation} {goes_on}. What is done stays done.", err=True)
+    echo(f"  how far it is:  {prog()} operations show {operation}", err=True)
+    echo(f"  carry it on:    {prog()} operations run {operation}", err=True)
+    echo(f"  cancel it:      {prog()} operations cancel {operation}", err=True)
+    sys.exit(_INTERRUPTED)
+
+
+def _tell_detached(cli: Cli, operation: str, as_json: bool) -> None:
+    from fusion.operations import desk
+
+    alive, found = desk.has_carriers(cli.connection), desk.find(cli.connection, operation)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "operation": found and found.document(), "carried_on": alive}))
+    else:
+        echo(f"Operation {operation} has begun; {prog()} operations show {operation} tells how far it is")
+    if not alive:
+        echo(f"No worker or scheduler lives to carry it on: start one, or {prog()} operations run {operation}", err=True)
+
+
+def finish(found: Operation, as_json: bool) -> None:
+    """Say what came of it. Exit code 1 if it was canceled, or a job was refused."""
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "operation": found.document()}))
+    else:
+        canceled = f"; canceled by {found.canceled_by or 'somebody'}" if found.status == "canceled" else ""
+        echo(f"{found.done:,} jobs {found.word}, {found.skipped:,} skipped, {found.refused:,} refused{canceled}")
+        for line in reasons(found):
+            echo(line, err=True)
+    if found.refused or found.status == "canceled":
+        sys.exit(1)
+
+
+def reasons(found: Operation) -> list[str]:
+    """Why jobs were skipped or refused, a line each."""
+    from fusion.operations.actions import WHY
+
+    lines = []
+    for word, count in found.why.items():
+        example = f" (for example {found.examples[word]})" if word in found.examples else ""
+        lines.append(f"  {count:,}: {WHY.get(word, word)}{example}")
+    return lines
+
+
+def _tell_what_would_be(plan: Plan, impact: Impact, as_json: bool, err: bool = False) -> None:
+    if as_json:
+        asked = {"action": plan.action.name, "query": plan.query.text, "args": dict(plan.args)}
+        echo(json.dumps({"schema": SCHEMA, "dry_run": True, **asked, **impact.document()}))
+        return
+    if impact.matched:
+        parts = [(queue or "-", state, f"{count:,}") for (queue, state), count in impact.by.most_common()]
+        echo("\n".join(table(("QUEUE", "STATE", "JOBS"), parts, right=(2,))), err=err)
+        echo(err=err)
+        echo("\n".join(table(("ID", "QUEUE", "STATE"), impact.examples)), err=err)
+        if impact.matched > len(impact.examples):
+            echo(f"... and {impact.matched - len(impact.examples):,} more", err=err)
+        echo(err=err)
+    echo(f"{impact.matched:,} jobs match {plan.query.text}" + f"; {plan.action.name} would take them" * (not err), err=err)
+
+
+@contextmanager
+def _progress(found: Operation | None) -> Iterator[Callable[[Operation | None], None]]:
+    """A bar on stderr where somebody watches."""
+    if found is None or not found.total or not sys.stderr.isatty():
+        yield lambda now: None
+        return
+    shown = found.came
+    with click.progressbar(length=found.total, file=sys.stderr, label=f"operation {found.id}") as bar:
+        bar.update(shown)
+
+        def tell(now: Operation | None) -> None:
+            nonlocal shown
+            if now is not None and now.came > shown:
+                bar.update(now.came - shown)
+                shown = now.came
+
+        yield tell

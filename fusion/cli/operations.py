@@ -1,0 +1,265 @@
+"""`operations`, `delete` and `reprioritise`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from fusion.cli import bulk
+from fusion.cli.context import Cli, confirmed, prog, shared_options
+from fusion.cli.hints import Command, command
+from fusion.cli.output import echo
+from fusion.cli.tables import table
+from fusion.cli.times import told, utc_option
+from fusion.exceptions import InvalidName
+from fusion.status import FOREIGN, why_not
+
+SCHEMA = 1
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="With --query: only say how many, and which.")
+
+
+class _Group(Command, click.Group):
+    """A command that has commands."""
+
+
+@click.group(
+    "operations",
+    cls=_Group,
+    epilog="\b\nExamples:\n  run_worker.py operations list\n  run_worker.py operations show 3f1d9c2ab86e\n"
+    "  run_worker.py operations cancel 3f1d9c2ab86e",
+)
+def operations_group() -> None:
+    """Look at what was done to all jobs that a query matches; cancel it or carry it on."""
+
+
+@operations_group.command("list", cls=Command, epilog="\b\nExample:\n  run_worker.py operations list --json | jq .operations")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="That many at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of the first.")
+@_JSON
+@shared_options
+def list_(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
+    """Show operations: those that run, then those that ended last.
+
+    MATCHED: jobs when it began. BY: who carries it on now; nobody, if none says so.
+    """
+    from fusion.operations import desk
+
+    found, total = desk.listed(cli.looking, offset, limit)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "total": total, "operations": [one.document() for one in found]}, indent=2))
+        return
+    if not found:
+        echo("no operations")
+        return
+    rows = [
+        (
+            one.id,
+            one.action,
+            one.status,
+            *(f"{count:,}" for count in (one.total, one.done, one.skipped, one.refused)),
+            (one.carrier or "nobody") if one.status == "running" else "-",
+            one.query,
+        )
+        for one in found
+    ]
+    header = ("ID", "ACTION", "STATUS", "MATCHED", "DONE", "SKIPPED", "REFUSED", "BY", "QUERY")
+    echo("\n".join(table(header, rows, right=(3, 4, 5, 6))))
+    if len(found) < total:
+        echo(f"{len(found)} of {total} operations")
+
+
+@operations_group.command("show", cls=Command, epilog="\b\nExample:\n  run_worker.py operations show 3f1d9c2ab86e")
+@click.argument("operation_id")
+@_JSON
+@utc_option
+@shared_options
+def show(cli: Cli, operation_id: str, as_json: bool) -> None:
+    """Show one operation, how far it is and what it left out and why."""
+    from fusion.kernel.timeutil import from_iso
+    from fusion.operations import desk
+
+    found = desk.find(cli.looking, operation_id)
+    if found is None:
+        _missing(operation_id)
+    alive = bool(found.carrier) or found.status != "running" or desk.has_carriers(cli.looking)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, **found.document(), "carried_on": alive}, indent=2))
+        return
+    args = " ".join(f"{name}={value}" for name, value in found.args.items())
+    lines = [
+        ("action", f"{found.action} {args}".strip()),
+        ("query", found.query),
+        ("status", found.status + (f", carried on by {found.carrier}" if found.carrier else "")),
+        ("begun", f"{told(from_iso(found.began_at.encode()))} by {found.by or '-'}"),
+        ("ended", told(from_iso(found.ended_at.encode())) + (f", canceled by {found.canceled_by}" if found.canceled_by else "")),
+        ("jobs", f"{found.total:,} matched; {found.done:,} {found.word}, {found.skipped:,} skipped, {found.refused:,} refused"),
+    ]
+    for name, value in lines:
+        echo(f"{name:<8}{value}")
+    for line in bulk.reasons(found):
+        echo(line)
+    if not alive:
+        echo(f"\nNobody carries it on: no worker or scheduler lives. Start one, or: {prog()} operations run {found.id}")
+
+
+@operations_group.command("cancel", cls=Command, epilog="\b\nExample:\n  run_worker.py operations cancel 3f1d9c2ab86e")
+@click.argument("operation_id")
+@_JSON
+@shared_options
+def cancel(cli: Cli, operation_id: str, as_json: bool) -> None:
+    """Have an operation change no further job. What it has done stays done. Exit code 1 if it had ended before, or there is none."""
+    from fusion.operations import desk
+
+    answer = cli.broker.cancel_operation(operation_id, bulk.who())
+    found = desk.find(cli.connection, operation_id)
+    if found is None:
+        _missing(operation_id)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "operation": found.document()}))
+    elif answer == "canceled":
+        echo(f"Operation {found.id} is canceled: {found.done:,} of {found.total:,} jobs were {found.word} before, and stay so")
+    if answer != "canceled":
+        echo(f"Unable to cancel {found.id}: it is {answer}", err=True)
+        sys.exit(1)
+
+
+@operations_group.command("run", cls=Command, epilog="\b\nExample:\n  run_worker.py operations run 3f1d9c2ab86e")
+@click.argument("operation_id")
+@_JSON
+@shared_options
+def run(cli: Cli, operation_id: str, as_json: bool) -> None:
+    """Carry an operation on, to its end. Ctrl-C leaves it to workers and schedulers."""
+    from fusion.operations import desk
+
+    if desk.find(cli.connection, operation_id) is None:
+        _missing(operation_id)
+    bulk.follow(cli, operation_id, as_json)
+
+
+def _missing(operation_id: str) -> NoReturn:
+    echo(f"Error: no operation {operation_id}; {prog()} operations list shows those there are", err=True)
+    sys.exit(1)
+
+
+# -- single jobs too
+
+
+@command(
+    example="run_worker.py delete otp-4711 otp-4712\n  run_worker.py delete --query 'state:failed error:KeyError older:1d' --dry-run"
+)
+@click.argument("job_ids", nargs=-1, metavar="[JOB_ID]...")
+@bulk.query_options
+@_DRY_RUN
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
+@shared_options
+def delete(cli: Cli, job_ids: tuple[str, ...], query: str | None, yes: bool, detach: bool, dry_run: bool, as_json: bool) -> None:
+    """Forget jobs, whatever they wait for or however they ended.
+
+    One that runs is not deleted: stop it first. Exit code 1 if one could not be deleted.
+    """
+    if bulk.check(query, job_ids, detach=detach):
+        bulk.operate(cli, "delete", query or "", dry_run=dry_run, yes=yes, detach=detach, as_json=as_json)
+        return
+    _ids_only(job_ids, dry_run)
+    fit, refused = _fit(job_ids)
+    if fit and not confirmed(f"Delete {len(fit)} jobs?", yes):
+        echo("Nothing was deleted", err=True)
+        sys.exit(1)
+    answers = cli.broker.delete(fit) if fit else []
+    _told("deleted", "deleted", fit, answers, refused, as_json)
+
+
+@command(
+    example="run_worker.py reprioritise otp-4711 --priority high\n"
+    "  run_worker.py reprioritise --query 'queue:sms tag:OTP' --priority 200 --dry-run"
+)
+@click.argument("job_ids", nargs=-1, metavar="[JOB_ID]...")
+@click.option("--priority", required=True, metavar="PRIORITY", help="high, moderate, low or 0 to 255.")
+@bulk.query_options
+@_DRY_RUN
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
+@shared_options
+def reprioritise(
+    cli: Cli,
+    job_ids: tuple[str, ...],
+    priority: str,
+    query: str | None,
+    yes: bool,
+    detach: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Give waiting jobs another priority.
+
+    A job keeps its arrival number: among those of its new priority it stands where it would have stood. Signed jobs are signed anew, which
+    takes the secret_keys. Exit code 1 if one could not be moved.
+    """
+    from fusion.operations.plan import read_priority
+
+    if bulk.check(query, job_ids, yes=yes and not job_ids, detach=detach):
+        bulk.operate(
+            cli,
+            "reprioritise",
+            query or "",
+            dry_run=dry_run,
+            yes=yes,
+            detach=detach,
+            as_json=as_json,
+            priority=priority,
+        )
+        return
+    _ids_only(job_ids, dry_run)
+    try:
+        number = read_priority(priority)
+    except ValueError as error:
+        raise click.UsageError(f"--{error}") from None
+    from fusion.operations.moves import moves
+
+    fit, refused = _fit(job_ids)
+    given = moves(cli.inspector, cli.settings.keyring, fit, number) if fit else []
+    answers = cli.broker.reprioritise(given, number) if fit else []
+    _told("moved", "ok", fit, answers, refused, as_json)
+
+
+def _ids_only(job_ids: tuple[str, ...], dry_run: bool) -> None:
+    if not job_ids:
+        raise click.UsageError("give job ids, or say which jobs by --query")
+    if dry_run:
+        raise click.UsageError("--dry-run goes with --query, not with ids")
+
+
+def _fit(job_ids: tuple[str, ...]) -> tuple[list[str], dict[str, str]]:
+    """Those that can be ids at all, and why the others can't."""
+    from fusion.store.layout.names import check_job_id
+
+    fit, refused = list[str](), dict[str, str]()
+    for job_id in dict.fromkeys(job_ids):
+        try:
+            fit.append(check_job_id(job_id))
+        except InvalidName as error:
+            refused[job_id] = f"no such job; {error}"
+    return fit, refused
+
+
+def _told(word: str, done: str, ids: list[str], answers: list[str], refused: dict[str, Any], as_json: bool) -> None:
+    from fusion.operations.actions import WHY
+
+    for job_id, answer in zip(ids, answers, strict=True):
+        if answer == "missing":
+            refused[job_id] = "no such job"
+        elif answer != done:
+            known = answer != FOREIGN and WHY.get(answer)
+            refused[job_id] = known or (answer if answer.startswith("error: ") else why_not(answer))
+    count = answers.count(done)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, word: count, "refused": refused}))
+    else:
+        echo(f"{count} jobs {word}")
+    for job_id, why in refused.items():
+        echo(f"Unable to change {job_id}: {why}" if word == "moved" else f"Unable to delete {job_id}: {why}", err=True)
+    if refused:
+        sys.exit(1)

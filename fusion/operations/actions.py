@@ -1,0 +1,59 @@
+"""What an operation can do to jobs, and in which states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: States in which a job waits, in the order in which a walk meets them: what moves on while it passes is met later.
+WAITING = ("scheduled", "deferred", "blocked", "queued")
+ENDED = ("failed", "canceled", "stopped", "finished")
+#: All, in that order.
+ORDER = (*WAITING, "started", *ENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`states`: those that it changes if the query names none; `also`: those that it can change besides. `done`: a word for jobs to which it was
+    done. `role`: what a caller of the HTTP API needs. `asks`: a person is asked first. `fix`: what to do with jobs of other states."""
+
+    name: str
+    states: tuple[str, ...]
+    done: str
+    fix: str
+    also: tuple[str, ...] = ()
+    role: str = "operate"
+    asks: bool = True
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        """The states that it can change."""
+        return (*self.states, *self.also)
+
+
+ACTIONS = {
+    action.name: action
+    for action in (
+        Action("requeue", ("failed", "canceled", "stopped"), "requeued", "only failed, canceled and stopped jobs can be requeued", asks=False),
+        Action("cancel", WAITING, "canceled", "what has ended can't be canceled", also=("started",)),
+        Action("stop", (*WAITING, "started"), "stopped, or told to", "what has ended can't be stopped"),
+        Action(
+            "delete", (*WAITING, *ENDED), "deleted", "a running job can't be deleted: stop it first (`stop --query`)", role="admin"
+        ),
+        Action("quarantine", ("failed",), "quarantined", "only failed jobs can be set aside"),
+        Action("reprioritise", WAITING, "moved", "only jobs that wait have a place to change; enqueue others anew"),
+    )
+}  # fmt: skip
+
+#: Why a job was skipped or refused, by the word that a script answers.
+WHY = {
+    "foreign": "another program's jobs, which Fusion leaves alone",
+    "list": "in a LIST queue, where outsiders keep the order",
+    "quarantined": "set aside meanwhile",
+    "unknown": "without a state that this version knows",
+    "corrupt": "without a call to run",
+    "duplicate": "another job has their unique key",
+    "error": "a key of theirs holds something else (see `doctor`)",
+    "altered": "changed while they were looked at; run the operation again",
+    "keyless": "signed, and whoever carried the operation on has no secret_keys; run it where these are set",
+    "flawed": "their signature does not fit: they were altered by something that has no key",
+}

@@ -1,0 +1,145 @@
+"""Whoever carries an operation on: reads a part of what may match, has the scripts do their thing, and moves the cursor.
+
+Any number may carry the same one: each job is compared and counted where it is changed, and the cursor is compared and set, so a carrier
+that is killed anywhere, or one that is late, does no harm. The lease in the record only keeps two from doing the same work.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from time import monotonic
+from typing import Any
+
+from redis import Redis
+
+from fusion.kernel.nonces import new_nonce
+from fusion.kernel.timeutil import from_iso
+from fusion.operations.walk import Stop, position, stops
+from fusion.settings import Settings
+from fusion.store.layout.codec import number
+from fusion.store.query.grammar import Query, state_of
+from fusion.store.read.search_inspector import SearchInspector
+from fusion.store.write.broker import Broker
+from fusion.store.write.operation_broker import Move
+
+#: Seconds for which a carrier takes an operation on, and after which it says so again.
+LEASE = 10.0
+#: Jobs looked at in a part.
+PAGE = 500
+#: Seconds for which the list of sets is kept.
+_KEEP_WALK = 60.0
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a carrier keeps of an operation between two parts."""
+
+    query: Query
+    cutoff: datetime
+    states: frozenset[str]
+    args: dict[str, str]
+    walk: list[Stop] = field(default_factory=list)
+    walked_at: float = float("-inf")
+
+
+class Carrier:
+    """Carries operations on in parts. `name`: who it is; `page`: how many jobs a part looks at."""
+
+    def __init__(self, connection: Redis, settings: Settings, name: str, *, page: int = PAGE, lease: float = LEASE) -> None:
+        self.name = name
+        self._broker = Broker.of(connection, settings)
+        self._finder = SearchInspector.of(connection, settings)
+        self._settings, self._page, self._lease = settings, page, lease
+        self._known: dict[str, _Known] = {}
+
+    def carry(self, operation: str, seconds: float) -> tuple[str, dict[str, str]]:
+        """Do parts of an operation for about so long, one at least. Returns its status and record: `running`; `busy` (another carries it on);
+        `keyless` (it needs signing keys); `unreadable` (only a newer version can); `done`, `canceled`, `missing`."""
+        began = monotonic()
+        status, row = self._broker.lease_operation(operation, self.name, self._lease)
+        if status != "running":
+            self._known.pop(operation, None)
+            return status, row
+        if row.get("keyed") and self._settings.keyring is None:
+            self.leave(operation)
+            return "keyless", row
+        known = self._known.get(operation)
+        if known is None:
+            try:
+                known = self._known[operation] = _read(row)
+            except (ValueError, KeyError):  # another version wrote it
+                self.leave(operation)
+                return "unreadable", row
+        while True:
+            status = self._part(operation, known, row)
+            if status in ("stale", "over", "missing"):
+                # another was first, or somebody canceled it: the record tells
+                return self._broker.lease_operation(operation, self.name, self._lease)
+            if status == "done" or monotonic() - began >= seconds:
+                return status, row
+
+    def leave(self, operation: str) -> None:
+        """Let another carry it on at once."""
+        self._known.pop(operation, None)
+        self._broker.lease_operation(operation, self.name, 0)
+
+    def _part(self, operation: str, known: _Known, row: dict[str, str]) -> str:
+        """Do one part; `row` is the record, and is kept as it becomes."""
+        now = monotonic()
+        if now - known.walked_at > _KEEP_WALK:
+            known.walk, known.walked_at = stops(self._finder.sources(known.query)), now
+        at, there = position(known.walk, row["place"])
+        part, over, skipped, cursor = number(row["part"]), at >= len(known.walk), 0, 0
+        run_id = self._broker.run_id()
+        if not over:
+            stop = known.walk[at]
+            begins = not there or row["cursor"] == "0" or row.get("run_id") != run_id
+            cursor, ids = self._finder.scan(stop.source, 0 if begins else number(row["cursor"]), self._page)
+            if self._broker.run_id() != run_id:
+                return "running"  # another server by now: its cursors are others
+            found = self._matching(known, ids)
+            if stop.source.kind == "list":
+                skipped = len(found)
+            elif found and "over" in self._do(operation, row["action"], known, found):
+                return "over"
+            if cursor == 0:
+                over = at + 1 >= len(known.walk)
+                place = "" if over else known.walk[at + 1].place
+            else:
+                place = stop.place
+        else:
+            place = ""
+        answer = self._broker.advance_operation(operation, part, new_nonce(), place, cursor, run_id, skipped=skipped, over=over)
+        if answer == "ok":
+            row |= {"part": str(part + 1), "place": place, "cursor": str(cursor), "run_id": run_id}
+            return "running"
+        return answer
+
+    def _matching(self, known: _Known, ids: Sequence[str]) -> list[str]:
+        ids = list(dict.fromkeys(ids))
+        rows = self._finder.rows(ids, known.query.fields | {"status"})
+        return [
+            job_id
+            for job_id, row in zip(ids, rows, strict=True)
+            if row is not None and state_of(row) in known.states and known.query.matches(job_id, row, known.cutoff)
+        ]
+
+    def _do(self, operation: str, action: str, known: _Known, ids: list[str]) -> list[str]:
+        jobs: list[str] | list[Move] = ids
+        if action == "reprioritise":
+            from fusion.operations.moves import moves
+            from fusion.store.read.inspector import Inspector
+
+            inspector = Inspector.of(self._broker.connection, self._settings)
+            jobs = moves(inspector, self._settings.keyring, ids, int(known.args["priority"]))
+        return self._broker.do_operation(operation, action, jobs, known.args, new_nonce())
+
+
+def _read(row: dict[str, str]) -> _Known:
+    args: Any = json.loads(row["args"])
+    cutoff = from_iso(row["cutoff"].encode())
+    assert cutoff is not None
+    return _Known(Query.parse(row["query"]), cutoff, frozenset(row["states"].split()), args)

@@ -1,0 +1,59 @@
+"""What an operation would come to: how many jobs, of which queues and states, and some of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from fusion.operations.plan import Plan
+from fusion.operations.walk import stops
+from fusion.store.query.grammar import queue_of, state_of
+from fusion.store.read.search_inspector import SearchInspector
+
+#: Jobs read at a time; ids that are remembered, as a set that changes may tell one twice; examples.
+_PAGE, _REMEMBERED, _EXAMPLES = 500, 300_000, 10
+
+
+@dataclass(slots=True)
+class Impact:
+    """`matched`: how many; `by`: how many of each queue and state; `examples`: id, queue and state of some. `complete`: all were looked at."""
+
+    matched: int = 0
+    by: Counter[tuple[str, str]] = field(default_factory=Counter)
+    examples: list[tuple[str, str, str]] = field(default_factory=list)
+    complete: bool = True
+
+    def document(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        parts = [{"queue": queue, "state": state, "count": count} for (queue, state), count in self.by.most_common()]
+        examples = [{"id": job_id, "queue": queue, "state": state} for job_id, queue, state in self.examples]
+        return {"matched": self.matched, "complete": self.complete, "by": parts, "examples": examples}
+
+
+def measure(finder: SearchInspector, plan: Plan, seconds: float | None = None) -> Impact:
+    """Look at all that may match, and count. With `seconds`, no longer than about that."""
+    found, now, began = Impact(), finder.now(), monotonic()
+    seen, fields, states = set[str](), plan.query.fields | {"status", "origin", "original_queue"}, frozenset(plan.states)
+    for stop in stops(finder.sources(plan.query)):
+        cursor = 0
+        while True:
+            cursor, ids = finder.scan(stop.source, cursor, _PAGE)
+            ids = [job_id for job_id in dict.fromkeys(ids) if job_id not in seen]
+            for job_id, row in zip(ids, finder.rows(ids, fields), strict=True):
+                if row is None or state_of(row) not in states or not plan.query.matches(job_id, row, now):
+                    continue
+                if len(seen) < _REMEMBERED:
+                    seen.add(job_id)
+                where = queue_of(row), state_of(row)
+                found.matched += 1
+                found.by[where] += 1
+                if len(found.examples) < _EXAMPLES:
+                    found.examples.append((job_id, *where))
+            if cursor == 0:
+                break
+            if seconds is not None and monotonic() - began > seconds:
+                found.complete = False
+                return found
+    return found

@@ -1,0 +1,119 @@
+"""Operations on all that a query matches, over HTTP: `/api/v1/operations`. They are begun here, and carried on by workers and schedulers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from redis import Redis
+
+from fusion.exceptions import InvalidQuery
+from fusion.operations import desk
+from fusion.operations.actions import ACTIONS
+from fusion.operations.impact import measure
+from fusion.operations.plan import Plan
+from fusion.operations.record import Operation
+from fusion.store.access import broker_of, search_inspector_of
+from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.routing import Route, paging
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+#: Operations of one page.
+_PAGE, _LARGEST_PAGE = 100, 1000
+#: Seconds for which an answer is held up to count what matches.
+_COUNTING = 5.0
+_FIELDS = ("action", "query", "dry_run", "reason", "priority")
+
+
+class Operations:
+    """The calls about operations."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        path, pages = "/api/v1/operations", paging("Operations", _PAGE, _LARGEST_PAGE)
+        return [
+            Route("POST", path, self.begin, "operate", "operation", body="Operate", answer="OperationBegun", by_queue=True),
+            Route("GET", path, self.listed, "read", "operations", pages, answer="Operations", by_queue=True, rows="operations"),
+            Route("GET", f"{path}/{{id}}", self.one, "read", "operation_show", answer="Operation", by_queue=True),
+            Route("POST", f"{path}/{{id}}/cancel", self.cancel, "operate", "operation_cancel", answer="Operation", by_queue=True),
+        ]
+
+    def begin(self, request: Request) -> Response:
+        """Begin an operation (202), or with `dry_run` say what it would come to (200). Of a token for some queues it takes only jobs of these."""
+        body = request.json()
+        if extra := sorted(set(body) - set(_FIELDS)):
+            raise _invalid(extra[0][:80], f"{extra[0][:80]!r} is no field of an operation; there are {', '.join(_FIELDS)}")
+        dry_run = body.get("dry_run", False)
+        if not isinstance(dry_run, bool):
+            raise _invalid("dry_run", "dry_run: use true or false")
+        texts = {name: body.get(name) or "" for name in ("action", "query", "reason")}
+        for name, value in texts.items():
+            if not isinstance(value, str):
+                raise _invalid(name, f"{name}: use a text")
+        if texts["action"] in ACTIONS:
+            request.require(ACTIONS[texts["action"]].role)
+        try:
+            plan = Plan.of(
+                texts["action"], texts["query"], reason=texts["reason"], priority=body.get("priority"), scope=request.scope
+            )
+        except InvalidQuery as error:
+            raise HttpError(422, "invalid_query", str(error), field="query") from None
+        except ValueError as error:
+            raise _invalid(str(error).partition(" ")[0].rstrip(":"), str(error)) from None
+        impact = measure(search_inspector_of(self._connection), plan, _COUNTING)
+        if dry_run:
+            request.target = "dry-run"
+            asked = {"action": plan.action.name, "query": plan.query.text, "args": dict(plan.args)}
+            return Response.json({**asked, "dry_run": True, **impact.document()})
+        within = None if request.scope.queues is None else request.scope.queues
+        try:
+            operation = desk.begin(self._connection, plan, request.who(), impact.matched, within)
+        except desk.TooManyOperations as error:
+            raise HttpError(429, "too_many_operations", str(error), headers={"Retry-After": "60"}) from None
+        request.target = operation
+        document = self._document(self._find(request, operation))
+        return Response.json(document, 202, {"Location": f"{request.prefix}/api/v1/operations/{operation}"})
+
+    def listed(self, request: Request) -> Response:
+        """Show a page of operations: those that run, then those that ended last. A token for some queues sees those that were begun within them."""
+        args = request.args()
+        offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
+        if request.scope.all:
+            found, total = desk.listed(self._connection, offset, limit)
+        else:
+            seen, _ = desk.listed(self._connection, 0, 2 * _LARGEST_PAGE)
+            own = [one for one in seen if one.visible(request.scope)]
+            found, total = own[offset : offset + limit], len(own)
+        return Response.json({"operations": [one.document() for one in found], "total": total, "offset": offset})
+
+    def one(self, request: Request) -> Response:
+        """Show one operation, how far it is, what it left out and why."""
+        return Response.json(self._document(self._find(request, request.params["id"])))
+
+    def cancel(self, request: Request) -> Response:
+        """Have an operation change no further job."""
+        name = request.target = request.params["id"]
+        action = self._find(request, name).action
+        if action in ACTIONS:
+            request.require(ACTIONS[action].role)
+        answer = broker_of(self._connection).cancel_operation(name, request.who())
+        if answer != "canceled":
+            raise HttpError(409, "wrong_state", f"operation {name} can't be canceled: it is {answer}")
+        return Response.json(self._document(self._find(request, name)))
+
+    def _find(self, request: Request, name: str) -> Operation:
+        found = desk.find(self._connection, name) if _ID.fullmatch(name) else None
+        if found is None or not found.visible(request.scope):
+            raise HttpError(404, "no_such_operation", "there is no operation of this id; GET /api/v1/operations lists them")
+        return found
+
+    def _document(self, found: Operation) -> dict[str, Any]:
+        alive = found.status != "running" or bool(found.carrier) or desk.has_carriers(self._connection)
+        return {**found.document(), "carried_on": alive}
+
+
+def _invalid(field: str, message: str) -> HttpError:
+    return HttpError(422, "invalid_value", message, field=field)

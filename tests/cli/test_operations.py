@@ -1,0 +1,111 @@
+"""`--query` of the commands that change jobs, and `operations`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import redis
+
+from fusion.store.write.broker import Broker
+from tests.cli.conftest import Invoke
+from tests.kit.hands import fields_of, put, status_of
+from tests.operations.hands import ROOT, begin, carry_on, failed
+from tests.store.operation_hands import record
+
+
+def test_a_query_is_counted_asked_about_and_done(invoke: Invoke, conn: redis.Redis) -> None:
+    failed(conn, 12)
+    dry = invoke("delete", "--query", "queue:q", "--dry-run").stdout
+    assert "q      failed    12" in dry
+    assert "12 jobs match queue:q state:scheduled" in dry
+    refused = invoke("delete", "--query", "queue:q state:failed", code=1)
+    assert "give --yes" in refused.stderr
+    assert conn.zcard("rq:queue:failed") == 12
+    assert invoke("requeue", "--query", "state:failed id:f1,f2").stdout == "2 jobs requeued, 0 skipped, 0 refused\n"
+    told = json.loads(invoke("delete", "--query", "state:failed", "--yes", "--json").stdout)["operation"]
+    assert (told["done"], told["status"], told["why"]) == (10, "done", {})
+    assert [status_of(conn, f"f{n}") for n in (1, 3)] == ["queued", None]
+    assert "No job matches state:failed" in invoke("requeue", "--query", "state:failed").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["requeue", "--query", "state:queued"], "requeue does nothing to jobs that are queued"),
+        (["requeue", "--query", "stat:failed"], "did you mean 'state'"),
+        (["requeue", "--query", ""], "needs a query that says which jobs"),
+        (["requeue", "--all", "--query", "queue:q"], "--query says by itself which jobs"),
+        (["requeue", "f1", "--detach"], "--yes and --detach go with --query"),
+        (["cancel", "x", "--query", "queue:q"], "--query says by itself which jobs"),
+        (["stop", "--query", "state:failed"], "what has ended can't be stopped"),
+        (["quarantine", "--query", "state:queued", "--reason", "x"], "only failed jobs"),
+        (["delete", "--query", "state:started"], "stop it first"),
+        (["delete"], "give job ids, or say which jobs by --query"),
+        (["reprioritise", "x", "--priority", "999"], "use high, moderate, low"),
+    ],
+)
+def test_what_can_not_be_done_is_refused_with_the_fix(invoke: Invoke, args: list[str], message: str) -> None:
+    assert message in invoke(*args, code=2).stderr
+
+
+def test_what_was_left_out_is_told(invoke: Invoke, conn: redis.Redis) -> None:
+    failed(conn, 3)
+    conn.hdel("rq:job:f1", "data")
+    told = invoke("requeue", "--query", "state:failed", code=1)
+    assert told.stdout == "2 jobs requeued, 0 skipped, 1 refused\n"
+    assert "1: without a call to run (for example f1)" in told.stderr
+
+
+def test_an_operation_that_nobody_carries_on(invoke: Invoke, conn: redis.Redis) -> None:
+    failed(conn, 5)
+    conn.delete("rq:fleet")
+    told = invoke("requeue", "--query", "state:failed", "--detach")
+    (name,) = [raw.decode() for raw in conn.zrange("rq:operations", 0, -1)]
+    assert f"operations show {name}" in told.stdout
+    assert f"No worker or scheduler lives to carry it on: start one, or run_worker.py operations run {name}" in told.stderr
+    assert "nobody" in invoke("operations", "list").stdout
+    assert f"operations run {name}" in invoke("operations", "show", name).stdout
+    assert invoke("operations", "run", name).stdout == "5 jobs requeued, 0 skipped, 0 refused\n"
+    assert "done" in invoke("operations", "list").stdout
+    assert f"Unable to cancel {name}: it is done" in invoke("operations", "cancel", name, code=1).stderr
+    other = begin(conn, "delete", "queue:q")
+    assert "0 of 0 jobs were deleted before" in invoke("operations", "cancel", other).stdout
+    assert carry_on(conn, other) == "canceled"
+    assert json.loads(invoke("operations", "show", other, "--json").stdout)["status"] == "canceled"
+    assert "no operation nobody" in invoke("operations", "show", "nobody", code=1).stderr
+
+
+def test_single_jobs_are_deleted_and_moved(invoke: Invoke, conn: redis.Redis) -> None:
+    put(Broker(conn), "q", "a", "b")
+    failed(conn, 1)
+    assert invoke("reprioritise", "b", "--priority", "high").stdout == "1 jobs moved\n"
+    assert fields_of(conn, "b")["priority"] == "2"
+    told = invoke("reprioritise", "f0", "nobody", "--priority", "0", code=1).stderr
+    assert "Unable to change f0: it has ended (failed)" in told
+    assert "nobody: no such job" in told
+    assert invoke("delete", "a", "f0", "--yes").stdout == "2 jobs deleted\n"
+    assert [status_of(conn, job) for job in ("a", "b", "f0")] == [None, "queued", None]
+
+
+@pytest.mark.long
+def test_ctrl_c_leaves_it_to_others(conn: redis.Redis, redis_url: str) -> None:
+    failed(conn, 3000)
+    env = {**os.environ, "FUSION_REDIS_URL": redis_url, "FUSION_FAILPOINTS": "advance_operation.before=sleep:1"}
+    command = [sys.executable, "run_worker.py", "requeue", "--query", "state:failed"]
+    with subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        while not conn.zcard("rq:operations"):
+            pass
+        (name,) = [raw.decode() for raw in conn.zrange("rq:operations", 0, -1)]
+        while "done" not in record(conn, name):
+            pass
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert f"operations cancel {name}" in told
+    assert carry_on(conn, name) == "done"
+    assert int(record(conn, name)["done"]) == 3000
