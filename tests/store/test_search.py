@@ -10,13 +10,23 @@ from typing import Any
 
 import pytest
 import redis
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fusion.exceptions import InvalidQuery
 from fusion.kernel.scope import EVERYTHING, Scope
+from fusion.settings import Settings
+from fusion.store.access import search_inspector_of
+from fusion.store.client.connections import connect
+from fusion.store.client.wire import is_ours
+from fusion.store.layout.compact import meant, sources
 from fusion.store.query.grammar import STATES, Query
 from fusion.store.read import search_inspector
 from fusion.store.read.cursor import Cursor
+from fusion.store.read.found_jobs import FIELDS
+from fusion.store.read.job_rows import _meant
 from fusion.store.read.search_inspector import Page, SearchInspector, in_words
+from fusion.store.read.tolerant import forgiving
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, everything, outcome, put
 
@@ -356,3 +366,29 @@ def test_no_read_takes_a_whole_set(search: SearchInspector, conn: redis.Redis) -
         if name in ("ZRANGE", "ZREVRANGE"):
             assert "LIMIT" in rest or int(rest[2]) - int(rest[1]) < 500
             assert not re.search(r"LIMIT 0 (\d{4,}|[6-9]\d\d)", " ".join(rest))
+
+
+@given(st.dictionaries(st.sampled_from([*FIELDS, "description", "timeout", "result_ttl"]), st.binary(max_size=4)), st.booleans())
+def test_fields_mean_what_the_layout_says(stored: dict[str, bytes], compact: bool) -> None:
+    full = stored | ({"func": b"t.f"} if compact else {})
+    names = sorted({*FIELDS, "description"})
+    read = sources(names)
+    row = [full.get(name) for name in read]
+    found = _meant(names, read, row)
+    assert {name: found[name] for name in names} == meant(names, read, row)
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["our client", "another's"])
+def test_jobs_are_read_by_any_client(redis_url: str, conn: redis.Redis, ours: bool) -> None:
+    store(conn, "failed", {f"job-{n}": n for n in range(700)}, description="a long text " * 250)
+    client = connect(Settings(redis_url=redis_url)) if ours else redis.Redis.from_url(redis_url, decode_responses=True)
+    assert is_ours(client) == ours
+    looking, broken = forgiving(client)
+    search = search_inspector_of(looking)
+    expected = [f"job-{n}" for n in reversed(range(700))]
+    assert find(search, "text", limit=600) == expected
+    conn.delete("rq:job:job-300", "rq:job:job-600")
+    conn.set("rq:job:job-300", "no hash")
+    assert find(search, "text", limit=600) == [one for one in expected if one not in ("job-300", "job-600")]
+    assert broken == {"rq:job:job-300": "a hash"}
+    client.close()

@@ -62,6 +62,39 @@ class Line:
             raise answer
         return answer
 
+    def read_many(self, count: int) -> list[Any]:
+        """Read so many answers; an error reply stands in its place."""
+        connection = self._connection
+        sock, reader = connection._sock, connection._parser._reader
+        found: list[Any] = []
+        while len(found) < count:
+            answer = reader.gets()
+            if answer is not NOT_ENOUGH_DATA:
+                found.append(answer)
+                continue
+            try:
+                data = sock.recv(_CHUNK)
+            except OSError as error:
+                connection.disconnect()
+                if isinstance(error, TimeoutError):
+                    raise errors.TimeoutError("Timeout reading from socket") from error
+                raise errors.ConnectionError(f"Error while reading from socket: {error.args}") from error
+            if not data:
+                connection.disconnect()
+                raise errors.ConnectionError("Connection closed by server.")
+            reader.feed(data)
+        return found
+
+    def exchange_many(self, packed: bytes, count: int) -> list[Any]:
+        """Send so many packed commands and read their answers, as often as the connection's own retry says."""
+
+        def once() -> list[Any]:
+            self.send(packed)
+            return self.read_many(count)
+
+        found: list[Any] = self._connection.retry.call_with_retry(once, lambda error: self._connection.disconnect())
+        return found
+
     def exchange(self, packed: bytes) -> Any:
         """Send a packed command and read its answer, as often as the connection's own retry says."""
 
@@ -106,6 +139,23 @@ def pack(command: tuple[Any, ...]) -> bytes | None:
     except TypeError:
         return None
     return packed
+
+
+def answers(connection: Redis, packed: bytes, count: int) -> list[Any] | None:
+    """Send so many packed commands that only read, and return their answers. None where the client itself has to ask: it is another's, or one of
+    the answers is an error."""
+    client = client_of(connection)
+    if not is_ours(client):
+        return None
+    with deferred():
+        line = Line(client)
+        try:
+            found = line.exchange_many(packed, count)
+        except BaseException:
+            line.drop()
+            raise
+        line.release()
+    return None if any(isinstance(one, Exception) for one in found) else found
 
 
 def sender(connection: Redis) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from fusion.exceptions import InvalidQuery
 from fusion.kernel.redaction import masked_text
@@ -41,6 +42,8 @@ FIELDS = {
     "is": "is:quarantined",
 }  # fmt: skip
 
+#: Answers that a term keeps.
+_KEPT = 500
 #: A job's id, its row and the clock to: does it fit.
 Test = Callable[[str, Row, datetime], bool]
 
@@ -79,7 +82,8 @@ def _meaning(term: Term) -> Meaning:
         return Meaning(ERROR_FIELDS, _error(values))
     if name == "func":
         kinds = _any(_lower(values))
-        return Meaning(frozenset({"func"}), lambda job_id, row, now: _named(function_of(row).lower(), kinds))
+        named = lru_cache(_KEPT)(lambda function: _named(function.lower(), kinds))
+        return Meaning(frozenset({"func"}), lambda job_id, row, now: named(function_of(row)))
     if name == "priority":
         return Meaning(frozenset({"priority"}), _priority(term))
     if name in ("older", "newer"):
@@ -152,25 +156,25 @@ def _error(values: tuple[str, ...]) -> Test:
     fits = _any(lowered)
     parts = [part for value in lowered if (part := literal(value)) is not None]
 
-    def test(job_id: str, row: Row, now: datetime) -> bool:
-        own = error_of(row).lower()
+    @lru_cache(_KEPT)  # the same few errors come again and again
+    def judged(own: str, bases: bytes) -> bool:
+        own = own.lower()
         last = own.rpartition(".")[2]
         if own and (fits(own) or fits(last) or any(part in last for part in parts)):
             return True
-        bases = text(row.get("error_bases")).lower()
-        return bool(bases) and any(kind and (fits(kind) or fits(kind.rpartition(".")[2])) for kind in bases.split("\n"))
+        kinds = text(bases).lower().split("\n")
+        return any(kind and (fits(kind) or fits(kind.rpartition(".")[2])) for kind in kinds)
 
-    return test
+    return lambda job_id, row, now: judged(error_of(row), row.get("error_bases") or b"")
 
 
 def _words(word: str) -> Test:
     pattern = compiled(f"*{word}*")
+    within = lru_cache(_KEPT)(lambda text: bool(pattern.match(text.lower())))
 
     def test(job_id: str, row: Row, now: datetime) -> bool:
-        if pattern.match(job_id.lower()) or pattern.match(error_of(row).lower()):
-            return True
         function = function_of(row)
-        if pattern.match(function.lower()):
+        if pattern.match(job_id.lower()) or within(error_of(row)) or within(function):
             return True
         described = text(row.get("description"))
         # As it may be shown: nobody is to find out by asking what is masked.

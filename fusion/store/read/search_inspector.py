@@ -172,10 +172,11 @@ class _Search:
         total, allowed, room = self._members.total(stage), 0, LOOKED if stage.exact else LOOKED - looked
         size, last = min(MOST, need if stage.exact else max(100, 2 * need)), place
         cut = room <= 0
+        mixed = not self._scope.all and not all(source.queue for source in stage.sources)  # the sets have others' jobs, too
         for chunk in () if cut else self._members.chunks(stage, place, size):
             for member in chunk[:room]:
                 looked += 1
-                allowed += member.row is not None and self._may_see(member.row)
+                allowed += mixed and member.row is not None and self._may_see(member.row)
                 if self._fits(stage, member):
                     hits.append(_Hit(at, member, looked))
             room, last = room - len(chunk), chunk[-1].place
@@ -184,8 +185,8 @@ class _Search:
             if room <= 0:
                 cut = looked < total
                 break
-        if not self._scope.all and not all(source.queue for source in stage.sources):
-            looked = total = allowed  # the set has others' jobs, too
+        if mixed:
+            looked = total = allowed
         stopped = last if cut and stage.exact else None
         return Searched(stage.name, looked, max(total, looked), cut and stopped is None), stopped
 

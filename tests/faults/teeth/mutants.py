@@ -12,6 +12,7 @@ from tests.faults.teeth.hands import OF_HANDS
 from tests.faults.teeth.kin import OF_KIN
 from tests.faults.teeth.limits import OF_LIMITS
 from tests.faults.teeth.long import OF_LONG
+from tests.faults.teeth.queries import OF_QUERIES
 from tests.faults.teeth.queues import OF_QUEUES
 from tests.faults.teeth.stops import OF_STOPS
 from tests.faults.teeth.totals import OF_TOTALS
@@ -325,6 +326,7 @@ MUTANTS = (
         Edit(LUA + "promote.lua", "    if job[4] then\n", "    if true then\n"),
     ),
     *OF_QUEUES,
+    *OF_QUERIES,
     *OF_TOTALS,
     *OF_HANDS,
     *OF_LIMITS,

@@ -1,0 +1,36 @@
+"""Mistakes about finding jobs by a query."""
+
+from __future__ import annotations
+
+from tests.faults.teeth.edits import Edit, a_mutant
+
+OF_QUERIES = (
+    a_mutant(
+        "query1",
+        "a page goes on behind all that have the score of its last job",
+        "store/test_search.py::test_each_that_stays_is_met_once_while_others_come_and_go",
+        Edit(
+            "fusion/store/read/walk.py",
+            "return place < other if self._descending else place > other",
+            "return place[0] < other[0] if self._descending else place[0] > other[0]",
+        ),
+    ),
+    a_mutant(
+        "query2",
+        "whoever asks for failed jobs means Fusion's own deliveries as well",
+        "store/test_query.py::test_fusions_own_queues_are_meant_only_by_their_name_or_a_jobs_id",
+        Edit("fusion/store/query/grammar.py", "if not self._tells_queues and is_reserved(queue_of(row)):", "if False:"),
+    ),
+    a_mutant(
+        "query3",
+        "that a search ended before the last job is not said",
+        "store/test_search.py::test_what_no_index_tells_is_looked_for_among_the_first_ones",
+        Edit("fusion/store/read/search_inspector.py", "cut = looked < total\n", "cut = False\n"),
+    ),
+    a_mutant(
+        "query4",
+        "an answer tells a restricted token how many jobs of others were passed",
+        "store/test_search.py::test_of_others_queues_a_scope_learns_nothing",
+        Edit("fusion/store/read/search_inspector.py", "            looked = total = allowed\n", "            pass\n"),
+    ),
+)
