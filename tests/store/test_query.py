@@ -168,6 +168,10 @@ def test_only_the_queues_of_a_scope() -> None:
         assert narrow.matches("x", FAILED, NOW) == seen
         assert Query.parse(narrow.text) == narrow
     assert not Query.parse("queue:sms").within(Scope(("otp",))).matches("x", FAILED, NOW)
+    moved = row(origin="sms", original_queue="otp")
+    assert not query.within(Scope(("sms",))).matches("x", moved, NOW)
+    assert query.within(Scope(("sms", "o*"))).matches("x", moved, NOW)
+    assert not query.within(Scope(("*",))).matches("x", row(origin=""), NOW)
     own = row(origin="_callbacks")
     assert not Query.parse("id:cb-1").within(Scope(("*",))).matches("cb-1", own, NOW)
     assert Query.parse("id:cb-1").within(Scope(("_callbacks",))).matches("cb-1", own, NOW)

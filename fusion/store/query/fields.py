@@ -29,6 +29,8 @@ _ALSO = {"running": "started", "active": "started", "waiting": "queued", "pendin
          "cancelled": "canceled", "expired": "canceled", "delayed": "scheduled", "retrying": "scheduled", "retry": "scheduled",
          "held": "blocked"}  # fmt: skip
 IS = ("quarantined", "held")
+#: The field of the term that leaves the queues of a scope.
+WITHIN = "within"
 #: Names of priorities: HIGH has all above it.
 PRIORITIES = {"low": range(1), "moderate": range(1, 2), "high": range(2, 256)}
 #: Fields whose value is compared as it stands with one stored field.
@@ -39,7 +41,7 @@ FIELDS = {
     "state": "state:failed,queued", "queue": "queue:sms,otp-*", "error": "error:Timeout", "group": "group:3f1d9c2ab86e", "id": "id:otp-4711",
     "func": "func:tasks.sms.*", "tag": "tag:SMS_OTP", "unique": "unique:report-7", "key": "key:tenant-7", "batch": "batch:4f1d9c2ab86e",
     "worker": "worker:web1.4711", "cron": "cron:nightly", "priority": "priority:high", "older": "older:2h", "newer": "newer:30m",
-    "is": "is:quarantined",
+    "is": "is:quarantined", WITHIN: "within:sms,sms-*",
 }  # fmt: skip
 
 #: Answers that a term keeps.
@@ -78,6 +80,8 @@ def _meaning(term: Term) -> Meaning:
         return Meaning(STATE_FIELDS, lambda job_id, row, now: text(row.get("status")) in states)
     if name == "queue":
         return Meaning(QUEUE_FIELDS, _queue(values))
+    if name == WITHIN:
+        return Meaning(QUEUE_FIELDS, _within(values))
     if name == "error":
         return Meaning(ERROR_FIELDS, _error(values))
     if name == "func":
@@ -130,14 +134,24 @@ def states_of(term: Term) -> frozenset[str]:
     return frozenset(found)
 
 
-def _queue(values: tuple[str, ...]) -> Test:
+def _allows(values: tuple[str, ...]) -> Callable[[str], bool]:
     """As for workers, no wildcard stands for one of Fusion's own. `[` begins a wildcard here: no queue's name has one."""
     names = frozenset(values) | {found for value in values if (found := literal(value)) is not None}
     globs = [value for value in values if any(char in value for char in "*?[")]
+    return lambda queue: queue in names or (not is_reserved(queue) and any(fnmatchcase(queue, glob) for glob in globs))
+
+
+def _queue(values: tuple[str, ...]) -> Test:
+    allows = _allows(values)
+    return lambda job_id, row, now: allows(queue_of(row))
+
+
+def _within(values: tuple[str, ...]) -> Test:
+    """The queue that it is in, and the one to which it goes back."""
+    allows = lru_cache(_KEPT)(_allows(values))
 
     def test(job_id: str, row: Row, now: datetime) -> bool:
-        queue = queue_of(row)
-        return queue in names or (not is_reserved(queue) and any(fnmatchcase(queue, glob) for glob in globs))
+        return bool(row.get("origin")) and all(allows(text(row[name])) for name in QUEUE_FIELDS if row.get(name))
 
     return test
 
@@ -234,4 +248,4 @@ def _is(term: Term) -> Meaning:
 def of_queues(queues: Iterable[str]) -> Term:
     """The term that leaves only these queues, names and wildcards."""
     values = tuple(name if any(char in name for char in "*?[") else escaped(name) for name in queues)
-    return Term("queue", values) if values else Term("queue", ("*",), negative=True)
+    return Term(WITHIN, values) if values else Term("queue", ("*",), negative=True)

@@ -15,14 +15,16 @@ from fusion.kernel.scope import Scope
 from fusion.kernel.timeutil import EPOCH
 from fusion.store.layout.names import is_reserved
 from fusion.store.query import lexer
-from fusion.store.query.fields import STATES, Meaning, meaning, of_queues, states_of
+from fusion.store.query.fields import STATES, WITHIN, Meaning, meaning, of_queues, states_of
 from fusion.store.query.lexer import Term
 from fusion.store.query.patterns import literal
 from fusion.store.query.rows import QUEUE_FIELDS, STATE_FIELDS, Row, entered_at, queue_of, state_of
 
 __all__ = ["STATES", "InvalidQuery", "Query", "Row", "Term", "entered_at", "queue_of", "state_of"]
 
-#: Values of all terms but those of `queue:`, of which there may be any number.
+#: Fields that name queues.
+_QUEUES = ("queue", WITHIN)
+#: Values of all terms but those, of which there may be any number.
 _MOST = 100
 #: In which states alone a job can be of which this is true.
 _IMPLIED = {"quarantined": "failed", "held": "blocked"}
@@ -38,7 +40,7 @@ class Query:
     def parse(cls, text: str) -> Query:
         """Read a query; an empty one means every job. InvalidQuery says what can't be read, where, and what to write instead."""
         found = cls(tuple(lexer.terms(text)))
-        if sum(len(term.values) for term in found.terms if term.field != "queue") > _MOST:
+        if sum(len(term.values) for term in found.terms if term.field not in _QUEUES) > _MOST:
             raise InvalidQuery(f"the query has more than {_MOST} values: ask for less at a time, or use wildcards")
         if len(found.text) > lexer.LONGEST:
             raise InvalidQuery(f"the query is longer than {lexer.LONGEST} characters: ask for less at a time")
@@ -105,7 +107,7 @@ class Query:
     @cached_property
     def _tells_queues(self) -> bool:
         """It names a queue, or jobs by their ids: Fusion's own queues are left out of what does neither."""
-        return bool(self.values("id")) or any(term.field == "queue" and not term.negative for term in self.terms)
+        return bool(self.values("id")) or any(term.field in _QUEUES and not term.negative for term in self.terms)
 
     @cached_property
     def asks_held(self) -> bool:
@@ -121,7 +123,7 @@ class Query:
             return False
         row = {"origin": queue.encode()}
         return all(
-            one.test("", row, EPOCH) for term, one in zip(self.terms, self._meanings, strict=True) if term.field == "queue"
+            one.test("", row, EPOCH) for term, one in zip(self.terms, self._meanings, strict=True) if term.field in _QUEUES
         )
 
     def matches(self, job_id: str, row: Row, now: datetime) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.names import LIST_QUEUES
+from fusion.store.query.fields import WITHIN
 from fusion.store.query.grammar import Query
 
 #: States that have one set for all queues.
@@ -69,7 +70,7 @@ def stages(query: Query, keys: Keys, known: Known) -> list[Stage]:
     found = []
     if owners := query.values("unique"):  # who has it now is found wherever it stands
         found.append(Stage(DIRECT, tuple(Source(keys.unique(name), "string") for name in owners)))
-    names = {*known.queues, *query.values("queue")}
+    names = {*known.queues, *query.values("queue"), *query.values(WITHIN)}
     queues = sorted(name for name in names if query.may_be_in(name))
     for state in query.implied:
         stage = _stage(state, query, keys, known, queues)
@@ -104,7 +105,7 @@ def _stage(state: str, query: Query, keys: Keys, known: Known, queues: list[str]
         ]
         return Stage(state, tuple(found), descending=True, exact=False)
     else:
-        found, exact = _of_queues(state, keys, known, queues), _only(query, "state", "queue")
+        found, exact = _of_queues(state, keys, known, queues), _only(query, "state", "queue", WITHIN)
     return Stage(state, tuple(found), state in _GREATEST_FIRST, exact)
 
 

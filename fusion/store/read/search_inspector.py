@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.store.layout import codec
 from fusion.store.layout.names import LIST_QUEUES, is_delivery_id
@@ -71,10 +73,19 @@ class SearchInspector(JobRows):
         return list(dict.fromkeys(source for stage in stages(narrow, self.keys, self.known()) for source in stage.sources))
 
     def scan(self, source: Source, cursor: int = 0, count: int = MOST) -> tuple[int, list[str]]:
-        """Read some ids of a source from a cursor on; returns the next one, 0 at the end. As with SCAN, an id may come twice."""
-        connection: Any = self.connection
+        """Read some ids of a source from a cursor on; returns the next one, 0 at the end. As with SCAN, an id may come twice. Of a key of a wrong
+        type nothing."""
         if source.kind == "id":
             return 0, [source.key.removeprefix(self.keys.job(""))]
+        try:
+            return self._scan(source, cursor, count)
+        except ResponseError as error:
+            if not str(error).startswith("WRONGTYPE"):
+                raise
+            return 0, []
+
+    def _scan(self, source: Source, cursor: int, count: int) -> tuple[int, list[str]]:
+        connection: Any = self.connection
         if source.kind == "string":
             owner = connection.get(source.key)
             return 0, [codec.text(owner)] if owner else []
