@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tests.faults.model.test_cron import MISTAKES as CRON_MISTAKES
 from tests.faults.model.test_mistakes import MISTAKES
 from tests.faults.teeth.batches import OF_BATCHES
+from tests.faults.teeth.bulk import OF_BULK
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
 from tests.faults.teeth.hands import OF_HANDS
 from tests.faults.teeth.kin import OF_KIN
@@ -332,6 +333,7 @@ MUTANTS = (
     *OF_LIMITS,
     *OF_KIN,
     *OF_BATCHES,
+    *OF_BULK,
     *OF_LONG,
     *OF_STOPS,
     *OF_UNIQUE_KEYS,

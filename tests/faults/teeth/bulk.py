@@ -1,0 +1,34 @@
+"""Mistakes about operations on many jobs."""
+
+from __future__ import annotations
+
+from tests.faults.teeth.edits import LUA, Edit, a_mutant
+
+_COUNT = LUA + "include/operation/count_operation.lua"
+
+OF_BULK = (
+    a_mutant(
+        "bulk1",
+        "an operation takes what failed after it began",
+        "store/test_operation_scripts.py::test_what_enters_after_the_cut_off_is_left_alone",
+        Edit(_COUNT, "  return not entered or entered <= cutoff\n", "  return true\n"),
+    ),
+    a_mutant(
+        "bulk2",
+        "what one carrier has counted another counts again",
+        "store/test_operation_scripts.py::test_what_is_refused_or_skipped_is_told_and_counted_once",
+        Edit(_COUNT, "      if mark == operation then return COUNTED end\n", ""),
+    ),
+    a_mutant(
+        "bulk3",
+        "a carrier that is late sets the walk back",
+        "store/test_operation_scripts.py::test_the_cursor_is_compared_and_set",
+        Edit(LUA + "advance_operation.lua", " or part ~= A_part then", " then"),
+    ),
+    a_mutant(
+        "bulk4",
+        "a walk goes on with the cursor of another server",
+        "operations/test_carrier.py::test_another_server_has_other_cursors",
+        Edit("fusion/operations/carrier.py", ' or row.get("run_id") != run_id', ""),
+    ),
+)
