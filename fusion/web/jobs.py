@@ -40,7 +40,8 @@ class Jobs:
             query = Query.parse(args.get("query", ""))
             page = search_inspector_of(looking).page(query, request.scope, limit, args.get("after", ""))
         except InvalidQuery as error:
-            raise HttpError(422, "invalid_value", str(error), field=error.field) from None
+            code = "invalid_query" if error.field == "query" else "invalid_value"
+            raise HttpError(422, code, str(error), field=error.field) from None
         return Response.json(
             {
                 "query": query.text,

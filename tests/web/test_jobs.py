@@ -59,7 +59,8 @@ def test_pages_of_a_query(conn: redis.Redis) -> None:
 )
 def test_what_can_not_be_read_is_422(conn: redis.Redis, query: str, field: str, says: str) -> None:
     answer = Caller(conn).ask("GET", f"/api/v1/jobs?{query}")
-    assert (answer.status, answer.json["error"]["code"], answer.json["error"]["field"]) == (422, "invalid_value", field)
+    code = "invalid_query" if field == "query" else "invalid_value"
+    assert (answer.status, answer.json["error"]["code"], answer.json["error"]["field"]) == (422, code, field)
     assert says in answer.json["error"]["message"]
 
 
