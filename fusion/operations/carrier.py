@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -29,6 +30,8 @@ from fusion.store.write.operation_broker import Move
 LEASE = 10.0
 #: Jobs looked at in a part.
 PAGE = 500
+#: The same of the first part of who may not take long, and the fewest.
+_FIRST, _FEWEST = 20, 5
 #: Seconds for which the list of sets is kept.
 _KEEP_WALK = 60.0
 
@@ -46,13 +49,17 @@ class _Known:
 
 
 class Carrier:
-    """Carries operations on in parts. `name`: who it is; `page`: how many jobs a part looks at."""
+    """Carries operations on in parts. `name`: who it is; `page`: how many jobs a part looks at, fewer if it would take longer than about `part`
+    seconds."""
 
-    def __init__(self, connection: Redis, settings: Settings, name: str, *, page: int = PAGE, lease: float = LEASE) -> None:
+    def __init__(
+        self, connection: Redis, settings: Settings, name: str, *, page: int = PAGE, part: float = inf, lease: float = LEASE
+    ) -> None:
         self.name = name
         self._broker = Broker.of(connection, settings)
         self._finder = SearchInspector.of(connection, settings)
         self._settings, self._page, self._lease = settings, page, lease
+        self._longest, self._count = part, min(page, _FIRST) if part < inf else page
         self._known: dict[str, _Known] = {}
 
     def carry(self, operation: str, seconds: float) -> tuple[str, dict[str, str]]:
@@ -74,12 +81,20 @@ class Carrier:
                 self.leave(operation)
                 return "unreadable", row
         while True:
+            at = monotonic()
             status = self._part(operation, known, row)
+            self._pace(monotonic() - at)
             if status in ("stale", "over", "missing"):
                 # another was first, or somebody canceled it: the record tells
                 return self._broker.lease_operation(operation, self.name, self._lease)
             if status == "done" or monotonic() - began >= seconds:
                 return status, row
+
+    def _pace(self, took: float) -> None:
+        if took > self._longest:
+            self._count = max(_FEWEST, self._count // 2)
+        elif took < self._longest / 2:
+            self._count = min(self._page, self._count + self._count // 4 + 1)
 
     def leave(self, operation: str) -> None:
         """Let another carry it on at once."""
@@ -97,7 +112,7 @@ class Carrier:
         if not over:
             stop = known.walk[at]
             begins = not there or row["cursor"] == "0" or row.get("run_id") != run_id
-            cursor, ids = self._finder.scan(stop.source, 0 if begins else number(row["cursor"]), self._page)
+            cursor, ids = self._finder.scan(stop.source, 0 if begins else number(row["cursor"]), self._count)
             if self._broker.run_id() != run_id:
                 return "running"  # another server by now: its cursors are others
             found = self._matching(known, ids)

@@ -29,9 +29,9 @@ _PROMOTE_INTERVAL = 1.0
 #: Seconds between two notes of how much waits in each queue.
 _SAMPLE_INTERVAL = 10.0
 #: Seconds between two looks for operations that are to be carried on; what a part of one may take, and how long the loop is left to its jobs then.
-_LOOK_INTERVAL, _PART, _BETWEEN_PARTS = 5.0, 0.005, 0.02
-#: Jobs that such a part looks at.
-_PAGE = 100
+_LOOK_INTERVAL, _PART, _BETWEEN_PARTS = 5.0, 0.01, 0.02
+#: Jobs that such a part looks at, at most.
+_PAGE = 200
 #: Seconds until a pass over all queues' names goes on.
 _BREATH = 0.05
 #: Calls of one bounded script in a row, so that a backlog never keeps the loop from its jobs.
@@ -63,6 +63,7 @@ class Maintenance:
         self._failing: dict[str, str] = {}
         self._settings = settings
         self._carrier: Carrier | None = None
+        self._parts = 0
         self._reap_at = self._clean_at = self._promote_at = self._sample_at = self._carry_at = 0.0
         self._expire_at = self._release_at = self._tend_at = float("inf")
 
@@ -180,10 +181,15 @@ class Maintenance:
         if self._carrier is None:
             from fusion.operations.carrier import Carrier  # mostly there is nothing to carry on
 
-            self._carrier = Carrier(self._broker.connection, self._settings, f"{gethostname()}.{getpid()}", page=_PAGE)
-        answers = {self._carrier.carry(operation, _PART)[0] for operation in running[:_ROUNDS]}
-        if "running" in answers:
-            self._carry_at = now + _BETWEEN_PARTS
+            self._carrier = Carrier(
+                self._broker.connection, self._settings, f"{gethostname()}.{getpid()}", page=_PAGE, part=_PART
+            )
+        self._parts += 1
+        first = self._parts % len(running)
+        for operation in (running[first:] + running[:first])[:_ROUNDS]:
+            if self._carrier.carry(operation, _PART / 2)[0] in ("running", "done"):  # one part in a row
+                self._carry_at = now + _BETWEEN_PARTS
+                return
 
     def _recover(self) -> None:
         for _ in range(_ROUNDS):

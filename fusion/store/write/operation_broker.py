@@ -17,7 +17,7 @@ from fusion.store.scripting.scripts import Script
 #: Operations that run at a time, and those that have ended that are kept, for how long in seconds.
 MOST_RUNNING, MOST_ENDED, KEPT = 100, 1000, 7 * 86400.0
 #: Jobs that one call of a script changes at most.
-PER_CALL = 25
+PER_CALL = 10
 
 _Call = tuple[Script, Mapping[str, str], Mapping[str, Any], Sequence[Any]]
 
