@@ -12,6 +12,7 @@ import click
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.exceptions import NoSuchBatchError
 
@@ -119,6 +120,7 @@ def show(cli: Cli, batch_id: str, limit: int, offset: int, as_json: bool) -> Non
 @click.argument("batch_id", metavar="BATCH_ID")
 @_JSON
 @shared_options
+@recorded("batch_cancel", of="batch_id")
 def cancel(cli: Cli, batch_id: str, as_json: bool) -> None:
     """Let a batch take no more jobs and those that wait not run; those that run will not run again. Batches in it too."""
     from fusion.batch import Batch
@@ -127,6 +129,7 @@ def cancel(cli: Cli, batch_id: str, as_json: bool) -> None:
         canceled, running = Batch(id=batch_id, connection=cli.connection).cancel()
     except NoSuchBatchError:
         _unknown(batch_id)
+    cli.changed(canceled + running)
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "canceled": canceled, "running": running}))
     else:

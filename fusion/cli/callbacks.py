@@ -15,6 +15,7 @@ from fusion.callbacks import shown_url
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo, styled
+from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.cli.watch import watchable
 from fusion.documents.deliveries import again, document
@@ -144,6 +145,7 @@ def _remarks(shown: list[DeliveryInfo], more: bool, limit: int, dropped: int, re
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
+@recorded("callbacks_retry", of="ids", says=("everything", "to"))
 def retry_callbacks(cli: Cli, ids: tuple[str, ...], everything: bool, to: str | None, as_json: bool) -> None:
     """Deliver again what has failed, under the same id.
 
@@ -163,6 +165,7 @@ def retry_callbacks(cli: Cli, ids: tuple[str, ...], everything: bool, to: str | 
     else:
         chosen = [one for status in ("failed", "retrying") for one in inspector.find(status) if one.url == to]
     count = again(cli.broker, cli.inspector.now().timestamp(), chosen, refused)
+    cli.changed(count)
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "retried": count, "readmitted": readmitted, "refused": refused}))
     else:

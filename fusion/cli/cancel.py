@@ -16,6 +16,7 @@ from fusion.cli.control import tell_unknown
 from fusion.cli.failed import age
 from fusion.cli.hints import command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.exceptions import InvalidName
 from fusion.status import JobStatus, why_not
@@ -81,6 +82,7 @@ class _Answers:
         echo(f"{self.done} jobs {self.verb.done}" + f", {len(self.pending)} {self.verb.told}" * bool(self.pending))
 
 
+_SAYS = ("query", "queue", "key", "fair_key", "function", "older_than", "newer_than")
 _CHOICE = (
     click.argument("job_ids", nargs=-1, metavar="[JOB_ID]..."),
     click.option("--queue", metavar="NAME", help="All of this queue; a wildcard will do."),
@@ -109,6 +111,7 @@ def _chosen(function: Callable[..., None]) -> Callable[..., None]:
 )
 @_chosen
 @shared_options
+@recorded("cancel", jobs="job_ids", says=_SAYS)
 def cancel(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
     """Let jobs not run, or not run again.
 
@@ -125,6 +128,7 @@ def cancel(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **g
 )
 @_chosen
 @shared_options
+@recorded("stop", jobs="job_ids", says=_SAYS)
 def stop(cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json: bool, **given: Any) -> None:
     """End jobs, those that run included.
 
@@ -149,7 +153,7 @@ def _do(verb: _Verb, cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json:
     if not narrow:
         if dry_run:
             raise click.UsageError("--dry-run goes with the options that choose, not with ids")
-        return _finish(_of_ids(verb, cli, job_ids), as_json)
+        return _finish(cli, _of_ids(verb, cli, job_ids), as_json)
     if given["queue"] is not None:
         names.check(given["queue"], patterns=True)
 
@@ -161,10 +165,11 @@ def _do(verb: _Verb, cli: Cli, job_ids: tuple[str, ...], dry_run: bool, as_json:
     if dry_run:
         _tell_what_would_be(verb, found, as_json)
         return None
-    return _finish(_of_found(verb, cli, found), as_json)
+    return _finish(cli, _of_found(verb, cli, found), as_json)
 
 
-def _finish(answers: _Answers, as_json: bool) -> None:
+def _finish(cli: Cli, answers: _Answers, as_json: bool) -> None:
+    cli.changed(answers.done + len(answers.pending))
     if as_json:
         echo(json.dumps(answers.document()))
     else:

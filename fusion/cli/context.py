@@ -16,6 +16,7 @@ from fusion.exceptions import ConfigurationError, FusionError
 if TYPE_CHECKING:
     from redis import Redis
 
+    from fusion.audit import Entry
     from fusion.settings import Settings
     from fusion.store.read.inspector import Inspector
     from fusion.store.write.broker import Broker
@@ -47,6 +48,10 @@ class Cli:
         self.url, self.config, self.prefix, self.verbose = url, config, prefix, verbose
         #: Times are to be told in UTC (`fusion.cli.times`).
         self.utc = utc
+        #: Told of the connection as soon as there is one: the audit's (`fusion.cli.recorded`).
+        self.on_connect: Callable[[Redis], None] | None = None
+        #: The audit's entry of a command that changes something, from then on.
+        self.entry: Entry | None = None
         self._settings: Settings | None = None
         self._told = False
         # At the end, as RQ does it: what lies in the current directory must not shadow what is installed.
@@ -92,7 +97,14 @@ class Cli:
         connection = connect(self.settings)
         push_connection(connection)
         click.get_current_context().call_on_close(self._close)
+        if self.on_connect:
+            self.on_connect(connection)
         return connection
+
+    def changed(self, count: int) -> None:
+        """Have the audit tell that so many were changed."""
+        if self.entry:
+            self.entry.changed(count)
 
     @cached_property
     def _looking(self) -> tuple[Redis, dict[str, str]]:

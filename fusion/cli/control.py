@@ -14,6 +14,7 @@ import click
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.kernel.timeutil import FURTHEST
 
 _Function = Callable[..., Any]
@@ -27,6 +28,7 @@ _Function = Callable[..., Any]
     help="Resume by itself after so long.  [default: never]",
 )
 @shared_options
+@recorded("suspend", says=("duration",))
 def suspend(cli: Cli, duration: int | None) -> None:
     """Let no worker start another job.
 
@@ -47,6 +49,7 @@ def suspend(cli: Cli, duration: int | None) -> None:
 
 @command(example="run_worker.py resume")
 @shared_options
+@recorded("resume")
 def resume(cli: Cli) -> None:
     """Let suspended workers start jobs again."""
     cli.broker.resume()
@@ -118,6 +121,7 @@ def line_option(name: str, meaning: str) -> Callable[[_Function], _Function]:
 @line_option("--reason", "Shown wherever the queue is, with who paused it.")
 @click.option("-y", "--yes", is_flag=True, help="Also queues that nobody has used yet.")
 @shared_options
+@recorded("pause", queues="queues", says=("duration", "reason"))
 def pause(cli: Cli, queues: tuple[str, ...], duration: float | None, reason: str, yes: bool) -> None:
     """Let no job of these queues be started.
 
@@ -138,6 +142,7 @@ def pause(cli: Cli, queues: tuple[str, ...], duration: float | None, reason: str
 @command(example="run_worker.py unpause email")
 @click.argument("queues", nargs=-1, required=True, metavar="QUEUE...")
 @shared_options
+@recorded("unpause", queues="queues")
 def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
     """Let jobs of paused queues be started again."""
     from fusion.cli.bounds import was_paused
@@ -159,6 +164,7 @@ def unpause(cli: Cli, queues: tuple[str, ...]) -> None:
 @click.argument("workers", nargs=-1, metavar="[WORKER]...")
 @click.option("--all", "everyone", is_flag=True, help="Every worker that is alive.")
 @shared_options
+@recorded("quiet", of="workers", says=("everyone",))
 def quiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
     """Let workers finish what they run and take no more jobs.
 
@@ -173,6 +179,7 @@ def quiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
 @click.argument("workers", nargs=-1, metavar="[WORKER]...")
 @click.option("--all", "everyone", is_flag=True, help="Every worker that is alive.")
 @shared_options
+@recorded("unquiet", of="workers", says=("everyone",))
 def unquiet(cli: Cli, workers: tuple[str, ...], everyone: bool) -> None:
     """Let quiet workers take jobs again.
 
@@ -190,6 +197,7 @@ def _command(cli: Cli, name: str, workers: tuple[str, ...], everyone: bool) -> N
     payload = json.dumps({"command": name})
     deaf = [worker for worker in (workers or alive) if not cli.broker.command(worker, payload)]
     told = len(workers or alive) - len(deaf)
+    cli.changed(told)
     echo(f"{name}: {told} worker(s) told")
     for worker in deaf:
         why = (

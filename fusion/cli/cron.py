@@ -15,6 +15,7 @@ from fusion.cli import names
 from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo, styled
+from fusion.cli.recorded import recorded
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
 from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
@@ -181,6 +182,7 @@ def history(cli: Cli, id: str, count: int, as_json: bool) -> None:
 @click.argument("id", metavar="ID")
 @click.option("--force", is_flag=True, help="Although a job of it has not ended.")
 @shared_options
+@recorded("cron_run", of="id", says=("force",))
 def run(cli: Cli, id: str, force: bool) -> None:
     """Enqueue a job of an entry now and print its id.
 
@@ -199,6 +201,7 @@ def run(cli: Cli, id: str, force: bool) -> None:
 @_command("pause", example="run_worker.py cron pause nightly-report")
 @_IDS
 @shared_options
+@recorded("cron_pause", of="ids")
 def pause(cli: Cli, ids: tuple[str, ...]) -> None:
     """Let no tick of these entries run until `resume`.
 
@@ -215,6 +218,7 @@ def pause(cli: Cli, ids: tuple[str, ...]) -> None:
 @_command("resume", example="run_worker.py cron resume nightly-report")
 @_IDS
 @shared_options
+@recorded("cron_resume", of="ids")
 def resume(cli: Cli, ids: tuple[str, ...]) -> None:
     """Let the ticks of paused entries run again, from now on.
 
@@ -227,6 +231,7 @@ def resume(cli: Cli, ids: tuple[str, ...]) -> None:
 @_IDS
 @click.option("-y", "--yes", is_flag=True, help="Don't ask; needed where there is no terminal.")
 @shared_options
+@recorded("cron_remove", of="ids")
 def remove(cli: Cli, ids: tuple[str, ...], yes: bool) -> None:
     """Forget cron entries.
 

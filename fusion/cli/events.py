@@ -11,6 +11,7 @@ import click
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
 from fusion.exceptions import ConfigurationError
@@ -93,6 +94,7 @@ def tail(cli: Cli, count: int, follow: bool, job_id: str, as_json: bool) -> None
 @click.option("--sink", "name", metavar="NAME", help="Only what this sink refused.  [default: all that are configured]")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many, the oldest first.  [default: all]")
 @shared_options
+@recorded("events_replay", of="name", says=("limit",))
 def replay(cli: Cli, name: str | None, limit: int | None) -> None:
     """Deliver parked events again, from here.
 
@@ -114,6 +116,7 @@ def replay(cli: Cli, name: str | None, limit: int | None) -> None:
 @click.argument("sink", metavar="SINK")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask.")
 @shared_options
+@recorded("events_forget", of="sink")
 def forget(cli: Cli, sink: str, yes: bool) -> None:
     """Keep no more events for a sink.
 

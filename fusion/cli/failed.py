@@ -14,6 +14,7 @@ from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.control import tell_unknown
 from fusion.cli.hints import command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.cli.render import callback_errors
 from fusion.cli.tables import table
 from fusion.cli.times import utc_option
@@ -214,6 +215,7 @@ def _document(group: FailureGroup) -> dict[str, Any]:
 @click.option("--dry-run", is_flag=True, help="With --query: only say how many, and which.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
+@recorded("quarantine", jobs="job_ids", says=("query", "queue", "function", "error", "older_than", "newer_than", "reason"))
 def quarantine(
     cli: Cli,
     job_ids: tuple[str, ...],
@@ -246,6 +248,7 @@ def quarantine(
     from fusion.failed_queue import FailedQueue
 
     moved, refused = FailedQueue(cli.connection).quarantine(job_ids or wanted, reason)
+    cli.changed(moved)
     if not moved and given["queue"] is not None:
         tell_unknown(cli, [given["queue"]])
     if as_json:

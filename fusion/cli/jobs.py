@@ -17,6 +17,7 @@ from fusion.cli.control import refuse_unknown, tell_unknown
 from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.exceptions import InvalidName
 from fusion.status import FOREIGN, why_not
 
@@ -44,6 +45,11 @@ _CHUNK = 100
 @click.option("--dry-run", is_flag=True, help="Only say how many; with --query also which.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
+@recorded(
+    "requeue",
+    jobs="job_ids",
+    says=("everything", "query", "queue", "function", "error", "older_than", "newer_than", "limit", "include_quarantined"),
+)
 def requeue(
     cli: Cli,
     job_ids: tuple[str, ...],
@@ -87,6 +93,7 @@ def requeue(
             moved, refused = _requeue_all(cli, wanted, limit, dry_run, advance)
         else:
             moved, refused = _requeue_ids(cli, ids, queue, advance)
+    cli.changed(moved)
     if as_json:
         dry = {"dry_run": True} if dry_run else {}
         echo(
@@ -190,6 +197,7 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 @click.option("-y", "--yes", is_flag=True, help="Don't ask; needed where there is no terminal.")
 @click.option("--dry-run", is_flag=True, help="Only say how many.")
 @shared_options
+@recorded("empty", queues="queues", says=("everything",))
 def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, dry_run: bool) -> None:
     """Forget all waiting jobs of these queues.
 
@@ -218,4 +226,6 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, dry_ru
     from fusion.queue import Queue
 
     for name in chosen:
-        echo(f"{Queue(name, cli.connection).empty()} jobs removed from {name} queue")
+        count = Queue(name, cli.connection).empty()
+        cli.changed(count)
+        echo(f"{count} jobs removed from {name} queue")

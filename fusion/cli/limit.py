@@ -13,6 +13,7 @@ from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import duration_option, line_option
 from fusion.cli.hints import Command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.cli.watch import watchable
 from fusion.exceptions import OptionError
 
@@ -157,6 +158,7 @@ def show(cli: Cli, keys: tuple[str, ...], as_json: bool) -> None:
 @click.option("--no-limit", is_flag=True, help="As many at once as the jobs say.")
 @click.option("--no-rate", is_flag=True, help="As many in a time as the jobs say.")
 @shared_options
+@recorded("limit_set", of="key", says=("limit", "rate", "no_limit", "no_rate"))
 def set_limit(cli: Cli, key: str, limit: int | None, rate: Rate | None, no_limit: bool, no_rate: bool) -> None:
     """Let N jobs of a key run at once, or so many start in a time.
 
@@ -181,6 +183,7 @@ def set_limit(cli: Cli, key: str, limit: int | None, rate: Rate | None, no_limit
 @duration_option("Go on by itself after so long.  [default: never]")
 @line_option("--reason", "Shown with the key, with who paused it.")
 @shared_options
+@recorded("limit_pause", of="keys", says=("duration", "reason"))
 def pause(cli: Cli, keys: tuple[str, ...], duration: float | None, reason: str) -> None:
     """Let no job of these keys be started.
 
@@ -196,6 +199,7 @@ def pause(cli: Cli, keys: tuple[str, ...], duration: float | None, reason: str) 
 @_command("resume", "run_worker.py limit resume smtp")
 @_KEYS
 @shared_options
+@recorded("limit_resume", of="keys")
 def resume(cli: Cli, keys: tuple[str, ...]) -> None:
     """Let jobs of paused keys be started again, and of those that a task holds back."""
     at = cli.inspector.now().timestamp()
@@ -208,6 +212,7 @@ def resume(cli: Cli, keys: tuple[str, ...]) -> None:
 @_KEY
 @click.argument("job_ids", nargs=-1, required=True, metavar="JOB_ID...")
 @shared_options
+@recorded("limit_release", of="key", jobs="job_ids", says=("job_ids",))
 def release(cli: Cli, key: str, job_ids: tuple[str, ...]) -> None:
     """Take the slots of jobs that run: others of the key may start.
 

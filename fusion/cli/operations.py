@@ -12,6 +12,7 @@ from fusion.cli import bulk
 from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.hints import Command, command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.cli.times import told, utc_option
 from fusion.exceptions import InvalidName
@@ -110,6 +111,7 @@ def show(cli: Cli, operation_id: str, as_json: bool) -> None:
 @click.argument("operation_id")
 @_JSON
 @shared_options
+@recorded("operations_cancel", of="operation_id")
 def cancel(cli: Cli, operation_id: str, as_json: bool) -> None:
     """Have an operation change no further job. What it has done stays done. Exit code 1 if it had ended before, or there is none."""
     from fusion.operations import desk
@@ -131,6 +133,7 @@ def cancel(cli: Cli, operation_id: str, as_json: bool) -> None:
 @click.argument("operation_id")
 @_JSON
 @shared_options
+@recorded("operations_run", of="operation_id")
 def run(cli: Cli, operation_id: str, as_json: bool) -> None:
     """Carry an operation on, to its end. Ctrl-C leaves it to workers and schedulers."""
     from fusion.operations import desk
@@ -156,6 +159,7 @@ def _missing(operation_id: str) -> NoReturn:
 @_DRY_RUN
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
+@recorded("delete", jobs="job_ids", says=("query", "detach"))
 def delete(cli: Cli, job_ids: tuple[str, ...], query: str | None, yes: bool, detach: bool, dry_run: bool, as_json: bool) -> None:
     """Forget jobs, whatever they wait for or however they ended.
 
@@ -183,6 +187,7 @@ def delete(cli: Cli, job_ids: tuple[str, ...], query: str | None, yes: bool, det
 @_DRY_RUN
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
+@recorded("reprioritise", jobs="job_ids", says=("query", "detach", "priority"))
 def reprioritise(
     cli: Cli,
     job_ids: tuple[str, ...],

@@ -13,6 +13,7 @@ from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import refuse_unknown
 from fusion.cli.hints import Command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.cli.watch import watchable
 from fusion.exceptions import OptionError
 
@@ -27,6 +28,9 @@ _TAKEN_BACK = {
     "max_wait": "No bound of its own.",
 }
 _TAKEN_BACK |= {"max_length": "As the settings of who enqueues say.", "timeout": "As the settings of who enqueues say."}
+
+#: What of its options the audit tells.
+_SAYS = ("limit", "rate", "burst", "max_wait", "max_length", "timeout", *(f"no_{bound}" for bound in _TAKEN_BACK))
 
 
 class _Group(Command, click.Group):
@@ -93,6 +97,7 @@ def show(cli: Cli, queues: tuple[str, ...], as_json: bool) -> None:
 @_no("timeout")
 @click.option("-y", "--yes", is_flag=True, help="Also a queue that nobody has used yet.")
 @shared_options
+@recorded("queue_set", queues="queue", says=_SAYS)
 def set_bounds(cli: Cli, queue: str, yes: bool, burst: int | None, **given: Any) -> None:
     """Set what bounds a queue, or take it back; what is not named stays.
 

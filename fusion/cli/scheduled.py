@@ -11,6 +11,7 @@ import click
 from fusion.cli.context import Cli, prog, seconds, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
 from fusion.cli.times import told, utc_option
 from fusion.cli.watch import watchable
@@ -118,6 +119,7 @@ def _moment_or_delay(ctx: click.Context, param: click.Parameter, value: str) -> 
 @click.argument("when", callback=_moment_or_delay)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the new time.")
 @shared_options
+@recorded("reschedule", jobs="job_id", says=("when",))
 def reschedule(cli: Cli, job_id: str, when: datetime | float, as_json: bool) -> None:
     """Have a scheduled job wait for another time.
 

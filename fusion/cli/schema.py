@@ -14,6 +14,7 @@ from fusion import __version__
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
 
 #: Exit code of a program that is too old, and of a step that can't be made yet; 1 is left to errors.
 NOT_YET = 3
@@ -23,6 +24,7 @@ NOT_YET = 3
 @click.option("--raise", "up", is_flag=True, help="Have the data be of this program's layout from now on.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
+@recorded("schema_raise", only="up")
 def schema(cli: Cli, up: bool, as_json: bool) -> None:
     """Show which layout the data in Redis have, or move it to this program's.
 

@@ -12,6 +12,7 @@ from fusion.store.client.adapter import asking
 from fusion.store.client.connections import get_current_connection
 from fusion.store.client.errors import typed
 from fusion.store.layout.records import LogLine
+from fusion.store.read.audit_inspector import AuditInspector
 from fusion.store.read.batch_inspector import BatchInspector
 from fusion.store.read.callback_inspector import CallbackInspector
 from fusion.store.read.cron_inspector import CronInspector
@@ -24,6 +25,7 @@ from fusion.store.read.operation_inspector import OperationInspector
 from fusion.store.read.search_inspector import SearchInspector
 from fusion.store.read.server_inspector import ServerInspector
 from fusion.store.read.sheet_inspector import SheetInspector
+from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
@@ -68,6 +70,16 @@ def limit_broker_of(connection: Redis) -> LimitBroker:
 def operation_inspector_of(connection: Redis) -> OperationInspector:
     """A reader of operations on many jobs."""
     return _made(OperationInspector, connection)
+
+
+def audit_broker_of(connection: Redis) -> AuditBroker:
+    """A writer of the audit."""
+    return _made(AuditBroker, connection)
+
+
+def audit_inspector_of(connection: Redis) -> AuditInspector:
+    """A reader of the audit."""
+    return _made(AuditInspector, connection)
 
 
 def limit_inspector_of(connection: Redis) -> LimitInspector:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from redis import Redis
 
 from fusion.store.access import broker_of, inspector_of
+from fusion.web.audit import Audit, recorded
 from fusion.web.batches import Batches
 from fusion.web.enqueue import Enqueue
 from fusion.web.exchange import HttpError, Request, Response
@@ -38,6 +39,7 @@ class Api:
         routes = [
             Route("GET", "/healthz", self.health, None, "health", answer="Health"),
             Route("GET", "/readyz", self.ready, None, "ready", answer="Readiness"),
+            *Audit(connection).routes(),
             *Enqueue(connection, self._tasks).routes(),
             *Jobs(connection).routes(),
             *OneJob(connection).routes(),
@@ -51,7 +53,7 @@ class Api:
             *Callbacks(connection).routes(),
             *Operations(connection).routes(),
         ]
-        return OpenApi(routes).routes()
+        return recorded(OpenApi(routes).routes(), connection)
 
     def health(self, request: Request) -> Response:
         """200 if this process and its Redis answer."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from fusion.exceptions import DeserializationError
 from fusion.kernel import defaults
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.serializers import JSONSerializer
+
+if TYPE_CHECKING:
+    from fusion.audit import Entry
 
 #: Bytes of a body. The largest payload with what JSON may add to it.
 MAX_BODY = 2 * defaults.MAX_PAYLOAD
@@ -83,6 +86,8 @@ class Request:
     actor: Actor | None = None
     #: What a change was about, for the audit: a job or a queue.
     target: str = ""
+    #: Of a change: its entry in the audit, to be told how many it changed, and of which queues.
+    entry: Entry | None = None
 
     def header(self, name: str) -> str:
         """The value of a header, by its name in lower case; empty without it."""

@@ -17,6 +17,7 @@ from fusion.store.layout.keys import Keys
 from fusion.store.layout.records import LogLine
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.stream.reader import EventReader
+from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
@@ -89,7 +90,7 @@ def test_the_writers_are_scripts() -> None:
     assert all(
         any(
             hasattr(kind, word.rpartition(".")[2])
-            for kind in (Broker, CronBroker, EventBroker, EventReader, LimitBroker, SchemaBroker)
+            for kind in (AuditBroker, Broker, CronBroker, EventBroker, EventReader, LimitBroker, SchemaBroker)
         )
         for word in words
     )
@@ -169,6 +170,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     conn.hset("rq:job:" + conn.zrange("rq:canceled:q", 0, 0)[0].decode(), "ended_at", "2000")
     Broker(conn, FleetConstants(canceled_max=1)).clean()
     broker.log_event([LogLine("log", "said", dropped=2)], "n")
+    AuditBroker(conn).log_audit("n2", {"who": "a@b"})
     broker.suspend()
     broker.pause("q")
     due = now_ms(conn) / 1000 + 60

@@ -20,6 +20,7 @@ from fusion.store.layout.records import LogLine, Report, Turn
 from fusion.store.layout.schema import Schema
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.scripting.scripts import Script, load
+from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.batch_broker import BatchBroker
 from fusion.store.write.broker import Broker
 from fusion.store.write.callback_broker import CallbackBroker
@@ -78,6 +79,7 @@ def test_every_script_has_its_method() -> None:
         item
         for kind in (
             Broker,
+            AuditBroker,
             BatchBroker,
             CallbackBroker,
             GateBroker,
@@ -242,6 +244,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         "empty": lambda: said_nothing(broker.empty("q", 50)),
         "endpoint_gone": lambda: said_nothing(broker.endpoint_gone("https://x/")),
         "log_event": lambda: broker.log_event([LogLine("log", "said", "j1", age=0.5)], "nonce"),
+        "log_audit": lambda: AuditBroker(conn).log_audit("nonce", {"who": "a@b", "action": "pause"}),
         "save_meta": lambda: broker.save_meta(running[0].id, "{}", running[0].execution_id),
         "report": lambda: broker.report("host.1", [Report(running[0].id, running[0].execution_id, b'{"done":1}', b"5", "1")]),
         "ring": lambda: broker.ring("q"),
@@ -266,8 +269,8 @@ REPEATED = [
     "enqueue", "enqueue_later", "reschedule", "enqueue_list", "requeue", "requeue_later", "requeue_chosen", "quarantine", "turn", "turn_failed",
     "turn_told", "turn_later", "turn_retry", "turn_lost", "turn_lost_again", "extend", "register", "deregister", "reap", "prune", "prune_named",
     "promote", "expire", "enqueue_part", "add_parents", "release_graph", "drop_graph", "release", "clean", "survey", "cancel", "cancel_running",
-    "stop", "stop_running", "delete", "empty", "endpoint_gone", "log_event", "save_meta", "report", "ring", "suspend", "resume", "pause", "unpause",
-    "note_history", "set_gate", "set_gate_of_setting", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire",
+    "stop", "stop_running", "delete", "empty", "endpoint_gone", "log_event", "log_audit", "save_meta", "report", "ring", "suspend", "resume", "pause",
+    "unpause", "note_history", "set_gate", "set_gate_of_setting", "schema_raise", "cron_put", "cron_put_changed", "cron_put_faulty", "cron_retire",
     "cron_remove", "cron_pause", "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave",
     "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave", "set_limit", "release_slot", "enqueue_tied",
     "turn_tied", "turn_tied_released", "turn_rated", "open_batch", "close_batch", "close_batch_empty", "enqueue_batch", "cancel_batch",

@@ -8,6 +8,7 @@ from typing import Any
 import redis
 
 from fusion import Job, Queue
+from fusion.audit import audited
 from fusion.cron.scheduler import Scheduler
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.store.layout.codec import text
@@ -71,6 +72,8 @@ def settle(conn: redis.Redis, queue: str, mark: str) -> None:
     Job(f"{mark}-canceled", {}, conn).cancel()
     put("stopped")
     Job(f"{mark}-stopped", {}, conn).stop()
+    with audited(conn, f"token:{mark}", "stop", f"{mark}-stopped", (queue,), reason=mark):
+        pass
 
 
 def deliveries(conn: redis.Redis, mark: str) -> list[str]:

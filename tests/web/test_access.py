@@ -30,6 +30,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "health": ({}, None, 200),
     "ready": ({}, None, 200),
+    "audit": ({}, None, 200),
     "openapi": ({}, None, 200),
     "retry_task": ({}, {"job_id": "failed-1"}, 202),
     "enqueue": ({}, {"queue": "sms", "func": "tests.jobs.basic.noop"}, 201),
@@ -122,6 +123,12 @@ def furnish(conn: redis.Redis, fail: Fail, action: str) -> None:
         Hand(Broker(conn), "keyed").take()
 
 
+def unrecorded(conn: redis.Redis) -> dict[str, Any]:
+    """All but the audit, where who may ask in vain stands as well."""
+    found = everything(conn)
+    return {key: found[key] for key in found if key != "rq:audit" and not key.startswith("rq:events:said:")}
+
+
 def _expected(route: Route, method: str, credential: str) -> int:
     if method not in (route.method, "HEAD" if route.method == "GET" else ""):
         return 405
@@ -147,8 +154,9 @@ def test_each_route_with_each_method_and_token(
     known = {**tokens.by_scope, "none": "", "bad": new_token("bad", ["admin"])[0]}
     params, body, _ = GOOD[route.action]
     for method in _methods(route):
-        before = everything(conn)
         expected = _expected(route, method, credential)
+        look = unrecorded if route.changes and expected not in (401, 403, 405) else everything
+        before = look(conn)
         answer = service.ask(
             method,
             route.path.format(**params),
@@ -169,7 +177,7 @@ def test_each_route_with_each_method_and_token(
             assert answer.code == "missing_scope"
             assert f'scope="{route.scope}"' in answer.headers["www-authenticate"]
         if expected >= 400 or not route.changes:
-            assert everything(conn) == before, "who may not, changes nothing"
+            assert look(conn) == before, "who may not, changes nothing"
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.changes], ids=lambda route: route.action)

@@ -341,6 +341,10 @@ class Keys(OperationKeys, FailureKeys):
     def events_meta(self) -> str:
         return f"{self.prefix}events:meta"
 
+    @property
+    def audit(self) -> str:
+        return f"{self.prefix}audit"
+
     def said(self, nonce: str) -> str:
         """The answer to a `log_event`, for a resend."""
         return f"{self.prefix}events:said:{nonce}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusion.enqueue.options import SPELLINGS
 from fusion.store.read.totals import CAME_IN, WENT_OUT
-from fusion.web.openapi import bulk, more, of_lists, sheet
+from fusion.web.openapi import bulk, kept, more, of_lists, sheet
 from fusion.web.openapi.shapes import (
     ANYTHING,
     FLAG,
@@ -196,5 +196,6 @@ SCHEMAS: dict[str, Schema] = {
     **bulk.SCHEMAS,
     **more.SCHEMAS,
     **of_lists.SCHEMAS,
+    **kept.SCHEMAS,
     **sheet.SCHEMAS,
 }

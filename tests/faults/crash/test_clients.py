@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import redis
@@ -12,6 +13,7 @@ import redis
 from fusion.cron.scheduler import Scheduler
 from fusion.store.layout import schema
 from fusion.store.layout.records import Claimed
+from fusion.store.read.audit_inspector import NO_ANSWER, AuditInspector
 from fusion.store.write.broker import Broker
 from tests.faults.crash.zygote import Zygote
 from tests.faults.rig.conservation import check_ended, leftovers, memberships
@@ -166,6 +168,17 @@ def _came_once(world: World) -> bool:
     return [event["event"] for event in events_of(world.conn, "a")] == ["queued"] and world.states()[0] == "queued"
 
 
+def _was_asked(world: World) -> bool:
+    """Whoever was killed has left word of what they wanted."""
+    return AuditInspector(world.conn).entries()[-1].outcome == NO_ANSWER
+
+
+def _state(conn: redis.Redis) -> dict[str, Any]:
+    """Without what a command says of itself before it begins."""
+    found = everything(conn)
+    return {key: found[key] for key in found if key != "rq:audit" and not key.startswith("rq:events:said:")}
+
+
 def _next_look(world: World) -> float | None:
     return world.conn.zscore("rq:cron:due", "e")
 
@@ -220,6 +233,7 @@ OPERATIONS = (
         _code("limits().release_slot('k', 'a')"),
         _is("started", "queued", "blocked"),
     ),
+    Operation("log_audit", World.waiting, _command("pause", "c"), _was_asked),
     Operation("unpause", World.paused, _command("unpause", "c"), lambda world: not world.conn.exists("rq:paused:c")),
     Operation(
         "set_gate",
@@ -328,14 +342,16 @@ def zygote() -> Iterator[Zygote]:
 def test_whoever_calls_it_may_be_killed(operation: Operation, zygote: Zygote, conn: redis.Redis) -> None:
     world = World(conn)
     operation.given(world)
-    before = everything(conn)
+    script = operation.script
+    look = everything if script in ("log_audit", "log_event") else _state
+    before = look(conn)
 
-    killed = zygote.run(operation.program, f"{operation.script}.before=kill")
+    killed = zygote.run(operation.program, f"{script}.before=kill")
     assert killed.code == -signal.SIGKILL, killed.output
-    assert everything(conn) == before, "nothing was done yet"
-    killed = zygote.run(operation.program, f"{operation.script}.after=kill")
+    assert look(conn) == before, "nothing was done yet"
+    killed = zygote.run(operation.program, f"{script}.after=kill")
     assert killed.code == -signal.SIGKILL, killed.output
-    assert everything(conn) != before
+    assert look(conn) != before
     assert operation.done(world), "it was done, though nobody heard of it"
 
     again = zygote.run(operation.program)

@@ -1,0 +1,72 @@
+"""`audit`: who changed what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from fusion.cli.context import Cli, shared_options
+from fusion.cli.failed import age
+from fusion.cli.hints import command
+from fusion.cli.output import echo
+from fusion.cli.tables import table
+from fusion.cli.times import told, utc_option
+from fusion.cli.watch import watchable
+
+if TYPE_CHECKING:
+    from fusion.store.read.audit_inspector import AuditEntry
+
+SCHEMA = 1
+
+
+@command(
+    example="run_worker.py audit --since 2h\n  run_worker.py audit --who 'token:*' --action pause\n"
+    "  run_worker.py audit --json | jq '.entries[] | select(.outcome == null)'"
+)
+@click.option("--since", callback=age, metavar="AGE", help="Only what was asked for since: 90s, 5m, 2h, 1d.")
+@click.option("--who", default="", metavar="NAME", help="Only by them: deploy@web1, token:billing; a wildcard will do.")
+@click.option("--action", default="", metavar="NAME", help="Only such changes: requeue, limit_set; a wildcard will do.")
+@click.option("--limit", type=click.IntRange(1, 20_000), default=50, show_default=True, help="That many at most.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@utc_option
+@shared_options
+@watchable
+def audit(cli: Cli, since: float | None, who: str, action: str, limit: int, as_json: bool) -> None:
+    """Show who changed what, the newest first.
+
+    Every command and every HTTP request that changes something stands here, but enqueues and /retryTask: the events of jobs tell those. It
+    is written before the change and after: OUTCOME is `no answer` while it is made, or if whoever made it was killed. The last 10,000 changes
+    are kept.
+    """
+    from fusion.store.access import audit_inspector_of
+    from fusion.store.read.audit_inspector import AuditFilter
+
+    begin = None if since is None else cli.inspector.now() - timedelta(seconds=since)
+    found = audit_inspector_of(cli.looking).entries(AuditFilter(who, action, begin), limit)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "entries": [entry.document() for entry in found]}))
+    elif found:
+        echo("\n".join(_lines(found)))
+    else:
+        cli.tell_broken()
+        echo("Nobody changed anything" + " of that kind" * bool(who or action or since is not None))
+
+
+def _lines(entries: Sequence[AuditEntry]) -> list[str]:
+    rows = [
+        (
+            told(entry.at),
+            entry.who,
+            entry.action,
+            entry.target or "-",
+            entry.outcome,
+            "-" if entry.count is None else str(entry.count),
+            ", ".join(f"{name}: {value}" for name, value in entry.details.items()) or "-",
+        )
+        for entry in entries
+    ]
+    return table(("AT", "WHO", "ACTION", "WHAT", "OUTCOME", "COUNT", "DETAILS"), rows, right=(5,))

@@ -1,0 +1,151 @@
+"""The audit as people read it: what was asked for, and what came of it, in one entry."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from fusion.kernel.timeutil import to_iso
+from fusion.store.layout import codec
+from fusion.store.read.base import InspectorBase, moment
+
+#: Entries of the stream that are read in one round trip.
+_PAGE = 500
+#: The outcome of a change that nobody told one of: it may be under way, or who made it was killed.
+NO_ANSWER = "no answer"
+_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """A change that somebody asked for. `queues`: those that it was about, as far as that was known. `outcome`: `ok`, why not, or `no answer`.
+    `count`: of the jobs, or whatever it changed; None where there is nothing to count. `details`: what else was said."""
+
+    id: str
+    at: datetime
+    who: str
+    action: str
+    target: str
+    queues: tuple[str, ...] = ()
+    outcome: str = NO_ANSWER
+    ended_at: datetime | None = None
+    count: int | None = None
+    details: dict[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON shows it: `audit --json`, GET /api/v1/audit."""
+        return {
+            "id": self.id,
+            "at": to_iso(self.at),
+            "who": self.who,
+            "action": self.action,
+            "target": self.target or None,
+            "queues": list(self.queues),
+            "outcome": None if self.outcome == NO_ANSWER else self.outcome,
+            "ended_at": self.ended_at and to_iso(self.ended_at),
+            "count": self.count,
+            "details": self.details,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """What is asked of the audit; `who` and `action` may be wildcards. `allows`: whether a reader may see what is about these queues."""
+
+    who: str = ""
+    action: str = ""
+    since: datetime | None = None
+    allows: Callable[[tuple[str, ...]], bool] = lambda queues: True
+
+    def fits(self, entry: AuditEntry) -> bool:
+        """Whether it is among those."""
+        return _like(entry.who, self.who) and _like(entry.action, self.action) and self.allows(entry.queues)
+
+
+def _like(text: str, wanted: str) -> bool:
+    return not wanted or fnmatchcase(text.casefold(), wanted.casefold())
+
+
+_ALL = AuditFilter()
+
+
+class AuditInspector(InspectorBase):
+    """Reads the audit."""
+
+    def entries(self, wanted: AuditFilter = _ALL, limit: int = 50, before: str = "") -> list[AuditEntry]:
+        """Those that fit, the newest first; with an entry's id as `before` only older ones."""
+        found = list[AuditEntry]()
+        for entry in self._all(wanted.since):
+            if before and not _older(entry.id, before):
+                continue
+            if wanted.fits(entry):
+                found.append(entry)
+                if len(found) == limit:
+                    break
+        return found
+
+    def _all(self, since: datetime | None) -> Iterator[AuditEntry]:
+        """What came of a change stands behind what was asked for: read from the end, it comes first."""
+        least = "-" if since is None else str(max(0, int(since.timestamp() * 1000)))
+        answers, last = dict[str, tuple[str, dict[str, str]]](), "+"
+        while True:
+            rows: Any = self.connection.xrevrange(self.keys.audit, last, least, count=_PAGE)
+            for raw, pairs in rows:
+                row = {codec.text(name): codec.text(value) for name, value in pairs.items()}
+                if "of" in row:
+                    answers.setdefault(row["of"], (codec.text(raw), row))
+                else:
+                    yield _entry(codec.text(raw), row, answers.pop(row.get("nonce", ""), None))
+            if len(rows) < _PAGE:
+                return
+            last = "(" + codec.text(rows[-1][0])
+
+
+def _entry(entry_id: str, row: Mapping[str, str], answer: tuple[str, dict[str, str]] | None) -> AuditEntry:
+    entry = AuditEntry(
+        entry_id,
+        _moment(entry_id),
+        row.get("who", ""),
+        row.get("action", ""),
+        row.get("target", ""),
+        _queues(row),
+        details=_details(row),
+    )
+    if answer is None and "outcome" not in row:
+        return entry
+    told_id, told = answer or (entry_id, dict(row))
+    count = told.get("count", "")
+    return replace(
+        entry,
+        outcome=told.get("outcome", ""),
+        ended_at=_moment(told_id),
+        count=int(count) if count.isascii() and count.isdigit() and len(count) < 19 else None,
+        target=told.get("target") or entry.target,
+        queues=_queues(told) or entry.queues,
+        details=entry.details | _details(told),
+    )
+
+
+def _queues(row: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(row.get("queues", "").split())
+
+
+def _details(row: Mapping[str, str]) -> dict[str, str]:
+    try:
+        found = json.loads(row.get("details") or "{}")
+    except ValueError:
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _moment(entry_id: str) -> datetime:
+    return moment(int(entry_id.partition("-")[0]) / 1000)
+
+
+def _older(entry_id: str, other: str) -> bool:
+    return bool(_ID.fullmatch(other)) and [*map(int, entry_id.split("-"))] < [*map(int, other.split("-"))]

@@ -1,0 +1,126 @@
+"""Who changed what, over HTTP: every route that changes something is `recorded`, and `GET /api/v1/audit` shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import timedelta
+from functools import update_wrapper
+from typing import TYPE_CHECKING
+
+from redis import Redis
+
+from fusion.audit import Entry, outcome_of
+from fusion.exceptions import InvalidName
+from fusion.store.access import audit_inspector_of, inspector_of
+from fusion.store.layout.names import check_job_id
+from fusion.store.read.audit_inspector import AuditFilter
+from fusion.web.calls import read_since
+from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.routing import Param, Route
+
+if TYPE_CHECKING:
+    from fusion.kernel.scope import Scope
+
+#: What the events of jobs tell already.
+UNRECORDED = frozenset({"enqueue", "retry_task"})
+#: Actions that the command line, and so the audit, calls otherwise.
+CALLED = {
+    "resume": "unpause",
+    "key_limit": "limit_set",
+    "key_pause": "limit_pause",
+    "key_resume": "limit_resume",
+    "key_release": "limit_release",
+    "worker_quiet": "quiet",
+    "worker_unquiet": "unquiet",
+    "callback_retry": "callbacks_retry",
+}
+#: Entries of one page.
+_PAGE, _LARGEST_PAGE = 50, 1000
+
+
+class Audit:
+    """The call that shows who changed what."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        params = (
+            Param("limit", "Entries of the page.", "integer", _PAGE, _LARGEST_PAGE),
+            Param("after", "Only older ones than that of this id: the `after` of the page before."),
+            Param("since", "Only those of so long: seconds, or a text like 2h."),
+            Param("who", "Only by them; a wildcard will do."),
+            Param("action", "Only such changes; a wildcard will do."),
+        )
+        return [
+            Route("GET", "/api/v1/audit", self.listed, "read", "audit", params, answer="Audit", by_queue=True, rows="entries")
+        ]
+
+    def listed(self, request: Request) -> Response:
+        """Show a page of what was changed, by whom and with what outcome, the newest first."""
+        args = request.args()
+        limit = max(1, whole(args, "limit", _PAGE, _LARGEST_PAGE))
+        since = None
+        if args.get("since"):
+            since = inspector_of(self._connection).now() - timedelta(seconds=read_since(args["since"]))
+        wanted = AuditFilter(args.get("who", ""), args.get("action", ""), since, _allowed(request.scope))
+        found = audit_inspector_of(self._connection).entries(wanted, limit, args.get("after", ""))
+        after = found[-1].id if len(found) == limit else None
+        return Response.json({"entries": [entry.document() for entry in found], "after": after})
+
+
+def _allowed(scope: Scope) -> Callable[[tuple[str, ...]], bool]:
+    return lambda queues: scope.all or (bool(queues) and all(map(scope.allows, queues)))
+
+
+def recorded(routes: Iterable[Route], connection: Redis) -> list[Route]:
+    """These routes; those that change something write an entry of the audit, before they do and after."""
+    return [replace(route, handler=_Recorded(route, connection)) if is_recorded(route) else route for route in routes]
+
+
+def is_recorded(route: Route) -> bool:
+    """Whether calls of it stand in the audit."""
+    return route.changes and route.action not in UNRECORDED
+
+
+class _Recorded:
+    """The handler of a route, with an entry of the audit around it."""
+
+    def __init__(self, route: Route, connection: Redis) -> None:
+        self._route, self._connection = route, connection
+        update_wrapper(self, route.handler)
+
+    def __call__(self, request: Request) -> Response:
+        action = CALLED.get(self._route.action, self._route.action)
+        target, queues = " ".join(request.params.values()), self._queues(request)
+        request.entry = entry = Entry(self._connection, request.who(), action, target, queues, client=request.client)
+        entry.asked()
+        outcome = "ok"
+        try:
+            response = self._route.handler(request)
+            outcome = "ok" if response.status < 400 else str(response.status)
+            return response
+        except HttpError as error:
+            outcome = error.code
+            raise
+        except BaseException as error:
+            outcome = outcome_of(error)
+            raise
+        finally:
+            entry.target = request.target or entry.target
+            entry.done(outcome=outcome)
+
+    def _queues(self, request: Request) -> list[str]:
+        """The queues that it is about, as far as the path tells."""
+        path, params = self._route.path, request.params
+        if path.startswith("/api/v1/queues/{name}"):
+            return [params["name"]]
+        if not path.startswith("/api/v1/jobs/{id}"):
+            return []
+        try:
+            (origin,) = inspector_of(self._connection).fields(check_job_id(params["id"]), "origin")
+        except InvalidName:
+            return []
+        return [origin.decode("utf-8", "replace")] if origin else []

@@ -1,0 +1,79 @@
+"""Who changed what, over HTTP: every route that changes something leaves an entry, and who sees which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from fusion.audit import audited
+from fusion.kernel.scope import EVERYTHING, Scope
+from fusion.store.read.audit_inspector import AuditInspector
+from fusion.web.api import Api
+from fusion.web.audit import CALLED, UNRECORDED
+from fusion.web.exchange import Actor, HttpError, Request, Response
+from fusion.web.routing import SCOPES, Route
+from tests.web.conftest import Fail
+from tests.web.test_access import GOOD, ROUTES, furnish
+
+
+def _ask(conn: redis.Redis, action: str, *, query: str = "", scope: Scope = EVERYTHING, **params: str) -> Response:
+    import json
+
+    (route,) = [route for route in Api(conn, ["tests.jobs"]).routes() if route.action == action][:1]
+    body = json.dumps(GOOD[action][1] or {}).encode()
+    headers = {"content-type": "application/json"}
+    actor = Actor("billing", frozenset(SCOPES), scope)
+    request = Request(route.method, route.path, headers, query, client="10.0.0.9", length=len(body), read=lambda size: body)
+    request.params, request.actor = {**GOOD[action][0], **params}, actor
+    return route.handler(request)
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.changes], ids=lambda route: route.action)
+def test_each_change_leaves_an_entry(conn: redis.Redis, fail: Fail, route: Route) -> None:
+    furnish(conn, fail, route.action)
+    outcome = "ok"
+    try:
+        status = _ask(conn, route.action).status
+    except HttpError as error:
+        status, outcome = error.status, error.code
+    assert status == GOOD[route.action][2]
+    found = AuditInspector(conn).entries()
+    if route.action in UNRECORDED:
+        assert found == []
+        return
+    (entry,) = found
+    assert (entry.who, entry.outcome, entry.details["client"]) == ("token:billing", outcome, "10.0.0.9")
+    assert entry.action == CALLED.get(route.action, route.action)
+    assert entry.target == " ".join(GOOD[route.action][0].values())
+    if "queues/{name}" in route.path or "/jobs/{id}" in route.path:
+        assert entry.queues == ("sms",)
+
+
+def test_what_was_refused_stands_there_too(conn: redis.Redis) -> None:
+    for params in ({"id": "nobody"}, {"id": "no id"}):
+        with pytest.raises(HttpError):
+            _ask(conn, "stop", **params)
+    assert [(entry.target, entry.outcome) for entry in AuditInspector(conn).entries()] == [
+        ("no id", "no_such_job"),
+        ("nobody", "no_such_job"),
+    ]
+
+
+def test_who_may_see_some_queues_sees_what_is_about_them_alone(conn: redis.Redis) -> None:
+    for queues in (("sms",), ("sms", "email"), ("email",), ()):
+        with audited(conn, "a@b", "x", "+".join(queues), queues):
+            pass
+
+    def seen(scope: Scope, query: str = "") -> list[Any]:
+        import json
+
+        return [entry["target"] for entry in json.loads(_ask(conn, "audit", scope=scope, query=query).body)["entries"]]
+
+    assert seen(EVERYTHING) == [None, "email", "sms+email", "sms"]
+    assert seen(Scope(("sms",))) == ["sms"]
+    assert seen(Scope(("sms", "e*"))) == ["email", "sms+email", "sms"]
+    assert seen(Scope(())) == []
+    assert seen(EVERYTHING, "limit=2&since=1h&who=A@*") == [None, "email"]
+    assert seen(EVERYTHING, "action=y") == []
