@@ -323,12 +323,15 @@ class Job(JobFields):
             raise InvalidJobOperation(f"job {self.id} is {answer}; only failed, canceled or stopped jobs are requeued")
         self._fields["status"] = "queued"
 
-    def delete(self) -> None:
-        """Forget the job. InvalidJobOperation while it runs; a job that is gone already is no error."""
-        (answer,) = broker_of(self.connection).delete([self.id])
+    def delete(self, *, purge: bool = False) -> None:
+        """Delete the job; `Trash` restores it for an hour, unless `purge`. InvalidJobOperation while it runs; a job that is gone already is no
+        error."""
+        from fusion.trash import Trash
+
+        answer = Trash(self.connection).delete([self.id], purge=purge)[self.id]
         if answer == "started":
             raise InvalidJobOperation(f"job {self.id} is running; stop() it, and delete it when its run has ended")
-        if answer not in ("deleted", "missing"):
+        if answer not in ("kept", "deleted", "missing"):
             raise InvalidJobOperation(f"job {self.id} can't be deleted: {why_not(answer)}")
 
 

@@ -328,15 +328,11 @@ class PriorityQueue:
         """
         broker_of(self.connection).set_gate(self.name, max_wait_gate(max_wait))
 
-    def empty(self) -> int:
-        """Forget all waiting jobs; returns how many. Those that are running are not touched."""
-        return sum(self._emptying())
+    def empty(self, *, purge: bool = False) -> int:
+        """Delete all waiting jobs; returns how many. Those that are running are not touched. `Trash` restores them for an hour, unless `purge`."""
+        from fusion.trash import Trash
 
-    def _emptying(self) -> Iterator[int]:
-        again = True
-        while again:
-            deleted, again = broker_of(self.connection).empty(self.name)
-            yield deleted
+        return Trash(self.connection).empty_queue(self.name, purge=purge).deleted
 
 
 Queue = PriorityQueue

@@ -64,6 +64,7 @@ def operate(
     as_json: bool,
     reason: str = "",
     priority: str | None = None,
+    purge: bool = False,
 ) -> None:
     """Say what it comes to, ask, begin it, and carry it on."""
     from fusion.operations import desk
@@ -72,7 +73,7 @@ def operate(
     from fusion.store.access import search_inspector_of
 
     try:
-        plan = Plan.of(action, query, reason=reason, priority=priority)
+        plan = Plan.of(action, query, reason=reason, priority=priority, purge=purge)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     impact = measure(search_inspector_of(cli.connection), plan)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli import bulk, names
-from fusion.cli.context import Cli, confirmed, shared_options
+from fusion.cli.context import Cli, confirmed, prog, shared_options
 from fusion.cli.control import refuse_unknown, tell_unknown
 from fusion.cli.failed import chosen, filter_options
 from fusion.cli.hints import command
@@ -23,6 +23,7 @@ from fusion.status import FOREIGN, why_not
 
 if TYPE_CHECKING:
     from fusion.jobs.failures import FailedFilter
+    from fusion.trash import Thrown
 
 SCHEMA = 1
 #: Ids requeued in one call.
@@ -195,14 +196,15 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 @click.argument("queues", nargs=-1, metavar="[QUEUES]...")
 @click.option("-a", "--all", "everything", is_flag=True, help="All queues.")
 @click.option("-y", "--yes", is_flag=True, help="Don't ask; needed where there is no terminal.")
+@click.option("--purge", is_flag=True, help="For good, not into the trash.")
 @click.option("--dry-run", is_flag=True, help="Only say how many.")
 @shared_options
-@recorded("empty", queues="queues", says=("everything",))
-def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, dry_run: bool) -> None:
-    """Forget all waiting jobs of these queues.
+@recorded("empty", queues="queues", says=("everything", "purge"))
+def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, purge: bool, dry_run: bool) -> None:
+    """Delete all waiting jobs of these queues.
 
-    Jobs that run, have failed or are scheduled stay. This can't be undone. Exit code 1, and nothing is removed, if no queue of a name is
-    known; with --yes that is only said.
+    Jobs that run, have failed or are scheduled stay. For an hour `trash restore` brings back what was deleted. Exit code 1, and nothing is
+    removed, if no queue of a name is known; with --yes that is only said.
     """
     if everything and queues:
         raise click.UsageError("give queues or --all, not both")
@@ -223,9 +225,21 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, dry_ru
         if any(waiting.values()) and not confirmed(f"Forget {sum(waiting.values())} waiting jobs of {', '.join(chosen)}?", yes):
             echo("Nothing was removed", err=True)
             sys.exit(1)
-    from fusion.queue import Queue
+    from fusion.trash import Thrown, Trash
 
+    told = Thrown(0, 0)
     for name in chosen:
-        count = Queue(name, cli.connection).empty()
-        cli.changed(count)
-        echo(f"{count} jobs removed from {name} queue")
+        thrown = Trash(cli.connection).empty_queue(name, purge=purge)
+        told = Thrown(told.deleted + thrown.deleted, told.kept + thrown.kept)
+        cli.changed(thrown.deleted)
+        echo(f"{thrown.deleted} jobs removed from {name} queue")
+    if told.deleted and not purge:
+        tell_kept(told, f"--query queue:{','.join(chosen)}" if not everything else "--all")
+
+
+def tell_kept(thrown: Thrown, which: str) -> None:
+    """On stderr: how deleted jobs come back, and how many can't."""
+    if thrown.kept:
+        echo(f"{thrown.kept} jobs deleted; to get them back within an hour: {prog()} trash restore {which}", err=True)
+    if lost := thrown.deleted - thrown.kept:
+        echo(f"{lost} jobs are gone for good: the trash is full, or Redis is over 80 % of its maxmemory", err=True)

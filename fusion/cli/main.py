@@ -51,6 +51,7 @@ COMMANDS = {
     "limit": ("fusion.cli.limit:limit_group", "Show concurrency keys; set their limits, pause them, take a slot back."),
     "quiet": ("fusion.cli.control:quiet", "Let workers finish what they run and take no more jobs."),
     "unquiet": ("fusion.cli.control:unquiet", "Let quiet workers take jobs again."),
+    "trash": ("fusion.cli.trash:trash_group", "Show deleted jobs, and restore them."),
     "audit": ("fusion.cli.audit:audit", "Show who changed what, the newest first."),
     "config": ("fusion.cli.config:config_group", "Show the effective settings, and where each comes from."),
     "doctor": ("fusion.cli.doctor:doctor", "Say what is wrong and what mends it."),

@@ -156,24 +156,35 @@ def _missing(operation_id: str) -> NoReturn:
 )
 @click.argument("job_ids", nargs=-1, metavar="[JOB_ID]...")
 @bulk.query_options
+@click.option("--purge", is_flag=True, help="For good, not into the trash.")
 @_DRY_RUN
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
 @shared_options
-@recorded("delete", jobs="job_ids", says=("query", "detach"))
-def delete(cli: Cli, job_ids: tuple[str, ...], query: str | None, yes: bool, detach: bool, dry_run: bool, as_json: bool) -> None:
-    """Forget jobs, whatever they wait for or however they ended.
+@recorded("delete", jobs="job_ids", says=("query", "detach", "purge"))
+def delete(
+    cli: Cli, job_ids: tuple[str, ...], query: str | None, yes: bool, detach: bool, purge: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Delete jobs, whatever they wait for or however they ended.
 
-    One that runs is not deleted: stop it first. Exit code 1 if one could not be deleted.
+    For an hour `trash restore` brings them back. One that runs is not deleted: stop it first. Exit code 1 if one could not be deleted.
     """
     if bulk.check(query, job_ids, detach=detach):
-        bulk.operate(cli, "delete", query or "", dry_run=dry_run, yes=yes, detach=detach, as_json=as_json)
+        bulk.operate(cli, "delete", query or "", dry_run=dry_run, yes=yes, detach=detach, as_json=as_json, purge=purge)
         return
     _ids_only(job_ids, dry_run)
     fit, refused = _fit(job_ids)
     if fit and not confirmed(f"Delete {len(fit)} jobs?", yes):
         echo("Nothing was deleted", err=True)
         sys.exit(1)
-    answers = cli.broker.delete(fit) if fit else []
+    from fusion.cli.jobs import tell_kept
+    from fusion.trash import Thrown, Trash
+
+    found = Trash(cli.connection).delete(fit, purge=purge) if fit else {}
+    thrown = Thrown(sum(one in ("kept", "deleted") for one in found.values()), sum(one == "kept" for one in found.values()))
+    cli.changed(thrown.deleted)
+    if thrown.deleted and not purge:
+        tell_kept(thrown, " ".join(fit[:3]) + " ..." * (len(fit) > 3))
+    answers = ["deleted" if one == "kept" else one for one in found.values()]
     _told("deleted", "deleted", fit, answers, refused, as_json)
 
 

@@ -38,8 +38,11 @@ class Plan:
     args: Mapping[str, str]
 
     @classmethod
-    def of(cls, name: str, text: str, *, reason: str = "", priority: object = None, scope: Scope = EVERYTHING) -> Plan:
-        """Check what is asked for. ValueError (InvalidQuery, where it is the query's fault) says what to write instead."""
+    def of(
+        cls, name: str, text: str, *, reason: str = "", priority: object = None, scope: Scope = EVERYTHING, purge: bool = False
+    ) -> Plan:
+        """Check what is asked for. `purge`: what is deleted is not kept in the trash. ValueError (InvalidQuery, where it is the query's fault)
+        says what to write instead."""
         action = ACTIONS.get(name)
         if action is None:
             raise ValueError(f"action {name[:40]!r}: use one of {', '.join(ACTIONS)}")
@@ -63,6 +66,8 @@ class Plan:
             if not reason.strip():
                 raise ValueError("reason: quarantine needs one; whoever finds the jobs later has nothing else to go by")
             args["reason"] = reason.strip()[:_LONGEST_REASON]
+        if purge and name == "delete":
+            args["purge"] = "1"
         if name == "reprioritise":
             args["priority"] = str(read_priority(priority))
         elif priority is not None:

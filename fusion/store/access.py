@@ -25,6 +25,7 @@ from fusion.store.read.operation_inspector import OperationInspector
 from fusion.store.read.search_inspector import SearchInspector
 from fusion.store.read.server_inspector import ServerInspector
 from fusion.store.read.sheet_inspector import SheetInspector
+from fusion.store.read.trash_inspector import TrashInspector
 from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
@@ -80,6 +81,11 @@ def audit_broker_of(connection: Redis) -> AuditBroker:
 def audit_inspector_of(connection: Redis) -> AuditInspector:
     """A reader of the audit."""
     return _made(AuditInspector, connection)
+
+
+def trash_inspector_of(connection: Redis) -> TrashInspector:
+    """A reader of the trash."""
+    return _made(TrashInspector, connection)
 
 
 def limit_inspector_of(connection: Redis) -> LimitInspector:

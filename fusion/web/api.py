@@ -24,6 +24,7 @@ from fusion.web.openapi.document import OpenApi
 from fusion.web.operations import Operations
 from fusion.web.queues import Queues
 from fusion.web.routing import Route
+from fusion.web.trash import TrashRoutes
 
 
 class Api:
@@ -40,6 +41,7 @@ class Api:
             Route("GET", "/healthz", self.health, None, "health", answer="Health"),
             Route("GET", "/readyz", self.ready, None, "ready", answer="Readiness"),
             *Audit(connection).routes(),
+            *TrashRoutes(connection).routes(),
             *Enqueue(connection, self._tasks).routes(),
             *Jobs(connection).routes(),
             *OneJob(connection).routes(),

@@ -52,6 +52,8 @@ CHANGES: dict[str, tuple[str, tuple[str, str, str]]] = {
     "events replay": ("", ("events_replay", "", "")),
     "events forget": ("file --yes", ("events_forget", "file", "")),
     "callbacks retry": ("--all", ("callbacks_retry", "", "")),
+    "trash restore": ("k1", ("trash_restore", "k1", "")),
+    "trash empty": ("--yes", ("trash_empty", "", "")),
     "reprioritise": ("j3 --priority high", ("reprioritise", "j3", "sms")),
     "delete": ("j3 --yes", ("delete", "j3", "sms")),
     "operations cancel": ("nothing", ("operations_cancel", "nothing", "")),
@@ -62,7 +64,7 @@ CHANGES: dict[str, tuple[str, tuple[str, str, str]]] = {
 OTHERS = {
     "worker", "start", "scheduler", "relay", "info", "top", "stats", "enqueue", "failures", "scheduled", "tree", "health", "doctor",
     "demo", "completion", "batches", "audit", "job show", "server", "server token", "queue show", "batch show", "limit list", "limit show",
-    "config show", "jobs", "operations list", "operations show",
+    "config show", "trash list", "trash show", "jobs", "operations list", "operations show",
     "cron list", "cron next", "cron history", "cron validate", "events stats", "events tail", "events setup", "callbacks list",
     "redis start", "redis stop", "redis status",
 }  # fmt: skip
@@ -112,7 +114,8 @@ def test_each_of_them_leaves_an_entry(conn: redis.Redis, fail: Fail, monkeypatch
         assert entry.outcome == ("ok" if result == 0 else f"exit code {result}"), name
         assert entry.ended_at is not None and entry.ended_at >= entry.at
     assert {entry.action: entry.count for entry in _entries(conn) if entry.count} == {
-        "requeue": 1, "quarantine": 1, "empty": 2, "cancel": 1, "stop": 1,
+        "requeue": 1, "quarantine": 1, "empty": 2, "trash_restore": 1, "trash_empty": 1, "delete": 1,
+        "cancel": 1, "stop": 1,
     }  # fmt: skip
     reasons = {entry.action: entry.details.get("reason") for entry in _entries(conn)}
     assert reasons["pause"] == reasons["limit_pause"] == reasons["quarantine"] == "why"

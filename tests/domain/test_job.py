@@ -12,6 +12,7 @@ from fusion import Job, Queue
 from fusion.exceptions import ConfigurationError, InvalidJobOperation, NoSuchJobError, SerializationError
 from fusion.settings import Settings, use_settings
 from fusion.store.access import broker_of
+from fusion.trash import Trash
 from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
@@ -112,6 +113,10 @@ def test_delete_in_each_state(bench: Bench, state: str) -> None:
     else:
         job.delete()
         assert not Job.exists(job.id)
+        left = [key for key in bench.conn.scan_iter() if job.id.encode() in key or _holds(bench.conn, key, job.id)]
+        assert sorted(left) == [b"rq:trash", f"rq:trash:job:{job.id}".encode()]
+        assert Trash(bench.conn).restore([job.id]).restored == 1
+        job.delete(purge=True)
         left = [key for key in bench.conn.scan_iter() if job.id.encode() in key or _holds(bench.conn, key, job.id)]
         assert left == []
         assert bench.hand.claim() == []

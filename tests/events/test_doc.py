@@ -90,6 +90,10 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
     broker.enqueue("q", [new("apart", ties="h"), child("apart2", "apart")], "apart")
     broker.cancel("apart2")
     broker.requeue(["apart2"], "n")
+    put(broker, "q", "thrown")
+    broker.cancel("thrown")
+    broker.delete_to_trash(["thrown"])
+    broker.restore(["thrown"], "n")
     broker.log_event([LogLine("log", "said", dropped=2), LogLine("completed", "said", dropped=1)], "n")
     seen: dict[str, set[str]] = {}
     for fields in events_of(conn):

@@ -37,6 +37,7 @@ REACHED = {
     "release": "arrive end",
     "stop": "arrive end",
     "requeue": "arrive",
+    "restore": "arrive",
     "tend_batches": "arrive end",
     "turn": "arrive claim return leave end",
 }

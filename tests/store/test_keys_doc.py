@@ -170,6 +170,8 @@ def used(conn: redis.Redis) -> redis.Redis:
     conn.hset("rq:job:" + conn.zrange("rq:canceled:q", 0, 0)[0].decode(), "ended_at", "2000")
     Broker(conn, FleetConstants(canceled_max=1)).clean()
     broker.log_event([LogLine("log", "said", dropped=2)], "n")
+    put(broker, "q", "thrown")
+    broker.delete_to_trash(["thrown"])
     AuditBroker(conn).log_audit("n2", {"who": "a@b"})
     broker.suspend()
     broker.pause("q")

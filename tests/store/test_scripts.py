@@ -33,6 +33,7 @@ from fusion.store.write.limit_broker import LimitBroker
 from fusion.store.write.operation_broker import OperationBroker
 from fusion.store.write.report_broker import ReportBroker
 from fusion.store.write.schema_broker import SchemaBroker
+from fusion.store.write.trash_broker import TrashBroker
 from tests.events.hands import event_scenario
 from tests.kit import guarded
 from tests.kit.hands import (
@@ -58,6 +59,7 @@ from tests.store.cron_hands import of_cron, said_nothing
 from tests.store.kin_hands import child
 from tests.store.limits_hands import of_limits
 from tests.store.operation_hands import of_operations
+from tests.store.trash_hands import of_trash
 from tests.store.unique_hands import of_unique
 from tests.store.waits_hands import of_waits
 
@@ -67,7 +69,8 @@ CONSTANTS = FleetConstants(events_cap=100, result_ttl=500, failure_ttl=600, max_
 #: Not transitions: nothing to repeat safely but a token in a list, which is one at most.
 READ = {"wrong_types", "enqueue_part", "callbacks_refused", "gone", "served", "callbacks_served", "readmit_endpoint", "stored",
         "ready_enqueue", "turn_call", "turn_line", "callbacks_secret", "agree", "unpark", "forget",
-        "pin_limit", "pin_rate", "pause_limit", "resume_limit", "do_operation", "running_operations", "run_id"}  # fmt: skip
+        "pin_limit", "pin_rate", "pause_limit", "resume_limit", "do_operation", "running_operations", "run_id",
+        "empty_to_trash", "delete_to_trash", "may_keep"}  # fmt: skip
 LOOKS = {"cron_due"}  # they change nothing
 
 
@@ -91,6 +94,7 @@ def test_every_script_has_its_method() -> None:
             GraphBroker,
             OperationBroker,
             SchemaBroker,
+            TrashBroker,
         )
         for item in vars(kind).items()
     ]
@@ -261,6 +265,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         **of_limits(conn),
         **of_batches(conn),
         **of_unique(conn),
+        **of_trash(conn),
         **of_operations(conn),
     } | of_waits(conn, hand, running[0], token)
 
@@ -274,7 +279,8 @@ REPEATED = [
     "cron_remove", "cron_pause", "cron_resume", "cron_run", "cron_tick", "cron_tick_overlap", "cron_fault", "scheduler_beat", "scheduler_leave",
     "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave", "set_limit", "release_slot", "enqueue_tied",
     "turn_tied", "turn_tied_released", "turn_rated", "open_batch", "close_batch", "close_batch_empty", "enqueue_batch", "cancel_batch",
-    "tend_batches", "enqueue_unique", "requeue_unique", "turn_unique", "open_operation",
+    "tend_batches", "enqueue_unique", "requeue_unique", "turn_unique", "delete_kept", "empty_kept", "restore", "empty_trash",
+    "open_operation",
     "lease_operation", "advance_operation", "cancel_operation", "reprioritise", "requeue_counted", "stop_counted", "delete_counted",
     "turn_struck", "turn_held", "hold_probation", "sample",
 ]  # fmt: skip

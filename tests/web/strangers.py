@@ -72,6 +72,8 @@ def settle(conn: redis.Redis, queue: str, mark: str) -> None:
     Job(f"{mark}-canceled", {}, conn).cancel()
     put("stopped")
     Job(f"{mark}-stopped", {}, conn).stop()
+    put("thrown")
+    Job(f"{mark}-thrown", {}, conn).delete()
     with audited(conn, f"token:{mark}", "stop", f"{mark}-stopped", (queue,), reason=mark):
         pass
 

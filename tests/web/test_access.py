@@ -31,6 +31,8 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "health": ({}, None, 200),
     "ready": ({}, None, 200),
     "audit": ({}, None, 200),
+    "trash": ({}, None, 200),
+    "trash_restore": ({"id": "thrown-sms"}, None, 200),
     "openapi": ({}, None, 200),
     "retry_task": ({}, {"job_id": "failed-1"}, 202),
     "enqueue": ({}, {"queue": "sms", "func": "tests.jobs.basic.noop"}, 201),
@@ -102,6 +104,7 @@ TARGETS = {
     "delete": ("failed-sms", "failed-sma"),
     "batch_cancel": ("batch-sms", "batch-sma"),
     "operation_cancel": ("op-sms", "op-sma"),
+    "trash_restore": ("thrown-sms", "thrown-sma"),
 }
 
 
@@ -112,6 +115,9 @@ def furnish(conn: redis.Redis, fail: Fail, action: str) -> None:
     put(Broker(conn), "sms", "stop-sms")
     begin(Broker(conn), "batch-sms")
     LimitBroker(conn).pin_limit("smtp", 2)
+    if action.startswith("trash"):
+        put(Broker(conn), "sms", "thrown-sms")
+        Broker(conn).delete_to_trash(["thrown-sms"])
     if action.startswith("worker"):
         Hand(Broker(conn), "sms", name="worker-sms")
     if action.startswith("operation"):

@@ -56,6 +56,8 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "requeue": ([], [("/api/v1/jobs/zebra-failed/requeue", None)]),
     "delete": ([], [("/api/v1/jobs/zebra-failed", None)]),
     "openapi": (["/api/v1/openapi.json"], []),
+    "trash": (["/api/v1/trash", "/api/v1/trash?limit=1", "/api/v1/trash?format=jsonl"], []),
+    "trash_restore": ([], [("/api/v1/trash/zebra-thrown/restore", None)]),
     "audit": (["/api/v1/audit", "/api/v1/audit?limit=1&action=*", "/api/v1/audit?format=csv"], []),
     "queues": ([f"/api/v1/queues{query}" for query in ("", "?format=csv", "?format=jsonl", "?limit=1", "?offset=1")], []),
     "failures": (["/api/v1/failures", "/api/v1/failures?since=1h&limit=1"], []),

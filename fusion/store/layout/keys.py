@@ -342,6 +342,18 @@ class Keys(OperationKeys, FailureKeys):
         return f"{self.prefix}events:meta"
 
     @property
+    def trash(self) -> str:
+        return f"{self.prefix}trash"
+
+    @property
+    def trash_sizes(self) -> str:
+        return f"{self.prefix}trash:sizes"
+
+    def trash_job(self, job_id: str) -> str:
+        """The record of a job in the trash."""
+        return f"{self.prefix}trash:job:{job_id}"
+
+    @property
     def audit(self) -> str:
         return f"{self.prefix}audit"
 

@@ -5,7 +5,7 @@
 -- FLAGS: allow-oom
 -- INCLUDE: keys mark time score turns callbacks count on_arrive limit_keys kin_keys audit unique_keys
 -- INCLUDE: audit_kin
--- INCLUDE: audit_unique batch_keys audit_batches failures audit_failures
+-- INCLUDE: trash audit_unique batch_keys audit_batches failures audit_failures
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
 local FORGET_MS = 86400000 -- a name goes when all its sets have been empty for so long; what enqueues brings it back
@@ -161,6 +161,7 @@ if not cursor or cursor == '0' and skip == '0' then
   pcall(forget_totals)
   pcall(audit_pinned)
 end
+pcall(drop_expired_trash, 300)
 pcall(sweep, FAILED, 'failed')
 pcall(trim, FAILED, 'failed')
 local ok, ungrouped = pcall(group_failures)

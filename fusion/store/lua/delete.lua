@@ -1,11 +1,12 @@
--- delete: forget jobs that are not running.
--- ARGV: operation n_jobs
+-- delete: forget jobs that are not running, or put them into the trash.
+-- ARGV: keep operation n_jobs
 -- FLAGS: allow-oom
--- INCLUDE: writer keys waits mark count emit park expiry ties forget count_operation
+-- INCLUDE: writer keys waits mark count emit park expiry ties throw_away count_operation
 -- Uses: tied
 -- Rest: ids
--- Returns: an answer per job: deleted | missing | started | foreign (another program's job) | a status that only a
---   newer version knows | of an operation also: see count_operation
+-- Returns: an answer per job: deleted | kept (deleted, and in the trash: with `keep` 1, if there is room) | missing |
+--   started | foreign (another program's job) | a status that only a newer version knows | of an operation also: see
+--   count_operation
 -- Events: deleted
 local function remove(id)
   local key = job_key(id)
@@ -22,14 +23,14 @@ local function remove(id)
   if ties then tied[key] = ties end
   local counters = ties and counters_of_key(key)
   if set then unpark(id, key, queue) end
-  forget(id, key, status, queue)
+  local kept = throw_away(id, key, status, queue, A_keep)
   if not is_terminal(status) then
     meet(seq, nil, nil, queue, class)
     tally('deleted', queue, class, counters)
   end
   forget_expiry(id, expires)
   emit('deleted', id, queue, log_tag)
-  return 'deleted'
+  return kept and 'kept' or 'deleted'
 end
 
 local answers, one = {}, of_operation(A_operation, remove)

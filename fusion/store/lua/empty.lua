@@ -1,18 +1,25 @@
 -- empty: forget the waiting jobs of a queue, blocked and deferred ones too, a bounded number at a time.
--- ARGV: queue limit
+-- ARGV: queue limit keep
 -- FLAGS: allow-oom
--- INCLUDE: writer keys mark count emit park expiry inbox ties kin on_end
+-- INCLUDE: writer keys mark count emit park expiry inbox ties kin on_end trash
 -- Uses: tied
--- Returns: {deleted, again}
+-- Returns: {deleted, again, how many of them are in the trash: with `keep` 1, if there is room}
 -- Events: deleted
-local ready, limit, deleted = ready_key(A_queue), tonumber(A_limit), 0
+local ready, limit, deleted, kept = ready_key(A_queue), tonumber(A_limit), 0, 0
 
-local function remove(id, key, log_tag, expires_at, ties, seq, origin, class)
+local function remove(id, key, log_tag, expires_at, ties, seq, origin, class, deferred)
   if ties then tied[key] = ties end
   local counters = ties and counters_of_key(key)
   on_end(id, key, A_queue, 'deleted')
   if ties then forget_kin(id, key) end
-  if redis.call('UNLINK', key, dependents_key(id)) == 0 then return end
+  local ok, moved = A_keep == '1', nil
+  if ok then ok, moved = pcall(put_into_trash, id, key, A_queue, deferred) end
+  if ok and moved then
+    redis.call('UNLINK', dependents_key(id))
+    kept = kept + 1
+  elseif redis.call('UNLINK', key, dependents_key(id)) == 0 then
+    return
+  end
   meet(seq, nil, nil, origin or A_queue, class)
   tally('deleted', origin or A_queue, class, counters)
   forget_expiry(id, expires_at)
@@ -39,7 +46,9 @@ local function empty()
     if not job.err and job[1] == 'deferred' and not job[6] then
       others = others + 1 -- stock RQ's wait there as well
     else
-      if not job.err and job[1] == 'deferred' then remove(id, key, job[2], job[3], job[4], true, A_queue, job[5]) end
+      if not job.err and job[1] == 'deferred' then
+        remove(id, key, job[2], job[3], job[4], true, A_queue, job[5], true)
+      end
       redis.call('ZREM', set_of('deferred', A_queue), id)
     end
   end
@@ -78,4 +87,4 @@ end
 local ok, again = pcall(empty)
 write_tallies()
 if not ok then return error_reply(again) end
-return { deleted, again }
+return { deleted, again, kept }

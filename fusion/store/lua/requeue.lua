@@ -2,8 +2,8 @@
 --   schedule first.
 -- KEYS: queues
 -- ARGV: nonce keep_place quarantined retry_count delay_ms operation n_jobs
--- INCLUDE: writer keys mark time score count emit ring turns sound schedule expiry room each ties on_arrive unique
--- INCLUDE: batch attach kin_keys releasing failures count_operation
+-- INCLUDE: writer keys mark time score count emit ring turns schedule expiry room each ties on_arrive
+-- INCLUDE: batch again failures count_operation
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
@@ -31,21 +31,9 @@ local function requeue(id)
   if quarantined and A_quarantined ~= '1' then return 'quarantined' end
   local queue = original or origin
   if not data or not queue then return 'corrupt' end
-  local broken = ties and broken_limit(redis.call('HGET', key, 'concurrency_key') or '', queue)
-  if broken then error(broken, 0) end
-  if ties and string.find(ties, 'u', 1, true) then
-    local name, upto = unpack(redis.call('HMGET', key, 'unique_key', 'unique_until'))
-    local other = name and owner_of(name)
-    if other and other ~= id then return 'duplicate ' .. other end
-    if name then take_key(name, id, upto) end
-  end
-  local parents = ties and string.find(ties, 'p', 1, true) and redis.call('HGET', key, 'parents')
-  local waits = parents and attach(id, parents_of(parents), next_seq(), true, true)
-  if parents and redis.call('EXISTS', parents_key(id)) == 1 then
-    waits = redis.call('SADD', unmet_key(id), '*again')
-    redis.call('HDEL', parents_key(id), 'left', 'again')
-    do_later('a ' .. id)
-  end
+  local why = refuses_again(id, key, queue, ties)
+  if why then return why end
+  local waits = waits_again(id, key, ties, true)
 
   redis.call('SADD', K_queues, queue_key(queue))
   if waits then

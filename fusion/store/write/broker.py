@@ -134,9 +134,9 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         return to_texts(self._script("quarantine")({}, {"reason": reason, "operation": "", "n_jobs": len(job_ids)}, job_ids))
 
     def delete(self, job_ids: Sequence[str]) -> list[str]:
-        """Forget jobs. An answer per id: `deleted`, `missing`, `started` (a running job is not deleted), or a status that only a newer
-        version knows."""
-        return to_texts(self._script("delete")({}, {"operation": "", "n_jobs": len(job_ids)}, job_ids))
+        """Forget jobs for good. An answer per id: `deleted`, `missing`, `started` (a running job is not deleted), or a status that only a
+        newer version knows."""
+        return to_texts(self._script("delete")({}, {"keep": "", "operation": "", "n_jobs": len(job_ids)}, job_ids))
 
     def save_meta(self, job_id: str, meta: bytes | str, execution_id: str = "") -> str:
         """Replace a job's meta: `ok`, `missing`, or `stale` when an execution is named that does not hold the job."""
@@ -153,8 +153,8 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     # -- queues
 
     def empty(self, queue: str, limit: int = 500) -> tuple[int, bool]:
-        """Forget up to `limit` waiting jobs; returns how many, and whether there are more."""
-        deleted, again = self._script("empty")({}, {"queue": queue, "limit": limit})
+        """Forget up to `limit` waiting jobs for good; returns how many, and whether there are more."""
+        deleted, again, _ = self._script("empty")({}, {"queue": queue, "limit": limit, "keep": ""})
         return int(deleted), bool(again)
 
     def survey(self, wildcards: Mapping[str, str], interval: float, limit: int = 100) -> bool:

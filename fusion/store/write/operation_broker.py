@@ -11,8 +11,9 @@ from fusion.kernel import defaults
 from fusion.kernel.failpoints import failpoint
 from fusion.store.client.adapter import batch
 from fusion.store.layout import codec
-from fusion.store.scripting.host import ScriptHost, to_ms, to_texts
+from fusion.store.scripting.host import to_ms, to_texts
 from fusion.store.scripting.scripts import Script
+from fusion.store.write.trash_broker import TrashBroker
 
 #: Operations that run at a time, and those that have ended that are kept, for how long in seconds.
 MOST_RUNNING, MOST_ENDED, KEPT = 100, 1000, 7 * 86400.0
@@ -31,7 +32,7 @@ class Move(NamedTuple):
     new: str = ""
 
 
-class OperationBroker(ScriptHost):
+class OperationBroker(TrashBroker):
     """Operations: their records, and what they do to jobs. The walk is `fusion.operations`'."""
 
     # -- records
@@ -111,6 +112,7 @@ class OperationBroker(ScriptHost):
                 (self._script(action), {"job": self.keys.job(str(job))}, {"id": job, "operation": operation}, ()) for job in jobs
             )
             return self._told(calls)
+        keep = "1" if action == "delete" and args.get("purge") != "1" and self.may_keep() else ""
         for start in range(0, len(jobs), PER_CALL):
             part: Any = jobs[start : start + PER_CALL]
             given: dict[str, Any] = {"operation": operation, "n_jobs": len(part)}
@@ -123,7 +125,7 @@ class OperationBroker(ScriptHost):
             elif action == "quarantine":
                 calls.append((self._script(action), {}, given | {"reason": args["reason"]}, part))
             else:
-                calls.append((self._script("delete"), {}, given, part))
+                calls.append((self._script("delete"), {}, given | {"keep": keep}, part))
         return self._told(calls)
 
     def _reprioritise(self, moves: Sequence[Move], priority: int, operation: str) -> _Call:

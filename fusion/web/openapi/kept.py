@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusion.web.openapi.shapes import TEXT, TIME, WHOLE, Schema, by_name, fields, none_or, some
+from fusion.web.openapi.shapes import FLAG, TEXT, TIME, WHOLE, Schema, by_name, fields, none_or, some
 
 _CHANGE = fields(
     id=TEXT,
@@ -17,6 +17,21 @@ _CHANGE = fields(
     details=by_name(TEXT),
 )
 
+_DELETED = fields(
+    id=TEXT,
+    deleted_at=TIME,
+    until=TIME,
+    status=TEXT,
+    queue=TEXT,
+    function=none_or(TEXT),
+    created_at=none_or(TIME),
+    error_class=none_or(TEXT),
+    quarantined=none_or(TEXT),
+    bytes=WHOLE,
+)
+
 SCHEMAS: dict[str, Schema] = {
+    "Trash": fields(jobs=some(_DELETED), offset=WHOLE),
+    "Restored": fields(job_id=TEXT, restored=FLAG, status=TEXT, queue=TEXT),
     "Audit": fields(entries=some(_CHANGE), after=none_or(TEXT)),
 }

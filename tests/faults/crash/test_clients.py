@@ -51,6 +51,10 @@ class World:
                 self.hand.tell(claimed, "failed", reason="builtins.ValueError: no", fields={"exc_info": "ValueError: no"}) == "ok"
             )
 
+    def deleted(self) -> None:
+        self.waiting()
+        self.broker.delete_to_trash(["a", "b", "c"])
+
     def paused(self) -> None:
         self.broker.pause("c")
         self.waiting()
@@ -233,6 +237,8 @@ OPERATIONS = (
         _code("limits().release_slot('k', 'a')"),
         _is("started", "queued", "blocked"),
     ),
+    Operation("restore", World.deleted, _command("trash", "restore", "--all"), _is(*["queued"] * 3)),
+    Operation("empty_trash", World.deleted, _command("trash", "empty", "--yes"), lambda world: not world.conn.exists("rq:trash")),
     Operation("log_audit", World.waiting, _command("pause", "c"), _was_asked),
     Operation("unpause", World.paused, _command("unpause", "c"), lambda world: not world.conn.exists("rq:paused:c")),
     Operation(

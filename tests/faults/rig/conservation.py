@@ -297,6 +297,8 @@ def _why_left(conn: redis.Redis, keys: Keys, key: str, in_sets: Mapping[str, lis
     if kind == "graph":
         known = conn.zscore(keys.graphs, name), conn.zscore(keys.releasing, f"g {name}"), conn.zscore(keys.releasing, f"x {name}")
         return "" if any(score is not None for score in known) else "of a graph that nobody knows"
+    if kind == "trash":
+        return "" if conn.zscore(keys.trash, name.removeprefix("job:")) is not None else "not in the list"
     if kind == "work":
         return "" if conn.hexists(keys.wildcards, name) else "of a wildcard that nobody named"
     if kind == "relay":

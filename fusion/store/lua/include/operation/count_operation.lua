@@ -7,7 +7,7 @@
 -- INCLUDE: keys operation_keys
 -- RARER: in_time open_count count_operation of_operation write_operation entered_of add_count is_new_to
 local MOST_SEEN = 10000 -- beyond that a job that can't be marked may be counted twice, if the walk meets it twice
-local DONE = { ok = true, canceled = true, stopped = true, pending = true, deleted = true }
+local DONE = { ok = true, canceled = true, stopped = true, pending = true, deleted = true, kept = true }
 local SKIPPED = { foreign = true, list = true, quarantined = true, unknown = true }
 local COUNTED, LATE, OVER = 'counted', 'late', 'over' -- answers: by this operation before; after its cut-off; it ended
 local cutoff, states, noted, examples -- of this call's operation; `noted`: what to add to its record
@@ -41,6 +41,7 @@ local function count_operation(id, answer)
   local why = string.match(answer, '^%a+') or 'error'
   if DONE[answer] then
     add_count('done')
+    if answer == 'kept' then add_count('kept') end
   else
     add_count(SKIPPED[answer] and 'skipped' or 'refused')
     add_count('why:' .. why)

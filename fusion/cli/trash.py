@@ -1,0 +1,212 @@
+"""`trash list | show | restore | empty`: deleted jobs, for an hour."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.cli.context import Cli, confirmed, prog, seconds, shared_options
+from fusion.cli.hints import Command
+from fusion.cli.output import echo
+from fusion.cli.recorded import recorded
+from fusion.cli.tables import table
+from fusion.cli.times import told, utc_option
+from fusion.cli.watch import watchable
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from fusion.store.query.grammar import Query
+    from fusion.store.read.trash_inspector import TrashEntry, TrashInspector
+
+SCHEMA = 1
+#: Jobs that are told apart one by one when they could not be restored.
+_SHOWN, _CHUNK = 20, 500
+_Function = Callable[..., Any]
+
+
+class _Group(Command, click.Group):
+    """A command that has commands."""
+
+
+@click.group(cls=_Group, name="trash")
+def trash_group() -> None:
+    """Show deleted jobs, and restore them.
+
+    What `delete` and `empty` take away stays here for an hour, up to 10,000 jobs and 64 MB. It is no job meanwhile: its id and its keys are free.
+    """
+
+
+def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
+    title = "Examples" if "\n" in example else "Example"
+    return trash_group.command(name, cls=Command, epilog=f"\b\n{title}:\n  {example}")
+
+
+def _query(ctx: click.Context, param: click.Parameter, given: str | None) -> Query | None:
+    from fusion.exceptions import InvalidQuery
+    from fusion.store.query.grammar import Query
+
+    try:
+        return None if given is None else Query.parse(given)
+    except InvalidQuery as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+_QUERY = click.option(
+    "--query", callback=_query, metavar="QUERY", help="Only those that fit: 'queue:sms state:failed error:Timeout'."
+)
+
+
+def _inspector(cli: Cli) -> TrashInspector:
+    from fusion.store.access import trash_inspector_of
+
+    return trash_inspector_of(cli.looking)
+
+
+def fitting(inspector: TrashInspector, query: Query, at: datetime) -> Iterable[TrashEntry]:
+    """The jobs of the trash that a query means, those deleted last first."""
+    entries = inspector.all()
+    while part := list(islice(entries, _CHUNK)):
+        rows = inspector.rows([entry.id for entry in part], query.fields)
+        yield from (entry for entry, row in zip(part, rows, strict=True) if query.matches(entry.id, row, at))
+
+
+@_command("list", "run_worker.py trash list\n  run_worker.py trash list --query queue:sms --json | jq .jobs")
+@_QUERY
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="That many at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, show_default=True, help="Leave out so many of those deleted last.")
+@_JSON
+@utc_option
+@shared_options
+@watchable
+def list_trash(cli: Cli, query: Query | None, limit: int, offset: int, as_json: bool) -> None:
+    """Show deleted jobs, those deleted last first.
+
+    STATE is what a job was, LEFT how long it can be restored.
+    """
+    inspector, at = _inspector(cli), cli.inspector.now()
+    total, size = inspector.count(), inspector.size()
+    if query is None:
+        found = inspector.page(offset, limit)
+    else:
+        found = list(islice(fitting(inspector, query, at), offset, offset + limit))
+    if as_json:
+        about = {"schema": SCHEMA, "total": total, "bytes": size, "offset": offset}
+        echo(json.dumps({**about, "jobs": [entry.document() for entry in found]}))
+    elif found:
+        rows = [
+            (
+                entry.id,
+                entry.status,
+                entry.queue,
+                entry.function or "-",
+                told(entry.deleted_at),
+                seconds((entry.until - at).total_seconds()),
+            )
+            for entry in found
+        ]
+        echo("\n".join(table(("ID", "STATE", "QUEUE", "FUNCTION", "DELETED", "LEFT"), rows)))
+        echo(f"\n{total} jobs in the trash, {size / 2**20:.1f} MB; to restore some: {prog()} trash restore ID...")
+    else:
+        cli.tell_broken()
+        echo("The trash is empty" if not total else "No such job in the trash")
+
+
+@_command("show", "run_worker.py trash show otp-4711")
+@click.argument("job_id", metavar="ID")
+@_JSON
+@utc_option
+@shared_options
+def show(cli: Cli, job_id: str, as_json: bool) -> None:
+    """Show one deleted job.
+
+    Exit code 1 if it is not in the trash.
+    """
+    entry = _inspector(cli).one(job_id)
+    if entry is None:
+        echo(f"Error: no job {job_id} in the trash; `{prog()} trash list` shows those there are", err=True)
+        sys.exit(1)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, **entry.document()}))
+        return
+    lines = {
+        "state": entry.status + f" (quarantined: {entry.quarantined})" * bool(entry.quarantined),
+        "queue": entry.queue,
+        "function": entry.function or "-",
+        "error": entry.error_class or "-",
+        "deleted": told(entry.deleted_at),
+        "kept until": told(entry.until),
+        "bytes": str(entry.bytes),
+    }
+    echo("\n".join([entry.id, *(f"  {name}: {value}" for name, value in lines.items())]))
+
+
+@_command(
+    "restore",
+    "run_worker.py trash restore otp-4711 otp-4712\n  run_worker.py trash restore --query queue:sms\n  run_worker.py trash restore --all",
+)
+@click.argument("job_ids", nargs=-1, metavar="[ID]...")
+@click.option("-a", "--all", "everything", is_flag=True, help="All that is in the trash.")
+@_QUERY
+@click.option("--dry-run", is_flag=True, help="Only say how many.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with the counts.")
+@shared_options
+@recorded("trash_restore", jobs="job_ids", says=("everything", "query"))
+def restore(cli: Cli, job_ids: tuple[str, ...], everything: bool, query: Query | None, dry_run: bool, as_json: bool) -> None:
+    """Bring deleted jobs back.
+
+    Those that had ended go to where they were, with the time that is left. Those that waited wait again at their old places: limits, unique keys
+    and parents are asked again, a time that is still to come is kept. Exit code 1 if one could not be restored.
+    """
+    if bool(job_ids) + everything + (query is not None) != 1:
+        raise click.UsageError("give ids, --all or --query; one of them (`trash list` shows the ids)")
+    from fusion.trash import Trash, why_not_restored
+
+    trash = Trash(cli.connection)
+    if query is not None:
+        ids = [entry.id for entry in fitting(_inspector(cli), query, cli.inspector.now())]
+    else:
+        ids = [entry.id for entry in trash] if everything else list(dict.fromkeys(job_ids))
+    if dry_run:
+        echo(
+            json.dumps({"schema": SCHEMA, "restored": len(ids), "dry_run": True})
+            if as_json
+            else f"{len(ids)} jobs would be restored"
+        )
+        return
+    restored, refused = trash.restore(ids)
+    cli.changed(restored)
+    if as_json:
+        echo(json.dumps({"schema": SCHEMA, "restored": restored, "refused": refused}))
+    else:
+        echo(f"{restored} jobs restored")
+    for job_id, why in islice(refused.items(), _SHOWN):
+        echo(f"Unable to restore {job_id}: {why_not_restored(why)}", err=True)
+    if len(refused) > _SHOWN:
+        echo(f"... and {len(refused) - _SHOWN} more (--json lists all)", err=True)
+    if refused:
+        sys.exit(1)
+
+
+@_command("empty", "run_worker.py trash empty --yes")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask; needed where there is no terminal.")
+@shared_options
+@recorded("trash_empty")
+def empty(cli: Cli, yes: bool) -> None:
+    """Forget all deleted jobs for good."""
+    from fusion.trash import Trash
+
+    trash = Trash(cli.connection)
+    count = trash.count
+    if count and not confirmed(f"Forget {count} deleted jobs for good?", yes):
+        echo("Nothing was removed", err=True)
+        sys.exit(1)
+    dropped = trash.empty()
+    cli.changed(dropped)
+    echo(f"{dropped} jobs removed from the trash")

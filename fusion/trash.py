@@ -1,0 +1,116 @@
+"""The trash: jobs that were deleted can be restored for an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from redis import Redis
+
+from fusion.kernel.nonces import new_nonce
+from fusion.store.access import broker_of, trash_inspector_of
+from fusion.store.client.connections import get_current_connection
+
+if TYPE_CHECKING:
+    from fusion.store.read.trash_inspector import TrashEntry
+
+#: Jobs of one call.
+_CHUNK = 50
+
+
+class Thrown(NamedTuple):
+    """How many jobs were deleted, and how many of them can be restored."""
+
+    deleted: int
+    kept: int
+
+
+class Restored(NamedTuple):
+    """How many jobs came back, and for each other, by id, why not: `missing` (it is not in the trash, or no longer), `taken` (a job of this id
+    lives), `duplicate <id>` (that job has its unique key), `full` (its queue takes no more), `expired` (its ttl is over), `error: ...`."""
+
+    restored: int
+    refused: dict[str, str]
+
+
+#: The same in words.
+_WHY = {
+    "missing": "it is not in the trash; what was deleted stays there for an hour",
+    "taken": "a job of this id lives; delete or rename that one first",
+    "full": "its queue takes no more jobs; raise its max_length first",
+    "expired": "its ttl is over",
+}
+
+
+def why_not_restored(answer: str) -> str:
+    """Say to a person why a job does not come back."""
+    if answer.startswith("duplicate "):
+        return f"job {answer.removeprefix('duplicate ')} has its unique key by now"
+    return _WHY.get(answer, answer.removeprefix("error: "))
+
+
+class Trash:
+    """Deleted jobs, up to 10,000 and 64 MB of them. They hold nothing: no id, no unique key, no slot of a concurrency key."""
+
+    def __init__(self, connection: Redis | None = None) -> None:
+        self.connection = connection if connection is not None else get_current_connection()
+
+    @property
+    def count(self) -> int:
+        """How many jobs are in it."""
+        return trash_inspector_of(self.connection).count()
+
+    def __iter__(self) -> Iterator[TrashEntry]:
+        return trash_inspector_of(self.connection).all()
+
+    def delete(self, job_ids: Iterable[str], *, purge: bool = False) -> dict[str, str]:
+        """Delete jobs that are not running. By id: `kept` (it is in the trash), `deleted` (for good: asked for, or there was no room), `missing`,
+        `started`, or what else `Broker.delete` answers."""
+        keep = self._keeps(purge)
+        broker = broker_of(self.connection)
+        answers: dict[str, str] = {}
+        for ids in _chunks(dict.fromkeys(job_ids)):
+            answers |= zip(ids, broker.delete_to_trash(ids) if keep else broker.delete(ids), strict=True)
+        return answers
+
+    def empty_queue(self, queue: str, *, purge: bool = False) -> Thrown:
+        """Delete all that waits in a queue. What runs is not touched."""
+        keep, broker = self._keeps(purge), broker_of(self.connection)
+        deleted, kept, again = 0, 0, True
+        while again:
+            if keep:
+                count, again, held = broker.empty_to_trash(queue)
+            else:
+                (count, again), held = broker.empty(queue), 0
+            deleted, kept = deleted + count, kept + held
+        return Thrown(deleted, kept)
+
+    def restore(self, job_ids: Iterable[str], progress: Callable[[int], None] | None = None) -> Restored:
+        """Bring jobs back: ended ones to where they were, others wait again at their old places, for a time that is to come or their turn. Limits,
+        unique keys and parents are asked again. `progress` is told how many were looked at after each part."""
+        restored, refused = 0, dict[str, str]()
+        for ids in _chunks(dict.fromkeys(job_ids)):
+            answers = broker_of(self.connection).restore(ids, new_nonce())
+            restored += answers.count("restored")
+            refused |= {job_id: answer for job_id, answer in zip(ids, answers, strict=True) if answer != "restored"}
+            if progress:
+                progress(len(ids))
+        return Restored(restored, refused)
+
+    def empty(self) -> int:
+        """Forget all that is in it; returns how many."""
+        count, again = 0, True
+        while again:
+            dropped, again = broker_of(self.connection).empty_trash()
+            count += dropped
+        return count
+
+    def _keeps(self, purge: bool) -> bool:
+        return not purge and broker_of(self.connection).may_keep()
+
+
+def _chunks(job_ids: Iterable[str]) -> Iterator[list[str]]:
+    ids = iter(job_ids)
+    while part := list(islice(ids, _CHUNK)):
+        yield part
