@@ -56,6 +56,7 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
         reasons = broken
     if as_json:
         document = {
+            "schema": 1,
             "status": "ok" if healthy else "error",
             "reasons": reasons,
             "workers": [_worker(w, max_age) for w in workers],

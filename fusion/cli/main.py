@@ -134,6 +134,9 @@ class LazyGroup(click.Group):
             ctx.exit(130)
         except InvalidName as error:
             raise click.UsageError(lines(str(error))) from None
+        except UnicodeEncodeError as error:
+            # of a command line whose bytes are no UTF-8; what is in Redis has been read
+            raise click.UsageError(lines(f"{error.object[:100]!r}: write it in UTF-8")) from None
         except Exception as error:
             _tell(ctx, error)
 

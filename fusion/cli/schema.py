@@ -52,7 +52,12 @@ def schema(cli: Cli, up: bool, as_json: bool) -> None:
         known = {"fusion": __version__, "version": VERSION}
         echo(
             json.dumps(
-                {"data": {**asdict(found), "written": written}, "program": known, "older": [one._asdict() for one in older]}
+                {
+                    "schema": 1,  # of this document
+                    "data": {**asdict(found), "written": written},
+                    "program": known,
+                    "older": [one._asdict() for one in older],
+                }
             )
         )
     else:

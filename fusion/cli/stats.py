@@ -49,7 +49,7 @@ def stats(cli: Cli, queue: str | None, key: str | None, function: str | None, si
 
     found = gather(cli, queue, key, function, span)
     if as_json:
-        echo(json.dumps(found))
+        echo(json.dumps({"schema": 1, **found}))
     else:
         from fusion.cli import stats_render
 

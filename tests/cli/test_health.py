@@ -39,10 +39,17 @@ def test_as_json(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
     document = json.loads(invoke("health", "--json").stdout)
     assert document["workers"][0].pop("heartbeat_age") < 10
     workers = [{"name": "web1.1", "alive": True, "state": "started"}]
-    assert document == {"status": "ok", "reasons": [], "workers": workers, "unsaved": False, "advice": []}
+    assert document == {"schema": 1, "status": "ok", "reasons": [], "workers": workers, "unsaved": False, "advice": []}
     result = invoke("health", "--json", "--worker", "nobody", code=3)
     reasons = ["no worker nobody is registered"]
-    assert json.loads(result.stdout) == {"status": "error", "reasons": reasons, "workers": [], "unsaved": False, "advice": []}
+    assert json.loads(result.stdout) == {
+        "schema": 1,
+        "status": "error",
+        "reasons": reasons,
+        "workers": [],
+        "unsaved": False,
+        "advice": [],
+    }
 
 
 def test_quiet_needs_a_name_or_all(invoke: Invoke, conn: redis.Redis) -> None:

@@ -77,20 +77,21 @@ def test_the_poison_cap_is_the_workers_own(services: Services, conn: redis.Redis
 
 @pytest.mark.long
 def test_twenty_dead_workers_leave_a_clean_registry(services: Services, conn: redis.Redis, gate: Gate) -> None:
-    lease = 6.0
+    lease = unhurried(6.0)  # on a machine where twenty processes start slowly their leases are to outlive that
     jobs = [gate.enqueue() for _ in range(10)]
     service = services.start(20, "s", env={"FUSION_LEASE": str(lease)}, ready=False)
     service.wait_ready(20, timeout=50)
     for job in jobs:
         gate.begun(job)
     service.note()
-    dead = {member.decode() for member in conn.smembers("rq:workers")}
-    assert len(dead) == 20
+    dead = eventually(lambda: len(found := {member.decode() for member in conn.smembers("rq:workers")}) == 20 and found, 30)
     victims = service.workers()
     begun = time.monotonic()
     for worker in victims:
         worker.kill()
-    eventually(lambda: not dead & {member.decode() for member in conn.smembers("rq:workers")}, 10, why="their entries are gone")
+    eventually(
+        lambda: not dead & {member.decode() for member in conn.smembers("rq:workers")}, lease + 4, why="their entries are gone"
+    )
     took = time.monotonic() - begun
     print(f"registry clean {took * 1000:.0f} ms after SIGKILL of 20 workers")
     assert took <= 2 * lease / 3

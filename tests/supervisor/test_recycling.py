@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections import Counter
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import alive, field, status_of
 from tests.kit.workers import Workers
 from tests.supervisor.conftest import Gate
@@ -64,9 +65,10 @@ def test_max_idle_time_counts_from_the_last_job(workers: Workers, conn: redis.Re
 
 def test_max_age_lets_the_running_job_end(workers: Workers, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
-    worker = workers.start("s", "--max-age", "1", ready=False)
+    age = ceil(unhurried(2))  # long enough for its job to begin
+    worker = workers.start("s", "--max-age", str(age), ready=False)
     gate.begun(job)
-    eventually(lambda: "warm shutdown (its time is over, --max-age 1)" in worker.output)
+    worker.says(f"warm shutdown (its time is over, --max-age {age})", timeout=age + 15)
     assert worker.process.poll() is None
     gate.open()
     assert worker.wait() == 0

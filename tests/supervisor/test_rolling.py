@@ -19,7 +19,7 @@ from fusion.runtime.child_process import Child
 from fusion.supervisor.rolling import Rolling
 from fusion.supervisor.supervisor import Post
 from tests.faults.rig.conservation import check_conservation
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import alive, field, status_of
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import Services
@@ -56,11 +56,11 @@ def test_a_rolling_restart_under_load_loses_nothing(services: Services, conn: re
     try:
         eventually(lambda: len(jobs) > 10)
         service.signal(signal.SIGHUP)
-        service.says("rolling restart is complete", timeout=30)
+        service.says("rolling restart is complete", timeout=unhurried(30))
     finally:
         enough.set()
         producer.join()
-    eventually(lambda: all(status_of(conn, job.id) == "finished" for job in jobs), 20, why="all jobs ran")
+    eventually(lambda: all(status_of(conn, job.id) == "finished" for job in jobs), unhurried(20), why="all jobs ran")
     after = {worker.pid for worker in service.workers()}
     assert len(after) == 3
     assert not before & after
