@@ -16,7 +16,7 @@ from fusion.cli.hints import command
 from fusion.cli.output import echo
 from fusion.cli.recorded import recorded
 from fusion.cli.render import callback_errors
-from fusion.cli.tables import table
+from fusion.cli.tables import folded, table
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
 from fusion.kernel.redaction import cut
@@ -130,7 +130,7 @@ def failures(cli: Cli, group: str | None, limit: int | None, as_json: bool, **gi
     if held and not as_json:
         from fusion.store.read.blocked import in_words
 
-        echo("\nNot failed yet:\n" + "\n".join(in_words(one) for one in held))
+        echo("\nNot failed yet:\n" + "\n".join(line for one in held for line in folded(in_words(one), 2)))
 
 
 def _kept(cli: Cli, limit: int) -> tuple[list[dict[str, Any]], list[str], int, int] | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fusion.cli import bounds, marks
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
-from fusion.cli.tables import room, table
+from fusion.cli.tables import folded, room, table
 from fusion.documents import processes
 from fusion.documents.processes import state_of as state_of
 from fusion.kernel.timeutil import to_iso
@@ -103,9 +103,9 @@ def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = "run_work
         blocks.append(_workers_by_queue(snapshot) if by_queue else _workers(snapshot))
     blocks.append(_running(snapshot))
     blocks.append(_schedulers(snapshot))
-    blocks.append(_remarks(snapshot, program))
+    blocks.append([line for remark in _remarks(snapshot, program) for line in folded(remark, 2)])
     if snapshot.verdict is not None:
-        blocks.append([bounds.verdict(snapshot.verdict, program)])
+        blocks.append(folded(bounds.verdict(snapshot.verdict, program), 2))
     blocks.append(_summary(snapshot))
     return "\n\n".join("\n".join(shown(line, _ANY) for line in block) for block in blocks if block)
 

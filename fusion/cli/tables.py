@@ -47,6 +47,19 @@ def cut(text: str, columns: int) -> str:
     return kept + _MORE
 
 
+def folded(text: str, indent: int = 0, *, taken: int = 0) -> list[str]:
+    """Words in lines that fit the terminal, those after the first indented, in the first so many columns being `taken`; one line where there is
+    no terminal."""
+    limit, lines, line = room(), list[str](), ""
+    for word in text.split(" "):
+        if limit is not None and line and taken + cells(line) + 1 + cells(word) > limit:
+            lines.append(line)
+            line, taken = " " * indent + word, 0
+        else:
+            line = f"{line} {word}" if line else word
+    return [*lines, line]
+
+
 def table(
     header: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), *, within: int | None = -1
 ) -> list[str]:

@@ -13,7 +13,7 @@ from fusion.cli import render
 from fusion.cli.context import seconds
 from fusion.cli.output import styled
 from fusion.cli.screen import screen
-from fusion.cli.tables import table
+from fusion.cli.tables import folded, table
 from fusion.jobs.moment import RunningJob
 from fusion.store.read.callback_inspector import CallbackCounts
 from fusion.store.read.event_inspector import SinkInfo
@@ -281,3 +281,12 @@ def test_a_screen_never_scrolls_and_keeps_the_summary(height: int) -> None:
     assert len(lines) <= height
     assert lines[-3] == "99"
     assert lines[-4] == f"... {100 - height + 3} more lines"
+
+
+def test_prose_folds_at_words_where_there_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "held  in email for a worker that has a_module_with_a_name_longer_than_the_line"
+    assert folded(text, 2) == [text]
+    monkeypatch.setattr("fusion.cli.tables.room", lambda: 20)
+    lines = ["held  in email for a", "  worker that has", "  a_module_with_a_name_longer_than_the_line"]
+    assert folded(text, 2) == lines
+    assert folded(text, 2, taken=6)[0] == "held  in email"
