@@ -20,6 +20,6 @@ def retry_task(job_id: str, delay: float | str | timedelta = DELAY, *, connectio
     """Put a failed or canceled job back to the queue it came from, at its old priority, to run in `delay` (seconds, "5m", a timedelta).
 
     One script call; of two at once one puts it back. fusion.exceptions: NoSuchJobError if it is gone, InvalidJobOperation if it is in any other
-    state, of two calls thus also for the second. ValueError for a delay that is none.
+    state, of two calls thus also for the second; DuplicateJob if another job has its unique key by now. ValueError for a delay that is none.
     """
     put_back(job_id, delay=parse_seconds(delay), connection=connection)

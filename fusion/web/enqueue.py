@@ -95,6 +95,9 @@ class Enqueue:
             raise HttpError(404, "no_such_job", str(error)) from None
         except InvalidJobOperation as error:
             raise HttpError(409, "wrong_state", str(error)) from None
+        except DuplicateJob as error:
+            self._check_met(request, error.duplicate_of)
+            raise HttpError(409, "duplicate_job", str(error), field="unique_key") from None
         document = {"job_id": job_id, "status": "scheduled", "delay": putback.DELAY}
         return Response.json(document, 202, {"Location": f"{request.prefix}/api/v1/jobs/{job_id}"})
 

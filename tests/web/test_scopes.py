@@ -10,11 +10,14 @@ from typing import Any, cast
 import pytest
 import redis
 
+from fusion import Queue
 from fusion.jobs.failure_groups import group_id
 from fusion.kernel.scope import Scope
 from fusion.store.layout.codec import text
+from fusion.store.write.broker import Broker
 from fusion.web.api import Api
 from fusion.web.routing import Route
+from tests.kit.hands import Hand
 from tests.web.harness import Answer
 from tests.web.strangers import MARKER, OWN, TASK, Caller, deliveries, settle, strangers
 
@@ -187,6 +190,21 @@ def test_ids_and_unique_keys_of_others_are_taken_without_a_word_of_whose(conn: r
             assert MARKER not in str((answer.headers, answer.body))
     assert {key: conn.hgetall(f"rq:job:{key}") for key in _names(conn)} == before
     assert not conn.exists(f"rq:queue:{OWN}")
+
+
+@pytest.mark.parametrize("how", ["retryTask", "requeue"])
+def test_who_took_a_unique_key_meanwhile_is_not_told(conn: redis.Redis, how: str) -> None:
+    Queue(OWN, conn).enqueue(TASK, job_id="mine", unique_key="key")
+    hand = Hand(Broker(conn), OWN)
+    hand.tell(hand.take(), "failed", reason="so")
+    Queue(MARKER, conn).enqueue(TASK, job_id=f"{MARKER}-took-it", unique_key="key")
+    path, body = ("/retryTask/", {"job_id": "mine"}) if how == "retryTask" else ("/api/v1/jobs/mine/requeue", None)
+    hidden = restricted(conn).ask("POST", path, body)
+    assert (hidden.status, hidden.code) == (409, "duplicate_job")
+    assert MARKER not in str((hidden.headers, hidden.body))
+    shown = Caller(conn).ask("POST", path, body)
+    assert (shown.status, shown.code) == (409, "duplicate_job")
+    assert f"{MARKER}-took-it" in shown.json["error"]["message"]
 
 
 def test_a_token_of_all_queues_sees_them(conn: redis.Redis) -> None:

@@ -18,6 +18,7 @@ from tests.faults.teeth.queues import OF_QUEUES
 from tests.faults.teeth.stops import OF_STOPS
 from tests.faults.teeth.totals import OF_TOTALS
 from tests.faults.teeth.unique import OF_UNIQUE_KEYS
+from tests.faults.teeth.web import OF_WEB
 
 _LEASE = "  redis.call('ZADD', wip_key(queue), LEASE_END, id)\n"
 _INDEX = """  if #held == 0 then redis.call('HSET', held_key, id, exec) end
@@ -337,6 +338,7 @@ MUTANTS = (
     *OF_LONG,
     *OF_STOPS,
     *OF_UNIQUE_KEYS,
+    *OF_WEB,
 )
 
 #: Not a mutant: that the rig sees another system's real loss.
