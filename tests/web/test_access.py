@@ -161,7 +161,7 @@ def _cases() -> Iterator[tuple[Route, list[str]]]:
 
 
 @pytest.mark.parametrize(
-    ("route", "credentials"), _cases(), ids=lambda one: one.action if isinstance(one, Route) else "+".join(one)
+    ("route", "credentials"), list(_cases()), ids=lambda one: one.action if isinstance(one, Route) else "+".join(one)
 )
 def test_each_route_with_each_method_and_token(
     service: ServerProcess, tokens: Tokens, conn: redis.Redis, fail: Fail, source: str, route: Route, credentials: list[str]
