@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -12,6 +13,9 @@ import redis
 
 from fusion import Queue
 from fusion.store.write.broker import Broker
+from fusion.web.app import App
+from fusion.web.asgi import Asgi
+from fusion.web.auth import ANONYMOUS
 from fusion.web.exchange import Request, Response
 from fusion.web.export import cell, exported
 from fusion.web.routing import Route, paging
@@ -124,3 +128,22 @@ def test_members_of_a_batch_as_a_file(conn: redis.Redis) -> None:
     add(Broker(conn), "b", *(f"j{n}" for n in range(7)))
     body = Caller(conn).ask("GET", "/api/v1/batches/b?format=jsonl&limit=5").body
     assert len(body.splitlines()) == 5
+
+
+def test_a_file_from_an_asgi_server() -> None:
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = App([listing(1200, [])], lambda request: ANONYMOUS)
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "GET", "path": "/x", "query_string": b"format=csv", "headers": headers, "client": None}
+    asyncio.run(Asgi(app)(scope, receive, send))
+    start, *parts, end = sent
+    assert b"content-length" not in dict(start["headers"])
+    assert len(rows(b"".join(part["body"] for part in parts))) == 1200
+    assert len(parts) == 4 and end == {"type": "http.response.body", "body": b""}
