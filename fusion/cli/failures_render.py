@@ -15,8 +15,8 @@ from fusion.kernel.redaction import cut
 if TYPE_CHECKING:
     from fusion.store.read.failure_inspector import GroupInfo
 
-#: Characters of a message in the table; columns of a terminal from which on it has room for one.
-_MESSAGE, _WIDE = 80, 140
+#: Characters of a message in the table; columns of a terminal from which on there is room for modules, and for messages.
+_MESSAGE, _NARROW, _WIDE = 80, 100, 140
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
@@ -29,13 +29,16 @@ def rows_of(groups: Sequence[GroupInfo], now: datetime) -> list[str]:
     limit = room()
     if limit is None:
         header = ("COUNT", "ERROR", "WHERE", "FIRST", "LAST", "QUEUES", "EXAMPLE", "MESSAGE")
-        return table(header, [[_count(one), *_what(one), *_when(one, now), *_whose(one)] for one in groups])
+        return table(
+            header,
+            [[_count(one), *_what(one), ago(one.first_seen, now), ago(one.last_seen, now), *_whose(one)] for one in groups],
+        )
     hour = [str(one.within(timedelta(hours=1), now)) for one in groups]
     day = [str(one.within(timedelta(days=1), now)) for one in groups]
     if limit < _WIDE:
         narrow = ("GROUP", "COUNT", "1H", "24H", "LAST", "ERROR", "WHERE")
         lines = [
-            [one.id, str(one.count), hour[i], day[i], _when(one, now)[1].removesuffix(" ago"), *_what(one)]
+            [one.id, str(one.count), hour[i], day[i], _when(one, now)[1], _short(one, limit), _what(one)[1]]
             for i, one in enumerate(groups)
         ]
         return table(narrow, lines, (1, 2, 3))
@@ -96,8 +99,14 @@ def _what(one: GroupInfo) -> list[str]:
     return [one.error_class.removeprefix("builtins."), one.error_frame or one.frame or "-"]
 
 
+def _short(one: GroupInfo, limit: int) -> str:
+    """The class by its last name where there is little room."""
+    return one.error_class.rpartition(".")[2] if limit < _NARROW else _what(one)[0]
+
+
 def _when(one: GroupInfo, now: datetime) -> list[str]:
-    return [ago(one.first_seen, now), ago(one.last_seen, now)]
+    """Without the word `ago`, which takes room."""
+    return [ago(one.first_seen, now).removesuffix(" ago"), ago(one.last_seen, now).removesuffix(" ago")]
 
 
 def _whose(one: GroupInfo) -> list[str]:

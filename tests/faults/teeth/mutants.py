@@ -9,6 +9,7 @@ from tests.faults.model.test_mistakes import MISTAKES
 from tests.faults.teeth.batches import OF_BATCHES
 from tests.faults.teeth.bulk import OF_BULK
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
+from tests.faults.teeth.failures import OF_FAILURES
 from tests.faults.teeth.hands import OF_HANDS
 from tests.faults.teeth.kin import OF_KIN
 from tests.faults.teeth.limits import OF_LIMITS
@@ -335,6 +336,7 @@ MUTANTS = (
     *OF_KIN,
     *OF_BATCHES,
     *OF_BULK,
+    *OF_FAILURES,
     *OF_LONG,
     *OF_STOPS,
     *OF_UNIQUE_KEYS,

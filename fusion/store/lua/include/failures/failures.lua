@@ -32,9 +32,9 @@ local function take_out_failure(group, id, queue, quarantined)
     if newest then
       redis.call('HSET', key, 'example', newest)
     else
-      redis.call('UNLINK', failure_queues_key(group))
       redis.call('HDEL', key, 'example', 'quarantined', 'inexact', 'recount')
       redis.call('ZADD', FAILURES_EMPTY, redis.call('ZSCORE', FAILURES, group) or 0, group)
+      redis.pcall('UNLINK', failure_queues_key(group)) -- mostly gone; a producer may not
     end
   end
   return true
