@@ -1,4 +1,4 @@
-"""`job show`: all that is known of a job."""
+"""`job show`, `job copy`: all that is known of a job; an edited copy of one that has ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Group(Command, click.Group):
 
 @click.group(cls=_Group, name="job")
 def job_group() -> None:
-    """Show all that is known of a job."""
+    """Show all that is known of a job; make an edited copy."""
 
 
 def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
@@ -58,3 +58,67 @@ def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
         return
     for line in lines(found, trace=trace):
         echo(line)
+
+
+def _of_json(kind: type, what: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    def read(ctx: click.Context, param: click.Parameter, given: str | None) -> Any:
+        from fusion.exceptions import DeserializationError
+        from fusion.kernel.serializers import JSONSerializer
+
+        if given is None:
+            return None
+        try:
+            found = JSONSerializer().parse(given.encode())
+        except (DeserializationError, UnicodeEncodeError) as error:
+            raise click.BadParameter(f"{error}; give {what}") from None
+        if not isinstance(found, kind):
+            raise click.BadParameter(f"give {what}")
+        return found
+
+    return read
+
+
+@_command(
+    "copy",
+    'run_worker.py job copy otp-4711 --args \'[{"to": "+4915100000", "body": "***"}]\'\n'
+    "  run_worker.py job copy report-7 --queue slow",
+)
+@click.argument("job_id")
+@click.option("--args", callback=_of_json(list, "a JSON list"), metavar="JSON", help="Other arguments, a list.")
+@click.option("--kwargs", callback=_of_json(dict, "a JSON object"), metavar="JSON", help="Other keyword arguments, an object.")
+@click.option("-q", "--queue", metavar="NAME", help="Another queue.")
+@click.option("--priority", metavar="PRIORITY", help="Another one: high, moderate, low, or 0 to 255.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@shared_options
+def copy(
+    cli: Cli,
+    job_id: str,
+    args: list[Any] | None,
+    kwargs: dict[str, Any] | None,
+    queue: str | None,
+    priority: str | None,
+    as_json: bool,
+) -> None:
+    """Enqueue a copy of a job that has ended, with other arguments.
+
+    What `job show` showed masked may stand in them as it was shown: the original's value is meant. The copy has the original's options, but not
+    its unique key, batch, parents or cron entry. The original stays as it is, and names its copies. Pickled calls can't be copied.
+    """
+    from fusion.enqueue.copying import Edit, copy_job
+    from fusion.enqueue.kinds import PRIORITY
+    from fusion.exceptions import OptionError
+    from fusion.store.layout.names import check_job_id
+
+    try:
+        wanted = None if priority is None else PRIORITY.from_text(priority)
+        made = copy_job(cli.connection, check_job_id(job_id), Edit(args, kwargs, queue, wanted))
+    except (OptionError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        echo(
+            json.dumps(
+                {"schema": SCHEMA, "job_id": made.id, "copied_from": job_id, "queue": made.origin, "status": made.last_status}
+            )
+        )
+    else:
+        echo(f"Enqueued {made.id} to {made.origin}, a copy of {job_id}")

@@ -199,6 +199,10 @@ def _kin(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
             ("Key", _key(known["limits"])),
             ("Fair key", known["fair_key"]),
             ("Cron entry", known["cron"]),
+            (
+                "Failures",
+                known["failure_group"] and f"in the group {known['failure_group']} (`failures {known['failure_group']}`)",
+            ),
             ("Copy of", known["copied_from"]),
             ("Copied to", ", ".join(known["copied_to"])),
             ("Replaces", known["replaces"]),

@@ -30,7 +30,7 @@ from fusion.store.layout.score import check_priority
 _CHARACTERS = bytes((ascii_letters + digits).encode()[byte % 62] for byte in range(256))
 
 
-def _identity() -> str:
+def identity() -> str:
     """A random id, which is the nonce as well: of two calls each makes its own."""
     return urandom(22).translate(_CHARACTERS).decode()
 
@@ -77,13 +77,13 @@ def build(
     if (ties := declared(func)) is not None:
         options = with_declared(ties, args, kwargs, options)
     if options is NONE:
-        job_id = _identity()
+        job_id = identity()
         return JobData(name, NewJob(job_id, 1, stored, nonce=job_id), len(data) + _OVERHEAD)
     ttl = _add(stored, options)
     tie(name, stored, note_unique(name, args, kwargs, options, stored) + ("p" if "parents" in stored else ""))
-    size = _check_options(name, stored, settings.max_payload)
+    size = check_options(name, stored, settings.max_payload)
     priority = check_priority(1 if options.priority is None else options.priority)
-    job_id = nonce = _identity()
+    job_id = nonce = identity()
     if options.job_id is not None:
         job_id = check_new_job_id(options.job_id)
     due, delay = _time(options)
@@ -121,7 +121,7 @@ def sealed(queue: str, jobs: Iterable[NewJob], settings: Settings) -> list[NewJo
     return [replace(job, fields={**job.fields, SIGNATURE: keyring.sign(job.id, queue, job.priority, job.fields)}) for job in jobs]
 
 
-def _check_options(name: str, stored: Mapping[str, Any], limit: int) -> int:
+def check_options(name: str, stored: Mapping[str, Any], limit: int) -> int:
     """The size of what is stored besides the arguments: `meta`, `description`, callbacks ... PayloadTooLarge if it is over the limit."""
     texts = [value for value in stored.values() if isinstance(value, str)]
     size = sum(map(len, texts))

@@ -9,10 +9,11 @@ from typing import Any
 from fusion.callbacks import shown_url
 from fusion.events.wording import message_of, whole_of
 from fusion.jobs.attempts import Attempt
+from fusion.jobs.masked import SHOWN, masked_arguments
 from fusion.jobs.sheet import Sheet
 from fusion.jobs.waiting import Wait
 from fusion.jobs.wording import ending, retries
-from fusion.kernel.redaction import UNREADABLE, cut, masked_call, masked_result, masked_text, printable
+from fusion.kernel.redaction import UNREADABLE, cut, masked_result, masked_text, printable
 from fusion.kernel.timeutil import to_iso
 from fusion.store.layout.codec import number, text
 from fusion.store.read.callback_inspector import DeliveryInfo
@@ -20,8 +21,8 @@ from fusion.store.read.event_inspector import moment_of
 from fusion.store.read.job_facts import Kin
 from fusion.store.write.event_broker import StreamEntry
 
-#: Characters of arguments, meta and results that are shown; of a line of a trace; lines of a trace, and of all of it.
-_SHOWN, _LINE, TRACE, _WHOLE_TRACE = 8192, 1024, 12, 1000
+#: Characters of a line of a trace; lines of a trace, and of all of it.
+_LINE, TRACE, _WHOLE_TRACE = 1024, 12, 1000
 #: Said in place of arguments that nobody may look into.
 PICKLED = "not shown: pickled"
 _TOO_LARGE = "not shown: {} bytes"
@@ -51,6 +52,7 @@ def document(sheet: Sheet, *, details: bool = False, trace: bool = False) -> dic
         "batch": _batch(sheet),
         "in_chain": "takes" in facts.row,
         "cron": sheet._text("cron") or None,
+        "failure_group": sheet._text("failure_group") or None,
         "copied_from": sheet.other("copied_from"),
         "copied_to": [one.id for one in sheet.copies],
         "replaces": sheet.other("replaces"),
@@ -118,7 +120,7 @@ def arguments(sheet: Sheet) -> str | None:
         return _TOO_LARGE.format(sheet.facts.sizes["data"])
     if raw is None:
         return None
-    return PICKLED if sheet.is_pickled else masked_call(raw, "json", _SHOWN)
+    return PICKLED if sheet.is_pickled else masked_arguments(raw)
 
 
 def _json(sheet: Sheet, name: str) -> str | None:
@@ -129,7 +131,7 @@ def _json(sheet: Sheet, name: str) -> str | None:
     if raw is None:
         return None
     pickled = sheet.is_pickled and (name == "result" or raw.lstrip()[:1] not in (b"{", b"["))
-    return PICKLED if pickled else masked_result(raw, "json", _SHOWN)
+    return PICKLED if pickled else masked_result(raw, "json", SHOWN)
 
 
 def trace_lines(sheet: Sheet) -> list[str]:

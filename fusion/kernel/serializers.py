@@ -316,6 +316,27 @@ def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tu
     return name, lambda: (tuple(args), _checked_kwargs(kwargs))
 
 
+def part_call(raw: bytes) -> tuple[str, list[Any], dict[str, Any]]:
+    """The name, args and kwargs of a call in JSON, uncompressed, as bare JSON: tags are not turned to values, so that nothing is imported.
+    DeserializationError if it is no call."""
+    name, args, kwargs = _checked_call(JSONSerializer().parse(raw))
+    return name, list(args), kwargs
+
+
+def join_call(name: str, args: list[Any], kwargs: dict[str, Any], max_payload: int) -> bytes:
+    """Such a call again, checked as `dumps_call` does."""
+    try:
+        raw = _encode([name, None, args, kwargs]).encode()
+    except UnicodeEncodeError:
+        raw = _encode_ascii([name, None, args, kwargs]).encode()
+    _check_size(len(raw), max_payload, name)
+    try:
+        JSONSerializer().parse(raw)
+    except DeserializationError as error:
+        raise PayloadTooLarge(f"the arguments of {name}: {error}") from None
+    return raw
+
+
 def _checked_call(call: Any) -> tuple[str, Any, Any]:
     if not isinstance(call, (list, tuple)) or len(call) != 4:
         raise DeserializationError("the job's data is not a call (func_name, instance, args, kwargs)")

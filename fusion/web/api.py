@@ -44,7 +44,7 @@ class Api:
             *TrashRoutes(connection).routes(),
             *Enqueue(connection, self._tasks).routes(),
             *Jobs(connection).routes(),
-            *OneJob(connection).routes(),
+            *OneJob(connection, self._tasks).routes(),
             *Queues(connection).routes(),
             *Keys(connection).routes(),
             *Batches(connection).routes(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fusion.enqueue.build import JobData, build
+from fusion.enqueue.copying import Edit
 from fusion.enqueue.keywords import did_you_mean
 from fusion.enqueue.kinds import one_line, seconds
 from fusion.enqueue.options import SPELLINGS, EnqueueOptions, from_text, spelling_of
@@ -85,6 +86,22 @@ def read_pause(body: Mapping[str, Any]) -> Stop:
         raise _invalid(error.name, str(error)) from None
 
 
+def read_edit(body: Mapping[str, Any]) -> Edit:
+    """What `POST /api/v1/jobs/{id}/copy` takes. HttpError 422 names the field."""
+    names = {"args", "kwargs", "queue", "priority"}
+    if unknown := sorted(body.keys() - names):
+        raise _invalid(unknown[0][:80], f"there is no field {unknown[0][:80]} here; there are {listed(names)}")
+    given = {name: value for name, value in body.items() if value is not None}
+    args, kwargs = given.get("args"), given.get("kwargs")
+    if args is not None and not isinstance(args, list):
+        raise _invalid("args", "args: use a list")
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise _invalid("kwargs", "kwargs: use an object")
+    queue = _queue(given["queue"]) if "queue" in given else None
+    priority = _read("priority", given["priority"]) if "priority" in given else None
+    return Edit(args, kwargs, queue, priority)
+
+
 def read_since(value: str) -> float:
     """The seconds that `?since=` means. HttpError 422 for no duration over 0."""
     try:
@@ -123,13 +140,19 @@ def _function(value: Any, tasks: Sequence[str]) -> str:
     module = value.rpartition(".")[0]
     if not module:
         raise _invalid("func", f"func: {value!r} has no module; a task is named like tasks.sms.sendSMS")
+    check_task(value, tasks)
+    return value
+
+
+def check_task(value: str, tasks: Sequence[str]) -> None:
+    """HttpError 403 for a function that no caller of this server may have run with arguments of its own."""
+    module = value.rpartition(".")[0]
     if not is_allowed(module, tasks):
         raise HttpError(
             403,
             "task_not_allowed",
             f"{value} is not among the tasks of this server; {how_to_allow(module, 'start the server with')}",
         )
-    return value
 
 
 def _arguments(given: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from redis import Redis
 
-from fusion.exceptions import DuplicateJob, InvalidJobOperation, InvalidName, NoSuchJobError
+from fusion.enqueue.copying import Edit, copied, note_copy, original, send
+from fusion.exceptions import (
+    BadSignature,
+    DuplicateJob,
+    InvalidJobOperation,
+    InvalidName,
+    NoSuchJobError,
+    OptionError,
+    PayloadTooLarge,
+    QueueFull,
+)
 from fusion.job import Job
 from fusion.jobs.sheet import sheet
 from fusion.jobs.tree import LARGEST, tree
+from fusion.settings import get_settings
 from fusion.store.access import inspector_of, sheet_inspector_of
+from fusion.store.layout.codec import text
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.tolerant import forgiving
-from fusion.web.exchange import HttpError, Request, Response, listed, whole
-from fusion.web.idempotency import once
+from fusion.web.calls import check_task, read_edit
+from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response, listed, whole
+from fusion.web.idempotency import Once, once
 from fusion.web.routing import Param, Route
 from fusion.web.views import job_view
-from fusion.web.within import check_job, check_sound, seen_jobs, taken
+from fusion.web.within import check_job, check_new, check_sound, seen_jobs, taken
 
-#: What of a job may be asked for beside what everybody sees; all of it needs `operate`.
-INCLUDES = ("result", "arguments", "trace")
+#: What of a job may be asked for beside what everybody sees: what it is about needs `operate`.
+INCLUDES = ("events", "result", "arguments", "trace")
 _INCLUDE = Param(
     "include",
-    "For tokens with operate, with commas between them: `result`, the result, reason and runs as they are; `arguments`, and texts of errors, masked; "
-    "`trace`, the traceback, masked.",
+    "With commas between them: `events`, those of it that the stream still has, and by them its timeline; for tokens with operate `result`, the "
+    "result, reason and runs as they are; `arguments`, and texts of errors, masked; `trace`, the traceback, masked.",
 )
 _LIMIT = Param("limit", "Jobs of the graph.", "integer", LARGEST, LARGEST)
 
 
 class OneJob:
-    """The calls about one job."""
+    """The calls about one job. `tasks`: modules whose functions callers may name, and so may have run with arguments of their own."""
 
-    def __init__(self, connection: Redis) -> None:
-        self._connection = connection
+    def __init__(self, connection: Redis, tasks: Sequence[str] = ()) -> None:
+        self._connection, self._tasks = connection, tuple(tasks)
 
     def routes(self) -> list[Route]:
         """What is answered where."""
@@ -45,6 +59,7 @@ class OneJob:
             Route("GET", f"{one}/tree", self.tree, "read", "tree", (_LIMIT,), answer="Tree", by_queue=True, rows="nodes"),
             Route("POST", f"{one}/cancel", self.cancel, "operate", "cancel", answer="Stopped", by_queue=True),
             Route("POST", f"{one}/stop", self.stop, "operate", "stop", answer="Stopped", by_queue=True),
+            Route("POST", f"{one}/copy", self.copy, "operate", "copy", body="Edit", answer="Copied", by_queue=True),
             Route("POST", f"{one}/requeue", self.requeue, "operate", "requeue", answer="Requeued", by_queue=True),
         ]
 
@@ -54,12 +69,13 @@ class OneJob:
         if unknown := sorted(include - {*INCLUDES}):
             told = f"include: {unknown[0][:80]!r} is not known; use include={listed(INCLUDES)}"
             raise HttpError(422, "invalid_value", told, field="include")
-        if include:
+        if include - {"events"}:
             request.require("operate")
         looking, broken = forgiving(self._connection)
         try:
-            found = sheet(sheet_inspector_of(looking), check_job_id(request.params["id"]), request.scope)
-            return Response.json(job_view(found, **{name: name in include for name in INCLUDES}))
+            job_id, stream = check_job_id(request.params["id"]), "events" in include
+            found = sheet(sheet_inspector_of(looking), job_id, request.scope, stream=stream)
+            return Response.json(job_view(found, **{name: name in include for name in INCLUDES if name != "events"}))
         except (InvalidName, NoSuchJobError) as error:
             check_sound(request, broken)
             raise HttpError(404, "no_such_job", str(error)) from None
@@ -98,6 +114,44 @@ class OneJob:
                     raise taken() from None
                 raise HttpError(409, "duplicate_job", str(error), field="unique_key") from None
             return Response.json({"job_id": job.id, "status": job.get_status()})
+
+    def copy(self, request: Request) -> Response:
+        """Enqueue an edited copy of a job that has ended; once for each Idempotency-Key."""
+        body = request.json()
+        repeat, edit = once(request, body), read_edit(body)
+        with self._named(request) as job:
+            if repeat.job_id and self._is_made(repeat):
+                made = Job.fetch(repeat.job_id, self._connection)
+                note_copy(self._connection, job.id, made.id)
+            else:
+                made = self._copy(request, job.id, edit, repeat)
+        document = {"job_id": made.id, "status": made.last_status or "gone", "queue": made.origin, "copied_from": job.id}
+        return Response.json(document, 201, {"Location": f"{request.prefix}/api/v1/jobs/{made.id}"})
+
+    def _is_made(self, repeat: Once) -> bool:
+        """Say whether this very request made its copy before. 409 if the key was another request's."""
+        (nonce,) = inspector_of(self._connection).fields(repeat.job_id, "nonce")
+        if nonce is not None and text(nonce) != repeat.nonce:
+            raise HttpError(
+                409, "key_reused", "this Idempotency-Key came with another request before; use a new key for a new request"
+            )
+        return nonce is not None
+
+    def _copy(self, request: Request, job_id: str, edit: Edit, repeat: Once) -> Job:
+        try:
+            row = original(self._connection, job_id)
+            queue, data = copied(job_id, row, edit, get_settings(), repeat.job_id, repeat.nonce)
+            check_task(data.func_name, self._tasks)
+            check_new(self._connection, request, queue, data.new.id, "", ())
+            return send(self._connection, job_id, queue, data)
+        except BadSignature as error:
+            raise HttpError(409, "bad_signature", str(error)) from None
+        except PayloadTooLarge as error:
+            raise HttpError(413, "payload_too_large", str(error)) from None
+        except OptionError as error:
+            raise HttpError(422, "invalid_value", str(error), field=re.split(r"[.\[]", error.name)[0]) from None
+        except QueueFull as error:
+            raise HttpError(429, "queue_full", str(error), headers={"Retry-After": str(RETRY_AFTER)}) from None
 
     def delete(self, request: Request) -> Response:
         """Forget a job that does not run."""

@@ -63,7 +63,8 @@ CHANGES: dict[str, tuple[str, tuple[str, str, str]]] = {
 #: They show something, run a process, enqueue a job (whose event tells), or touch nothing in Redis that is anybody's.
 OTHERS = {
     "worker", "start", "scheduler", "relay", "info", "top", "stats", "enqueue", "failures", "scheduled", "tree", "health", "doctor",
-    "demo", "completion", "batches", "audit", "job show", "server", "server token", "queue show", "batch show", "limit list", "limit show",
+    "demo", "completion", "batches", "audit", "job show", "job copy",
+    "server", "server token", "queue show", "batch show", "limit list", "limit show",
     "config show", "trash list", "trash show", "jobs", "operations list", "operations show",
     "cron list", "cron next", "cron history", "cron validate", "events stats", "events tail", "events setup", "callbacks list",
     "redis start", "redis stop", "redis status",

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from fusion import Queue
+from fusion.enqueue.copying import Edit, copy_job
 from fusion.retry import Retry
 from fusion.runtime.served_queues import ServedQueues
 from fusion.store.layout.codec import RUN_FIELDS
@@ -100,6 +101,9 @@ def test_the_writers_are_scripts() -> None:
 def used(conn: redis.Redis) -> redis.Redis:
     """A Redis in which everything has happened once."""
     broker = Broker(conn)
+    broker.enqueue("copies", [new("copied")], "n")
+    broker.cancel("copied")
+    copy_job(conn, "copied", Edit())
     full = {
         "priority": 2,
         "job_timeout": 5,

@@ -151,6 +151,7 @@ SCRIPTS: dict[str, Callable[[Broker, redis.Redis], object]] = {
     "quarantine": lambda broker, conn: broker.quarantine(ALL, "because"),
     "reschedule": lambda broker, conn: [broker.reschedule(job_id, 1.0) for job_id in ALL],
     "save_meta": lambda broker, conn: [broker.save_meta(job_id, "{}") for job_id in ALL if job_id != "of-nobody"],
+    "note_copy": lambda broker, conn: [broker.note_copy(job_id, "copy") for job_id in ALL if job_id != "of-nobody"],
     "empty": lambda broker, conn: broker.empty("default"),
     "resume": lambda broker, conn: (broker.suspend(), broker.resume(), broker.unpause("default")),
 }

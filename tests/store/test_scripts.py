@@ -266,6 +266,7 @@ def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
         **of_batches(conn),
         **of_unique(conn),
         **of_trash(conn),
+        "note_copy": lambda: broker.note_copy("j5", "j6"),
         **of_operations(conn),
     } | of_waits(conn, hand, running[0], token)
 
@@ -280,9 +281,8 @@ REPEATED = [
     "events_read", "events_ack", "events_trim", "relay_beat", "relay_leave", "set_limit", "release_slot", "enqueue_tied",
     "turn_tied", "turn_tied_released", "turn_rated", "open_batch", "close_batch", "close_batch_empty", "enqueue_batch", "cancel_batch",
     "tend_batches", "enqueue_unique", "requeue_unique", "turn_unique", "delete_kept", "empty_kept", "restore", "empty_trash",
-    "open_operation",
-    "lease_operation", "advance_operation", "cancel_operation", "reprioritise", "requeue_counted", "stop_counted", "delete_counted",
-    "turn_struck", "turn_held", "hold_probation", "sample",
+    "note_copy", "open_operation", "lease_operation", "advance_operation", "cancel_operation", "reprioritise", "requeue_counted",
+    "stop_counted", "delete_counted", "turn_struck", "turn_held", "hold_probation", "sample",
 ]  # fmt: skip
 
 

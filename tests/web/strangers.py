@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -33,8 +34,15 @@ TASK = "tests.jobs.basic.noop"
 class Caller:
     """Asks the API itself, as somebody who may do everything with these queues."""
 
-    def __init__(self, conn: redis.Redis, scope: Scope = EVERYTHING, name: str = "texts", cors: Cors | None = None) -> None:
-        actor = Actor(name, frozenset(SCOPES), scope)
+    def __init__(
+        self,
+        conn: redis.Redis,
+        scope: Scope = EVERYTHING,
+        name: str = "texts",
+        cors: Cors | None = None,
+        scopes: Sequence[str] = SCOPES,
+    ) -> None:
+        actor = Actor(name, frozenset(scopes), scope)
         self._app = App(Api(conn, ["tests.jobs"]).routes(), lambda request: actor, cors=cors)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:

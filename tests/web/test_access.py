@@ -42,6 +42,7 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "tree": ({"id": "failed-1"}, None, 200),
     "stop": ({"id": "stop-sms"}, None, 200),
     "cancel": ({"id": "stop-sms"}, None, 200),
+    "copy": ({"id": "failed-sms"}, {"priority": "high"}, 201),
     "requeue": ({"id": "failed-sms"}, None, 200),
     "delete": ({"id": "failed-sms"}, None, 200),
     "batches": ({}, None, 200),
@@ -92,6 +93,7 @@ def _methods(route: Route) -> list[str]:
 
 #: What a change is about, where that is not the id that it answers; and if it is asked in vain.
 TARGETS = {
+    "copy": ("failed-sms", "-"),
     **dict.fromkeys(("key_limit", "key_pause", "key_release"), ("smtp", "smtp")),
     "key_resume": ("smtp", "smtq"),
     **dict.fromkeys(("worker_quiet", "worker_unquiet"), ("worker-sms", "worker-sma")),

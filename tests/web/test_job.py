@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import redis
 
@@ -19,11 +21,16 @@ def caller(conn: redis.Redis) -> Caller:
 
 def test_arguments_only_where_they_are_asked_for_and_masked(caller: Caller, conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(TASK, CANARY, job_id="a", meta={"token": CANARY}, description=f"of {CANARY}")
-    for query in ("", "?include=result", "?include=trace", "?include=arguments", "?include=result,arguments,trace"):
+    for query in ("", "?include=result", "?include=trace", "?include=arguments", "?include=events,result,arguments,trace"):
         answer = caller.ask("GET", f"/api/v1/jobs/a{query}")
         assert answer.status == 200
         assert CANARY.encode() not in answer.body, query
         assert ("arguments" in answer.json) is ("arguments" in query)
+    looker = Caller(conn, scopes=("read",))
+    assert looker.ask("GET", "/api/v1/jobs/a?include=events").json["timeline"]["complete"] is True
+    assert looker.ask("GET", "/api/v1/jobs/a").json["events"] == {"entries": [], "complete": False}
+    for query in ("result", "arguments", "trace", "events,trace"):
+        assert looker.ask("GET", f"/api/v1/jobs/a?include={query}").code == "missing_scope"
     shown = caller.ask("GET", "/api/v1/jobs/a?include=arguments").json
     assert (shown["arguments"], shown["meta"]) == ('{"args":["***"],"kwargs":{}}', '{"token":"***"}')
     assert [wait["code"] for wait in shown["waits"]] == ["no_worker", "turn"]
@@ -53,9 +60,54 @@ def test_jobs_of_other_queues_are_left_out_of_what_is_known_of_one(conn: redis.R
     own = Caller(conn, Scope(("sms",)))
     for job_id in ("mine", "child", "waits"):
         assert b"zebra" in Caller(conn).ask("GET", f"/api/v1/jobs/{job_id}").body
-        answer = own.ask("GET", f"/api/v1/jobs/{job_id}?include=result,arguments,trace")
+        answer = own.ask("GET", f"/api/v1/jobs/{job_id}?include=events,result,arguments,trace")
         assert answer.status == 200
         assert b"zebra" not in answer.body, job_id
     assert own.ask("GET", "/api/v1/jobs/mine").json["children"]["total"] == 1
     assert own.ask("GET", "/api/v1/jobs/child").json["parents"]["total"] == 1
     assert own.ask("GET", "/api/v1/jobs/waits").json["limits"]["held"] is None
+
+
+def test_an_edited_copy(caller: Caller, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(TASK, {"to": "+4915112345678", "password": CANARY}, job_id="a")
+    assert caller.ask("POST", "/api/v1/jobs/a/copy", {}).code == "wrong_state"
+    Job.fetch("a", conn).cancel()
+    args = json.loads(caller.ask("GET", "/api/v1/jobs/a?include=arguments").json["arguments"])["args"]
+    args[0]["to"] = "+49301"
+    first = caller.ask("POST", "/api/v1/jobs/a/copy", {"args": args}, **{"idempotency-key": "x"})
+    assert first.status == 201
+    made = Job.fetch(first.json["job_id"], conn)
+    assert made.args == ({"to": "+49301", "password": CANARY},)
+    assert first.json == {"job_id": made.id, "status": "queued", "queue": "sms", "copied_from": "a"}
+    # the same again makes no other, whatever became of the two
+    for change in (lambda: None, lambda: made.cancel(), lambda: Job.fetch("a", conn).requeue()):
+        change()
+        again = caller.ask("POST", "/api/v1/jobs/a/copy", {"args": args}, **{"idempotency-key": "x"})
+        assert (again.status, again.json["job_id"]) == (201, made.id)
+    assert conn.hget("rq:job:a", "copied_to") == made.id.encode()
+    other = caller.ask("POST", "/api/v1/jobs/a/copy", {"args": []}, **{"idempotency-key": "x"})
+    assert (other.status, other.code) == (409, "key_reused")
+
+
+def test_what_a_copy_may_not_be(caller: Caller, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(TASK, {"password": CANARY}, job_id="a")
+    Queue("sms", conn).enqueue("os.system", "x", job_id="b")
+    for job_id in ("a", "b"):
+        Job.fetch(job_id, conn).cancel()
+    for path, body, status, field in (
+        ("a", {"args": [{"other": "***"}]}, 422, "args"),
+        ("a", {"args": {}}, 422, "args"),
+        ("a", {"kwargs": []}, 422, "kwargs"),
+        ("a", {"queue": "failed"}, 422, "queue"),
+        ("a", {"priority": "urgent"}, 422, "priority"),
+        ("a", {"func": "os.system"}, 422, "func"),
+        ("b", {}, 403, None),
+        ("nobody", {}, 404, None),
+        ("a", {"args": ["x" * 600_000]}, 413, None),
+    ):
+        answer = caller.ask("POST", f"/api/v1/jobs/{path}/copy", body)
+        assert (answer.status, answer.json["error"].get("field")) == (status, field), (body, answer)
+        assert CANARY.encode() not in answer.body
+    assert not conn.hexists("rq:job:a", "copied_to")
+    own = Caller(conn, Scope(("sms",)))
+    assert own.ask("POST", "/api/v1/jobs/a/copy", {"queue": "pn"}).code == "queue_not_allowed"

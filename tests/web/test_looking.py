@@ -46,7 +46,8 @@ def test_a_finished_job(service: ServerProcess, tokens: Tokens, conn: redis.Redi
     assert shown["enqueued_at"] == shown["created_at"]
     assert set(shown) == {
         *expected, "created_at", "enqueued_at", "started_at", "ended_at", "function", "last_updated", "state_since", "waits", "run", "timeline",
-        "tries", "retry", "limits", "fair_key", "unique", "parents", "children", "batch", "in_chain", "cron", "copied_from", "copied_to", "replaces",
+        "tries", "retry", "limits", "fair_key", "unique", "parents", "children", "batch", "in_chain", "cron",
+        "failure_group", "copied_from", "copied_to", "replaces",
         "replaced_by", "times", "callbacks", "signature", "size", "events",
     }  # fmt: skip
     assert job.result == CANARY

@@ -79,7 +79,7 @@ def test_real_answers_fit(conn: redis.Redis) -> None:
         if route.rows and route.action not in BARE:
             assert answer.json[route.rows], f"{path}: a list without rows shows nothing"
     for path, name in (
-        *((f"/api/v1/jobs/{MARKER}-{state}?include=result,arguments,trace", "Job") for state in STATES),
+        *((f"/api/v1/jobs/{MARKER}-{state}?include=events,result,arguments,trace", "Job") for state in STATES),
         (f"/api/v1/queues/{MARKER}/stats?since=1h", "QueueStats"),
         ("/api/v1/jobs/none", "Error"),
         ("/api/v1/queues?limit=x", "Error"),
@@ -96,6 +96,7 @@ def test_changes_answer_as_it_says(conn: redis.Redis) -> None:
         ("/retryTask/", {"queue": OWN, "func": TASK}, "PutBack"),
         ("/api/v1/jobs/ours-queued/stop", None, "Stopped"),
         ("/api/v1/jobs/ours-scheduled/cancel", None, "Stopped"),
+        ("/api/v1/jobs/ours-stopped/copy", {"args": [1], "priority": "high"}, "Copied"),
         ("/api/v1/jobs/ours-stopped/requeue", None, "Requeued"),
         (f"/api/v1/queues/{OWN}/pause", {"duration": "5m", "reason": "so"}, "Queue"),
         (f"/api/v1/queues/{OWN}/resume", None, "Resumed"),

@@ -56,6 +56,7 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "tree": (["/api/v1/jobs/ours-queued/tree", "/api/v1/jobs/ours-child/tree"], [("/api/v1/jobs/zebra-queued/tree", None)]),
     "stop": ([], [("/api/v1/jobs/zebra-queued/stop", None)]),
     "cancel": ([], [("/api/v1/jobs/zebra-queued/cancel", None)]),
+    "copy": ([], [("/api/v1/jobs/zebra-failed/copy", {}), ("/api/v1/jobs/ours-failed/copy", {"queue": "zebra"})]),
     "requeue": ([], [("/api/v1/jobs/zebra-failed/requeue", None)]),
     "delete": ([], [("/api/v1/jobs/zebra-failed", None)]),
     "openapi": (["/api/v1/openapi.json"], []),

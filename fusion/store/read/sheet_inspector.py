@@ -34,7 +34,18 @@ FIELDS = (
     *("on_conflict", "limit_duration", "rate", "max_concurrent", "cancel", "reason", "exc_info", "error_class", "error_bases"),
     *("error_frame", "history", "requeued", "quarantined", "result", "result_error", "callback_error", "meta", "progress"),
     *("cursor", "log_tag", "on_success", "on_failure", "on_stopped", "success_task_handler", "failed_task_handler"),
-    *("callback_url", "hooks", "cron", "copied_from", "copied_to", "told", "success_callback_name", "raw_id", "ties"),
+    *(
+        "callback_url",
+        "hooks",
+        "cron",
+        "copied_from",
+        "copied_to",
+        "failure_group",
+        "told",
+        "success_callback_name",
+        "raw_id",
+        "ties",
+    ),
 )
 #: Bytes of one field that are read, and of all together: what is larger is told by its size.
 LARGEST, ALL = 2 * 1024 * 1024, 8 * 1024 * 1024
@@ -59,8 +70,8 @@ _Answers = Mapping[str, Any]
 class SheetInspector(InspectorBase):
     """Reads one job with all that it is bound to. What an outsider made of a key reads as if it were empty."""
 
-    def facts(self, job_id: str) -> JobFacts | None:
-        """Read what is known of a job; None if there is no record of it."""
+    def facts(self, job_id: str, *, stream: bool = True) -> JobFacts | None:
+        """Read what is known of a job; None if there is no record of it. `stream`: with its events, which costs more than all the rest."""
         keys, key = self.keys, self.keys.job(job_id)
         first = self._together(
             {
@@ -87,10 +98,16 @@ class SheetInspector(InspectorBase):
         row = expand({name: value for name, value in found if value is not None})
         if "status" not in row:
             return None
-        return self._facts(job_id, row, sizes, {**first, **second}, [_kin(one, second[f"kin:{one}"]) for one in children])
+        return self._facts(job_id, row, sizes, {**first, **second}, stream, [_kin(one, second[f"kin:{one}"]) for one in children])
 
     def _facts(
-        self, job_id: str, row: Mapping[str, bytes], sizes: Mapping[str, int], first: _Answers, children: Sequence[Kin]
+        self,
+        job_id: str,
+        row: Mapping[str, bytes],
+        sizes: Mapping[str, int],
+        first: _Answers,
+        stream: bool,
+        children: Sequence[Kin],
     ) -> JobFacts:
         seconds, micros = first["now"]
         at = datetime.fromtimestamp(seconds + micros / 1e6, timezone.utc)
@@ -108,7 +125,7 @@ class SheetInspector(InspectorBase):
                 **{f"worker:{one}": _on(lambda pipe, one: pipe.hmget(one, WORKER_FIELDS), one) for one in workers},
                 **{f"told:{one}": _on(lambda pipe, one: pipe.hmget(self.keys.job(one), DELIVERY_FIELDS), one) for one in told},
                 **{f"told due:{one}": _on(lambda pipe, one: pipe.zscore(self.keys.scheduled, one), one) for one in told},
-                **self._of_stream(row),
+                **(self._of_stream(row) if stream else {}),
             }
         )
         known = {one: _kin(one, found[f"kin:{one}"]) for one in others if one}
@@ -119,7 +136,7 @@ class SheetInspector(InspectorBase):
         now_ms = seconds * 1000 + micros / 1000
         serving = [worker_of(self.keys.name_of_worker(one), _texts(found[f"worker:{one}"]), {}, now_ms) for one in workers]
         score = found["kept"]
-        events, complete = _events(job_id, row, found)
+        events, complete = _events(job_id, found) if stream else ((), False)
         return JobFacts(
             id=job_id,
             at=at,
@@ -339,7 +356,7 @@ def _windows(moments: Iterable[datetime]) -> list[tuple[int, int]]:
     return found
 
 
-def _events(job_id: str, row: Mapping[str, bytes], found: _Answers) -> tuple[tuple[StreamEntry, ...], bool]:
+def _events(job_id: str, found: _Answers) -> tuple[tuple[StreamEntry, ...], bool]:
     """The newest of the job's, and whether nothing of it is missing: all since it was created was looked at, and how it came is still there."""
     rows: dict[Any, Any] = {}
     for name, page in found.items():

@@ -138,6 +138,10 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         newer version knows."""
         return to_texts(self._script("delete")({}, {"keep": "", "operation": "", "n_jobs": len(job_ids)}, job_ids))
 
+    def note_copy(self, job_id: str, copy: str) -> str:
+        """Have a job name a copy that was made of it: `ok`, `missing`, or `foreign`."""
+        return codec.text(self._script("note_copy")({"job": self.keys.job(job_id)}, {"copy": copy}))
+
     def save_meta(self, job_id: str, meta: bytes | str, execution_id: str = "") -> str:
         """Replace a job's meta: `ok`, `missing`, or `stale` when an execution is named that does not hold the job."""
         return codec.text(self._script("save_meta")({"job": self.keys.job(job_id)}, {"execution": execution_id, "meta": meta}))

@@ -95,6 +95,7 @@ SHEET = fields(
     batch=none_or(fields(id=TEXT, name=none_or(TEXT), state=TEXT, **{"is": TEXT})),
     in_chain=FLAG,
     cron=none_or(TEXT),
+    failure_group=none_or(TEXT),
     copied_from=none_or(TEXT),
     copied_to=some(TEXT),
     replaces=none_or(TEXT),
@@ -117,6 +118,13 @@ SHEET = fields(
 )
 #: The answers to changes.
 SCHEMAS: dict[str, Schema] = {
+    "Edit": fields(
+        args=maybe({"type": ["array", "null"]}),
+        kwargs=maybe({"type": ["object", "null"]}),
+        queue=maybe(none_or(TEXT)),
+        priority=maybe({"type": ["string", "integer", "null"]}),
+    ),
+    "Copied": fields(job_id=TEXT, status=TEXT, queue=TEXT, copied_from=TEXT),
     "Requeued": fields(job_id=TEXT, status=TEXT),
     "Deleted": fields(job_id=TEXT, deleted=FLAG),
 }

@@ -208,6 +208,12 @@ OPERATIONS = (
         "save_meta", World.waiting, _code("j = Job.fetch('a'); j.meta['x'] = 1; j.save_meta()"), _has("meta", '{"x":1}', "a")
     ),
     Operation(
+        "note_copy",
+        World.failed,
+        _code("from fusion.enqueue.copying import note_copy; note_copy(Job.fetch('a').connection, 'a', 'b')"),
+        _has("copied_to", "b", "a"),
+    ),
+    Operation(
         "log_event",
         World.waiting,
         _code("Log.log('said', job_id='a')"),

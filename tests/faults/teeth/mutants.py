@@ -16,6 +16,7 @@ from tests.faults.teeth.limits import OF_LIMITS
 from tests.faults.teeth.long import OF_LONG
 from tests.faults.teeth.queries import OF_QUERIES
 from tests.faults.teeth.queues import OF_QUEUES
+from tests.faults.teeth.sheets import OF_SHEETS
 from tests.faults.teeth.stops import OF_STOPS
 from tests.faults.teeth.totals import OF_TOTALS
 from tests.faults.teeth.unique import OF_UNIQUE_KEYS
@@ -339,6 +340,7 @@ MUTANTS = (
     *OF_FAILURES,
     *OF_LONG,
     *OF_STOPS,
+    *OF_SHEETS,
     *OF_UNIQUE_KEYS,
     *OF_WEB,
 )

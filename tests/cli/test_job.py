@@ -1,0 +1,90 @@
+"""`job show` and `job copy` on a real Redis."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import redis
+
+from fusion import Job, Queue
+from fusion.cli import tables
+from fusion.cli.job_render import lines
+from fusion.cli.tables import cells
+from fusion.jobs.sheet import sheet
+from fusion.store.access import sheet_inspector_of
+from tests.cli.conftest import Fail, Hands, Invoke
+
+SMS = "tasks.sms.sendSMS"
+
+
+def test_a_waiting_one(invoke: Invoke, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(SMS, {"to": "+4915112345678"}, job_id="a", priority="high", log_tag="SMS_OTP")
+    said = invoke("job", "show", "a", "--utc").stdout
+    assert said.splitlines()[:3] == [
+        "a queued for 0.0 s",
+        "Function:    tasks.sms.sendSMS",
+        "Queue:       sms, priority 2 (high)",
+    ]
+    assert "It waits for: no live worker serves its queue sms; start one: `worker sms`" in said
+    assert 'Arguments:   {"args":[{"to":"+*************"}],"kwargs":{}}' in said
+    assert "4915112345678" not in said
+    document = json.loads(invoke("job", "show", "a", "--json").stdout)
+    assert (document["schema"], document["id"], document["status"]) == (1, "a", "queued")
+    assert [wait["code"] for wait in document["waits"]] == ["no_worker", "turn"]
+
+
+def test_a_failed_one_and_its_trace(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    (job_id,) = fail("sms", 1)
+    conn.hset(f"rq:job:{job_id}", "exc_info", "\n".join(f"line {n}" for n in "abcdefghijklmnopqrst"))
+    short, whole = invoke("job", "show", job_id).stdout, invoke("job", "show", job_id, "--trace").stdout
+    assert "Trace, the last 12 of 20 lines (--trace shows all):" in short
+    assert ("  line a" in short, "  line a" in whole, "  line t" in short) == (False, True, True)
+    assert len(json.loads(invoke("job", "show", job_id, "--json", "--trace").stdout)["trace"]["lines"]) == 20
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_it_fits_a_terminal(conn: redis.Redis, hands: Hands, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    queue = Queue("sms", conn)
+    queue.enqueue(
+        SMS,
+        "x" * 300,
+        job_id="a" * 40,
+        callback_url="https://example.com/" + "y" * 200,
+        concurrency_key="k" * 60,
+        meta={"m": "n " * 90},
+    )
+    worker = hands("sms", name="a-very-long-name-of-a-host-in-a-far-away-zone.example.com.4711").register()
+    worker.end("retry", worker.turn(slots=1))
+    monkeypatch.setattr("fusion.cli.job_render.room", lambda: columns - 1)
+    monkeypatch.setattr(tables, "room", lambda: columns - 1)
+    said = lines(sheet(sheet_inspector_of(conn), "a" * 40))
+    assert max(cells(line) for line in said) < columns, [line for line in said if cells(line) >= columns]
+
+
+def test_one_that_is_not_there(invoke: Invoke, conn: redis.Redis) -> None:
+    assert "no job 'nobody'" in invoke("job", "show", "nobody", code=1).stderr
+    assert "use 1 to 128" in invoke("job", "show", "a b", code=2).stderr
+    assert "no job 'nobody'" in invoke("job", "copy", "nobody", code=1).stderr
+
+
+def test_a_copy_with_a_value_that_was_not_shown(invoke: Invoke, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(SMS, {"to": "+49", "password": "geheim"}, job_id="a")
+    assert "is queued; only one that has ended is copied" in invoke("job", "copy", "a", code=1).stderr
+    Job.fetch("a", conn).cancel()
+    made = json.loads(
+        invoke("job", "copy", "a", "--args", '[{"to": "+30", "password": "***"}]', "--priority", "high", "--json").stdout
+    )
+    found = Job.fetch(made["job_id"], conn)
+    assert (found.args, found.priority) == (({"to": "+30", "password": "geheim"},), 2)
+    assert "a copy of a" in invoke("job", "copy", "a").stdout
+    assert f"Copied to:   {made['job_id']}, " in invoke("job", "show", "a").stdout
+    for args, said in (
+        (("--args", "{}"), "give a JSON list"),
+        (("--args", "["), "give a JSON list"),
+        (("--kwargs", "[]"), "give a JSON object"),
+        (("--args", '["***"]'), "it holds a mask"),
+        (("--priority", "urgent"), "high, moderate, low"),
+        (("-q", "failed"), "reserved"),
+    ):
+        assert said in invoke("job", "copy", "a", *args, code=2).stderr
