@@ -103,14 +103,9 @@ def operate(
 
 def who() -> str:
     """Whoever calls, as records name them."""
-    import getpass
-    import socket
+    from fusion.store.layout.pauses import this_user
 
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):
-        name = str(os.getuid())
-    return f"{name}@{socket.gethostname()}"
+    return this_user()
 
 
 def follow(cli: Cli, operation: str, as_json: bool) -> None:
@@ -144,7 +139,7 @@ def follow(cli: Cli, operation: str, as_json: bool) -> None:
         ]
         echo(f"Error: to carry on operation {operation} takes {needs}", err=True)
         sys.exit(1)
-    finish(found, as_json)
+    finish(cli, found, as_json)
 
 
 def _leave(cli: Cli, carrier: Any, operation: str) -> NoReturn:
@@ -172,8 +167,9 @@ def _tell_detached(cli: Cli, operation: str, as_json: bool) -> None:
         echo(f"No worker or scheduler lives to carry it on: start one, or {prog()} operations run {operation}", err=True)
 
 
-def finish(found: Operation, as_json: bool) -> None:
-    """Say what came of it. Exit code 1 if it was canceled, or a job was refused."""
+def finish(cli: Cli, found: Operation, as_json: bool) -> None:
+    """Say what came of it, to the audit too. Exit code 1 if it was canceled, or a job was refused."""
+    cli.changed(found.done)
     if as_json:
         echo(json.dumps({"schema": SCHEMA, "operation": found.document()}))
     else:

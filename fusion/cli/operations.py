@@ -45,7 +45,7 @@ def operations_group() -> None:
 def list_(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
     """Show operations: those that run, then those that ended last.
 
-    MATCHED: jobs when it began. BY: who carries it on now; nobody, if none says so.
+    MATCHED: jobs when it began. WHO: who began it. One that `waits` has begun, and nobody carries it on now.
     """
     from fusion.operations import desk
 
@@ -60,14 +60,14 @@ def list_(cli: Cli, limit: int, offset: int, as_json: bool) -> None:
         (
             one.id,
             one.action,
-            one.status,
+            "waits" if one.status == "running" and not one.carrier else one.status,
             *(f"{count:,}" for count in (one.total, one.done, one.skipped, one.refused)),
-            (one.carrier or "nobody") if one.status == "running" else "-",
+            one.by or "-",
             one.query,
         )
         for one in found
     ]
-    header = ("ID", "ACTION", "STATUS", "MATCHED", "DONE", "SKIPPED", "REFUSED", "BY", "QUERY")
+    header = ("ID", "ACTION", "STATUS", "MATCHED", "DONE", "SKIPPED", "REFUSED", "WHO", "QUERY")
     echo("\n".join(table(header, rows, right=(3, 4, 5, 6))))
     if len(found) < total:
         echo(f"{len(found)} of {total} operations")

@@ -11,6 +11,7 @@ import sys
 import pytest
 import redis
 
+from fusion.store.layout.pauses import this_user
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import Invoke
 from tests.kit.hands import fields_of, put, status_of
@@ -68,7 +69,8 @@ def test_an_operation_that_nobody_carries_on(invoke: Invoke, conn: redis.Redis) 
     (name,) = [raw.decode() for raw in conn.zrange("rq:operations", 0, -1)]
     assert f"operations show {name}" in told.stdout
     assert f"No worker or scheduler lives to carry it on: start one, or run_worker.py operations run {name}" in told.stderr
-    assert "nobody" in invoke("operations", "list").stdout
+    listed = invoke("operations", "list").stdout
+    assert " waits " in listed and f"{this_user()} " in listed
     assert f"operations run {name}" in invoke("operations", "show", name).stdout
     assert invoke("operations", "run", name).stdout == "5 jobs requeued, 0 skipped, 0 refused\n"
     assert "done" in invoke("operations", "list").stdout
