@@ -28,11 +28,11 @@ COMMANDS = {
     "requeue": ("fusion.cli.jobs:requeue", "Put failed jobs back to the queues they came from."),
     "failures": ("fusion.cli.failed:failures", "Show what went wrong, by error and place."),
     "quarantine": ("fusion.cli.failed:quarantine", "Set failed jobs aside."),
-    "empty": ("fusion.cli.jobs:empty", "Forget all waiting jobs of these queues."),
+    "empty": ("fusion.cli.jobs:empty", "Delete all waiting jobs of these queues."),
     "scheduled": ("fusion.cli.scheduled:scheduled", "Show the jobs that wait for a time, the soonest first."),
     "cancel": ("fusion.cli.cancel:cancel", "Let jobs not run, or not run again."),
     "stop": ("fusion.cli.cancel:stop", "End jobs, those that run included."),
-    "delete": ("fusion.cli.operations:delete", "Forget jobs, whatever they wait for or however they ended."),
+    "delete": ("fusion.cli.operations:delete", "Delete jobs, whatever they wait for or however they ended."),
     "reprioritise": ("fusion.cli.operations:reprioritise", "Give waiting jobs another priority."),
     "operations": (
         "fusion.cli.operations:operations_group",

@@ -81,7 +81,7 @@ def test_the_last_ten_copies_are_named(conn: redis.Redis) -> None:
 
 
 def test_another_queue_and_priority(conn: redis.Redis) -> None:
-    old = _failed(conn, 1, 2, x=3)
+    old = _failed(conn, args=(1, 2), kwargs={"x": 3})
     made = Job.fetch(copy_job(conn, old, Edit(kwargs={"y": 4}, queue="slow", priority="low")).id, conn)
     assert (made.origin, made.priority, made.args, made.kwargs) == ("slow", 0, (1, 2), {"y": 4})
     for edit in (Edit(queue="failed"), Edit(priority="urgent"), Edit(queue="a b")):

@@ -27,7 +27,9 @@ def test_a_sink_that_hangs_and_one_that_raises_delay_no_other(
     for name in ("hang", "raise"):
         sink = sink_of(inspector, name)
         assert sink is not None
-        assert (sink.behind, sink.delivered, sink.dropped) == (2000, 0, 0)
+        # On a slow machine the one that raises has given its first event up by now.
+        assert (sink.behind + sink.parked, sink.delivered, sink.dropped) == (2000, 0, 0)
+        assert sink.parked == 0 or name == "raise"
     assert "S3CR3T" not in relay.output
     raising = sink_of(inspector, "raise")
     assert raising is not None

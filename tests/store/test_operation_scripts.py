@@ -69,7 +69,7 @@ def test_stop_cancel_delete_and_quarantine_count_too(conn: redis.Redis) -> None:
     begin(conn, "c", "cancel", WAITING)
     assert do(conn, "c", "cancel", "c", running.id) == ["canceled", "started"]
     begin(conn, "d", "delete", f"{WAITING} stopped")
-    assert do(conn, "d", "delete", "b", "d", "c") == ["deleted", "deleted", "canceled"]
+    assert do(conn, "d", "delete", "b", "d", "c") == ["kept", "kept", "canceled"]
     assert hand.tell(running, "failed", reason="r") == "ok"
     begin(conn, "q", "quarantine", "failed")
     assert do(conn, "q", "quarantine", running.id, reason="why") == ["ok"]

@@ -90,7 +90,7 @@ class AsyncBroker(ScriptHost):
     async def _of_job(self, name: str, job_id: str) -> str:
         await self._learn_version()
         keys = {"job": self.keys.job(job_id)}
-        return codec.text(await self._call(name, {"id": job_id}, [], self.connection.execute_command, keys))
+        return codec.text(await self._call(name, {"id": job_id, "operation": ""}, [], self.connection.execute_command, keys))
 
     async def set_gate(self, queue: str, values: Mapping[str, str | int | None]) -> dict[str, str]:
         """Set values of a queue as `Broker.set_gate` does, with its errors."""
