@@ -116,6 +116,7 @@ def _block(text: str, title: str) -> list[str]:
     return after[: after.index("\n\n")].splitlines()[1:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, long_case(signal.SIGTERM)])
 def test_interrupted_in_the_middle_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path, "--workers", "1") as demo:

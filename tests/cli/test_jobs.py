@@ -332,6 +332,7 @@ def test_empty_usage(invoke: Invoke) -> None:
     assert "use 1 to 128 of the characters" in invoke("empty", "sms*", code=2).stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("answer", "flags", "code", "left"), [("n", [], 1, 2), ("y", [], 0, 0), ("", ["--yes"], 0, 0), ("^C", [], 130, 2)]
 )

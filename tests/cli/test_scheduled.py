@@ -263,6 +263,7 @@ def test_redis_down(invoke: Invoke, args: list[str]) -> None:
     assert (result.stderr.count("\n"), result.stdout) == (1, "")
 
 
+@pytest.mark.long
 def test_as_real_processes(conn: redis.Redis) -> None:
     assert run_worker("enqueue", SMS, "--schedule-in", "1h", "--job-id", "x").returncode == 0
     assert run_worker("reschedule", "x", "+2h").returncode == 0

@@ -265,6 +265,7 @@ def test_each_job_has_its_lines_in_their_order(conn: redis.Redis, tmp_path: Path
     assert lines[-1].endswith(" ended")
 
 
+@pytest.mark.long
 def test_verbose_and_quiet(conn: redis.Redis) -> None:
     assert run_worker("worker", "sms", "-b", "-q").stderr == ""
     formatted = run_worker("worker", "sms", "-b", "--log-format", "%(levelname)s|%(message)s").stderr
@@ -284,6 +285,7 @@ def test_a_pid_file_that_another_worker_wrote_meanwhile_stays(tmp_path: Path) ->
     assert path.read_text() == "1"
 
 
+@pytest.mark.long
 def test_embedded_uses_the_home_of_the_settings(tmp_path_factory: pytest.TempPathFactory, server_binary: object) -> None:
     home = tempfile.mkdtemp(prefix="fus", dir="/tmp")
     try:

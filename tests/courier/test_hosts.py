@@ -19,6 +19,7 @@ def url_of(receiver: Receiver, host: str = "127.0.0.1") -> str:
     return f"http://{host}:{receiver.port}/hook"
 
 
+@pytest.mark.long
 def test_never_more_than_two_at_a_time(world: World, receiver: Start) -> None:
     endpoint = Endpoint()
     endpoint.gate.clear()

@@ -101,6 +101,7 @@ def test_a_thousand_failed_jobs_are_a_thousand_callbacks(world: World, receiver:
     world.check(ids)
 
 
+@pytest.mark.long
 def test_a_courier_that_froze_longer_than_its_lease_is_not_believed(world: World, receiver: Start) -> None:
     endpoint = Endpoint()
     server = receiver(endpoint)

@@ -29,6 +29,7 @@ def relays_of(worker: WorkerProcess) -> list[int]:
     return [child.pid for child in psutil.Process(worker.pid).children() if "relay" in child.cmdline()]
 
 
+@pytest.mark.long
 def test_a_worker_alone_delivers(world: World, receiver: Start, workers: Workers) -> None:
     endpoint = Endpoint()
     server = receiver(endpoint)

@@ -86,7 +86,10 @@ def test_cancel_and_stop_answer_as_jobs_do(conn: redis.Redis, wish: str, done: s
 
 
 def test_no_redis_is_fusions_error(tmp_path: Path) -> None:
-    for call in ("get_status", "fetch_job", "cancel", "stop", "wait"):
-        nobody = aredis.Redis(unix_socket_path=str(tmp_path / "nobody"))
-        with pytest.raises(StoreUnavailable):
-            asked(lambda queue, call=call: getattr(queue, call)("a"), connection=nobody)  # type: ignore[misc]
+    calls = ("get_status", "fetch_job", "cancel", "stop", "wait")
+
+    async def all_at_once(queue: AsyncQueue) -> list[object]:
+        return await asyncio.gather(*(getattr(queue, call)("a") for call in calls), return_exceptions=True)
+
+    nobody = aredis.Redis(unix_socket_path=str(tmp_path / "nobody"))
+    assert [type(error) for error in asked(all_at_once, connection=nobody)] == [StoreUnavailable] * len(calls)

@@ -35,6 +35,7 @@ def test_all_sinks_of_the_settings_get_every_event(
     assert "j1 tests.jobs.basic.add: completed in " in relay.output
 
 
+@pytest.mark.long
 def test_what_a_job_was_given_and_said_stays_its_own(
     relays: Relays, workers: Workers, broker: Broker, conn: redis.Redis, inspector: EventInspector, tmp_path: Path
 ) -> None:

@@ -41,6 +41,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Module:
     return Module(tmp_path / "app")
 
 
+@pytest.mark.long
 def test_both_ways_of_declaring_are_taken_up_and_hup_reads_them_again(
     schedulers: Schedulers, module: Module, cron: Scheduler, conn: redis.Redis, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ V1, V2 = ["at-run-time", "both", "old"], ["at-run-time", "both", "fresh"]
 IGNORED = "a scheduler with a higher version of shop than 1.0 is alive: what this one declares is ignored"
 
 
+@pytest.mark.long
 def test_a_new_version_takes_over_while_the_old_one_is_still_there_and_restarted(app: App) -> None:
     first = app.start(1)
     assert app.ids == V1

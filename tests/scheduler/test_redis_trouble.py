@@ -48,6 +48,7 @@ def test_ticks_of_an_outage_are_made_up_by_policy(private_schedulers: Schedulers
     conn.close()
 
 
+@pytest.mark.long
 def test_what_code_declares_is_stored_again_if_redis_came_back_without_it(
     private_schedulers: Schedulers, private_redis: PrivateRedis, tmp_path: Path
 ) -> None:

@@ -183,6 +183,7 @@ def test_while_redis_is_away_the_dead_wait_for_their_burial(private_redis: Priva
         services.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [long_case(("--slots", "1"), id="process per job"), pytest.param(("--horses", "1"), id="warm")])
 def test_a_worker_killed_together_with_its_fork_server_leaves_no_daemon_beside_the_rerun(
     mode: tuple[str, ...], services: Services, conn: redis.Redis, tmp_path: Path

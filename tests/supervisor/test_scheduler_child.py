@@ -102,6 +102,7 @@ def test_a_burst_has_none(services: Services, conn: redis.Redis) -> None:
     assert "keeps worker 1\n" in service.output
 
 
+@pytest.mark.long
 def test_what_is_declared_and_the_common_flags_reach_it(services: Services, conn: redis.Redis, tmp_path: Path) -> None:
     guarded.allow_prefix(conn, "shop:")
     (tmp_path / "shop_plan.py").write_text(f"def register(scheduler):\n    scheduler.cron('@daily', '{NOOP}', id='nightly')\n")

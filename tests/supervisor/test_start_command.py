@@ -74,6 +74,7 @@ def test_a_task_pattern_that_is_none_is_told_at_once(redis_url: str) -> None:
     assert done.stderr.count("--tasks '9x'") == 1
 
 
+@pytest.mark.long
 def test_flags_go_to_every_worker_but_those_of_the_supervisor(services: Services, conn: redis.Redis, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     args = ("a", "--customq", "b,c", "--slots", "2", "--name", "box", "-q", "--pid", str(pid_file), "--tasks", "tests.jobs.gated")
@@ -91,6 +92,7 @@ def test_flags_go_to_every_worker_but_those_of_the_supervisor(services: Services
     assert not pid_file.exists()
 
 
+@pytest.mark.long
 def test_a_burst_ends_when_the_queues_are_empty(services: Services, conn: redis.Redis) -> None:
     queue = Queue("s", conn)
     jobs = [queue.enqueue("tests.jobs.basic.noop") for _ in range(20)]

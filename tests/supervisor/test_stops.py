@@ -126,6 +126,7 @@ def test_without_a_supervisor_workers_finish_and_go(busy: Busy, conn: redis.Redi
     all_is_told(conn, job, waiting)
 
 
+@pytest.mark.long
 def test_without_a_supervisor_nothing_runs_for_ever(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue(job_timeout=-1)
     service = services.start(1, "s", "--shutdown-timeout", "0")

@@ -53,6 +53,7 @@ def listener() -> Iterator[tuple[Listener, str]]:
         found.close()
 
 
+@pytest.mark.long
 def test_ready_when_all_are_then_watchdog_then_stopping(
     services: Services, conn: redis.Redis, listener: tuple[Listener, str]
 ) -> None:

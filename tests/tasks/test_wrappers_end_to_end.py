@@ -138,6 +138,7 @@ def test_nobody_at_home_is_tried_again_later_too(
     assert f"requests.exceptions.ConnectionError: 127.0.0.1:{closed_port}: Connection refused" in (job.exc_info or "")
 
 
+@pytest.mark.long
 def test_a_one_time_password_that_is_too_late_is_never_sent(conn: redis.Redis, sandbox: Sandbox, serve: Serve) -> None:
     late = enqueue_sms(MESSAGES["sms"][1], ttl=1)
     fresh = enqueue_sms(MESSAGES["sms"][1])

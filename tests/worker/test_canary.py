@@ -213,6 +213,7 @@ def test_no_end_of_a_job_shows_what_it_was_given(fleet: Fleet, conn: redis.Redis
     assert_silent(fleet, conn)
 
 
+@pytest.mark.long
 def test_no_trouble_with_redis_shows_a_password(fleet: Fleet, conn: redis.Redis, private_redis: PrivateRedis) -> None:
     worker = fleet.start("sms", "--logging-level", "DEBUG")
     private_redis.pause()
@@ -231,6 +232,7 @@ def test_no_trouble_with_redis_shows_a_password(fleet: Fleet, conn: redis.Redis,
     assert hits(wrong + away + fleet.logs()) == []
 
 
+@pytest.mark.long
 def test_a_scheduler_keeps_to_itself_what_its_entries_hold(fleet: Fleet, conn: redis.Redis) -> None:
     args, kwargs = given("Cron")
     scheduler = fleet.start("--logging-level", "DEBUG", ready=False, program=("run_worker.py", "scheduler"))

@@ -57,6 +57,7 @@ def _retrying(conn: redis.Redis) -> list[bytes]:
     return [job_id for job_id in conn.zrange("rq:scheduler:scheduled_jobs", 0, -1) if job_id.startswith(b"cb-")]
 
 
+@pytest.mark.long
 def test_in_queues_that_are_paused_suspended_or_served_by_nobody(workers: Workers, conn: redis.Redis) -> None:
     workers.start("sms")
     Broker(conn).pause("sms")
@@ -79,6 +80,7 @@ def test_by_a_scheduler_alone(conn: redis.Redis, redis_url: str, tmp_path: Path)
         schedulers.stop()
 
 
+@pytest.mark.long
 def test_what_waits_for_its_retry(workers: Workers, conn: redis.Redis) -> None:
     workers.start("sms")
     job = Queue("sms").enqueue(basic.boom, ttl=3, retry=Retry(3, interval=100))

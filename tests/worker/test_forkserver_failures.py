@@ -57,6 +57,7 @@ os.close(fd)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("trouble", "told"),
     [

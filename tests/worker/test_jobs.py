@@ -156,6 +156,7 @@ def _delay(conn: redis.Redis, job: Job, attempt: int) -> float:
     return delay
 
 
+@pytest.mark.long
 def test_the_default_policy_retries_what_networks_do_three_times(workers: Workers, conn: redis.Redis) -> None:
     workers.start("sms")
     job = Queue("sms").enqueue(basic.refused)

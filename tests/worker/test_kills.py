@@ -115,6 +115,7 @@ def test_a_poison_pill_fails_after_its_last_life(workers: Workers, conn: redis.R
     check_conservation(conn, [job.id, after.id])
 
 
+@pytest.mark.long
 @process_per_job("a warm process does not end with its outcome, so nobody sees when it has given it")
 def test_a_stopped_worker_loses_its_lease_and_its_late_outcome(workers: Workers, gated: Gated) -> None:
     sleeper = workers.start("k", env=SHORT)

@@ -118,6 +118,7 @@ def throttled_worker_env(memory: Path) -> dict[str, str]:
     return {**TASKS, "MEMORY_FILE": str(memory), "MEMORY_CHECK_INTERVAL": "0.05", "FUSION_IDLE_WAIT": "20"}
 
 
+@pytest.mark.long
 def test_a_throttled_worker_takes_nothing_until_it_is_released(workers: Workers, conn: redis.Redis, memory: Path) -> None:
     worker = workers.start("sms", env=throttled_worker_env(memory), program=PROGRAM)
     assert Queue("sms").enqueue(basic.noop).wait(10) == "finished"

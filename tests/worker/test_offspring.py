@@ -14,6 +14,7 @@ from tests.kit.workers import Workers
 ENV = {"FUSION_TASKS": "tests.jobs.offspring"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [("--slots", "2"), ("--horses", "2")], ids=["process per job", "warm"])
 def test_pools_end_and_processes_can_be_terminated(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
     workers.start("m", *mode, env=ENV)

@@ -50,6 +50,7 @@ def test_jobs_run_in_all_warm_processes_at_once(workers: Workers, conn: redis.Re
     assert len({result(conn, job) for job in jobs}) == 3
 
 
+@pytest.mark.long
 def test_what_a_job_leaves_no_other_finds(workers: Workers, conn: redis.Redis) -> None:
     """Each kind: the job's outcome stands, the next job runs in another process and finds a clean one."""
     queue = Queue("w", conn)
@@ -117,6 +118,7 @@ def test_large_arguments_and_results_fit(workers: Workers, conn: redis.Redis) ->
     assert all(len(back) == size for _, size, back in found)
 
 
+@pytest.mark.long
 def test_a_timeout_is_each_jobs_own(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """The second one overruns: its time counts from its own begin, and what came before and after in that process is unharmed."""
     seen = tmp_path / "seen"
@@ -135,6 +137,7 @@ def test_a_timeout_is_each_jobs_own(workers: Workers, conn: redis.Redis, tmp_pat
     check_conservation(conn, [job.id for job in (first, second, third, after)])
 
 
+@pytest.mark.long
 def test_hard_deadlines_hold_though_the_worker_is_stopped(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     worker = workers.start("w", "--horses", "1", env=WARM)

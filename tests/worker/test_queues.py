@@ -70,6 +70,7 @@ def test_a_high_job_that_arrives_mid_drain_is_the_next_claim(workers: Workers, c
     assert sorted(words(seen)[3:]) == ["bulk", "low"]
 
 
+@pytest.mark.long
 def test_queues_of_one_class_take_turns(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     names = ("a", "b", "c")
@@ -220,6 +221,7 @@ def test_a_pickled_job_is_refused_until_allowed(workers: Workers, conn: redis.Re
     assert job.result == {1, 2}
 
 
+@pytest.mark.long
 def test_a_task_that_is_not_allowed_is_held_for_a_worker_that_has_it(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("sms").enqueue("tests.jobs.typed.Point", 1)
     foreign = Queue("sms").enqueue("tests.kit.waiting.eventually")

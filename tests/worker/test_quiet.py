@@ -38,6 +38,7 @@ def listening(conn: redis.Redis, worker: WorkerProcess) -> bool:
     return bool(conn.pubsub_numsub(f"rq:pubsub:{name_of(worker, conn)}")[0][1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["command", long_case("signal")])
 def test_it_finishes_takes_nothing_and_goes_on_when_told(
     workers: Workers, conn: redis.Redis, redis_url: str, tmp_path: Path, how: str
@@ -104,6 +105,7 @@ def test_all_and_a_wrong_name(workers: Workers, conn: redis.Redis, redis_url: st
     assert is_quiet(conn, both[1])
 
 
+@pytest.mark.long
 def test_a_quiet_worker_keeps_its_leases_and_ends_when_told(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate, started = tmp_path / "gate", tmp_path / "started"
     gate.touch()

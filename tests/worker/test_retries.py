@@ -30,6 +30,7 @@ def now(conn: redis.Redis) -> float:
     return float(seconds) + float(micros) / 1e6
 
 
+@pytest.mark.long
 def test_the_table(workers: Workers, conn: redis.Redis) -> None:
     """Every class of the default policy and some below them; due within 120 to 150 s. Anything else fails at once."""
     before = now(conn)

@@ -94,6 +94,7 @@ def test_a_worker_killed_while_the_job_is_scheduled(workers: Workers, conn: redi
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 def test_a_worker_killed_in_the_run_of_one_that_was_scheduled(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """From when it is due it is a job as any other."""
     gate, seen = tmp_path / "gate", tmp_path / "seen"

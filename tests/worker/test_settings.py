@@ -145,6 +145,7 @@ def test_a_worker_that_was_forgotten_registers_again(workers: Workers, conn: red
     assert (job.wait(10), job.result) == ("finished", 3)
 
 
+@pytest.mark.long
 def test_info_shows_workers_and_queues(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()

@@ -203,6 +203,7 @@ def test_a_backlog_of_before_there_were_keys(workers: Workers, conn: redis.Redis
     assert late.wait(0) == "finished"
 
 
+@pytest.mark.long
 def test_a_retry_and_a_requeue_keep_the_signature(workers: Workers, conn: redis.Redis, keys: Keys, tmp_path: Path) -> None:
     worker = workers.start("sms", env=with_keys(tmp_path / "keys", OLD))
     job = Queue("sms").enqueue("tests.jobs.basic.refused", failure_ttl=600, ttl=600)
@@ -254,6 +255,7 @@ def test_cron_jobs_of_code_and_of_a_program_run(
         schedulers.stop()
 
 
+@pytest.mark.long
 def test_keys_that_can_not_be_read_leave_the_declared_entries_as_they_are(
     conn: redis.Redis, redis_url: str, keys: Keys, tmp_path: Path
 ) -> None:
@@ -296,6 +298,7 @@ def pickled(*args: object) -> bytes:
     return zlib.compress(pickle.dumps(("tests.jobs.basic.echo", None, args, {})))
 
 
+@pytest.mark.long
 def test_a_pickle_is_loaded_only_from_a_signed_job(
     workers: Workers, conn: redis.Redis, keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

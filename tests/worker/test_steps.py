@@ -37,6 +37,7 @@ def lines(seen: Path) -> list[str]:
     return seen.read_text().split()
 
 
+@pytest.mark.long
 @MODES
 def test_a_warm_stop_ends_a_loop_after_its_step_and_another_worker_goes_on(
     workers: Workers, conn: redis.Redis, seen: Path, gate: Path, mode: tuple[str, ...]

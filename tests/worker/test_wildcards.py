@@ -31,6 +31,7 @@ def idle(conn: redis.Redis, *workers: WorkerProcess) -> None:
     eventually(lambda: sum(client["cmd"] == "blpop" for client in conn.client_list()) == len(workers), why="they wait")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [(), long_case(("--horses", "2"))])
 def test_a_new_queues_first_job_wakes_the_worker_whose_wildcard_it_is(
     workers: Workers, conn: redis.Redis, mode: tuple[str, ...]
