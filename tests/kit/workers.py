@@ -45,9 +45,8 @@ class WorkerProcess(ProcessUnderTest):
         return self
 
     def fork_server(self) -> psutil.Process:
-        """The one that lives: another may have ended and wait to be reaped."""
-        (server,) = (child for child in psutil.Process(self.pid).children() if alive(child.pid))
-        return server
+        """The one that lives: another may have ended and wait to be reaped, or be about to end."""
+        return max((child for child in psutil.Process(self.pid).children() if alive(child.pid)), key=psutil.Process.create_time)
 
     def horses(self) -> list[psutil.Process]:
         """Spares and busy ones."""

@@ -74,7 +74,7 @@ def test_the_step_in_the_middle_of_a_backlog(conn: redis.Redis, workers: Workers
     leaving = workers.start("q", *LEASE, "--slots", "2", program=old.program("worker"))
     failed = queue.enqueue(BOOM, LONG, retry=Retry(0))
     eventually(lambda: status_of(conn, failed.id) == "failed", 30)
-    all_finished(conn, ["first0"])
+    all_finished(conn, ["first0"], grouped=False)
     workers.start("q", *LEASE, "--slots", "2")
     leaving.signal(signal.SIGTERM)
     assert leaving.wait(30) == 0, leaving.output

@@ -52,9 +52,9 @@ def produce(conn: redis.Redis, by: Version, path: Path, prefix: str, count: int)
     return ids
 
 
-def all_finished(conn: redis.Redis, ids: list[str], timeout: float = 60.0) -> None:
+def all_finished(conn: redis.Redis, ids: list[str], timeout: float = 60.0, *, grouped: bool = True) -> None:
     eventually(lambda: all(status_of(conn, job_id) == "finished" for job_id in ids), timeout, 0.05, why="every job is finished")
-    assert set(check_conservation(conn, ids).values()) == {"finished"}
+    assert set(check_conservation(conn, ids, grouped=grouped).values()) == {"finished"}
 
 
 def knows(conn: redis.Redis) -> set[bytes | None]:

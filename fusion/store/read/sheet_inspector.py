@@ -76,15 +76,16 @@ class SheetInspector(InspectorBase):
         first = self._together(
             {
                 "now": lambda pipe: pipe.time(),
+                "there": lambda pipe: pipe.hexists(key, "status"),
                 "children": lambda pipe: pipe.zrange(keys.children(job_id), 0, NAMED - 1),
                 "children_count": lambda pipe: pipe.zcard(keys.children(job_id)),
                 **{f"size:{name}": _on(lambda pipe, name: pipe.hstrlen(key, name), name) for name in FIELDS},
             }
         )
-        if not first["size:status"]:
+        if not first["there"]:
             return None  # nothing else was asked for, whose own troubles would count as this job's
         sizes = {name: int(first[f"size:{name}"] or 0) for name in FIELDS}
-        wanted = ["seq", *_affordable(sizes)]
+        wanted = list(dict.fromkeys(["seq", "status", *_affordable(sizes)]))
         children = [codec.text(one) for one in first["children"] or ()]
         second = self._together(
             {

@@ -249,7 +249,7 @@ def _held(seen: Snapshot) -> dict[str, Any]:
             found[name] = [(job_id, score == inf) for job_id, score in value.items()]
         elif name.startswith("limits:waiting:"):
             found[name] = list(value)
-        elif kind in ("wake", "work", "fair") or name in _ASIDE:
+        elif kind in ("wake", "work", "fair", "failure", "failures") or name in _ASIDE:
             continue
         else:
             found[name] = value

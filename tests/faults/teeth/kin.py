@@ -43,7 +43,7 @@ OF_KIN = (
         "kin6",
         "of a job with many parents that is put back only those that its record names are waited for",
         "domain/test_many_parents.py::test_one_that_is_put_back_waits_for_all_that_have_not_ended",
-        Edit(LUA + "requeue.lua", "    do_later('a ' .. id)\n", "    redis.call('SREM', unmet_key(id), '*again')\n"),
+        Edit(LUA + "include/job/again.lua", "    do_later('a ' .. id)\n", "    redis.call('SREM', unmet_key(id), '*again')\n"),
     ),
     a_mutant(
         "kin7",

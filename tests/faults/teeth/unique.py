@@ -49,7 +49,7 @@ OF_UNIQUE_KEYS = (
         "unique7",
         "a requeued job takes its unique key from the one that has it",
         "store/test_unique.py::test_a_requeued_job_takes_its_key_again_or_is_told_who_has_it",
-        Edit(LUA + "requeue.lua", "    if other and other ~= id then return 'duplicate ' .. other end\n", ""),
+        Edit(LUA + "include/job/again.lua", "    if other and other ~= id then return 'duplicate ' .. other end\n", ""),
     ),
     a_mutant(
         "unique8",
