@@ -173,10 +173,10 @@ def test_it_declares_from_any_directory(redis_url: str, module: Module, cron: Sc
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(program, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        eventually(lambda: cron.ids() == ["stays"], why=(tmp_path / "log").read_text())
+        eventually(lambda: cron.ids() == ["stays"], 60, why=(tmp_path / "log").read_text())
     finally:
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
 
 
 @pytest.mark.long
