@@ -356,7 +356,7 @@ def test_jobs_that_leave_between_two_reads_are_left_out(
 def test_no_read_takes_a_whole_set(search: SearchInspector, conn: redis.Redis) -> None:
     store(conn, "failed", {f"job-{n}": float("inf") for n in range(1300)})
     sent: list[list[str]] = []
-    with conn.monitor() as monitor:
+    with getattr(conn, "admin", conn).monitor() as monitor:
         assert len(find(search, "state:failed", limit=1000)) == 1300
         search.count(Query.parse("error:x"))
         conn.echo("over")
