@@ -365,6 +365,8 @@ def test_no_read_takes_a_whole_set(search: SearchInspector, conn: redis.Redis) -
             if sent[-1][0] == "ECHO":
                 break
     for name, *rest in sent:
+        if name in ("AUTH", "CLIENT"):  # a connection's own
+            continue
         assert name in "ZRANGE ZREVRANGE ZSCAN ZCARD ZSCORE ZREVRANK ZCOUNT HMGET SMEMBERS HKEYS TIME ECHO".split(), name
         if name in ("ZRANGE", "ZREVRANGE"):
             assert "LIMIT" in rest or int(rest[2]) - int(rest[1]) < 500
