@@ -26,7 +26,7 @@ _DETAILS, _QUEUES = 12, 50
 _REFUSED = ("WRONGTYPE", "NOPERM", "OOM")
 
 
-class Entry:
+class AuditedChange:
     """A change that is being made. What becomes known of it on the way is told here, and written with its outcome."""
 
     def __init__(self, connection: Redis, who: str, action: str, target: str = "", queues: Iterable[str] = (), **details: object):
@@ -95,11 +95,11 @@ def masked(value: object) -> str:
 @contextmanager
 def audited(
     connection: Redis, who: str, action: str, target: str = "", queues: Iterable[str] = (), **details: object
-) -> Iterator[Entry]:
+) -> Iterator[AuditedChange]:
     """Write down who does what to what: that it was asked for, and at the end of the block what came of it, `ok` or the error. Who is killed
     in between leaves an entry with no answer. `queues`: what it is about; who may see only some queues sees it if all are theirs. No
     `details` may hold arguments of jobs."""
-    entry = Entry(connection, who, action, target, queues, **details)
+    entry = AuditedChange(connection, who, action, target, queues, **details)
     entry.asked()
     try:
         yield entry

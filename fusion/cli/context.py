@@ -16,7 +16,7 @@ from fusion.exceptions import ConfigurationError, FusionError
 if TYPE_CHECKING:
     from redis import Redis
 
-    from fusion.audit import Entry
+    from fusion.audit import AuditedChange
     from fusion.settings import Settings
     from fusion.store.read.inspector import Inspector
     from fusion.store.write.broker import Broker
@@ -51,7 +51,7 @@ class Cli:
         #: Told of the connection as soon as there is one: the audit's (`fusion.cli.recorded`).
         self.on_connect: Callable[[Redis], None] | None = None
         #: The audit's entry of a command that changes something, from then on.
-        self.entry: Entry | None = None
+        self.entry: AuditedChange | None = None
         self._settings: Settings | None = None
         self._told = False
         # At the end, as RQ does it: what lies in the current directory must not shadow what is installed.

@@ -39,13 +39,13 @@ def recorded(
             from fusion.audit import outcome_of
 
             def begin(connection: Redis) -> None:
-                from fusion.audit import Entry
+                from fusion.audit import AuditedChange
                 from fusion.store.layout.pauses import this_user
 
                 chosen = _texts(given.get(queues)) or _queues_of(connection, _texts(given.get(jobs)))
                 target = _named(_texts(given.get(of)) or _texts(given.get(jobs)) or _texts(given.get(queues)))
                 details = {name: _plain(given[name]) for name in says}
-                entry = Entry(connection, this_user(), action, target, chosen, **details)
+                entry = AuditedChange(connection, this_user(), action, target, chosen, **details)
                 entry.asked()
                 cli.entry = entry
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class SignatureCheck:
     """What is known of a job's signature: `signed`, `unsigned`, `bad`, or `unchecked` where this process has no keys to check one by. `why`:
     what is wrong with it."""
 
@@ -84,14 +84,14 @@ class Sheet(JobFields):
         return waits(self.facts, self.scope)
 
     @cached_property
-    def signature(self) -> Signature:
+    def signature(self) -> SignatureCheck:
         """Its signature, checked if this process has keys."""
         keyring = get_settings().keyring
         signed = "signature" in self.facts.row
         if keyring is None or "data" in self.facts.too_large:
-            return Signature("unchecked" if signed else "unsigned")
+            return SignatureCheck("unchecked" if signed else "unsigned")
         flaw = keyring.flaw(self.id, self.origin, as_claimed(self._fields))
-        return Signature("signed") if not flaw else Signature("bad" if signed else "unsigned", flaw)
+        return SignatureCheck("signed") if not flaw else SignatureCheck("bad" if signed else "unsigned", flaw)
 
     def seen(self, *kin: Kin) -> list[Kin]:
         """Those that may be seen. One without a record belongs to no queue."""

@@ -15,7 +15,7 @@ from fusion.web.failures import Failures
 from fusion.web.job import OneJob
 from fusion.web.jobs import Jobs
 from fusion.web.kept_verdict import KeptVerdict
-from fusion.web.keys import Keys
+from fusion.web.keys import ConcurrencyKeys
 from fusion.web.lists.callbacks import Callbacks
 from fusion.web.lists.cron import CronEntries
 from fusion.web.lists.fleet import Fleet
@@ -46,7 +46,7 @@ class Api:
             *Jobs(connection).routes(),
             *OneJob(connection, self._tasks).routes(),
             *Queues(connection).routes(),
-            *Keys(connection).routes(),
+            *ConcurrencyKeys(connection).routes(),
             *Batches(connection).routes(),
             *Failures(connection).routes(),
             *Fleet(connection).routes(),

@@ -43,7 +43,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEntry:
+class AccessEntry:
     """One request that could change something and was allowed to: who asked for what, of what, and what the answer was."""
 
     at: datetime
@@ -54,7 +54,7 @@ class AuditEntry:
     status: int
 
 
-def log_audit(entry: AuditEntry) -> None:
+def log_audit(entry: AccessEntry) -> None:
     """One line of the log `fusion.web.audit`."""
     _audit.info(
         "audit: %s actor=%s client=%s action=%s target=%s status=%d",
@@ -82,7 +82,7 @@ class App:
         hosts: Hosts | None = None,
         cors: Cors | None = None,
         max_body: int = MAX_BODY,
-        audit: Callable[[AuditEntry], None] = log_audit,
+        audit: Callable[[AccessEntry], None] = log_audit,
     ) -> None:
         self.router = Router(routes)
         self.max_body = max_body
@@ -131,7 +131,7 @@ class App:
         except Exception as error:
             response = self._failed(error)
         actor = request.actor.name if request.actor else ""
-        self._audit(AuditEntry(now(), actor, request.client, route.action, request.target, response.status))
+        self._audit(AccessEntry(now(), actor, request.client, route.action, request.target, response.status))
         return response
 
     def _failed(self, error: Exception) -> Response:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from redis import Redis
 
-from fusion.audit import Entry, outcome_of
+from fusion.audit import AuditedChange, outcome_of
 from fusion.exceptions import InvalidName
 from fusion.store.access import audit_inspector_of, inspector_of
 from fusion.store.layout.names import check_job_id
@@ -95,7 +95,7 @@ class _Recorded:
     def __call__(self, request: Request) -> Response:
         action = CALLED.get(self._route.action, self._route.action)
         target, queues = " ".join(request.params.values()), self._queues(request)
-        request.entry = entry = Entry(self._connection, request.who(), action, target, queues, client=request.client)
+        request.entry = entry = AuditedChange(self._connection, request.who(), action, target, queues, client=request.client)
         entry.asked()
         outcome = "ok"
         try:

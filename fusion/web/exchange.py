@@ -14,7 +14,7 @@ from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.serializers import JSONSerializer
 
 if TYPE_CHECKING:
-    from fusion.audit import Entry
+    from fusion.audit import AuditedChange
 
 #: Bytes of a body. The largest payload with what JSON may add to it.
 MAX_BODY = 2 * defaults.MAX_PAYLOAD
@@ -87,7 +87,7 @@ class Request:
     #: What a change was about, for the audit: a job or a queue.
     target: str = ""
     #: Of a change: its entry in the audit, to be told how many it changed, and of which queues.
-    entry: Entry | None = None
+    entry: AuditedChange | None = None
 
     def header(self, name: str) -> str:
         """The value of a header, by its name in lower case; empty without it."""

@@ -26,7 +26,7 @@ _PARAMS = (Param("stuck", "`1`: only those that are stuck.", choices=("0", "1"))
 _CHUNK = 100
 
 
-class Keys:
+class ConcurrencyKeys:
     """The calls about concurrency keys."""
 
     def __init__(self, connection: Redis) -> None:

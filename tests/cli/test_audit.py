@@ -12,7 +12,7 @@ import redis
 from click.testing import CliRunner
 
 from fusion import Queue
-from fusion.audit import Entry, audited
+from fusion.audit import AuditedChange, audited
 from fusion.cli.main import COMMANDS, cli
 from fusion.cron.scheduler import Scheduler
 from fusion.store.read.audit_inspector import NO_ANSWER, AuditEntry, AuditFilter, AuditInspector
@@ -146,7 +146,7 @@ def test_what_it_shows(invoke: Invoke, conn: redis.Redis) -> None:
         conn, "token:bil\x1b[31mling", "pause", "sms\u202e", ("sms",), reason="line\nline", url="https://x/?token=geheim"
     ):
         pass
-    Entry(conn, "deploy@web1", "cancel", "j1").asked()
+    AuditedChange(conn, "deploy@web1", "cancel", "j1").asked()
     (killed, paused) = json.loads(invoke("audit", "--json").stdout)["entries"]
     assert (killed["who"], killed["outcome"], killed["ended_at"], killed["count"]) == ("deploy@web1", None, None, None)
     assert (paused["outcome"], paused["queues"]) == ("ok", ["sms"])

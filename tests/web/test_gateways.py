@@ -17,7 +17,7 @@ from redis.exceptions import ConnectionError, ResponseError
 
 from fusion.exceptions import StoreUnavailable
 from fusion.web.api import Api
-from fusion.web.app import App, AuditEntry
+from fusion.web.app import AccessEntry, App
 from fusion.web.asgi import Asgi
 from fusion.web.auth import no_auth
 from fusion.web.exchange import Request, Response
@@ -240,7 +240,7 @@ def test_an_error_tells_callers_and_logs_nothing_of_its_text(
     def fail(request: Request) -> Response:
         raise error
 
-    audited: list[AuditEntry] = []
+    audited: list[AccessEntry] = []
     app = App(
         [Route("GET", "/", fail, None, "fail"), Route("POST", "/", fail, "admin", "change")],
         no_auth,
