@@ -42,17 +42,7 @@ class Line:
         if sock is None or reader is None or reader.has_data():
             return connection.read_response()
         # redis-py's own way takes as long as all that Fusion does before it
-        try:
-            data = sock.recv(_CHUNK)
-        except OSError as error:
-            connection.disconnect()
-            if isinstance(error, TimeoutError):
-                raise errors.TimeoutError("Timeout reading from socket") from error
-            raise errors.ConnectionError(f"Error while reading from socket: {error.args}") from error
-        if not data:
-            connection.disconnect()
-            raise errors.ConnectionError("Connection closed by server.")
-        reader.feed(data)
+        self._feed(sock, reader)
         answer = reader.gets()
         if answer is NOT_ENOUGH_DATA:
             return connection.read_response()
@@ -61,6 +51,20 @@ class Line:
                 connection.disconnect()
             raise answer
         return answer
+
+    def _feed(self, sock: Any, reader: Any) -> None:
+        """Give the parser what has come; redis-py's exceptions, and no connection any more, if nothing can."""
+        try:
+            data = sock.recv(_CHUNK)
+        except OSError as error:
+            self._connection.disconnect()
+            if isinstance(error, TimeoutError):
+                raise errors.TimeoutError("Timeout reading from socket") from error
+            raise errors.ConnectionError(f"Error while reading from socket: {error.args}") from error
+        if not data:
+            self._connection.disconnect()
+            raise errors.ConnectionError("Connection closed by server.")
+        reader.feed(data)
 
     def read_many(self, count: int) -> list[Any]:
         """Read so many answers; an error reply stands in its place."""
@@ -72,17 +76,7 @@ class Line:
             if answer is not NOT_ENOUGH_DATA:
                 found.append(answer)
                 continue
-            try:
-                data = sock.recv(_CHUNK)
-            except OSError as error:
-                connection.disconnect()
-                if isinstance(error, TimeoutError):
-                    raise errors.TimeoutError("Timeout reading from socket") from error
-                raise errors.ConnectionError(f"Error while reading from socket: {error.args}") from error
-            if not data:
-                connection.disconnect()
-                raise errors.ConnectionError("Connection closed by server.")
-            reader.feed(data)
+            self._feed(sock, reader)
         return found
 
     def exchange_many(self, packed: bytes, count: int) -> list[Any]:
