@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(check: Callable[[], T], timeout: float = 10.0, interval: float = 0.01, why: str = "") -> T:
+def eventually(check: Callable[[], T], timeout: float = 30.0, interval: float = 0.01, why: str = "") -> T:
     """The first true answer of `check`; AssertionError with what it last said after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
