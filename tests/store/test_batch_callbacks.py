@@ -176,6 +176,22 @@ def test_a_callback_that_was_canceled_or_deleted_is_not_brought_back(conn: redis
     assert states(conn) == ["canceled", None]
 
 
+def test_a_callback_that_failed_and_is_put_back_is_no_member(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
+    begun(broker)
+    add(broker, "b", "a1")
+    broker.close_batch("b")
+    hand.tell(hand.take())
+    assert drained(broker) == 2
+    for claimed in hand.claim(2):
+        hand.tell(claimed, "failed", reason="r")
+    before = counts(conn, "b")
+    assert broker.requeue(["b-complete", "b-success"], "again") == ["ok", "ok"]
+    assert counts(conn, "b") == before and batch_faults(conn) == []
+    for claimed in hand.claim(2):
+        hand.tell(claimed)
+    assert counts(conn, "b") == before and batch_faults(conn) == []
+
+
 def test_what_was_counted_wrong_is_found_and_mended(conn: redis.Redis, broker: Broker, hand: Hand) -> None:
     begin(broker, "b", on_complete="c")
     callback(broker, "b", "complete", "c")

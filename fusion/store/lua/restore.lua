@@ -101,8 +101,7 @@ local function restore(id)
   end
   redis.call('PERSIST', key)
   tally('requeued', origin, priority, ties and counters_of_key(key))
-  -- what a batch calls back is none of its members
-  if ties and string.find(ties, 'b', 1, true) and not redis.call('HGET', key, 'batch_as') then enter_again(id, key) end
+  if ties and string.find(ties, 'b', 1, true) then enter_again(id, key) end
   if status ~= 'deferred' and not due and not on_arrive(id, key, origin) then ring(origin) end
   return 'restored'
 end

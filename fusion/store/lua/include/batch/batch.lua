@@ -81,10 +81,10 @@ local function enter_batch(batch, member)
   end
 end
 
--- An ended job is to run again.
+-- An ended job is to run again. What a batch calls back is none of its members.
 local function enter_again(id, key)
-  local batch = redis.call('HGET', key, 'batch')
-  if batch then enter_batch(batch, id) end
+  local batch, as = unpack(redis.call('HMGET', key, 'batch', 'batch_as'))
+  if batch and not as then enter_batch(batch, id) end
 end
 
 local joined = {} -- batches that members have joined in this call
