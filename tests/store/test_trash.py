@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
@@ -234,6 +236,23 @@ def test_what_may_not_come_back_says_why(conn: redis.Redis, broker: Broker) -> N
     assert broker.restore(["full"], "n") == ["restored"]
     assert broker.restore(["full"], "n") == ["restored"], "a resend"
     assert broker.restore(["full"], "n2") == ["missing"]
+
+
+def test_who_restores_and_deletes_at_once_meets_each_job_once(conn: redis.Redis, broker: Broker) -> None:
+    ids = [f"j{n}" for n in range(60)]
+    put(broker, "q", *ids)
+    for round_ in range(10):
+        with ThreadPoolExecutor(4) as four:
+            deleted = list(four.map(lambda _: [broker.delete_to_trash([one])[0] for one in ids], range(4)))
+        with ThreadPoolExecutor(4) as four:
+            calls = four.map(lambda n, r=round_: [broker.restore([one], f"{r} {n} {one}")[0] for one in ids], range(4))  # type: ignore[misc]
+            restored = list(calls)
+        for each in zip(*deleted, strict=True):
+            assert Counter(each) == {"kept": 1, "missing": 3}
+        for each in zip(*restored, strict=True):
+            assert Counter(each) == {"restored": 1, "missing": 3}
+    assert set(check_conservation(conn, ids).values()) == {"queued"}
+    assert not conn.exists("rq:trash", "rq:trash:sizes")
 
 
 def test_the_newer_one_of_an_id_is_kept(conn: redis.Redis, broker: Broker) -> None:
