@@ -141,6 +141,21 @@ def test_a_parent_is_kept_until_its_children_have_ended(broker: Broker, conn: re
     assert of_kin(conn) == set()
 
 
+def test_a_child_that_nobody_worked_off_before_its_time_was_over_has_left_its_parents(broker: Broker, conn: redis.Redis) -> None:
+    put(broker, "q", "p")
+    give(broker, "q", child("told", "p"), child("untold", "p"))
+    broker.cancel("told")
+    settle(broker)
+    assert 0 < conn.ttl("rq:job:told") <= conn.zscore("rq:canceled:q", "told") - conn.time()[0] + 3601
+    broker.cancel("untold")
+    assert conn.ttl("rq:job:untold") == -1  # Redis itself must not forget it first
+    conn.zadd("rq:canceled:q", {"untold": conn.time()[0] - 1.5})
+    broker.clean()
+    assert not conn.exists("rq:job:untold")
+    settle(broker)
+    assert of_kin(conn) == set()
+
+
 def test_a_full_set_of_ended_jobs_spares_parents(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     give(broker, "q", new("p", failure_ttl=60), child("c", "?p"))
     hand.tell(hand.take(), "failed", reason="r")

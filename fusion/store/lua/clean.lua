@@ -4,7 +4,7 @@
 -- ARGV: limit names interval_ms
 -- FLAGS: allow-oom
 -- INCLUDE: keys mark time score turns callbacks count on_arrive limit_keys kin_keys audit unique_keys
--- INCLUDE: audit_kin
+-- INCLUDE: kin audit_kin
 -- INCLUDE: trash audit_unique batch_keys audit_batches failures audit_failures
 -- Returns: {removed, adopted, again}
 -- However many call it: one pass over all names an interval, each call goes on where the last one stopped.
@@ -18,6 +18,15 @@ local function is_others(set, job, score)
   return job[1] or set ~= FAILED and tonumber(score) % 1 == 0
 end
 
+-- One whose parents have not been told that it ended, as nobody has worked since, leaves those that its record names
+-- here; the others by `release`.
+local function drop(id, status)
+  if status == 'failed' then pcall(leave_failure, id, job_key(id)) end
+  local unheard = redis.call('ZSCORE', P .. 'releasing', 'p ' .. id)
+  if unheard then pcall(leave_parents, id, job_key(id)) else redis.call('UNLINK', parents_key(id)) end
+  redis.call('UNLINK', job_key(id), dependents_key(id))
+end
+
 local function sweep_from(set, status, offset)
   local found, others = redis.call('ZRANGEBYSCORE', set, '-inf', '(' .. now_s, 'WITHSCORES', 'LIMIT', offset, left), 0
   for i = 1, #found, 2 do
@@ -28,8 +37,7 @@ local function sweep_from(set, status, offset)
     else
       redis.call('ZREM', set, id)
       if job[1] == status then
-        if status == 'failed' then pcall(leave_failure, id, job_key(id)) end
-        redis.call('UNLINK', job_key(id), dependents_key(id), parents_key(id))
+        drop(id, status)
       elseif not job[1] and not job.err then -- the net under it was first
         redis.call('UNLINK', dependents_key(id), parents_key(id))
       end
@@ -63,8 +71,7 @@ local function trim(set, status)
     if not is_others(set, job, found[i + 1]) and not job[5] then
       redis.call('ZREM', set, id)
       if job[1] == status then
-        if status == 'failed' then pcall(leave_failure, id, job_key(id)) end
-        redis.call('UNLINK', job_key(id), dependents_key(id), parents_key(id))
+        drop(id, status)
         dropped = dropped + 1
       end
       removed, left, over = removed + 1, left - 1, over - 1

@@ -9,7 +9,7 @@
 -- its ties has had children, one with a `p` has parents.
 -- INCLUDE: keys kin_keys batch_keys time ties releasing
 -- RARER: parent_in is_read_in_batch unpin pin_while_read end_for_kin is_parent leave_parents leave_all leave_more
--- RARER: forget_kin keeps_result
+-- RARER: forget_kin keeps_result expire_later
 -- Uses: tied
 local PARKED = 2 ^ 44
 
@@ -41,6 +41,14 @@ local function is_read_in_batch(batch)
   return not read and (complete or success)
 end
 
+-- The net of an ended job, by its score in its set; not while its parents know it: its record alone tells which they
+-- are.
+local function expire_later(id, key, score)
+  if tonumber(score) < math.huge and not redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
+    redis.call('PEXPIRE', key, string.format('%d', 1000 * (tonumber(score) - now_s + 3600)))
+  end
+end
+
 -- The last child of a job has ended: its time is that which was left, a minute at least; unless its batch keeps it.
 local function unpin(id)
   local key = job_key(id)
@@ -51,9 +59,7 @@ local function unpin(id)
     local least = string.format('%d.%06d', now_s + MIN_TTL, math.max(1, now_us))
     if tonumber(pin) < tonumber(least) then pin = least end
     redis.call('ZADD', set_of(status, queue), 'XX', pin, id)
-    if tonumber(pin) < math.huge then
-      redis.call('PEXPIRE', key, string.format('%d', 1000 * (tonumber(pin) - now_s + 3600)))
-    end
+    expire_later(id, key, pin)
     if ttl == '0' then redis.call('HDEL', key, 'result') end
   end
   redis.call('HDEL', key, 'pin')

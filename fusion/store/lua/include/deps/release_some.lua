@@ -66,13 +66,19 @@ local function work_off(kind, id)
     worked_off = worked_off + limit - work_left
     return work_left > 0
   elseif kind == 'p' then
-    local status = redis.call('HGET', job_key(id), 'status')
+    local key = job_key(id)
+    local status, queue = unpack(redis.call('HMGET', key, 'status', 'origin'))
     work_left = work_left - 1
     if status and not is_terminal(status) then return true end -- it runs again, and has them still
-    work_left = work_left - leave_parents(id, job_key(id))
+    work_left = work_left - leave_parents(id, key)
     while work_left > 0 do
       local count = leave_more(id, not status)
-      if not count then return true end
+      if not count then
+        local score = status and redis.call('ZSCORE', set_of(status, queue), id)
+        redis.call('ZREM', P .. 'releasing', 'p ' .. id)
+        if score then expire_later(id, key, score) end
+        return true
+      end
       work_left = work_left - count
     end
     return false

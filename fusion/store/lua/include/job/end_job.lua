@@ -23,7 +23,11 @@ local function end_job(id, key, queue, class, status, ttl, leave, ...)
   redis.call('ZADD', status == 'failed' and FAILED or P .. status .. ':' .. queue, expiry, id)
   redis.call('HSET', key, 'status', status, ...)
   tally(what, queue, class, tied[key] and counters_of_key(key))
-  if seconds >= 0 then redis.call('PEXPIRE', key, 1000 * (seconds + NET_SECONDS)) else redis.call('PERSIST', key) end
+  if seconds >= 0 and not (tied[key] and string.find(tied[key], 'p', 1, true)) then
+    redis.call('PEXPIRE', key, 1000 * (seconds + NET_SECONDS))
+  else -- that of one with parents comes when it has left them (`expire_later`)
+    redis.call('PERSIST', key)
+  end
   if leave then redis.call('ZREM', leave, id) end
   on_end(id, key, queue, status)
   if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
