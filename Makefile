@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-acl test-pool test-es crash teeth soak lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-bench
+.PHONY: help demo test test-long test-acl test-pool test-es test-browser crash teeth soak lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -22,13 +22,13 @@ BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run
 	@$(BIN)/python run_worker.py demo
 
 test: venv-dev bytecode ## the tests, against a real Redis of their own, in some minutes (TESTS=, ARGS=, N= narrow it)
-	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m "not long" $(TESTS) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m "not long and not browser" $(TESTS) $(ARGS)
 
 test-long: venv-dev bytecode ## the others: the crash suite, thousands of jobs, years of ticks (marked `long`)
 	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(TESTS) $(ARGS)
@@ -38,6 +38,10 @@ test-acl: venv-dev bytecode ## the same as a Redis user with the least rights (d
 
 test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_URL
 	@$(BIN)/python -m pytest -q tests/es $(ARGS)
+
+test-browser: venv-browser ## the dashboard in a real browser: FUSION_TEST_CHROMIUM, Playwright's, or the chromium on PATH (marked `browser`)
+	@if $(BIN)/python -m tests.browser.chromium; then $(BIN)/python -m pytest -q -n 2 --dist worksteal -m browser tests/browser $(ARGS); \
+	elif [ "$$FUSION_TEST_BROWSER" = required ]; then exit 1; else echo "skipped: the line above says what is missing"; fi
 
 crash: venv-dev bytecode ## every way to strike at every place where a worker, fork server or job process may be (some minutes)
 	@FUSION_TEST_CRASH=full $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/crash/test_worker.py $(ARGS)
@@ -90,6 +94,9 @@ venv-demo:
 
 venv-dev:
 	@sh tools/venv.sh dev
+
+venv-browser:
+	@sh tools/venv.sh browser
 
 venv-bench:
 	@sh tools/venv.sh bench

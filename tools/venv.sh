@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes .venv fit to run `$1` (an extra of pyproject.toml: demo, dev or bench) and is silent and quick when it already is.
+# Makes .venv fit to run `$1` (an extra of pyproject.toml: demo, dev, browser or bench) and is silent and quick when it already is.
 # PYTHON=/path/to/python chooses the interpreter; otherwise the first on PATH that is new enough.
 set -eu
 cd "$(dirname "$0")/.."
@@ -23,9 +23,13 @@ usable() {
     [ -z "${PYTHON:-}" ] || [ "$(identity "$PYTHON")" = "$(identity .venv/bin/python)" ]
 }
 
-# Each holds the one before it.
-fit() { stamped "$extra" || stamped bench || { [ "$extra" != bench ] && stamped dev; }; }
-if fit && usable; then exit 0; fi
+# bench and browser hold dev, which holds demo.
+fit() {
+    case $1 in demo) set -- demo dev browser bench ;; dev) set -- dev browser bench ;; esac
+    for one in "$@"; do ! stamped "$one" || return 0; done
+    return 1
+}
+if fit "$extra" && usable; then exit 0; fi
 
 find_python() {
     if [ -n "${PYTHON:-}" ]; then
