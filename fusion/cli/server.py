@@ -26,8 +26,10 @@ from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 if TYPE_CHECKING:
     from redis import Redis
 
+    from fusion.web.app import App
     from fusion.web.auth import Authenticator
     from fusion.web.cors import Cors
+    from fusion.web.hosts import Hosts
     from fusion.web.waitress_server import WebServer
 
 
@@ -44,6 +46,7 @@ class _Group(Command, click.Group):
 @click.option("--host", metavar="HOST", help=f"Where to listen.  [default: {defaults.SERVER_HOST}]")
 @click.option("--port", metavar="PORT", help=f"0 for any free one.  [default: {defaults.SERVER_PORT}]")
 @click.option("--tokens", metavar="FILE", help="Who may ask what; `server token` writes it.")
+@click.option("--dashboard", is_flag=True, help="Serve the dashboard too, at /; a token opens it for 12 hours.")
 @click.option("--no-auth", is_flag=True, help="Anybody on this machine may do everything; only at a loopback address.")
 @click.option(
     "--allowed-host",
@@ -90,6 +93,7 @@ def _serve(
     tasks: tuple[str, ...],
     threads: str | None,
     pid: str | None,
+    dashboard: bool,
     **given: Any,
 ) -> int:
     level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
@@ -126,7 +130,10 @@ def _serve(
     try:
         with pid_file(pid):
             allowed = settings.server_allowed_hosts or ()
-            return _make(connection, settings.tasks, authenticate, listener, settings.server_threads, host, allowed, cors).run()
+            made = _make(
+                connection, settings.tasks, authenticate, listener, settings.server_threads, host, allowed, cors, dashboard
+            )
+            return made.run()
     finally:
         connection.close()
 
@@ -140,6 +147,7 @@ def _make(
     host: str,
     allowed: Sequence[str],
     cors: Cors,
+    dashboard: bool,
 ) -> WebServer:
     import logging
 
@@ -152,12 +160,27 @@ def _make(
     shown, port = listener.getsockname()[:2]
     known = [*LOOPBACK, f"[{host}]" if ":" in host else host, *allowed]
     api = Api(connection, tasks, lambda: made.stopping())
-    made = WebServer(App(api.routes(), authenticate, hosts=Hosts(known), cors=cors), listener, threads=threads)
+    app = App(api.routes(), authenticate, hosts=Hosts(known), cors=cors)
+    made = WebServer(
+        _with_dashboard(app, connection, authenticate, Hosts(known)) if dashboard else app, listener, threads=threads
+    )
     made.install_signals()
     where = f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
     logging.getLogger("fusion.web.audit").setLevel(logging.INFO)  # --quiet is about what happens, not about who did it
     logging.getLogger("fusion.web").info("serving http://%s (pid %d); Redis: %s", where, os.getpid(), url_of(connection))
     return made
+
+
+def _with_dashboard(api: App, connection: Redis, authenticate: Authenticator, hosts: Hosts) -> App:
+    from fusion.dashboard.access import Sessions
+    from fusion.dashboard.app import DashboardApp
+    from fusion.dashboard.frame import environment
+    from fusion.dashboard.mount import Together
+    from fusion.web.auth import Bearer
+
+    environment()  # says what is missing
+    who = Sessions(connection, authenticate.tokens, authenticate.limiter) if isinstance(authenticate, Bearer) else authenticate
+    return Together(api, DashboardApp(connection, who, hosts=hosts))
 
 
 def _authenticator(host: str, address: str, tokens: str | None, no_auth: bool) -> Authenticator:

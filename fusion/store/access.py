@@ -32,6 +32,7 @@ from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.limit_broker import LimitBroker
 from fusion.store.write.schema_broker import SchemaBroker
+from fusion.store.write.session_broker import SessionBroker
 
 T = TypeVar("T")
 
@@ -66,6 +67,11 @@ def schema_broker_of(connection: Redis) -> SchemaBroker:
 def limit_broker_of(connection: Redis) -> LimitBroker:
     """A writer of concurrency keys."""
     return _made(LimitBroker, connection)
+
+
+def session_broker_of(connection: Redis) -> SessionBroker:
+    """The sessions of the dashboard."""
+    return typed(SessionBroker(asking(connection), get_settings().prefix), connection)
 
 
 def operation_inspector_of(connection: Redis) -> OperationInspector:

@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -83,7 +83,9 @@ class App:
         cors: Cors | None = None,
         max_body: int = MAX_BODY,
         audit: Callable[[AccessEntry], None] = log_audit,
+        headers: Mapping[str, str] = _HEADERS,
     ) -> None:
+        self._headers = headers
         self.router = Router(routes)
         self.max_body = max_body
         self._authenticate, self._hosts, self._audit = authenticate, hosts or Hosts(), audit
@@ -99,12 +101,21 @@ class App:
         try:
             response = self._route(request)
         except Exception as error:
-            response = self._failed(error)
+            response = self.told(request, self._failed(error))
         return self._finish(request, response, time.perf_counter() - began)
 
     def refuse(self, error: HttpError, request: Request) -> Response:
         """The answer to a request that a server could not even read."""
-        return self._finish(request, Response.of(error), 0.0)
+        return self._finish(request, self.told(request, error), 0.0)
+
+    def told(self, request: Request, error: HttpError) -> Response:
+        """The answer that tells an error."""
+        return Response.of(error)
+
+    def check_change(self, request: Request) -> None:
+        """403 for a change that a page of another site asks a browser for, unless its origin was allowed to."""
+        if not self._cors.allows(request):
+            check_origin(request)
 
     def _route(self, request: Request) -> Response:
         methods, request.params = self.router.find(request.path)
@@ -116,46 +127,40 @@ class App:
         if route.scope is None:
             return route.handler(request)
         request.actor = self._authenticate(request)
-        request.require(route.scope)
-        if not (route.by_queue or request.scope.all):
-            raise HttpError(
-                403, "all_queues", "this is about all queues, and this token is restricted to some; ask with one that is not"
-            )
+        check_allowed(route, request)
         return self._change(route, request) if route.changes else exported(route, request)
 
     def _change(self, route: Route, request: Request) -> Response:
-        if not self._cors.allows(request):
-            check_origin(request)
+        self.check_change(request)
         try:
             response = route.handler(request)
         except Exception as error:
-            response = self._failed(error)
+            response = self.told(request, self._failed(error))
         actor = request.actor.name if request.actor else ""
         self._audit(AccessEntry(now(), actor, request.client, route.action, request.target, response.status))
         return response
 
-    def _failed(self, error: Exception) -> Response:
+    def _failed(self, error: Exception) -> HttpError:
         if isinstance(error, HttpError):
-            return Response.of(error)
+            return error
         if isinstance(error, SchemaMismatch):
             self._tell(error)
-            return Response.of(HttpError(503, "outdated", str(error)))
+            return HttpError(503, "outdated", str(error))
         cause = error.__cause__ if isinstance(error, ConfigurationError) else error  # what refused a login, say
         if isinstance(error, (StoreUnavailable, NoRedisError)) or (isinstance(cause, RedisError) and classify(cause) != "bug"):
             self._tell(error)
-            told = HttpError(
+            return HttpError(
                 503,
                 "redis_unavailable",
                 "Redis can't be reached or refuses; send the same request again a little later",
                 headers={"Retry-After": str(RETRY_AFTER)},
             )
-            return Response.of(told)
         number = secrets.token_hex(4)
         # Neither the error's text nor any value: they may hold what a caller sent.
         frames = traceback.extract_tb(error.__traceback__)
         where = " <- ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames[-8:]))
         log.error("incident %s: %s.%s at %s", number, type(error).__module__, type(error).__qualname__, where)
-        return Response.of(HttpError(500, "internal", f"something went wrong here; the log tells what under incident {number}"))
+        return HttpError(500, "internal", f"something went wrong here; the log tells what under incident {number}")
 
     def _tell(self, error: Exception) -> None:
         moment = time.monotonic()
@@ -164,7 +169,7 @@ class App:
             log.warning("answering 503: %s", one_line(error))
 
     def _finish(self, request: Request, response: Response, took: float) -> Response:
-        response.headers = {**_HEADERS, **response.headers}
+        response.headers = {**self._headers, **response.headers}
         self._cors.mark(request, response)
         _access.info(
             "%s %s %s %s %d %dB %.1fms",
@@ -177,6 +182,16 @@ class App:
             took * 1000,
         )
         return response
+
+
+def check_allowed(route: Route, request: Request) -> None:
+    """403 unless who asks may call this route."""
+    if route.scope is not None:
+        request.require(route.scope)
+    if not (route.by_queue or request.scope.all):
+        raise HttpError(
+            403, "all_queues", "this is about all queues, and this token is restricted to some; ask with one that is not"
+        )
 
 
 def check_origin(request: Request) -> None:

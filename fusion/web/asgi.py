@@ -61,6 +61,7 @@ def _request(scope: _Message, max_body: int) -> Request:
         client=str(client[0]) if client else "",
         length=int(given) if given.isascii() and given.isdigit() else None if chunked else 0,
         max_body=max_body,
+        origin=scope,
     )
 
 

@@ -35,13 +35,21 @@ _PATTERN = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,128}")
 _PREFIX = "fusion_"
 
 
-def _digest(token: str) -> str:
+def digest_of(token: str) -> str:
+    """The hash of a secret text, as files and Redis hold it."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _with_weaker(scopes: Iterable[str]) -> frozenset[str]:
     strongest = max(SCOPES.index(scope) for scope in scopes)
     return frozenset(SCOPES[: strongest + 1])
+
+
+def new_actor(name: str, scope: str, *, called: str = "") -> Actor:
+    """Who has this scope and those weaker, on every queue. ValueError for an unknown one."""
+    if scope not in SCOPES:
+        raise ValueError(f"scope {scope!r}: use {', '.join(SCOPES)}")
+    return Actor(name, _with_weaker([scope]), called=called)
 
 
 ANONYMOUS = Actor("anonymous", frozenset(SCOPES), anonymous=True)
@@ -53,7 +61,7 @@ def new_token(name: str, scopes: Iterable[str], queues: Iterable[str] = (), expi
     token = _PREFIX + secrets.token_urlsafe(32)
     within = "+".join(dict.fromkeys(queues))
     end = expires and f":expires={expires.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
-    line = f"{name}:{','.join(dict.fromkeys(scopes))}{within and '@' + within}:{_digest(token)}{end or ''}"
+    line = f"{name}:{','.join(dict.fromkeys(scopes))}{within and '@' + within}:{digest_of(token)}{end or ''}"
     parse_line(line)
     return token, line
 
@@ -136,7 +144,11 @@ class TokenFile:
 
     def find(self, token: str) -> Token | None:
         """What is known of this token, also if it has expired. All are compared, each in constant time: how long it takes tells nothing."""
-        digest, found = _digest(token), None
+        return self.known(digest_of(token))
+
+    def known(self, digest: str) -> Token | None:
+        """The same, by the hash of its text."""
+        found = None
         for known in self._current():
             if hmac.compare_digest(known.digest, digest):
                 found = known
@@ -186,13 +198,13 @@ class Bearer:
     """
 
     def __init__(self, tokens: TokenFile, limiter: FailureLimiter | None = None) -> None:
-        self._tokens, self._limiter = tokens, limiter or FailureLimiter()
+        self.tokens, self.limiter = tokens, limiter or FailureLimiter()
 
     def __call__(self, request: Request) -> Actor:
         scheme, _, token = request.header("authorization").partition(" ")
         if not scheme:
             raise _unauthorized("this needs a token; send Authorization: Bearer TOKEN", "")
-        known = self._tokens.find(token.strip()) if scheme.lower() == "bearer" else None
+        known = self.tokens.find(token.strip()) if scheme.lower() == "bearer" else None
         if known is not None:
             if known.expires is not None and known.expires <= now():
                 raise _unauthorized(
@@ -200,7 +212,7 @@ class Bearer:
                     "invalid_token",
                 )
             return known.actor
-        if wait := self._limiter.failed(request.client):
+        if wait := self.limiter.failed(request.client):
             raise HttpError(429, "too_many_failures", f"too many wrong tokens; wait {wait} s", headers={"Retry-After": str(wait)})
         raise _unauthorized(
             "this token is not known; send Authorization: Bearer TOKEN with one of the tokens file", "invalid_token"

@@ -28,6 +28,8 @@ REASONS = {
     201: "Created",
     202: "Accepted",
     204: "No Content",
+    303: "See Other",
+    304: "Not Modified",
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",
@@ -66,6 +68,8 @@ class Actor:
     scope: Scope = EVERYTHING
     #: Nobody gave a token: the service was started without.
     anonymous: bool = False
+    #: As records of changes name them, if not `token:NAME`: a user of the application in which the dashboard is mounted.
+    called: str = ""
 
 
 @dataclass(slots=True)
@@ -81,6 +85,8 @@ class Request:
     #: Bytes announced; None if the length is not known beforehand.
     length: int | None = 0
     read: Callable[[int], bytes] = lambda size: b""
+    #: What the server or the application around it said of the request: the WSGI environ, or the ASGI scope.
+    origin: Mapping[str, Any] = field(default_factory=dict)
     max_body: int = MAX_BODY
     params: dict[str, str] = field(default_factory=dict)
     actor: Actor | None = None
@@ -110,7 +116,7 @@ class Request:
         """Who asks, as records of changes name them: `token:NAME`, or `anonymous@ADDRESS` where no token is asked for."""
         if self.actor is None or self.actor.anonymous:
             return f"anonymous@{plain(self.client, 100) or 'unknown'}"
-        return f"token:{self.actor.name}"
+        return self.actor.called or f"token:{self.actor.name}"
 
     def require(self, scope: str) -> None:
         """403 unless the actor has this scope."""
@@ -184,7 +190,7 @@ class Response:
 
     def header_list(self) -> list[tuple[str, str]]:
         """For a gateway. ValueError for a name or value that would break out of its line."""
-        length = [] if self.parts is not None or self.status == 204 else [("Content-Length", str(len(self.body)))]
+        length = [] if self.parts is not None or self.status in (204, 304) else [("Content-Length", str(len(self.body)))]
         pairs = [*self.headers.items(), *length]
         for name, value in pairs:
             if not _is_plain(name) or not _is_plain(value):

@@ -32,6 +32,7 @@ def _request(environ: dict[str, Any], max_body: int) -> Request:
         length=_length(environ),
         read=lambda size: _read(environ, size),
         max_body=max_body,
+        origin=environ,
     )
 
 

@@ -24,6 +24,7 @@ from fusion.store.write.cron_broker import CronBroker
 from fusion.store.write.event_broker import EventBroker
 from fusion.store.write.limit_broker import LimitBroker
 from fusion.store.write.schema_broker import SchemaBroker
+from fusion.store.write.session_broker import SessionBroker
 from tests.events.hands import ack, reader
 from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
 from tests.store.batch_hands import add, begin, callback
@@ -91,7 +92,7 @@ def test_the_writers_are_scripts() -> None:
     assert all(
         any(
             hasattr(kind, word.rpartition(".")[2])
-            for kind in (AuditBroker, Broker, CronBroker, EventBroker, EventReader, LimitBroker, SchemaBroker)
+            for kind in (AuditBroker, Broker, CronBroker, EventBroker, EventReader, LimitBroker, SchemaBroker, SessionBroker)
         )
         for word in words
     )
@@ -177,6 +178,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     put(broker, "q", "thrown")
     broker.delete_to_trash(["thrown"])
     AuditBroker(conn).log_audit("n2", {"who": "a@b"})
+    SessionBroker(conn, "rq:").open_session("d" * 64, "t", 60)
     broker.suspend()
     broker.pause("q")
     due = now_ms(conn) / 1000 + 60

@@ -357,6 +357,10 @@ class Keys(OperationKeys, FailureKeys):
     def audit(self) -> str:
         return f"{self.prefix}audit"
 
+    def session(self, digest: str) -> str:
+        """A session at the dashboard, by the hash of what the browser holds."""
+        return f"{self.prefix}session:{digest}"
+
     def said(self, nonce: str) -> str:
         """The answer to a `log_event`, for a resend."""
         return f"{self.prefix}events:said:{nonce}"

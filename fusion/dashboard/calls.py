@@ -1,0 +1,80 @@
+"""The HTTP API, called in this process as who asks for a page: no page knows or does more than it would let them."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from fusion.web.app import check_allowed
+from fusion.web.exchange import HttpError, Request
+from fusion.web.routing import Router
+
+#: Seconds for which an answer is shown again: who looks every second, or looks with many others, asks Redis once.
+KEPT = 1.0
+#: Answers kept at a time.
+_MOST = 500
+
+
+class Calls:
+    """Calls routes of the API. What it read is kept for a moment, until something is changed through it."""
+
+    def __init__(self, router: Router, clock: Callable[[], float] = time.monotonic) -> None:
+        self._router, self._clock = router, clock
+        self._kept: dict[tuple[object, ...], _Answer] = {}
+        self._lock = threading.Lock()
+
+    def get(self, asked: Request, path: str, args: Mapping[str, object], kept: float = KEPT) -> Any:
+        """The document of a GET. Several who ask for the same at once wait for one answer. Raises HttpError as the API tells it."""
+        query = urlencode({name: value for name, value in args.items() if value is not None})
+        actor = asked.actor
+        key = (path, query, actor and actor.scopes, actor and actor.scope)
+        with self._lock:
+            answer = self._kept.get(key)
+            if answer is None or answer.until < self._clock():
+                if len(self._kept) >= _MOST:
+                    self._kept.clear()
+                answer = self._kept[key] = _Answer()
+        with answer.lock:
+            if answer.until < self._clock():
+                answer.document = self._call(asked, "GET", path, query, None)
+                answer.until = self._clock() + kept
+            return answer.document
+
+    def change(self, asked: Request, method: str, path: str, body: object = None, *, key: str = "") -> Any:
+        """The document of a call that changes something. `key`: the same again is done once, where the API can tell (`Idempotency-Key`)."""
+        try:
+            return self._call(asked, method, path, "", body, key)
+        finally:
+            with self._lock:
+                self._kept.clear()
+
+    def _call(self, asked: Request, method: str, path: str, query: str, body: object, key: str = "") -> Any:
+        raw = json.dumps({} if body is None else body).encode()
+        headers = {"content-type": "application/json", **({"idempotency-key": key} if key else {})}
+        request = Request(
+            method, path, headers, query=query, client=asked.client, length=len(raw), read=io.BytesIO(raw).read, actor=asked.actor
+        )
+        methods, request.params = self._router.find(path)
+        route = self._router.choose(methods, method)
+        check_allowed(route, request)
+        response = route.handler(request)
+        if response.status >= 400:
+            told = (response.document or {}).get("error", {})
+            raise HttpError(response.status, str(told.get("code", "")), str(told.get("message", "the API refused")))
+        return response.document
+
+
+class _Answer:
+    """One of a GET: made by the first who asks, under its lock."""
+
+    __slots__ = ("document", "lock", "until")
+
+    def __init__(self) -> None:
+        self.document: Any = None
+        self.lock = threading.Lock()
+        self.until = float("-inf")

@@ -1,0 +1,74 @@
+"""From what a page has loaded to its HTML: templates, their filters, and what stands around every page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from fusion.dashboard import filters
+from fusion.dashboard.static_files import address_of
+from fusion.exceptions import ConfigurationError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from fusion.dashboard.page import Page, Said, View
+
+
+@cache
+def environment() -> Environment:
+    """The templates, all that they show escaped. ConfigurationError without Jinja2."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ModuleNotFoundError:
+        raise ConfigurationError("the dashboard needs Jinja2; install it with: pip install 'fusion-queue[web]'") from None
+    made = Environment(
+        loader=PackageLoader("fusion.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(filters.FILTERS)
+    made.globals.update(filters.GLOBALS)
+    return made
+
+
+class Frame:
+    """What stands around every page: the navigation, who is here, the links of the application around."""
+
+    def __init__(self, pages: Iterable[Page], links: Iterable[tuple[str, str]] = (), *, sessions: bool = False) -> None:
+        self._nav = [page for page in pages if page.nav]
+        self._links, self._sessions = tuple(links), sessions
+
+    def render(self, view: View, page: Page, context: Mapping[str, Any], said: Said | None = None) -> bytes:
+        """The page; for its script's next tick what is in it alone."""
+        here = quote(view.request.path) + (f"?{view.request.query}" if view.request.query else "")
+        part = view.request.header("hx-request") == "true"
+        around = {
+            "view": view,
+            "page": page,
+            "layout": "part.html" if part else "frame.html",
+            "nav": self._nav,
+            "under": self._under(page),
+            "links": self._links,
+            "said": said,
+            "logout": self._sessions,
+            "here": view.request.prefix + here,
+            "here_path": here,
+            "static": lambda name: view.request.prefix + address_of(name),
+        }
+        return environment().get_template(page.template).render({**around, **context}).encode("utf-8", "replace")
+
+    def bare(self, template: str, prefix: str, **context: Any) -> bytes:
+        """A page without the frame: logging in, errors."""
+        around = {"prefix": prefix, "static": lambda name: prefix + address_of(name)}
+        return environment().get_template(template).render({**around, **context}).encode("utf-8", "replace")
+
+    def _under(self, page: Page) -> str:
+        """The path of the page of the navigation under which this one stands."""
+        paths = [one.path for one in self._nav if (page.path + "/").startswith(one.path.rstrip("/") + "/")]
+        return max(paths, key=len, default="/")

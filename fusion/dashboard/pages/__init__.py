@@ -1,0 +1,8 @@
+"""The pages, each noun in a module of its own. All of them stand in `ALL`, in the order of the navigation."""
+
+from __future__ import annotations
+
+from fusion.dashboard.page import Action, Page
+from fusion.dashboard.pages import overview, queues
+
+ALL: tuple[Page | Action, ...] = (*overview.PAGES, *queues.PAGES)

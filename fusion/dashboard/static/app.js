@@ -1,0 +1,82 @@
+// The dashboard's own script: themes, times, ticks, keys, questions before something is done. Without it all pages still work.
+(() => {
+  const root = document.documentElement, kept = window.localStorage;
+  const find = (selector) => document.querySelector(selector), all = (selector) => [...document.querySelectorAll(selector)];
+  const theme = (name) => { if (name) root.dataset.theme = name; else delete root.dataset.theme; };
+  theme(kept.fusionTheme);
+
+  const UNITS = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+  const ago = (seconds) => {
+    const [size, unit] = UNITS.find(([size]) => Math.abs(seconds) >= size) || [1, "s"];
+    const count = Math.floor(Math.abs(seconds) / size) + " " + unit;
+    return seconds < 0 ? "in " + count : count + " ago";
+  };
+  const times = () => all("time").forEach((time) => {
+    const at = new Date(time.dateTime);
+    time.title = at.toLocaleString() + " (" + time.dateTime + ")";
+    time.textContent = "ago" in time.dataset ? ago((Date.now() - at) / 1000) : at.toLocaleString();
+  });
+
+  let paused = kept.fusionPaused === "1", last = Date.now(), at = -1;
+  const busy = () => find("dialog[open]") || document.hidden || (document.activeElement || {}).form && find("main").contains(document.activeElement)
+    && document.activeElement.matches("input:not([type=checkbox]), textarea, select");
+  const tick = () => { last = Date.now(); find("#main").dispatchEvent(new Event("tick")); };
+  const rows = () => all("main tr[data-row]");
+  const move = (step) => {
+    const found = rows();
+    if (!found.length) return;
+    at = Math.max(0, Math.min(found.length - 1, at + step));
+    found.forEach((row, n) => row.classList.toggle("at", n === at));
+    const link = found[at].querySelector("a, button, input");
+    if (link) link.focus();
+  };
+  const turn = () => { const next = { "": "dark", dark: "light", light: "" }[root.dataset.theme || ""]; kept.fusionTheme = next; theme(next); };
+  const hold = () => { paused = !paused; kept.fusionPaused = paused ? "1" : ""; show(); };
+  const show = () => {
+    document.body.classList.toggle("paused", paused);
+    find("#pause").setAttribute("aria-pressed", String(paused));
+    find("#pause").textContent = paused ? "Paused" : "Pause";
+  };
+  const keys = {
+    "/": () => (find("[data-search]") || { focus: () => { location = find(".brand").href.replace(/\/?$/, "/jobs"); } }).focus(),
+    "?": () => find("#help").showModal(), j: () => move(1), k: () => move(-1), r: tick, t: turn, p: hold,
+    x: () => { const box = at >= 0 && rows()[at] && rows()[at].querySelector("input[type=checkbox]"); if (box) box.click(); },
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    times();
+    if (!find("#pause")) return;
+    const rate = find("#rate");
+    find(".tools").hidden = false;
+    rate.value = kept.fusionRate || "2";
+    rate.onchange = () => { kept.fusionRate = rate.value; };
+    find("#pause").onclick = hold; find("#theme").onclick = turn; find("#keys").onclick = keys["?"];
+    show();
+    setInterval(() => { times(); if (!paused && !busy() && Date.now() - last >= rate.value * 1000) tick(); }, 1000);
+    document.addEventListener("htmx:after:swap", times);
+    document.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox]), textarea, select") || find("dialog[open]")) return;
+      if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+    });
+    document.addEventListener("change", (event) => {
+      if (event.target.matches("[data-all]")) all("main input[name=id]").forEach((box) => { box.checked = event.target.checked; });
+    });
+    document.addEventListener("submit", (event) => {
+      const form = event.target, button = event.submitter, text = button && button.dataset.confirm || form.dataset.confirm;
+      if (!text || form.dataset.sure) return;
+      event.preventDefault();
+      const dialog = find("#confirm"), chosen = all("main input[name=id]:checked").length;
+      find("#confirm-text").textContent = text.replace("{n}", chosen);
+      dialog.returnValue = "no";
+      dialog.onclose = () => { if (dialog.returnValue === "yes") { form.dataset.sure = "1"; form.requestSubmit(button); delete form.dataset.sure; } };
+      dialog.showModal();
+    });
+    document.addEventListener("click", (event) => {
+      const copy = event.target.closest("[data-copy]");
+      if (!copy) return;
+      const area = document.createElement("textarea"); // navigator.clipboard is not there on plain HTTP
+      area.value = copy.dataset.copy; document.body.append(area); area.select(); document.execCommand("copy"); area.remove();
+      copy.textContent = "Copied";
+    });
+  });
+})();
