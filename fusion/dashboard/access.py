@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 
 from redis import Redis
 
@@ -84,11 +83,8 @@ class Host:
 
 def cookie_of(request: Request, name: str) -> str:
     """A cookie of the request; empty without it."""
-    try:
-        found = SimpleCookie(request.header("cookie")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
+    pairs = (part.strip().partition("=") for part in request.header("cookie").split(";"))
+    return next((value for key, _, value in pairs if key == name), "")
 
 
 def set_cookie(request: Request, name: str, value: str, seconds: int) -> str:

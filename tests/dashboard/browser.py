@@ -35,7 +35,9 @@ class Shown:
         found = []
         for attributes, inner in re.findall(r"<form([^>]*)>(.*?)</form>", self.html, re.S):
             action = re.search(r'action="([^"]*)"', attributes)
-            fields = {html.unescape(n): html.unescape(v) for n, v in re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', inner)}
+            fields = {
+                html.unescape(n): html.unescape(v) for n, v in re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', inner)
+            }
             label = " ".join(re.findall(r"<button[^>]*>(.*?)</button>", inner, re.S))
             found.append((html.unescape(action[1]) if action else "", fields, re.sub(r"<[^>]*>", "", label).strip()))
         return found

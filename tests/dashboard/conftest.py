@@ -46,6 +46,8 @@ def restricted(app: DashboardApp, tmp_path: Path) -> Iterator[Callable[..., Brow
         path = tmp_path / f"tokens{len(list(tmp_path.iterdir()))}.txt"
         path.write_text(line + "\n")
         assert app._sessions is not None
-        return Browser(DashboardApp(app._sessions._connection, Sessions(app._sessions._connection, TokenFile(str(path))))).log_in(token)
+        return Browser(DashboardApp(app._sessions._connection, Sessions(app._sessions._connection, TokenFile(str(path))))).log_in(
+            token
+        )
 
     yield make

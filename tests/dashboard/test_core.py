@@ -24,7 +24,9 @@ def test_a_token_opens_a_session_and_logging_out_ends_it(app: DashboardApp, toke
     browser = Browser(app).log_in(tokens.by_scope["read"])
     assert browser.get("/queues").status == 200
     (key,) = conn.keys("rq:session:*")
-    assert browser.cookies["fusion_session"].encode() not in key and tokens.by_scope["read"].encode() not in (conn.get(key) or b"")
+    assert browser.cookies["fusion_session"].encode() not in key and tokens.by_scope["read"].encode() not in (
+        conn.get(key) or b""
+    )
     kept = dict(browser.cookies)
     browser.send("/logout")
     assert not conn.keys("rq:session:*")
