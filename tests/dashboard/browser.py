@@ -33,12 +33,12 @@ class Shown:
     def forms(self) -> list[tuple[str, dict[str, str], str]]:
         """Action, hidden fields, and the words on the button of each form."""
         found = []
-        for attributes, inner in re.findall(r"<form([^>]*)>(.*?)</form>", self.html, re.S):
+        for attributes, inner in re.findall(r"<form([^>]*)>(.*?)</form>", self.html, re.DOTALL):
             action = re.search(r'action="([^"]*)"', attributes)
             fields = {
                 html.unescape(n): html.unescape(v) for n, v in re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', inner)
             }
-            label = " ".join(re.findall(r"<button[^>]*>(.*?)</button>", inner, re.S))
+            label = " ".join(re.findall(r"<button[^>]*>(.*?)</button>", inner, re.DOTALL))
             found.append((html.unescape(action[1]) if action else "", fields, re.sub(r"<[^>]*>", "", label).strip()))
         return found
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ def reader(app: DashboardApp, tokens: Tokens) -> Browser:
 
 
 @pytest.fixture
-def restricted(app: DashboardApp, tmp_path: Path) -> Iterator[Callable[..., Browser]]:
+def restricted(app: DashboardApp, tmp_path: Path) -> Callable[..., Browser]:
     """`restricted("sms", scope="read")`: who may see only these queues, with a dashboard of their own file."""
     from fusion.web.auth import new_token
 
@@ -50,4 +50,4 @@ def restricted(app: DashboardApp, tmp_path: Path) -> Iterator[Callable[..., Brow
             token
         )
 
-    yield make
+    return make
