@@ -18,6 +18,7 @@ from fusion.settings import use_settings
 from fusion.store.embedded.binary import ServerBinary, find_server
 from fusion.store.embedded.instance import EmbeddedRedis
 from tests.kit import guarded
+from tests.kit.prepared import remember_texts
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
 
@@ -30,6 +31,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell without job control has what it runs in the background ignore ^C, and what tests start would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # setuptools hooks into each start of Python for those who import distutils: 3 ms of the 18 that an empty program takes.
+    os.environ["SETUPTOOLS_USE_DISTUTILS"] = "stdlib"
+    remember_texts()
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,11 @@ from tests.kit.hands import LEASE, Hand, drain, expire_lease, ids, may_reap, put
 
 rq = pytest.importorskip("rq")
 rq_scheduler = pytest.importorskip("rq_scheduler")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    # rq-scheduler calls crontab in a way of which crontab says that it will mean UTC one day.
+    pytest.mark.filterwarnings("ignore:Version 0.22.0. of crontab:FutureWarning"),
+]
 
 TASK = "tests.jobs.basic.noop"
 SCHEDULED = "rq:scheduler:scheduled_jobs"
