@@ -162,7 +162,7 @@ def _make(
     api = Api(connection, tasks, lambda: made.stopping())
     app = App(api.routes(), authenticate, hosts=Hosts(known), cors=cors)
     made = WebServer(
-        _with_dashboard(app, connection, authenticate, Hosts(known)) if dashboard else app, listener, threads=threads
+        _with_dashboard(app, connection, tasks, authenticate, Hosts(known)) if dashboard else app, listener, threads=threads
     )
     made.install_signals()
     where = f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
@@ -171,7 +171,7 @@ def _make(
     return made
 
 
-def _with_dashboard(api: App, connection: Redis, authenticate: Authenticator, hosts: Hosts) -> App:
+def _with_dashboard(api: App, connection: Redis, tasks: Sequence[str], authenticate: Authenticator, hosts: Hosts) -> App:
     from fusion.dashboard.access import Sessions
     from fusion.dashboard.app import DashboardApp
     from fusion.dashboard.frame import environment
@@ -180,7 +180,7 @@ def _with_dashboard(api: App, connection: Redis, authenticate: Authenticator, ho
 
     environment()  # says what is missing
     who = Sessions(connection, authenticate.tokens, authenticate.limiter) if isinstance(authenticate, Bearer) else authenticate
-    return Together(api, DashboardApp(connection, who, hosts=hosts))
+    return Together(api, DashboardApp(connection, who, hosts=hosts, tasks=tasks))
 
 
 def _authenticator(host: str, address: str, tokens: str | None, no_auth: bool) -> Authenticator:

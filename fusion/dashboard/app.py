@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 from redis import Redis
@@ -12,9 +12,10 @@ from redis import Redis
 from fusion.dashboard.access import Sessions, cookie_of, set_cookie
 from fusion.dashboard.calls import Calls
 from fusion.dashboard.frame import Frame
-from fusion.dashboard.page import Action, Page, Said, View, said_cookie, said_of
+from fusion.dashboard.page import Action, Again, Page, Said, View, said_cookie, said_of
 from fusion.dashboard.pages import ALL
 from fusion.dashboard.static_files import accepts_gzip, serve
+from fusion.settings import get_settings
 from fusion.web.api import Api
 from fusion.web.app import App
 from fusion.web.auth import Authenticator
@@ -42,7 +43,7 @@ _SAID = "fusion_said"
 
 
 class DashboardApp(App):
-    """Pages for people. `authenticate`: who asks; `Sessions` besides have them log in."""
+    """Pages for people. `authenticate`: who asks; `Sessions` besides have them log in. `tasks`: as `Api` has it, by default the setting."""
 
     def __init__(
         self,
@@ -53,14 +54,16 @@ class DashboardApp(App):
         hosts: Hosts | None = None,
         links: Iterable[tuple[str, str]] = (),
         url_prefix: str = "",
+        tasks: Sequence[str] | None = None,
     ) -> None:
         self._sessions = authenticate if isinstance(authenticate, Sessions) else None
-        self._calls = Calls(Router(Api(connection, ()).routes()))
+        self._calls = Calls(Router(Api(connection, get_settings().tasks if tasks is None else tasks).routes()))
         self._read_only, self._prefix = read_only, url_prefix.rstrip("/")
         pages = [page for page in ALL if isinstance(page, Page)]
         self._frame = Frame(pages, links, sessions=self._sessions is not None)
         routes = [
             Route("GET", "/static/{file}", serve, None, "static"),
+            Route("GET", "/export/{format}/{key}", self._calls.export, "read", "export", by_queue=True),
             *(Route("GET", page.path, self._shown(page), page.scope, "page", by_queue=True) for page in pages),
             *(
                 Route("POST", one.path, self._done(one), one.scope, one.path, by_queue=True)
@@ -102,14 +105,15 @@ class DashboardApp(App):
         def show(request: Request) -> Response:
             view = View(request, self._calls, self._read_only)
             raw = cookie_of(request, _SAID)
-            body = self._frame.render(view, page, page.load(view), said_of(raw) if raw else None)
+            context = page.load(view)
+            body = self._frame.render(view, page, context, said_of(raw) if raw else None)
             tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
             headers = {"Content-Type": _HTML, "ETag": tag, "Vary": "HX-Request, Cookie, Accept-Encoding"}
             if raw:
                 headers["Set-Cookie"] = set_cookie(request, _SAID, "", 0)
             if request.header("if-none-match").removeprefix("W/") == tag:
                 return Response(304, b"", headers)
-            return Response(200, body, headers)
+            return Response(context.get("status", 200), body, headers)
 
         return show
 
@@ -119,11 +123,14 @@ class DashboardApp(App):
             if self._read_only:
                 raise HttpError(403, "read_only", "this dashboard only shows; it was started read-only")
             try:
-                told = action.act(view)
+                told: str | Said | Again = action.act(view)
             except HttpError as error:
                 if error.status not in (404, 409, 413, 422, 429):
                     raise
                 told = Said(str(error), wrong=True)
+            if isinstance(told, Again):
+                body = self._frame.render(view, told.page, told.context, told.said)
+                return Response(422, body, {"Content-Type": _HTML})
             said = Said(told) if isinstance(told, str) else told
             to = said.to or _local(view.field("back"))
             return Response(

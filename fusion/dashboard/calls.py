@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fusion.web.app import check_allowed
-from fusion.web.exchange import HttpError, Request
+from fusion.web.exchange import HttpError, Request, Response
+from fusion.web.export import FORMATS, exported
 from fusion.web.routing import Router
 
 #: Seconds for which an answer is shown again: who looks every second, or looks with many others, asks Redis once.
@@ -52,6 +53,18 @@ class Calls:
         finally:
             with self._lock:
                 self._kept.clear()
+
+    def export(self, asked: Request) -> Response:
+        """A list of the API as a file. The path names its format and the list, the query is the list's."""
+        kind = asked.params["format"]
+        if kind not in FORMATS or kind == "json":
+            raise HttpError(404, "not_found", "lists are exported as csv or jsonl")
+        path, query = f"/api/v1/{asked.params['key']}", "&".join(filter(None, (asked.query, f"format={kind}")))
+        request = Request(asked.method, path, {}, query=query, client=asked.client, actor=asked.actor)
+        methods, request.params = self._router.find(path)
+        route = self._router.choose(methods, "GET")
+        check_allowed(route, request)
+        return exported(route, request)
 
     def _call(self, asked: Request, method: str, path: str, query: str, body: object, key: str = "") -> Any:
         raw = json.dumps({} if body is None else body).encode()

@@ -56,6 +56,7 @@ class Frame:
             "under": self._under(page),
             "links": self._links,
             "said": said,
+            "still": False,
             "logout": self._sessions,
             "here": view.request.prefix + here,
             "here_path": here,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,8 @@ class Dashboard:
     `auth(request)` says who may do what: an `Actor`, or a scope (`read`, `operate`, `admin`), or None for no access; without it nobody has any.
     `request.origin` is the WSGI environ or the ASGI scope, where the application keeps its user. `actor(request)`: the name of who asks, for the
     audit. `read_only`: nothing can be changed. `url_prefix`: where the application leaves the mount's path in that of the request, like a Django
-    view. `links`: names and addresses to stand in the navigation.
+    view. `links`: names and addresses to stand in the navigation. `tasks`: modules
+    of whose functions edited copies may be made; by default the setting.
     """
 
     def __init__(
@@ -34,10 +35,11 @@ class Dashboard:
         url_prefix: str = "",
         actor: Callable[[Request], str] | None = None,
         links: Iterable[tuple[str, str]] = (),
+        tasks: Sequence[str] | None = None,
     ) -> None:
         # The application around checks the Host.
         self.app = DashboardApp(
-            connection, Host(auth, actor), read_only=read_only, hosts=Hosts("*"), links=links, url_prefix=url_prefix
+            connection, Host(auth, actor), read_only=read_only, hosts=Hosts("*"), links=links, url_prefix=url_prefix, tasks=tasks
         )
 
     @property

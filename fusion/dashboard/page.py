@@ -18,8 +18,8 @@ MAX_FORM = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: `load` asks the API for what its template shows. `nav`: its name in the navigation; empty: it stands under that page whose path
-    its own begins with."""
+    """One page: `load` asks the API for what its template shows; `status` among it is the answer's, with `still` it does not refresh itself.
+    `nav`: its name in the navigation; empty: it stands under that page whose path its own begins with."""
 
     path: str
     template: str
@@ -35,7 +35,7 @@ class Action:
     unless `Said` names another."""
 
     path: str
-    act: Callable[[View], str | Said]
+    act: Callable[[View], str | Said | Again]
     scope: str = "operate"
 
 
@@ -46,6 +46,15 @@ class Said:
     text: str
     to: str = ""
     wrong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A page's form once more, with what was entered into it: `said` tells what is wrong with that."""
+
+    page: Page
+    context: Mapping[str, Any]
+    said: Said
 
 
 class View:

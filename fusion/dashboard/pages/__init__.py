@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from fusion.dashboard.page import Action, Page
-from fusion.dashboard.pages import overview, queues
+from fusion.dashboard.pages import job, jobs, overview, queues
 
-ALL: tuple[Page | Action, ...] = (*overview.PAGES, *queues.PAGES)
+ALL: tuple[Page | Action, ...] = (*overview.PAGES, *queues.PAGES, *jobs.PAGES, *job.PAGES)

@@ -61,6 +61,9 @@
     document.addEventListener("change", (event) => {
       if (event.target.matches("[data-all]")) all("main input[name=id]").forEach((box) => { box.checked = event.target.checked; });
     });
+    document.addEventListener("input", ({ target }) => { // completes the last word
+      for (const one of target.list?.options || []) one.value = target.value.replace(/\S*$/, "") + (one.dataset.term ||= one.value);
+    });
     document.addEventListener("submit", (event) => {
       const form = event.target, button = event.submitter, text = button && button.dataset.confirm || form.dataset.confirm;
       if (!text || form.dataset.sure) return;

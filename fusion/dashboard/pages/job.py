@@ -1,0 +1,137 @@
+"""One job: all that is known of it, its graph, and what can be done to it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.page import Action, Again, Page, Said, View
+from fusion.dashboard.pages.jobs import act
+from fusion.dashboard.words import VERBS
+from fusion.web.exchange import HttpError
+
+#: Jobs of its graph, and of a page of the trash.
+_GRAPH, _TRASH = 100, 1000
+#: States of a job that has ended.
+_ENDED = ("finished", "failed", "canceled", "stopped")
+#: Seconds for which a graph is shown again.
+_GRAPH_KEPT = 5.0
+
+
+def job(view: View) -> dict[str, Any]:
+    """All of one job. One that is not there may be in the trash."""
+    path = _path(view)
+    try:
+        found = view.get(path, include="events,arguments,trace" if _knows(view) else "events")
+    except HttpError as error:
+        if error.status != 404:
+            raise
+        trash = view.get("/trash", limit=_TRASH)["jobs"]
+        deleted = next((one for one in trash if one["id"] == view.params["id"]), None)
+        return {"status": 404, "job": None, "wrong": str(error), "deleted": deleted}
+    related = found["parents"]["total"] or found["children"]["total"]
+    graph = view.get(f"{path}/tree", limit=_GRAPH, kept=_GRAPH_KEPT) if related else None
+    return {
+        "job": found,
+        "graph": graph and {**graph, "nodes": sorted(graph["nodes"], key=lambda one: one["level"])},
+        "verbs": [verb for verb in VERBS.values() if found["status"] in verb.states and view.may(verb.scope)],
+        "can_copy": found["status"] in _ENDED and view.may("operate"),
+        "pretty": pretty,
+    }
+
+
+def _knows(view: View) -> bool:
+    """Whether who asks may know what a job is about, be it that this dashboard changes nothing."""
+    return view.request.actor is not None and "operate" in view.request.actor.scopes
+
+
+def _path(view: View) -> str:
+    return f"/jobs/{quote(view.params['id'], safe='')}"
+
+
+def pretty(value: str | None) -> str:
+    """JSON over several lines; what is no JSON, as a text that was cut, as it is."""
+    try:
+        return json.dumps(json.loads(value or ""), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return value or ""
+
+
+#: What became of a job, and of one that runs.
+_SAID = {
+    ("requeue", False): "was put back into its queue",
+    ("cancel", False): "is canceled",
+    ("cancel", True): "runs to its end and is not tried again",
+    ("stop", False): "is stopped",
+    ("stop", True): "was told to stop",
+    ("delete", False): "was deleted",
+}
+
+
+def _doing(name: str) -> Callable[[View], Said]:
+    def do(view: View) -> Said:
+        job_id = view.params["id"]
+        pending = act(view, name, job_id).get("pending")
+        return Said(f"Job {job_id} {_SAID[name, bool(pending)]}.", to=_path(view))
+
+    return do
+
+
+def restore(view: View) -> Said:
+    """Bring it back from the trash."""
+    view.post(f"/trash/{quote(view.params['id'], safe='')}/restore")
+    return Said(f"Job {view.params['id']} is back.", to=_path(view))
+
+
+def copying(view: View) -> dict[str, Any]:
+    """The form for an edited copy."""
+    found = view.get(_path(view), include="arguments")
+    try:
+        known = json.loads(found["arguments"] or "")
+        shown = {name: json.dumps(known[name], indent=2, ensure_ascii=False) for name in ("args", "kwargs")}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        shown = {"args": "", "kwargs": ""}
+    entered = {**shown, "queue": found["original_queue"] or found["queue"], "priority": str(found["priority"])}
+    return {"job": found, "still": True, "entered": entered, "once": secrets.token_hex(8)}
+
+
+def copy(view: View) -> Said | Again:
+    """Enqueue the edited copy. What was left as it was shown, masked values too, is the original's."""
+    try:
+        made = view.post(f"{_path(view)}/copy", _edit(view, copying(view)["entered"]))
+    except HttpError as error:
+        if error.status not in (400, 403, 404, 409, 413, 422, 429):
+            raise
+        entered = {name: view.field(name) for name in ("args", "kwargs", "queue", "priority")}
+        return Again(COPY, {**copying(view), "entered": entered}, Said(str(error), wrong=True))
+    return Said(f"This is the copy; it was put into queue {made['queue']}.", to=f"/jobs/{quote(made['job_id'], safe='')}")
+
+
+def _edit(view: View, shown: Mapping[str, str]) -> dict[str, Any]:
+    """What is other than it was shown."""
+    edit: dict[str, Any] = {}
+    for name in ("args", "kwargs"):
+        given = view.field(name).replace("\r\n", "\n").strip()
+        if given and given != shown[name]:
+            try:
+                edit[name] = json.loads(given)
+            except (ValueError, RecursionError) as error:
+                raise HttpError(422, "invalid_value", f"{name} is no JSON: {error}", field=name) from None
+    for name in ("queue", "priority"):
+        given = view.field(name).strip()
+        if given and given != shown[name]:
+            edit[name] = int(given) if given.isdecimal() and given.isascii() and len(given) < 10 else given
+    return edit
+
+
+COPY = Page("/jobs/{id}/copy", "job_copy.html", "Edited copy", copying, scope="operate")
+PAGES: tuple[Page | Action, ...] = (
+    Page("/jobs/{id}", "job.html", "Job", job),
+    COPY,
+    *(Action(f"/jobs/{{id}}/{name}", _doing(name), VERBS[name].scope) for name in ("requeue", "cancel", "stop", "delete")),
+    Action("/jobs/{id}/restore", restore),
+    Action("/jobs/{id}/copy", copy),
+)

@@ -1,0 +1,113 @@
+"""Jobs that a query means: looking for them, and doing something to those that are selected."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.words import VERBS, Verb
+from fusion.exceptions import InvalidQuery
+from fusion.kernel.redaction import printable
+from fusion.store.query.fields import FIELDS, IS, PRIORITIES, STATES, WITHIN
+from fusion.store.query.grammar import Query
+from fusion.store.query.lexer import Term
+from fusion.store.query.patterns import escaped
+from fusion.web.exchange import HttpError
+
+#: Jobs of one page.
+_PAGE = 50
+#: Queues and classes of errors that are offered.
+_QUEUES, _ERRORS = 200, 20
+#: Refused jobs that are told one by one.
+_TOLD = 3
+
+
+def jobs(view: View) -> dict[str, Any]:
+    """A page of what the query means; what is wrong with it, if it can't be read."""
+    query, after = view.args.get("q", ""), view.args.get("after", "")
+    found, wrong = None, ""
+    try:
+        found = view.get("/jobs", query=query or None, after=after or None, limit=_PAGE)
+    except HttpError as error:
+        if error.status != 422:
+            raise
+        wrong = str(error)
+    return {
+        "query": query,
+        "states": by_state(query),
+        "found": found,
+        "wrong": wrong,
+        "offered": offered(view),
+        "fields": {name: example for name, example in FIELDS.items() if name != WITHIN},
+        "verbs": [verb for verb in VERBS.values() if view.may(verb.scope)],
+    }
+
+
+def by_state(query: str) -> list[tuple[str, str]]:
+    """The same query for each state: its name, and the query."""
+    try:
+        rest = " ".join(one.text for one in Query.parse(query).terms if one.field != "state")
+    except InvalidQuery:
+        rest = ""
+    return [("all", rest), *((state, f"{term('state', state)} {rest}".strip()) for state in STATES)]
+
+
+def offered(view: View) -> list[str]:
+    """Terms that complete a query: states, queues that this person may see, errors that came last, and a beginning for each other field."""
+    queues = [one["name"] for one in view.get("/queues", limit=_QUEUES, kept=10.0)["queues"]]
+    groups = view.get("/failures", limit=_ERRORS, kept=60.0)["groups"]
+    errors = dict.fromkeys(one["error_class"].rpartition(".")[2] for one in groups if one["error_class"] != "other")
+    known = {"state": STATES, "queue": queues, "error": list(errors), "is": IS, "priority": tuple(PRIORITIES)}
+    terms = [term(name, value) for name, values in known.items() for value in values if value == printable(value)]
+    return terms + [f"{name}:" for name in FIELDS if name not in known and name != WITHIN]
+
+
+def term(name: str, value: str) -> str:
+    """`field:value` as a query has it."""
+    return Term(name, (escaped(value),)).text
+
+
+def selected(view: View) -> str | Said:
+    """Do something to each of the jobs that are selected."""
+    verb, ids = VERBS.get(view.field("do")), list(dict.fromkeys(view.form.get("id", [])))
+    if verb is None:
+        return Said("Choose what to do with them.", wrong=True)
+    if not ids:
+        return Said(f"Select the jobs to {verb.word} first.", wrong=True)
+    return _begun(view, verb, ids) if verb.asks else _done(view, verb, ids)
+
+
+def _begun(view: View, verb: Verb, ids: list[str]) -> Said:
+    """What no call about one job does, an operation about just these does."""
+    body = {"action": verb.name, "query": "id:" + ",".join(ids), verb.asks: view.field(verb.asks)}
+    operation = view.post("/operations", body)
+    return Said(f"{verb.doing} {len(ids)} selected jobs.", to=f"/operations/{operation['id']}")
+
+
+def _done(view: View, verb: Verb, ids: list[str]) -> Said:
+    done, refused = 0, dict[str, str]()
+    for job_id in ids:
+        try:
+            act(view, verb.name, job_id)
+            done += 1
+        except HttpError as error:
+            if error.status not in (404, 409, 429):
+                raise
+            refused[job_id] = str(error)
+    told = f"{done} of {len(ids)} {verb.done}." if refused else f"{done} {'job' if done == 1 else 'jobs'} {verb.done}."
+    reasons = [f"{job_id}: {why}" for job_id, why in list(refused.items())[:_TOLD]]
+    more = [f"and {len(refused) - _TOLD} more"] if len(refused) > _TOLD else []
+    return Said(" ".join([told, "; ".join(reasons + more)]).strip(), wrong=bool(refused))
+
+
+def act(view: View, name: str, job_id: str) -> Any:
+    """Requeue, cancel, stop or delete one job."""
+    path = f"/jobs/{quote(job_id, safe='')}"
+    return view.delete(path) if name == "delete" else view.post(f"{path}/{name}")
+
+
+PAGES = (
+    Page("/jobs", "jobs.html", "Jobs", jobs, nav="Jobs"),
+    Action("/jobs", selected),
+)

@@ -1,0 +1,51 @@
+"""What can be done to jobs, in the words of buttons and questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """`name` as the API has it; `label` of its button; `word` inside a sentence; `doing`, `done`: while it goes on, and after. `asks`: what it
+    needs besides, as the API calls it. `states`: in which a single job must be to have the button."""
+
+    name: str
+    label: str
+    word: str
+    doing: str
+    done: str
+    scope: str = "operate"
+    danger: bool = False
+    asks: str = ""
+    states: tuple[str, ...] = ()
+
+
+_WAITING = ("scheduled", "deferred", "blocked", "queued")
+VERBS = {
+    verb.name: verb
+    for verb in (
+        Verb("requeue", "Requeue", "requeue", "Requeueing", "requeued", states=("failed", "canceled", "stopped")),
+        Verb("cancel", "Cancel", "cancel", "Canceling", "canceled", danger=True, states=(*_WAITING, "started")),
+        Verb("stop", "Stop", "stop", "Stopping", "stopped, or told to stop", danger=True, states=("started",)),
+        Verb("quarantine", "Quarantine", "set aside", "Setting aside", "set aside", asks="reason"),
+        Verb("reprioritise", "Reprioritise", "move to another priority", "Moving", "moved to another priority", asks="priority"),
+        Verb(
+            "delete", "Delete", "delete", "Deleting", "deleted", scope="admin", danger=True,
+            states=(*_WAITING, "failed", "canceled", "stopped", "finished"),
+        ),
+    )
+}  # fmt: skip
+
+#: The kind of light of each state.
+LIGHTS = {"finished": "good", "failed": "bad", "canceled": "warn", "stopped": "warn", "blocked": "warn"}
+
+
+def subject(by: list[dict[str, object]], complete: bool, total: int) -> str:
+    """How many of what, as a dry run tells it: `344 failed jobs of queue sms`."""
+    states = list(dict.fromkeys(str(one["state"]) for one in by))
+    queues = list(dict.fromkeys(str(one["queue"]) for one in by))
+    which = f"{states[0]} " if len(states) == 1 else ""
+    where = f" of queue {queues[0]}" if len(queues) == 1 else f" of {len(queues):,} queues" if queues else ""
+    about = "" if complete else "at least "
+    return f"{about}{total:,} {which}{'job' if total == 1 else 'jobs'}{where}"
