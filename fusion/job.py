@@ -323,9 +323,9 @@ class Job(JobFields):
             raise InvalidJobOperation(f"job {self.id} is {answer}; only failed, canceled or stopped jobs are requeued")
         self._fields["status"] = "queued"
 
-    def delete(self, *, purge: bool = False) -> None:
-        """Delete the job; `Trash` restores it for an hour, unless `purge`. InvalidJobOperation while it runs; a job that is gone already is no
-        error."""
+    def delete(self, *, purge: bool = False) -> bool:
+        """Delete the job; `Trash` restores it for an hour, unless `purge`. Returns whether it can: the trash may be full. InvalidJobOperation
+        while it runs; a job that is gone already is no error."""
         from fusion.trash import Trash
 
         answer = Trash(self.connection).delete([self.id], purge=purge)[self.id]
@@ -333,6 +333,7 @@ class Job(JobFields):
             raise InvalidJobOperation(f"job {self.id} is running; stop() it, and delete it when its run has ended")
         if answer not in ("kept", "deleted", "missing"):
             raise InvalidJobOperation(f"job {self.id} can't be deleted: {why_not(answer)}")
+        return answer == "kept"
 
 
 sys.modules[__name__].__class__ = CallableModule

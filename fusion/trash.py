@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 from redis import Redis
@@ -20,10 +22,11 @@ _CHUNK = 50
 
 
 class Thrown(NamedTuple):
-    """How many jobs were deleted, and how many of them can be restored."""
+    """How many jobs were deleted, how many of them can be restored, and whether there was no time for more that are left."""
 
     deleted: int
     kept: int
+    more: bool = False
 
 
 class Restored(NamedTuple):
@@ -74,17 +77,18 @@ class Trash:
             answers |= zip(ids, broker.delete_to_trash(ids) if keep else broker.delete(ids), strict=True)
         return answers
 
-    def empty_queue(self, queue: str, *, purge: bool = False) -> Thrown:
-        """Delete all that waits in a queue. What runs is not touched."""
+    def empty_queue(self, queue: str, *, purge: bool = False, seconds: float = inf) -> Thrown:
+        """Delete all that waits in a queue, or what can be in so many seconds. What runs is not touched."""
+        until = monotonic() + seconds
         keep, broker = self._keeps(purge), broker_of(self.connection)
         deleted, kept, again = 0, 0, True
-        while again:
+        while again and monotonic() < until:
             if keep:
                 count, again, held = broker.empty_to_trash(queue)
             else:
                 (count, again), held = broker.empty(queue), 0
             deleted, kept = deleted + count, kept + held
-        return Thrown(deleted, kept)
+        return Thrown(deleted, kept, bool(again))
 
     def restore(self, job_ids: Iterable[str], progress: Callable[[int], None] | None = None) -> Restored:
         """Bring jobs back: ended ones to where they were, others wait again at their old places, for a time that is to come or their turn. Limits,

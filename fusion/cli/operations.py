@@ -99,6 +99,8 @@ def show(cli: Cli, operation_id: str, as_json: bool) -> None:
         ("ended", told(from_iso(found.ended_at.encode())) + (f", canceled by {found.canceled_by}" if found.canceled_by else "")),
         ("jobs", f"{found.total:,} matched; {found.done:,} {found.word}, {found.skipped:,} skipped, {found.refused:,} refused"),
     ]
+    if found.action == "delete":
+        lines.append(("trash", f"{found.kept:,} of {found.done:,} are kept for an hour: {prog()} trash list"))
     for name, value in lines:
         echo(f"{name:<8}{value}")
     for line in bulk.reasons(found):

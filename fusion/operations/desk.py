@@ -19,11 +19,22 @@ class TooManyOperations(FusionError):
     """As many operations run as may."""
 
 
-def begin(connection: Redis, plan: Plan, by: str, total: int, within: Sequence[str] | None = None) -> str:
+def begin(
+    connection: Redis,
+    plan: Plan,
+    by: str,
+    total: int,
+    within: Sequence[str] | None = None,
+    *,
+    operation: str = "",
+    nonce: str = "",
+) -> str:
     """Write an operation down; returns its id. From then on any worker or scheduler carries it on. `within`: the queues to which whoever began it
-    is restricted. Raises TooManyOperations."""
-    operation = token_hex(6)
+    is restricted. `operation`: the id that it gets, unless there is one of that id, which stays as it is; `nonce`: what tells the two apart.
+    Raises TooManyOperations."""
+    operation = operation or token_hex(6)
     fields = plan.record(by, total, get_settings().keyring is not None)
+    fields["nonce"] = nonce or None
     fields["within"] = None if within is None else json.dumps(within)
     ok, told = broker_of(connection).open_operation(operation, fields)
     if not ok:

@@ -66,7 +66,9 @@ class Plan:
             if not reason.strip():
                 raise ValueError("reason: quarantine needs one; whoever finds the jobs later has nothing else to go by")
             args["reason"] = reason.strip()[:_LONGEST_REASON]
-        if purge and name == "delete":
+        if purge and name != "delete":
+            raise ValueError("purge: only delete takes it")
+        if purge:
             args["purge"] = "1"
         if name == "reprioritise":
             args["priority"] = str(read_priority(priority))

@@ -15,7 +15,8 @@ from fusion.store.layout.codec import number
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation. `total`: jobs that matched when it began; `done`, `skipped`, `refused`: those that it came to since; `why`: how many of
-    the last two by word, `examples`: one of each. `carrier`: who carries it on now, empty if nobody says so. Times as Redis's clock says."""
+    the last two by word, `examples`: one of each. `kept`: of those that were
+    deleted, how many the trash keeps. `carrier`: who carries it on now, empty if nobody says so. Times as Redis's clock says."""
 
     id: str
     action: str
@@ -29,12 +30,15 @@ class Operation:
     done: int = 0
     skipped: int = 0
     refused: int = 0
+    kept: int = 0
     carrier: str = ""
     why: Mapping[str, int] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)
     args: Mapping[str, str] = field(default_factory=dict)
     #: The queues to which whoever began it is restricted; None for nobody's.
     within: tuple[str, ...] | None = None
+    #: What its request was, if it came with a key that makes it one; empty for others.
+    nonce: str = ""
 
     @classmethod
     def of(cls, operation: str, row: Mapping[str, str], now_ms: float) -> Operation:
@@ -54,11 +58,13 @@ class Operation:
             done=number(row.get("done")),
             skipped=number(row.get("skipped")),
             refused=number(row.get("refused")),
+            kept=number(row.get("kept")),
             carrier=row.get("carrier", "") if alive else "",
             why={name[4:]: number(value) for name, value in sorted(row.items()) if name.startswith("why:")},
             examples={name[8:]: value for name, value in sorted(row.items()) if name.startswith("example:")},
             args={name: str(value) for name, value in args.items()} if isinstance(args, dict) else {},
             within=tuple(map(str, within)) if isinstance(within, list) else None,
+            nonce=row.get("nonce", ""),
         )
 
     @property
@@ -95,6 +101,7 @@ class Operation:
             "done": self.done,
             "skipped": self.skipped,
             "refused": self.refused,
+            "kept": self.kept,
             "why": reasons,
             "carrier": self.carrier or None,
         }

@@ -27,6 +27,8 @@ UNRECORDED = frozenset({"enqueue", "retry_task"})
 #: Actions that the command line, and so the audit, calls otherwise.
 CALLED = {
     "resume": "unpause",
+    "fleet_suspend": "suspend",
+    "fleet_resume": "resume",
     "key_limit": "limit_set",
     "key_pause": "limit_pause",
     "key_resume": "limit_resume",

@@ -157,6 +157,16 @@ class Request:
             raise HttpError(400, "bad_json", "the body is no JSON object; send {...}")
         return found
 
+    def told(self, *names: str) -> dict[str, Any]:
+        """What a body that may be missing says: these fields and no others. HttpError as `json`, and 422 that names the field."""
+        body = {} if self.length == 0 else self.json()
+        if unknown := sorted(body.keys() - {*names}):
+            name = unknown[0][:80]
+            raise HttpError(
+                422, "invalid_value", f"there is no field {name} here; there is {' and '.join(names) or 'none'}", field=name
+            )
+        return body
+
 
 @dataclass(slots=True)
 class Response:
@@ -211,6 +221,14 @@ def plain(text: str, limit: int = 200) -> str:
 def listed(names: Iterable[str]) -> str:
     """Names for a sentence, sorted."""
     return ", ".join(sorted(names))
+
+
+def flag(value: Any, name: str) -> bool:
+    """True or false, of a body or a query; HttpError 422 for anything else."""
+    known = {True: True, False: False, "1": True, "true": True, "0": False, "false": False}
+    if not isinstance(value, bool | str) or value not in known:
+        raise HttpError(422, "invalid_value", f"{name}: use true or false", field=name)
+    return known[value]
 
 
 def whole(args: dict[str, str], name: str, default: int, most: int) -> int:

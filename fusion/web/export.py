@@ -60,7 +60,7 @@ def _page(route: Route, request: Request, limit: int, more: dict[str, str]) -> t
         f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in args.items() if name != "format"
     )
     document = route.handler(request).document
-    rows: list[dict[str, Any]] = document[route.rows]
+    rows = [row if isinstance(row, dict) else {"id": row} for row in document[route.rows]]
     if "after" in names:
         after = document.get("after")
         return rows, {"after": str(after)} if after else {}

@@ -39,7 +39,9 @@ class Failures:
                 by_queue=True,
                 rows="groups",
             ),
-            Route("GET", "/api/v1/failures/{id}", self.one, "read", "failure", _JOBS, answer="Failure", by_queue=True),
+            Route(
+                "GET", "/api/v1/failures/{id}", self.one, "read", "failure", _JOBS, answer="Failure", by_queue=True, rows="jobs"
+            ),
         ]
 
     def listed(self, request: Request) -> Response:

@@ -28,7 +28,7 @@ from fusion.store.layout.codec import text
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.tolerant import forgiving
 from fusion.web.calls import check_task, read_edit
-from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response, listed, whole
+from fusion.web.exchange import RETRY_AFTER, HttpError, Request, Response, flag, listed, whole
 from fusion.web.idempotency import Once, once
 from fusion.web.routing import Param, Route
 from fusion.web.views import job_view
@@ -42,6 +42,7 @@ _INCLUDE = Param(
     "result, reason and runs as they are; `arguments`, and texts of errors, masked; `trace`, the traceback, masked.",
 )
 _LIMIT = Param("limit", "Jobs of the graph.", "integer", LARGEST, LARGEST)
+_PURGE = Param("purge", "For good, not into the trash.", "boolean")
 
 
 class OneJob:
@@ -55,7 +56,8 @@ class OneJob:
         one = "/api/v1/jobs/{id}"
         return [
             Route("GET", one, self.job, "read", "job", (_INCLUDE,), answer="Job", by_queue=True),
-            Route("DELETE", one, self.delete, "admin", "delete", answer="Deleted", by_queue=True),
+            Route("DELETE", one, self.delete, "admin", "delete", (_PURGE,), answer="Deleted", by_queue=True),
+            Route("POST", f"{one}/delete", self.delete, "admin", "delete", body="Purge", answer="Deleted", by_queue=True),
             Route("GET", f"{one}/tree", self.tree, "read", "tree", (_LIMIT,), answer="Tree", by_queue=True, rows="nodes"),
             Route("POST", f"{one}/cancel", self.cancel, "operate", "cancel", answer="Stopped", by_queue=True),
             Route("POST", f"{one}/stop", self.stop, "operate", "stop", answer="Stopped", by_queue=True),
@@ -154,11 +156,13 @@ class OneJob:
             raise HttpError(429, "queue_full", str(error), headers={"Retry-After": str(RETRY_AFTER)}) from None
 
     def delete(self, request: Request) -> Response:
-        """Forget a job that does not run."""
+        """Delete a job that does not run; the trash keeps it for an hour, unless `purge`."""
+        asked = request.args() if request.method == "DELETE" else request.told("purge")
+        purge = flag(asked.get("purge", False), "purge")
         with self._named(request) as job:
             job.get_status()
-            job.delete()
-        return Response.json({"job_id": job.id, "deleted": True})
+            kept = job.delete(purge=purge)
+        return Response.json({"job_id": job.id, "deleted": True, "kept": int(kept)})
 
     @contextmanager
     def _named(self, request: Request) -> Iterator[Job]:

@@ -14,7 +14,8 @@ from fusion.operations.impact import measure
 from fusion.operations.plan import Plan
 from fusion.operations.record import Operation
 from fusion.store.access import broker_of, search_inspector_of
-from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.exchange import HttpError, Request, Response, flag, whole
+from fusion.web.idempotency import Once, once
 from fusion.web.routing import Route, paging
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -22,7 +23,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PAGE, _LARGEST_PAGE = 100, 1000
 #: Seconds for which an answer is held up to count what matches.
 _COUNTING = 5.0
-_FIELDS = ("action", "query", "dry_run", "reason", "priority")
+_FIELDS = ("action", "query", "dry_run", "reason", "priority", "purge")
 
 
 class Operations:
@@ -42,13 +43,13 @@ class Operations:
         ]
 
     def begin(self, request: Request) -> Response:
-        """Begin an operation (202), or with `dry_run` say what it would come to (200). Of a token for some queues it takes only jobs of these."""
+        """Begin an operation (202), or with `dry_run` say what it would come to (200). Of a token for some queues it takes only jobs of these.
+        Once for each Idempotency-Key."""
         body = request.json()
+        repeat = once(request, body)
         if extra := sorted(set(body) - set(_FIELDS)):
             raise _invalid(extra[0][:80], f"{extra[0][:80]!r} is no field of an operation; there are {', '.join(_FIELDS)}")
-        dry_run = body.get("dry_run", False)
-        if not isinstance(dry_run, bool):
-            raise _invalid("dry_run", "dry_run: use true or false")
+        dry_run, purge = (flag(body.get(name, False), name) for name in ("dry_run", "purge"))
         texts = {name: body.get(name) or "" for name in ("action", "query", "reason")}
         for name, value in texts.items():
             if not isinstance(value, str):
@@ -57,12 +58,19 @@ class Operations:
             request.require(ACTIONS[texts["action"]].role)
         try:
             plan = Plan.of(
-                texts["action"], texts["query"], reason=texts["reason"], priority=body.get("priority"), scope=request.scope
+                texts["action"],
+                texts["query"],
+                reason=texts["reason"],
+                priority=body.get("priority"),
+                scope=request.scope,
+                purge=purge,
             )
         except InvalidQuery as error:
             raise HttpError(422, "invalid_query", str(error), field="query") from None
         except ValueError as error:
             raise _invalid(str(error).partition(" ")[0].rstrip(":"), str(error)) from None
+        if not dry_run and (made := self._made(repeat)):
+            return self._begun(request, made)
         impact = measure(search_inspector_of(self._connection), plan, _COUNTING)
         if dry_run:
             request.target = "dry-run"
@@ -70,12 +78,31 @@ class Operations:
             return Response.json({**asked, "dry_run": True, **impact.document()})
         within = None if request.scope.queues is None else request.scope.queues
         try:
-            operation = desk.begin(self._connection, plan, request.who(), impact.matched, within)
+            operation = desk.begin(
+                self._connection,
+                plan,
+                request.who(),
+                impact.matched,
+                within,
+                operation=repeat.job_id,
+                nonce=repeat.nonce if repeat.job_id else "",
+            )
         except desk.TooManyOperations as error:
             raise HttpError(429, "too_many_operations", str(error), headers={"Retry-After": "60"}) from None
-        request.target = operation
-        document = self._document(self._find(request, operation))
-        return Response.json(document, 202, {"Location": f"{request.prefix}/api/v1/operations/{operation}"})
+        return self._begun(request, self._made(repeat) or self._find(request, operation))
+
+    def _made(self, repeat: Once) -> Operation | None:
+        """The operation that this very request began before; 409 if its key was another request's."""
+        found = desk.find(self._connection, repeat.job_id) if repeat.job_id else None
+        if found is not None and found.nonce != repeat.nonce:
+            raise HttpError(
+                409, "key_reused", "this Idempotency-Key came with another request before; use a new key for a new request"
+            )
+        return found
+
+    def _begun(self, request: Request, found: Operation) -> Response:
+        request.target = found.id
+        return Response.json(self._document(found), 202, {"Location": f"{request.prefix}/api/v1/operations/{found.id}"})
 
     def listed(self, request: Request) -> Response:
         """Show a page of operations: those that run, then those that ended last. A token for some queues sees those that were begun within them."""

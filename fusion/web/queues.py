@@ -8,8 +8,9 @@ from redis import Redis
 
 from fusion.store.access import broker_of, glance_of, inspector_of
 from fusion.store.read.tolerant import forgiving
+from fusion.trash import Trash
 from fusion.web.calls import read_pause, read_since
-from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.exchange import HttpError, Request, Response, flag, whole
 from fusion.web.routing import Param, Route, paging
 from fusion.web.views import history_view, queue_view
 from fusion.web.within import check_sound, told
@@ -17,7 +18,8 @@ from fusion.web.within import check_sound, told
 NO_SUCH_QUEUE = "no job was ever enqueued to a queue of this name; GET /api/v1/queues lists them"
 #: Queues of one page.
 _PAGE, _LARGEST_PAGE = 100, 1000
-
+#: Seconds for which one request empties a queue.
+_EMPTYING = 10.0
 
 _PAGING = paging("Queues", _PAGE, _LARGEST_PAGE)
 _SINCE = (Param("since", "The history of so long, and percentiles: 1h, up to 30d."),)
@@ -49,6 +51,9 @@ class Queues:
                 "POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause", body="Pause", answer="Queue", by_queue=True
             ),
             Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume", answer="Resumed", by_queue=True),
+            Route(
+                "POST", "/api/v1/queues/{name}/empty", self.empty, "admin", "empty", body="Purge", answer="Emptied", by_queue=True
+            ),
         ]
 
     def queues(self, request: Request) -> Response:
@@ -105,6 +110,16 @@ class Queues:
         queue = self._known(request)
         was = broker_of(self._connection).unpause(queue)
         return Response.json({"name": queue, "paused": False, "was": was and was.document(inspector_of(self._connection).now())})
+
+    def empty(self, request: Request) -> Response:
+        """Delete all jobs that wait in a queue; the trash keeps them for an hour, unless `purge`. `more`: jobs are left, as it took long; send the
+        same again."""
+        purge = flag(request.told("purge").get("purge", False), "purge")
+        queue = self._known(request)
+        thrown = Trash(self._connection).empty_queue(queue, purge=purge, seconds=_EMPTYING)
+        if request.entry:
+            request.entry.changed(thrown.deleted)
+        return Response.json({"name": queue, "deleted": thrown.deleted, "kept": thrown.kept, "more": thrown.more})
 
     def _known(self, request: Request) -> str:
         name = request.target = request.params["name"]

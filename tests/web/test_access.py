@@ -72,16 +72,21 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "worker": ({"name": "worker-sms"}, None, 200),
     "worker_quiet": ({"name": "worker-sms"}, None, 409),
     "worker_unquiet": ({"name": "worker-sms"}, None, 409),
+    "worker_stop": ({"name": "worker-sms"}, None, 409),
+    "fleet_suspend": ({}, {"duration": "10m"}, 200),
+    "fleet_resume": ({}, {}, 200),
     "cron": ({}, None, 200),
     "cron_entry": ({"id": "entry-sms"}, None, 200),
     "cron_run": ({"id": "entry-sms"}, None, 200),
     "cron_pause": ({"id": "entry-sms"}, None, 200),
     "cron_resume": ({"id": "entry-sms"}, None, 200),
+    "cron_remove": ({"id": "entry-sms"}, None, 200),
     "callbacks": ({}, None, 200),
     "callback": ({"id": "cb-sms"}, None, 404),
     "callback_retry": ({"id": "cb-sms"}, None, 404),
     "pause": ({"name": "sms"}, {"duration": "10m", "reason": "the provider is down"}, 200),
     "resume": ({"name": "sms"}, None, 200),
+    "empty": ({"name": "sms"}, None, 200),
 }
 
 
@@ -96,11 +101,12 @@ TARGETS = {
     "copy": ("failed-sms", "-"),
     **dict.fromkeys(("key_limit", "key_pause", "key_release"), ("smtp", "smtp")),
     "key_resume": ("smtp", "smtq"),
-    **dict.fromkeys(("worker_quiet", "worker_unquiet"), ("worker-sms", "worker-sma")),
-    **dict.fromkeys(("cron_run", "cron_pause", "cron_resume"), ("entry-sms", "entry-sma")),
+    **dict.fromkeys(("worker_quiet", "worker_unquiet", "worker_stop"), ("worker-sms", "worker-sma")),
+    **dict.fromkeys(("cron_run", "cron_pause", "cron_resume", "cron_remove"), ("entry-sms", "entry-sma")),
     "callback_retry": ("cb-sms", "cb-sma"),
     "pause": ("sms", "sms"),
-    "resume": ("sms", "sma"),
+    **dict.fromkeys(("resume", "empty"), ("sms", "sma")),
+    **dict.fromkeys(("fleet_suspend", "fleet_resume"), ("-", "-")),
     "stop": ("stop-sms", "stop-sma"),
     "cancel": ("stop-sms", "stop-sma"),
     "requeue": ("failed-sms", "failed-sma"),
@@ -209,8 +215,8 @@ def test_each_change_leaves_one_audit_line(
     params, body, status = GOOD[route.action]
     at, scope, path = len(service.output), str(route.scope), route.path.format(**params)
     good = service.ask(route.method, path, body, token=tokens.by_scope[scope])
-    wrong, code = (path, 400) if body else (path.replace("sms", "sma").replace("smtp", "smtq"), 404)
-    bad = service.ask(route.method, wrong, b"{" if body else None, token=tokens.by_scope[scope])
+    wrong, code = (path, 400) if body is not None else (path.replace("sms", "sma").replace("smtp", "smtq"), 404)
+    bad = service.ask(route.method, wrong, b"{" if body is not None else None, token=tokens.by_scope[scope])
     assert (good.status, bad.status) == (status, code)
     service.ask(route.method, path, body, token=tokens.by_scope["read"])
     found = eventually(

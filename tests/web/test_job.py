@@ -45,7 +45,7 @@ def test_verbs_of_one_job(caller: Caller, conn: redis.Redis) -> None:
     assert first.json == {"job_id": "a", "status": "queued"}
     assert caller.ask("POST", "/api/v1/jobs/a/requeue", **{"idempotency-key": "x"}).status == 200, "a resend is the same again"
     assert caller.ask("POST", "/api/v1/jobs/a/requeue").code == "wrong_state"
-    assert caller.ask("DELETE", "/api/v1/jobs/a").json == {"job_id": "a", "deleted": True}
+    assert caller.ask("DELETE", "/api/v1/jobs/a").json == {"job_id": "a", "deleted": True, "kept": 1}
     assert not Job.exists("a", conn)
     for method, path in (("DELETE", "a"), ("POST", "a/cancel"), ("POST", "a/requeue"), ("GET", "a")):
         assert caller.ask(method, f"/api/v1/jobs/{path}").code == "no_such_job"

@@ -98,6 +98,10 @@ def test_changes_answer_as_it_says(conn: redis.Redis) -> None:
         ("/api/v1/jobs/ours-scheduled/cancel", None, "Stopped"),
         ("/api/v1/jobs/ours-stopped/copy", {"args": [1], "priority": "high"}, "Copied"),
         ("/api/v1/jobs/ours-stopped/requeue", None, "Requeued"),
+        ("/api/v1/jobs/ours-canceled/delete", {"purge": True}, "Deleted"),
+        ("/api/v1/fleet/suspend", {"duration": "5m"}, "Suspended"),
+        ("/api/v1/fleet/resume", None, "FleetResumed"),
+        ("/api/v1/operations", {"action": "delete", "query": "state:finished", "purge": True}, "OperationBegun"),
         (f"/api/v1/queues/{OWN}/pause", {"duration": "5m", "reason": "so"}, "Queue"),
         (f"/api/v1/queues/{OWN}/resume", None, "Resumed"),
         ("/api/v1/keys/ours-key/limit", {"max_concurrent": 3, "rate": "100/60s"}, "Key"),
@@ -106,8 +110,10 @@ def test_changes_answer_as_it_says(conn: redis.Redis) -> None:
         ("/api/v1/keys/ours-key/limit", {"rate": None}, "Key"),
         ("/api/v1/cron/ours-entry/pause", None, "CronPaused"),
         ("/api/v1/cron/ours-entry/resume", None, "CronPaused"),
-        ("/api/v1/cron/ours-entry/run", None, "CronRun"),
+        ("/api/v1/cron/ours-entry/run", {"force": True}, "CronRun"),
+        ("/api/v1/cron/ours-entry/remove", None, "CronRemoved"),
         (f"/api/v1/callbacks/{deliveries(conn, 'ours')[0]}/retry", None, "CallbackRetried"),
+        (f"/api/v1/queues/{OWN}/empty", None, "Emptied"),
     ):
         answer = caller.ask("POST", path, body)
         assert answer.status < 300, (path, answer.body)

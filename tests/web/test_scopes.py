@@ -65,7 +65,7 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "audit": (["/api/v1/audit", "/api/v1/audit?limit=1&action=*", "/api/v1/audit?format=csv"], []),
     "queues": ([f"/api/v1/queues{query}" for query in ("", "?format=csv", "?format=jsonl", "?limit=1", "?offset=1")], []),
     "failures": (["/api/v1/failures", "/api/v1/failures?since=1h&limit=1"], []),
-    "failure": ([f"/api/v1/failures/{group_id('ours.Error', 'ours.mod:fn')}"],
+    "failure": ([f"/api/v1/failures/{group_id('ours.Error', 'ours.mod:fn')}", f"/api/v1/failures/{group_id('ours.Error', 'ours.mod:fn')}?format=csv"],
                 [(f"/api/v1/failures/{group_id('zebra.Error', 'zebra.mod:fn')}", None)]),
     "operation": ([], [("/api/v1/operations", {"action": "requeue", "query": "queue:zebra state:queued"})]),
     "operations": (["/api/v1/operations", "/api/v1/operations?limit=1"], []),
@@ -77,16 +77,19 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "worker": (["/api/v1/workers/ours-worker.1"], [("/api/v1/workers/zebra-worker.1", None)]),
     "worker_quiet": ([], [("/api/v1/workers/zebra-worker.1/quiet", None)]),
     "worker_unquiet": ([], [("/api/v1/workers/zebra-worker.1/unquiet", None)]),
+    "worker_stop": ([], [("/api/v1/workers/zebra-worker.1/stop", None)]),
     "cron": (["/api/v1/cron", "/api/v1/cron?format=jsonl"], []),
     "cron_entry": (["/api/v1/cron/ours-entry"], [("/api/v1/cron/zebra-entry", None)]),
     "cron_run": ([], [("/api/v1/cron/zebra-entry/run", None)]),
     "cron_pause": ([], [("/api/v1/cron/zebra-entry/pause", None)]),
     "cron_resume": ([], [("/api/v1/cron/zebra-entry/resume", None)]),
+    "cron_remove": ([], [("/api/v1/cron/zebra-entry/remove", None)]),
     "callbacks": (["/api/v1/callbacks", "/api/v1/callbacks?status=waiting", "/api/v1/callbacks?format=csv"], []),
     "callback": (["/api/v1/callbacks/OURS"], [("/api/v1/callbacks/DELIVERY", None)]),
     "callback_retry": ([], [("/api/v1/callbacks/DELIVERY/retry", None)]),
     "pause": ([], [("/api/v1/queues/zebra/pause", {})]),
     "resume": ([], [("/api/v1/queues/zebra/resume", None)]),
+    "empty": ([], [("/api/v1/queues/zebra/empty", None)]),
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from fusion.exceptions import InvalidJobOperation, NoSuchEntryError
 from fusion.store.access import cron_inspector_of, inspector_of
 from fusion.store.read.cron_inspector import EntryInfo
 from fusion.store.read.tolerant import forgiving
-from fusion.web.exchange import HttpError, Request, Response, whole
+from fusion.web.exchange import HttpError, Request, Response, flag, whole
 from fusion.web.routing import Param, Route
 from fusion.web.within import seen_jobs
 
@@ -33,9 +33,10 @@ class CronEntries:
         return [
             Route("GET", "/api/v1/cron", self.listed, "read", "cron", answer="CronEntries", by_queue=True, rows="entries"),
             Route("GET", path, self.one, "read", "cron_entry", _COUNT, answer="CronEntry", by_queue=True, rows="decisions"),
-            Route("POST", f"{path}/run", self.run, "operate", "cron_run", answer="CronRun", by_queue=True),
+            Route("POST", f"{path}/run", self.run, "operate", "cron_run", body="Force", answer="CronRun", by_queue=True),
             Route("POST", f"{path}/pause", self.pause, "admin", "cron_pause", answer="CronPaused", by_queue=True),
             Route("POST", f"{path}/resume", self.resume, "admin", "cron_resume", answer="CronPaused", by_queue=True),
+            Route("POST", f"{path}/remove", self.remove, "admin", "cron_remove", answer="CronRemoved", by_queue=True),
         ]
 
     def listed(self, request: Request) -> Response:
@@ -60,10 +61,11 @@ class CronEntries:
         return Response.json({**entry_document(view, jobs), "coming": coming, "decisions": decisions})
 
     def run(self, request: Request) -> Response:
-        """Enqueue a job of an entry now, paused or not; its ticks go on as planned."""
+        """Enqueue a job of an entry now, paused or not; its ticks go on as planned. With `force` although one of its jobs has not ended."""
+        force = flag(request.told("force").get("force", False), "force")
         entry = self._found(request, change=True).info.id
         try:
-            return Response.json({"id": entry, "job_id": Scheduler(self._connection).run(entry).id})
+            return Response.json({"id": entry, "job_id": Scheduler(self._connection).run(entry, force=force).id})
         except NoSuchEntryError:
             raise _missing() from None
         except InvalidJobOperation as error:
@@ -87,6 +89,12 @@ class CronEntries:
         entry = self._found(request, change=True).info.id
         self._do(lambda scheduler: scheduler.resume(entry))
         return Response.json({"id": entry, "paused": False})
+
+    def remove(self, request: Request) -> Response:
+        """Forget an entry; its jobs stay. One that an app declares comes back when its scheduler starts, unless it has left the code."""
+        info = self._found(request, change=True).info
+        self._do(lambda scheduler: scheduler.remove(info.id))
+        return Response.json({"id": info.id, "removed": True, "declared_by": info.app or None})
 
     def _do(self, change: Callable[[Scheduler], object]) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import ceil
 from typing import Any
 
 from redis import Redis
@@ -15,6 +16,7 @@ from fusion.jobs.moment import failed_jobs, running_jobs
 from fusion.kernel.redaction import masked_text
 from fusion.settings import get_settings
 from fusion.store.access import (
+    broker_of,
     callback_inspector_of,
     cron_inspector_of,
     event_inspector_of,
@@ -23,6 +25,7 @@ from fusion.store.access import (
     limit_inspector_of,
 )
 from fusion.store.read.tolerant import forgiving, in_words
+from fusion.web.calls import read_pause
 from fusion.web.exchange import Request, Response, whole
 from fusion.web.routing import Route, paging
 
@@ -45,6 +48,8 @@ class Fleet:
             Route("GET", "/api/v1/doctor", self.doctor, "read", "doctor", answer="Doctor", rows="findings"),
             Route("GET", "/api/v1/running", self.running, "read", "running", answer="Running", rows="running"),
             Route("GET", "/api/v1/scheduled", self.scheduled, "read", "scheduled", _PAGING, answer="Scheduled", rows="jobs"),
+            Route("POST", "/api/v1/fleet/suspend", self.suspend, "admin", "fleet_suspend", body="Suspend", answer="Suspended"),
+            Route("POST", "/api/v1/fleet/resume", self.resume, "admin", "fleet_resume", answer="FleetResumed"),
             Route("GET", "/api/v1/sinks", self.sinks, "read", "sinks", answer="Sinks", rows="sinks"),
         ]
 
@@ -119,6 +124,18 @@ class Fleet:
             for kind, _, reason in (scheduled.why(row).partition(": "),)
         ]
         return Response.json({"at": times.iso(at), "total": inspector.scheduled_count(), "offset": offset, "jobs": jobs})
+
+    def suspend(self, request: Request) -> Response:
+        """Let no worker start another job, for a time or until `resume`; jobs that run are completed."""
+        given = read_pause(request.told("duration")).duration
+        duration = None if given is None else max(1, ceil(given))
+        broker_of(self._connection).suspend(duration)
+        return Response.json({"suspended": True, "duration": duration})
+
+    def resume(self, request: Request) -> Response:
+        """Let suspended workers start jobs again; tells whether they were suspended."""
+        request.told()
+        return Response.json({"suspended": False, "was": broker_of(self._connection).resume()})
 
     def sinks(self, request: Request) -> Response:
         """Show how far the sinks of events are, the stream and the relays."""

@@ -8,7 +8,7 @@ from redis import Redis
 
 from fusion.documents.processes import worker
 from fusion.kernel.scope import Scope
-from fusion.runtime.commands import QUIET, UNQUIET
+from fusion.runtime.commands import QUIET, SHUTDOWN, UNQUIET
 from fusion.store.access import broker_of, glance_of, inspector_of
 from fusion.store.read.inspector import WorkerInfo
 from fusion.store.read.tolerant import forgiving
@@ -37,6 +37,7 @@ class Workers:
             Route("GET", path, self.one, "read", "worker", answer="Worker", by_queue=True),
             Route("POST", f"{path}/quiet", self.quiet, "admin", "worker_quiet", answer="WorkerTold", by_queue=True),
             Route("POST", f"{path}/unquiet", self.unquiet, "admin", "worker_unquiet", answer="WorkerTold", by_queue=True),
+            Route("POST", f"{path}/stop", self.stop, "admin", "worker_stop", answer="WorkerTold", by_queue=True),
         ]
 
     def listed(self, request: Request) -> Response:
@@ -63,6 +64,10 @@ class Workers:
     def unquiet(self, request: Request) -> Response:
         """Have a worker take jobs again."""
         return self._tell(request, UNQUIET)
+
+    def stop(self, request: Request) -> Response:
+        """Have a worker end when what it runs has ended; its supervisor, if it has one, starts another."""
+        return self._tell(request, SHUTDOWN)
 
     def _tell(self, request: Request, command: str) -> Response:
         request.target = request.params["name"]

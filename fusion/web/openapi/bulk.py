@@ -19,6 +19,7 @@ _OPERATION = fields(
     done=WHOLE,
     skipped=WHOLE,
     refused=WHOLE,
+    kept=WHOLE,
     why=by_name(fields(count=WHOLE, means=TEXT, example=none_or(TEXT))),
     carrier=none_or(TEXT),
 )
@@ -30,6 +31,7 @@ SCHEMAS: dict[str, Schema] = {
         query={"type": "string", "description": "Which jobs; without a state: those of the action's own states."},
         dry_run=maybe(FLAG),
         reason=maybe({"type": "string", "description": "Of quarantine: why."}),
+        purge=maybe({"type": "boolean", "description": "Of delete: for good, not into the trash."}),
         priority=maybe({"description": "Of reprioritise: high, moderate, low or 0 to 255."}),
     ),
     "Operation": _ONE,

@@ -18,9 +18,13 @@ _FORMAT = Param(
     "format", f"As a file: of up to `limit` rows, {ROWS} unless given, {MOST} at most.", choices=("json", "csv", "jsonl")
 )
 #: What a change is answered if all went well, unless 200.
-_STATUS = {"enqueue": "201", "retry_task": "202"}
-_MAY_WAIT = {"enqueue": "200", "stop": "202"}
-_KEYED = frozenset({"enqueue", "retry_task"})
+_STATUS = {"enqueue": "201", "copy": "201", "retry_task": "202", "operation": "202"}
+_MAY_WAIT = {"enqueue": "200", "operation": "200", "stop": "202", "cancel": "202"}
+_KEYED = frozenset({"enqueue", "retry_task", "copy", "requeue", "operation"})
+#: Bodies that need not be sent.
+_MAY_BE_MISSING = frozenset({"Force", "Purge", "Suspend"})
+#: Of two routes of one action the one whose name tells how it is asked.
+_SECOND = {"/retryTask": "_bare", "/api/v1/jobs/{id}/delete": "_by_post"}
 
 
 class OpenApi:
@@ -69,7 +73,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 def _operation(route: Route) -> dict[str, Any]:
     said = " ".join((route.handler.__doc__ or "").split())
     about: dict[str, Any] = {
-        "operationId": route.action + ("_bare" if route.path == "/retryTask" else ""),
+        "operationId": route.action + _SECOND.get(route.path, ""),
         "summary": said.partition(". ")[0].rstrip("."),
         "description": said,
         "parameters": [*_in_path(route), *map(_in_query, _params(route))],
@@ -85,7 +89,10 @@ def _operation(route: Route) -> dict[str, Any]:
             }
         )
     if route.body:
-        about["requestBody"] = {"required": True, "content": {"application/json": {"schema": ref(route.body)}}}
+        about["requestBody"] = {
+            "required": route.body not in _MAY_BE_MISSING,
+            "content": {"application/json": {"schema": ref(route.body)}},
+        }
     if route.scope is None:
         about["security"] = []
     else:

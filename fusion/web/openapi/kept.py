@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusion.web.openapi.shapes import FLAG, TEXT, TIME, WHOLE, Schema, by_name, fields, none_or, some
+from fusion.web.openapi.shapes import FLAG, TEXT, TIME, WHOLE, Schema, by_name, fields, maybe, none_or, some
 
 _CHANGE = fields(
     id=TEXT,
@@ -31,6 +31,8 @@ _DELETED = fields(
 )
 
 SCHEMAS: dict[str, Schema] = {
+    "Purge": fields(purge=maybe({"type": "boolean", "description": "For good, not into the trash."})),
+    "Emptied": fields(name=TEXT, deleted=WHOLE, kept=WHOLE, more=FLAG),
     "Trash": fields(jobs=some(_DELETED), offset=WHOLE),
     "Restored": fields(job_id=TEXT, restored=FLAG, status=TEXT, queue=TEXT),
     "Audit": fields(entries=some(_CHANGE), after=none_or(TEXT)),

@@ -118,6 +118,8 @@ SCHEMAS: dict[str, Schema] = {
         ),
     ),
     "CronRun": fields(id=TEXT, job_id=TEXT),
+    "CronRemoved": fields(id=TEXT, removed=FLAG, declared_by=none_or(TEXT)),
+    "Force": fields(force=maybe({"type": "boolean", "description": "Although a job of it has not ended."})),
     "CronPaused": fields(id=TEXT, paused=FLAG),
     "Worker": _WORKER,
     "Workers": fields(workers=some(ref("Worker")), total=WHOLE, offset=WHOLE),
@@ -130,6 +132,9 @@ SCHEMAS: dict[str, Schema] = {
     "Keys": fields(keys=some(ref("Key")), offset=WHOLE),
     "KeyLimit": fields(max_concurrent=maybe(none_or(WHOLE)), rate=maybe(none_or(TEXT))),
     "JobId": fields(job_id=TEXT),
+    "Suspend": fields(duration=maybe({"description": "Seconds, or 90s, 5m, 2h, 1d; none: until they are resumed."})),
+    "Suspended": fields(suspended=FLAG, duration=none_or(WHOLE)),
+    "FleetResumed": fields(suspended=FLAG, was=FLAG),
     "Info": fields(
         at=TIME,
         verdict=_VERDICT,

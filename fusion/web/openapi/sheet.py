@@ -126,5 +126,5 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Copied": fields(job_id=TEXT, status=TEXT, queue=TEXT, copied_from=TEXT),
     "Requeued": fields(job_id=TEXT, status=TEXT),
-    "Deleted": fields(job_id=TEXT, deleted=FLAG),
+    "Deleted": fields(job_id=TEXT, deleted=FLAG, kept=WHOLE),
 }
