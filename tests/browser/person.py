@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, WebError
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, WebError
 
 #: Milliseconds for what a page must do.
 PATIENCE = 15_000
@@ -44,14 +46,20 @@ class Person:
         scheme: Literal["light", "dark"] = "light",
         width: int = 1280,
         javascript: bool = True,
+        status: int = 200,
+        before: Callable[[BrowserContext], None] = lambda context: None,
         **options: Any,
     ) -> Page:
-        """A page in a context of its own, as its document has been read."""
+        """A page in a context of its own, once it has loaded. `before`: what is done there first. AssertionError for another status."""
         context = self.context(
             color_scheme=scheme, viewport={"width": width, "height": 900}, java_script_enabled=javascript, **options
         )
+        before(context)
         page = context.new_page()
-        page.goto(path, wait_until="load")
+        answer = page.goto(path, wait_until="load")
+        assert answer is not None and answer.status == status, (
+            f"{path}: {answer and answer.status} {page.inner_text('body')[:300]}"
+        )
         return page
 
     def met(self, pattern: str) -> list[str]:
@@ -73,6 +81,8 @@ class Person:
 
     def _settle(self) -> None:
         """What pages have told is here after an answer of each."""
+        from playwright.sync_api import Error
+
         for context in self._contexts:
             for page in context.pages:
                 try:
