@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from fusion.web.app import check_allowed
 from fusion.web.exchange import HttpError, Request, Response
@@ -69,6 +69,7 @@ class Calls:
     def _call(self, asked: Request, method: str, path: str, query: str, body: object, key: str = "") -> Any:
         raw = json.dumps({} if body is None else body).encode()
         headers = {"content-type": "application/json", **({"idempotency-key": key} if key else {})}
+        path = unquote(path)  # as a server hands it on
         request = Request(
             method, path, headers, query=query, client=asked.client, length=len(raw), read=io.BytesIO(raw).read, actor=asked.actor
         )

@@ -12,16 +12,41 @@ Level = Literal["note", "warn", "fail"]
 LEVELS: tuple[Level, ...] = ("note", "warn", "fail")
 
 
+#: What can be done from here, without a shell on the right machine: a job is stopped, a queue resumed ...
+Deed = Literal[
+    "resume_queue",
+    "resume_fleet",
+    "unquiet",
+    "stop",
+    "cancel",
+    "release",
+    "requeue",
+    "quarantine",
+    "run_entry",
+    "retry_callbacks",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What its command does, in parts: to what it is done (`release`: the key, then jobs; `requeue`: a query)."""
+
+    deed: Deed
+    names: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """`check`: which one found it. `about`: the queue, worker, sink ..., empty for all of them. `what`: a sentence with the cause. `fix`: what
-    mends it, the command first; others may follow, one a line."""
+    mends it, the command first; others may follow, one a line. `remedy`: the same where no process has to be started for it and no other
+    program told."""
 
     level: Level
     check: str
     about: str
     what: str
     fix: str
+    remedy: Remedy | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON shows it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from fusion.doctor.finding import Finding, Level, counted, some, span, words
+from fusion.doctor.finding import Finding, Level, Remedy, counted, some, span, words
 
 if TYPE_CHECKING:
     from fusion.doctor.look import Look
@@ -25,6 +25,7 @@ class Cause(NamedTuple):
     why: str
     fix: str
     structural: Level | None = None
+    remedy: Remedy | None = None
 
 
 def queues(look: Look) -> Iterator[Finding]:
@@ -37,7 +38,9 @@ def queues(look: Look) -> Iterator[Finding]:
         if signs:
             level = max((sign for sign, _ in signs), key=("note", "warn", "fail").index)
             told = ", ".join(text for _, text in signs)
-            yield Finding(level, "queues", queue.name, f"{queue.name}: {told}{_rate(look, queue)}: {cause.why}", cause.fix)
+            yield Finding(
+                level, "queues", queue.name, f"{queue.name}: {told}{_rate(look, queue)}: {cause.why}", cause.fix, cause.remedy
+            )
 
 
 def _signs(look: Look, queue: QueueInfo) -> Iterator[tuple[Level, str]]:
@@ -77,10 +80,10 @@ def why(look: Look, queue: QueueInfo) -> Cause:
     if queue.error:
         return Cause(f"it can't be read, {queue.error}", f"{look.redis_cli} TYPE {name}", "fail")
     if look.totals.suspended:
-        return Cause("everything is suspended", f"{call} resume", "warn")
+        return Cause("everything is suspended", f"{call} resume", "warn", Remedy("resume_fleet"))
     if queue.pause is not None:
         by = f" by {queue.pause.by}" if queue.pause.by else ""
-        return Cause(f"it is paused{by}", f"{call} unpause {words(name)}", "note")
+        return Cause(f"it is paused{by}", f"{call} unpause {words(name)}", "note", Remedy("resume_queue", (name,)))
     if not serving:
         return Cause("no live worker serves it", f"{call} worker {words(name)}", "fail")
     held = _held_back(look, serving)
@@ -114,8 +117,11 @@ def _held_back(look: Look, serving: list[WorkerInfo]) -> Cause | None:
         return Cause(f"memory is scarce where its workers run, no job is taken by {some(throttled)}", fix, "fail")
     quiet = [worker.name for worker in serving if worker.quiet]
     if quiet:
-        return Cause(f"all of its workers are quiet: {some(quiet)}", f"{call} unquiet {words(*quiet[:5])}", "warn")
-    return Cause("its workers are suspended", f"{call} resume", "warn")
+        told = tuple(quiet[:5])
+        return Cause(
+            f"all of its workers are quiet: {some(quiet)}", f"{call} unquiet {words(*told)}", "warn", Remedy("unquiet", told)
+        )
+    return Cause("its workers are suspended", f"{call} resume", "warn", Remedy("resume_fleet"))
 
 
 def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
@@ -127,9 +133,8 @@ def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
         more = f"{call} start -n N --customq {words(name)}"
         ended = look.recent.get(name)
         if jobs and ended is not None and not sum(ended.values()):
-            return Cause(
-                f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}", f"{call} stop {words(jobs[0])}\n{more}"
-            )
+            busy = f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}"
+            return Cause(busy, f"{call} stop {words(jobs[0])}\n{more}", remedy=Remedy("stop", (jobs[0],)))
         return Cause(f"its {counted(len(serving), 'worker is', 'workers are')} busy{runs}", more)
     if not queue.started and _age(look, queue) > PATIENCE:
         what = f"{some(idle)} {'lives' if len(idle) == 1 else 'live'} and {'takes' if len(idle) == 1 else 'take'} none of them: the log says why"

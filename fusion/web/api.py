@@ -12,6 +12,7 @@ from fusion.web.batches import Batches
 from fusion.web.enqueue import Enqueue
 from fusion.web.exchange import HttpError, Request, Response
 from fusion.web.failures import Failures
+from fusion.web.history import History
 from fusion.web.job import OneJob
 from fusion.web.jobs import Jobs
 from fusion.web.kept_verdict import KeptVerdict
@@ -46,6 +47,7 @@ class Api:
             *Jobs(connection).routes(),
             *OneJob(connection, self._tasks).routes(),
             *Queues(connection).routes(),
+            *History(connection).routes(),
             *ConcurrencyKeys(connection).routes(),
             *Batches(connection).routes(),
             *Failures(connection).routes(),

@@ -22,6 +22,7 @@ _PAGE, _LARGEST_PAGE = 100, 1000
 _EMPTYING = 10.0
 
 _PAGING = paging("Queues", _PAGE, _LARGEST_PAGE)
+_DEPTHS = Param("since", "Also how many jobs waited in each minute of so long (`depths`): 1h, up to 1d.")
 _SINCE = (Param("since", "The history of so long, and percentiles: 1h, up to 30d."),)
 
 
@@ -40,7 +41,7 @@ class Queues:
                 self.queues,
                 "read",
                 "queues",
-                paging("Queues", _PAGE, _LARGEST_PAGE),
+                (*_PAGING, _DEPTHS),
                 answer="Queues",
                 by_queue=True,
                 rows="queues",
@@ -65,7 +66,14 @@ class Queues:
         names = request.scope.of(inspector.queue_names())
         page = names[offset : offset + limit]
         moment = inspector.now()
-        shown = [queue_view(info, moment) for info in inspector.queues(page)]
+        flows, since = glance_of(looking).flows(page), args.get("since")
+        shown = [
+            {**queue_view(info, moment), "per_minute": flow and asdict(flow)}
+            for info, flow in zip(inspector.queues(page), flows, strict=True)
+        ]
+        if since and page:
+            for view, depths in zip(shown, inspector.depths(page, min(read_since(since), 86400)), strict=True):
+                view["depths"] = depths
         keyless = [one.document() for one in inspector.keyless()] if request.scope.all else []  # of no queue
         return Response.json(
             {"queues": shown, "total": len(names), "offset": offset, "keyless": keyless, "broken": told(request.scope, broken)}

@@ -70,6 +70,7 @@ def queue_view(info: QueueInfo, now: datetime) -> dict[str, Any]:
         "rate": info.bounds.rate and str(info.bounds.rate),
         "rate_limited": info.bounds.closed,
         "oldest_enqueued_at": _iso(info.oldest),
+        "oldest_by_priority": {name: _iso(at) for name, at in zip(("low", "moderate", "high"), info.heads, strict=True)},
         "by_priority": {"high": info.high, "moderate": info.moderate, "low": info.low},
         "inbox": info.inbox,
         "finished_count": info.finished,

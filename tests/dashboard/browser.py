@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode
 from wsgiref.util import setup_testing_defaults
 
+import redis
+
 
 @dataclass
 class Shown:
@@ -113,3 +115,9 @@ class Browser:
 def path_of(name: str) -> str:
     """A name as a part of an address."""
     return quote(name, safe="")
+
+
+def audited(conn: redis.Redis, action: str) -> list[str]:
+    """Who did this, the first first."""
+    found: Any = conn.xrange("rq:audit")
+    return [row[b"who"].decode() for _, row in found if row.get(b"action") == action.encode()]

@@ -63,6 +63,7 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "key_resume": ({"key": "smtp"}, None, 200),
     "key_release": ({"key": "smtp"}, {"job_id": "held-sms"}, 200),
     "queue": ({"name": "sms"}, None, 200),
+    "history": ({}, None, 200),
     "info": ({}, None, 200),
     "doctor": ({}, None, 200),
     "running": ({}, None, 200),

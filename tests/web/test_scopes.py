@@ -64,6 +64,8 @@ ROWS: dict[str, tuple[list[str], list[tuple[str, Any]]]] = {
     "trash_restore": ([], [("/api/v1/trash/zebra-thrown/restore", None)]),
     "audit": (["/api/v1/audit", "/api/v1/audit?limit=1&action=*", "/api/v1/audit?format=csv"], []),
     "queues": ([f"/api/v1/queues{query}" for query in ("", "?format=csv", "?format=jsonl", "?limit=1", "?offset=1")], []),
+    "history": (["/api/v1/history", "/api/v1/history?since=2h"], []),
+    "running": (["/api/v1/running"], []),
     "failures": (["/api/v1/failures", "/api/v1/failures?since=1h&limit=1"], []),
     "failure": ([f"/api/v1/failures/{group_id('ours.Error', 'ours.mod:fn')}", f"/api/v1/failures/{group_id('ours.Error', 'ours.mod:fn')}?format=csv"],
                 [(f"/api/v1/failures/{group_id('zebra.Error', 'zebra.mod:fn')}", None)]),
@@ -106,7 +108,8 @@ def timeless(answer: Answer) -> Any:
 
     def strip(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: strip(one) for name, one in value.items() if name not in CLOCKS}
+            clocks = CLOCKS | {"at"} if "last_failed" in value else CLOCKS | {"seconds"} if "started_at" in value else CLOCKS
+            return {name: strip(one) for name, one in value.items() if name not in clocks}
         return [strip(one) for one in value] if isinstance(value, list) else value
 
     return answer.status, [strip(row) for row in rows_of(answer)]

@@ -2,18 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
-from fusion.dashboard.page import Page, View
+from fusion.dashboard.page import Action, Page, View
+from fusion.dashboard.pages import findings
+
+CLASSES = ("high", "moderate", "low")
+#: Queues that are looked at; waits, running jobs and failed ones that are shown.
+_QUEUES, _WAITS, _RUNNING, _FAILED = 200, 12, 15, 5
+#: Minutes of the charts; of failures that are held against those of an hour before.
+_MINUTES, _LATELY = 60, 10
+#: Seconds for which the history is shown again: it changes by the minute.
+_HISTORY = 15.0
 
 
 def overview(view: View) -> dict[str, Any]:
-    """The verdict, the queues, what runs."""
+    """The verdict, what waits longest, what runs, what failed, the lights of those who tell of it."""
+    info = view.ask("/info", kept=findings.KEPT)
+    found = view.get("/queues", kept=findings.KEPT, limit=_QUEUES)
+    sinks = view.ask("/sinks", kept=findings.KEPT)
+    history = view.get("/history", kept=_HISTORY, since=f"{_MINUTES + _LATELY}m")
     return {
-        "info": view.ask("/info", kept=2.0),
-        "queues": view.get("/queues", limit=100),
-        "running": view.ask("/running"),
+        "info": info,
+        "causes": findings.shown(info["verdict"]["causes"]) if info else [],
+        "found": found,
+        "waits": oldest_waits(found["queues"])[:_WAITS],
+        "running": view.get("/running"),
+        "most_running": _RUNNING,
+        "most_failed": _FAILED,
+        "lights": lights(info, sinks) if info and sinks else [],
+        "flow": _flow(found["queues"]),
+        "failed": failures(history["history"]),
+        "charts": _charts(history["history"][-_MINUTES:]),
+        "waited": times_of(history["seconds"], "wait"),
+        "history": history,
     }
 
 
-PAGES = (Page("/", "overview.html", "Overview", overview, nav="Overview"),)
+def oldest_waits(queues: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Where jobs wait, by class from HIGH on, in each the longest first."""
+    rows = [
+        {"class": name, "queue": queue, "count": queue["by_priority"][name], "since": queue["oldest_by_priority"][name]}
+        for queue in queues
+        for name in CLASSES
+        if queue["by_priority"][name]
+    ]
+    return sorted(rows, key=lambda row: (CLASSES.index(row["class"]), row["since"] is None, row["since"] or ""))
+
+
+def failures(history: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many failed in the last minutes, and in as many an hour before; `worse`: that is half as many again, and no handful."""
+    now, before = (sum(step["failed"] for step in part) for part in (history[-_LATELY:], history[:_LATELY]))
+    return {"minutes": _LATELY, "now": now, "before": before, "worse": now >= 5 and now > 1.5 * before}
+
+
+def times_of(seconds: Mapping[str, Any], what: str) -> list[tuple[str, Mapping[str, float | None]]]:
+    """p50, p95 and p99 of `wait` or `run` by priority."""
+    names = {"0": "low", "1": "moderate", "2": "high"}
+    return [(names.get(priority, priority), times[what]) for priority, times in seconds.items() if what in times]
+
+
+def lights(info: Mapping[str, Any], sinks: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Name, kind, word and page of each: schedulers, sinks, callbacks."""
+    alive, entries = sum(one["alive"] for one in info["schedulers"]), info["cron"]["entries"]
+    if alive:
+        found = [("Scheduler", "good", f"{alive} alive", "/cron")]
+    else:
+        found = [("Scheduler", "bad" if entries else "good", "none alive" if entries else "none needed", "/cron")]
+    for sink in sinks["sinks"]:
+        kind = {"delivering": "good", "failing": "warn"}.get(sink["state"], "bad")
+        behind = f", {sink['behind']:,} behind" if sink["behind"] else ""
+        found.append((f"Sink {sink['name']}", kind, f"{sink['state']}{behind}", "/relay"))
+    if not sinks["sinks"]:
+        found.append(("Sinks", "good", "none configured", "/relay"))
+    troubled = any(one["check"] == "callbacks" for one in info["verdict"]["causes"])
+    waiting = info["callbacks"]["waiting"]
+    found.append(("Callbacks", "warn" if troubled else "good", f"{waiting:,} waiting" if waiting else "none waiting", "/relay"))
+    return found
+
+
+def _flow(queues: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Jobs a second, as whoever does maintenance sampled it."""
+    flows = [queue["per_minute"] for queue in queues if queue["per_minute"]]
+    return {name: sum(flow[name] for flow in flows) / 60 for name in ("came", "went", "failed")}
+
+
+def _charts(steps: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float | None]]]:
+    return {
+        "ended": {
+            "failed": [step["failed"] for step in steps],
+            "completed": [step["completed"] for step in steps],
+        },
+        "waits": {name: [step["wait_p95"][name] for step in steps] for name in CLASSES},
+    }
+
+
+def stop(view: View) -> str:
+    """End a job that runs."""
+    job = view.field("job")
+    told = view.post(f"/jobs/{quote(job, safe='')}/stop")
+    return f"Job {job} is told to stop; its worker ends it." if told["pending"] else f"Job {job} is stopped."
+
+
+PAGES = (
+    Page("/", "overview.html", "Overview", overview, nav="Overview"),
+    Action("/running/stop", stop),
+    *findings.ACTIONS,
+)

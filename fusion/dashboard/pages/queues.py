@@ -1,34 +1,112 @@
-"""Queues: how deep, how old, how fast; pausing them."""
+"""Queues: how deep, how old, how fast; pausing and emptying them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Action, Page, View
+from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.pages.overview import CLASSES, times_of
+
+#: Queues of one page.
+_PAGE = 100
+#: What can be chosen on a queue's page, and seconds for which such a history is shown again.
+SPANS = {"1h": 10.0, "6h": 30.0, "1d": 60.0, "7d": 120.0, "30d": 120.0}
+#: Points of a chart's line.
+_POINTS = 180
+#: Rounds of emptying in one go: each takes some seconds at most.
+_ROUNDS = 10
 
 
 def queues(view: View) -> dict[str, Any]:
-    """All queues, a page of them."""
-    return {"found": view.get("/queues", offset=view.args.get("offset", 0), limit=100)}
+    """A page of the queues, each with what waited in the last hour."""
+    found = view.get("/queues", offset=view.args.get("offset", 0), limit=_PAGE, since="1h", kept=2.0)
+    return {"found": found, "limit": _PAGE}
+
+
+def queue(view: View) -> dict[str, Any]:
+    """One queue, and its history of `?since=`."""
+    name, span = view.params["name"], view.args.get("since", "1h")
+    span = span if span in SPANS else "1h"
+    path = f"/queues/{_path(name)}"
+    now, past = view.get(path, since="1m", kept=1.5), view.get(path, since=span, kept=SPANS[span])
+    rows, step = past["history"], 60 if span in ("1h", "6h", "1d") else 3600
+    return {
+        "one": now,
+        "name": now["name"],
+        "span": span,
+        "spans": list(SPANS),
+        "known": bool(rows),
+        "depths": {name: spread(rows, step, partial(_depth, str(2 - at)), max) for at, name in enumerate(CLASSES)},
+        "ended": {what: spread(rows, step, partial(_count, what), sum) for what in ("failed", "completed")},
+        "waited": times_of(past["seconds"], "wait"),
+        "ran": times_of(past["seconds"], "run"),
+    }
+
+
+def spread(
+    rows: Sequence[Mapping[str, Any]],
+    step: int,
+    value: Callable[[Mapping[str, Any]], float],
+    joined: Callable[[list[float]], float],
+) -> list[float | None]:
+    """A value of each step from the first to the last, 0 where nothing is told of one; of very many so many together that few are left."""
+    at = [int(datetime.fromisoformat(row["at"]).timestamp()) // step for row in rows]
+    if not at:
+        return []
+    found = [0.0] * (at[-1] - at[0] + 1)
+    for number, row in zip(at, rows, strict=True):
+        found[number - at[0]] = value(row)
+    size = -(-len(found) // _POINTS)
+    return [joined(found[start : start + size]) for start in range(0, len(found), size)]
+
+
+def _depth(number: str, row: Mapping[str, Any]) -> float:
+    return float(row.get("waiting", {}).get(number, {}).get("depth", 0))
+
+
+def _count(what: str, row: Mapping[str, Any]) -> float:
+    return float(row.get(what, 0))
 
 
 def pause(view: View) -> str:
     """Let no job of it start."""
     name = view.params["name"]
-    view.post(f"/queues/{quote(name, safe='')}/pause", {"reason": view.field("reason")} if view.field("reason") else {})
-    return f"Queue {name} is paused: none of its jobs starts until it is resumed."
+    wish = {field: view.field(field).strip() for field in ("reason", "duration")}
+    view.post(f"/queues/{_path(name)}/pause", {field: value for field, value in wish.items() if value})
+    until = f" for {wish['duration']}" if wish["duration"] else " until it is resumed"
+    return f"Queue {name} is paused: none of its jobs starts{until}."
 
 
 def resume(view: View) -> str:
     """Start its jobs again."""
     name = view.params["name"]
-    view.post(f"/queues/{quote(name, safe='')}/resume")
+    view.post(f"/queues/{_path(name)}/resume")
     return f"Queue {name} is resumed."
+
+
+def empty(view: View) -> str | Said:
+    """Delete all that waits there, into the trash."""
+    name, deleted = view.params["name"], 0
+    for _ in range(_ROUNDS):
+        told = view.post(f"/queues/{_path(name)}/empty")
+        deleted += told["deleted"]
+        if not told["more"]:
+            return f"Queue {name}: {deleted:,} jobs that waited are deleted. The trash keeps them for an hour."
+    return Said(f"Queue {name}: {deleted:,} jobs are deleted, and some are left. Press it again.", wrong=True)
+
+
+def _path(name: str) -> str:
+    return quote(name, safe="")
 
 
 PAGES = (
     Page("/queues", "queues.html", "Queues", queues, nav="Queues"),
+    Page("/queues/{name}", "queue.html", "Queue", queue),
     Action("/queues/{name}/pause", pause, "admin"),
     Action("/queues/{name}/resume", resume, "admin"),
+    Action("/queues/{name}/empty", empty, "admin"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fusion.doctor.finding import Finding, counted, some, span, words
+from fusion.doctor.finding import Finding, Remedy, counted, some, span, words
 
 if TYPE_CHECKING:
     from fusion.doctor.look import Look
@@ -37,11 +37,10 @@ def workers(look: Look) -> Iterator[Finding]:
         yield Finding("warn", "workers", throttled[0].name, f"memory is scarce, no job is taken by {names}", fix)
     quiet = [worker.name for worker in look.workers if worker.quiet]
     if quiet:
-        yield Finding(
-            "note", "workers", quiet[0], f"quiet, and take no job: {some(quiet)}", f"{call} unquiet {words(*quiet[:5])}"
-        )
+        fix, remedy = f"{call} unquiet {words(*quiet[:5])}", Remedy("unquiet", tuple(quiet[:5]))
+        yield Finding("note", "workers", quiet[0], f"quiet, and take no job: {some(quiet)}", fix, remedy)
     if look.totals.suspended:
-        yield Finding("warn", "workers", "", "suspended: no worker starts a job", f"{call} resume")
+        yield Finding("warn", "workers", "", "suspended: no worker starts a job", f"{call} resume", Remedy("resume_fleet"))
 
 
 def schedulers(look: Look) -> Iterator[Finding]:
@@ -73,9 +72,8 @@ def cron(look: Look) -> Iterator[Finding]:
         if at is not None and (look.at - at).total_seconds() < _DAY:
             ago = span((look.at - at).total_seconds())
             what = f"cron entry {entry.id} missed ticks, as no scheduler ran; that was found {ago} ago ({entry.missed:,} in all)"
-            yield Finding(
-                "warn", "cron", entry.id, what, f"{call} cron run {words(entry.id)}\n{call} cron history {words(entry.id)}"
-            )
+            fix = f"{call} cron run {words(entry.id)}\n{call} cron history {words(entry.id)}"
+            yield Finding("warn", "cron", entry.id, what, fix, Remedy("run_entry", (entry.id,)))
 
 
 def foreign(look: Look) -> Iterator[Finding]:

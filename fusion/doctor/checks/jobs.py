@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fusion.doctor.finding import Finding, counted, some, span, words
+from fusion.doctor.finding import Finding, Remedy, counted, some, span, words
 from fusion.doctor.look import RECENT
 from fusion.jobs.failures import group
+from fusion.store.query.grammar import Query
+from fusion.store.query.lexer import Term
+from fusion.store.query.patterns import escaped
 
 if TYPE_CHECKING:
     from fusion.doctor.look import Look
@@ -39,7 +42,9 @@ def failing(look: Look) -> Iterator[Finding]:
         )
         again = f"{call} requeue --all --queue {words(queue)} --error {words(name)} --newer-than {RECENT}m"
         fix = f"{call} failures --queue {words(queue)}\nmend it or roll back, then: {again}"
-        yield Finding("fail" if share > _SHARE[1] else "warn", "failing", queue, what, fix)
+        meant = {"state": "failed", "queue": escaped(queue), "error": escaped(name), "newer": f"{RECENT}m"}
+        query = Query(tuple(Term(field, (value,)) for field, value in meant.items())).text
+        yield Finding("fail" if share > _SHARE[1] else "warn", "failing", queue, what, fix, Remedy("requeue", (query,)))
 
 
 def poison(look: Look) -> Iterator[Finding]:
@@ -51,7 +56,7 @@ def poison(look: Look) -> Iterator[Finding]:
         what = f"{counted(len(found), 'job')} took {'its process' if len(found) == 1 else 'their processes'} down each time and failed: "
         what += f"{some(one.id for one in reversed(found))}; {last.queue}: {last.reason[:160]}"
         fix = f"{call} quarantine {words(last.id)} --reason 'takes its process down'\nmend its task, then: {call} requeue {words(last.id)}"
-        yield Finding("warn", "poison", last.id, what, fix)
+        yield Finding("warn", "poison", last.id, what, fix, Remedy("quarantine", (last.id,)))
     for one in look.blocked:
         if one.kind == "probation":
             what = f"{counted(one.count, 'job')} of {one.queue} run alone, one after another, as they were lost again and again: {one.why}"
@@ -76,21 +81,23 @@ def stuck(look: Look) -> Iterator[Finding]:
         name = key.limit.key
         shown = some(f"{one.job_id} ({one.status} in {one.queue})" for one in key.holders)
         what = f"the concurrency key {name} is stuck: {counted(key.blocked, 'job waits', 'jobs wait')}, and none has started for ten minutes. "
-        yield Finding("fail", "stuck", name, f"{what}Its slots are held by {shown}", _release(look, key))
+        yield Finding("fail", "stuck", name, f"{what}Its slots are held by {shown}", *_release(look, key))
 
 
-def _release(look: Look, key: LimitInfo) -> str:
+def _release(look: Look, key: LimitInfo) -> tuple[str, Remedy | None]:
     """The slot of one that runs can be taken; one that waits has to be started, or canceled."""
     call, name = look.program, key.limit.key
     started = [one.job_id for one in key.holders if one.started]
     if started:
-        return f"{call} limit release {words(name, *started[:3])}\n{call} limit show {words(name)}"
+        fix = f"{call} limit release {words(name, *started[:3])}\n{call} limit show {words(name)}"
+        return fix, Remedy("release", (name, *started[:3]))
     waiting = next(iter(key.holders), None)
     if waiting is None:
-        return f"{call} limit show {words(name)}"
+        return f"{call} limit show {words(name)}", None
     if not look.serving(waiting.queue):
-        return f"{call} worker {words(waiting.queue)}\n{call} limit show {words(name)}"
-    return f"{call} cancel {words(waiting.job_id)}\n{call} limit show {words(name)}"
+        return f"{call} worker {words(waiting.queue)}\n{call} limit show {words(name)}", None
+    fix = f"{call} cancel {words(waiting.job_id)}\n{call} limit show {words(name)}"
+    return fix, Remedy("cancel", (waiting.job_id,))
 
 
 def callbacks_in_python(look: Look) -> Iterator[Finding]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from fusion.doctor.finding import Finding, counted, some, span, words
+from fusion.doctor.finding import Finding, Remedy, counted, some, span, words
 from fusion.kernel import defaults
 from fusion.kernel.redaction import masked_text
 from fusion.store.layout.names import CALLBACKS
 
 if TYPE_CHECKING:
     from fusion.doctor.look import Look
+    from fusion.store.read.callback_inspector import DeliveryInfo
 
 #: Seconds without a word of a relay after which a sink counts as unserved: two of the longest leases.
 _UNSERVED = 2 * defaults.RELAY_LEASE
@@ -22,6 +23,8 @@ _BEHIND, _MANY, _FULL = 300.0, 10_000, 80.0
 #: Seconds for which a callback may wait.
 _OLD = (300.0, 1800.0)
 _UNFETCHED = 30.0
+#: Callbacks that are tried again at once.
+_AGAIN = 20
 
 
 def relays(look: Look) -> Iterator[Finding]:
@@ -100,13 +103,18 @@ def callbacks(look: Look) -> Iterator[Finding]:
             what += f"{names} does not take them{said}{more}"
             first = (tried or shown)[0]
             fix = f"{call} callbacks list --status retrying\nonce the host answers: {call} callbacks retry --to {words(first.id)}"
-            yield Finding("fail" if age > _OLD[1] else "warn", "callbacks", hosts[0][0], what, fix)
+            yield Finding("fail" if age > _OLD[1] else "warn", "callbacks", hosts[0][0], what, fix, _again(tried or shown))
     failed = [one for one in look.failures if one.queue == CALLBACKS]
     if failed:
         what = f"{counted(len(failed), 'callback')} could not be delivered and failed; the last: {masked_text(failed[-1].reason[:160])}"
+        fix = f"{call} callbacks list --status failed\n{call} callbacks retry --all"
         yield Finding(
-            "warn", "callbacks", failed[-1].id, what, f"{call} callbacks list --status failed\n{call} callbacks retry --all"
+            "warn", "callbacks", failed[-1].id, what, fix, Remedy("retry_callbacks", tuple(one.id for one in failed[-_AGAIN:]))
         )
+
+
+def _again(deliveries: Sequence[DeliveryInfo]) -> Remedy:
+    return Remedy("retry_callbacks", tuple(one.id for one in deliveries[:_AGAIN]))
 
 
 def unsigned(look: Look) -> Iterator[Finding]:

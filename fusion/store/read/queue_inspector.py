@@ -57,6 +57,8 @@ class QueueInfo:
     #: Its jobs wait for its rate now, or until a task no longer holds it back.
     closed: bool = False
     stopped: int = 0
+    #: When the head of each class was enqueued: LOW, MODERATE, HIGH.
+    heads: tuple[datetime | None, ...] = (None, None, None)
 
     @property
     def bounds(self) -> Gate:
@@ -127,7 +129,7 @@ class QueueInspector(InspectorBase):
         rows = [list(islice(replies, _REPLIES + (ready != self.keys.queue(name)))) for name, ready in waiting]
         closed = [next(replies) in (b"rate", "rate") for _ in waiting]
         good: list[list[Any]] = [[0 if isinstance(reply, Exception) else reply for reply in row] for row in rows]
-        oldest = self._oldest([[codec.text(ids[0]) for ids in row[12:_REPLIES] if ids] for row in good])
+        heads = self._heads([[codec.text(ids[0]) if ids else None for ids in row[12:_REPLIES]] for row in good])
         return [
             QueueInfo(
                 name=name,
@@ -139,7 +141,7 @@ class QueueInspector(InspectorBase):
                 finished=row[4],
                 deferred=row[5],
                 canceled=row[6],
-                oldest=age,
+                oldest=min((at for at in ages if at), default=None),
                 error=_trouble(raw),
                 pause=_pause(raw[7], row[8]),
                 gate=read_gate(row[9] or None),
@@ -147,8 +149,9 @@ class QueueInspector(InspectorBase):
                 stopped=row[11],
                 rq=_stock(name, row),
                 closed=shut,
+                heads=ages,
             )
-            for (name, _), raw, row, age, shut in zip(waiting, rows, good, oldest, closed, strict=True)
+            for (name, _), raw, row, ages, shut in zip(waiting, rows, good, heads, closed, strict=True)
         ]
 
     def _ask(self, pipe: Any, waiting: list[tuple[str, str]]) -> None:
@@ -189,15 +192,16 @@ class QueueInspector(InspectorBase):
             for queue, kind in zip(queues, types, strict=True)
         ]
 
-    def _oldest(self, heads: list[list[str]]) -> list[datetime | None]:
+    def _heads(self, heads: list[list[str | None]]) -> list[tuple[datetime | None, ...]]:
         found = self._batch(
-            lambda pipe: [pipe.hmget(self.keys.job(job_id), _ARRIVED) for ids in heads for job_id in ids], raise_on_error=False
+            lambda pipe: [pipe.hmget(self.keys.job(job_id), _ARRIVED) for ids in heads for job_id in ids if job_id],
+            raise_on_error=False,
         )
         times = (
             None if isinstance(row, Exception) else from_iso(meant(("enqueued_at",), _ARRIVED, row)["enqueued_at"])
             for row in found
         )
-        return [min((t for t in [next(times) for _ in ids] if t), default=None) for ids in heads]
+        return [tuple([next(times) if job_id else None for job_id in ids]) for ids in heads]
 
     def waiting(self, queue: str, offset: int = 0, limit: int = 100) -> list[str]:
         """List ids in the order in which they will be claimed; a LIST queue's inbox comes last. A negative limit means all."""

@@ -27,6 +27,7 @@ from fusion.store.access import (
 from fusion.store.read.tolerant import forgiving, in_words
 from fusion.web.calls import read_pause
 from fusion.web.exchange import Request, Response, whole
+from fusion.web.mending import finding_view, verdict_view
 from fusion.web.routing import Route, paging
 
 _PAGE, _LARGEST_PAGE = 100, 1000
@@ -46,7 +47,7 @@ class Fleet:
         return [
             Route("GET", "/api/v1/info", self.info, "read", "info", answer="Info"),
             Route("GET", "/api/v1/doctor", self.doctor, "read", "doctor", answer="Doctor", rows="findings"),
-            Route("GET", "/api/v1/running", self.running, "read", "running", answer="Running", rows="running"),
+            Route("GET", "/api/v1/running", self.running, "read", "running", answer="Running", by_queue=True, rows="running"),
             Route("GET", "/api/v1/scheduled", self.scheduled, "read", "scheduled", _PAGING, answer="Scheduled", rows="jobs"),
             Route("POST", "/api/v1/fleet/suspend", self.suspend, "admin", "fleet_suspend", body="Suspend", answer="Suspended"),
             Route("POST", "/api/v1/fleet/resume", self.resume, "admin", "fleet_resume", answer="FleetResumed"),
@@ -66,7 +67,7 @@ class Fleet:
         errors = totals.callback_errors
         document: dict[str, Any] = {
             "at": times.iso(at),
-            "verdict": verdict(Look(self._connection, get_settings())).document(),
+            "verdict": verdict_view(verdict(Look(self._connection, get_settings()))),
             "queues": len(inspector.queue_names()),
             "workers": len(glance_of(looking).workers()),
             "suspended": totals.suspended,
@@ -93,15 +94,16 @@ class Fleet:
         look = Look(self._connection, get_settings())
         found = of(look, examine(look))
         checks = [check.name for check in CHECKS]
-        return Response.json({**found.document(), "checks": checks, "findings": [one.document() for one in found.findings]})
+        return Response.json({**verdict_view(found), "checks": checks, "findings": [finding_view(one) for one in found.findings]})
 
     def running(self, request: Request) -> Response:
         """Show what workers run, the job first that began first, and what failed last."""
         looking, _ = forgiving(self._connection)
         inspector, glance = inspector_of(looking), glance_of(looking)
         at, names = inspector.now(), glance.workers()
-        jobs = running_jobs(inspector, inspector.workers(names[:_WORKERS]), _RUNNING)
-        failed = failed_jobs(inspector, glance.failed(_FAILED))
+        workers, scope = inspector.workers(names[:_WORKERS]), request.scope
+        jobs = [job for job in running_jobs(inspector, workers, _RUNNING) if scope.allows(job.queue)]
+        failed = [job for job in failed_jobs(inspector, glance.failed(_FAILED)) if scope.allows(job.queue)]
         shown = {"running": [moment.running(job, at) for job in jobs], "last_failed": [moment.failed(job) for job in failed]}
         return Response.json({"at": times.iso(at), **shown})
 

@@ -95,7 +95,10 @@ _CALLBACK = fields(
     next_at=none_or(TIME),
 )
 
-_FINDING = fields(level=one_of("note", "warn", "fail"), check=TEXT, about=TEXT, what=TEXT, fix=some(TEXT))
+_MEND = fields(
+    label=TEXT, scope=one_of("operate", "admin"), calls=some(fields(method=one_of("POST"), path=TEXT, body=by_name(ANYTHING)))
+)
+_FINDING = fields(level=one_of("note", "warn", "fail"), check=TEXT, about=TEXT, what=TEXT, fix=some(TEXT), mend=none_or(_MEND))
 _VERDICT = fields(verdict=one_of("healthy", "strained", "unhealthy"), ended_per_minute=NUMBER, causes=some(_FINDING))
 
 SCHEMAS: dict[str, Schema] = {
@@ -171,6 +174,20 @@ SCHEMAS: dict[str, Schema] = {
             )
         ),
         last_failed=some(fields(id=TEXT, queue=TEXT, function=TEXT, error=TEXT, at=none_or(TIME))),
+    ),
+    "History": fields(
+        queues=WHOLE,
+        of=WHOLE,
+        history=some(
+            fields(
+                at=TIME,
+                completed=WHOLE,
+                failed=WHOLE,
+                retried=WHOLE,
+                wait_p95=fields(high=none_or(NUMBER), moderate=none_or(NUMBER), low=none_or(NUMBER)),
+            )
+        ),
+        seconds=by_name(ANYTHING),
     ),
     "Scheduled": fields(
         at=TIME,

@@ -65,6 +65,7 @@ _QUEUE = fields(
     rate=none_or(TEXT),
     rate_limited=FLAG,
     oldest_enqueued_at=none_or(TIME),
+    oldest_by_priority=fields(high=none_or(TIME), moderate=none_or(TIME), low=none_or(TIME)),
     by_priority=fields(high=WHOLE, moderate=WHOLE, low=WHOLE),
     inbox=WHOLE,
     finished_count=WHOLE,
@@ -79,6 +80,7 @@ _QUEUE = fields(
     last_updated=TIME,
 )
 
+_FLOW = none_or(fields(came=NUMBER, went=NUMBER, failed=NUMBER))
 _HISTORY = {"history": maybe(some(ANYTHING)), "seconds": maybe(by_name(ANYTHING))}
 
 KEY = fields(
@@ -170,18 +172,14 @@ SCHEMAS: dict[str, Schema] = {
     "Stopped": fields(job_id=TEXT, status=TEXT, pending=FLAG),
     "Queue": _QUEUE,
     "Queues": fields(
-        queues=some(ref("Queue")),
+        queues=some(ref("QueueListed")),
         total=WHOLE,
         offset=WHOLE,
         keyless=some(fields(function=TEXT, count=WHOLE, at=TIME)),
         broken=some(TEXT),
     ),
-    "QueueNow": also(
-        _QUEUE,
-        fields(
-            per_minute=none_or(fields(came=NUMBER, went=NUMBER, failed=NUMBER)), history=some(ANYTHING), seconds=by_name(ANYTHING)
-        ),
-    ),
+    "QueueListed": also(_QUEUE, fields(per_minute=_FLOW, depths=maybe(some(none_or(WHOLE))))),
+    "QueueNow": also(_QUEUE, fields(per_minute=_FLOW, history=some(ANYTHING), seconds=by_name(ANYTHING))),
     "QueueStats": also(_QUEUE, _TOTALS, fields(**_HISTORY)),
     "Pause": fields(
         duration=maybe({"description": "Seconds, or 90s, 5m, 2h, 1d; none: until it is resumed."}), reason=maybe(none_or(TEXT))

@@ -1,0 +1,59 @@
+"""What `doctor` found: its sentence, the commands that mend it, each to be copied, and a button where the API can do it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusion.dashboard.page import Action, Said, View
+from fusion.web.exchange import HttpError
+
+#: Where the command begins in a line that says more, and where it ends.
+_COMMAND = re.compile(r"(?:run_worker\.py|redis-cli|export|timedatectl|chronyc) .*")
+_LIGHTS = {"fail": "bad", "warn": "warn", "note": "good"}
+#: Seconds for which a verdict is shown again.
+KEPT = 2.0
+
+
+def shown(findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Findings as their template shows them: `light`, and `lines`, pairs of a text and the command in it."""
+    return [{**one, "light": _LIGHTS[one["level"]], "lines": [(line, command(line)) for line in one["fix"]]} for one in findings]
+
+
+def command(line: str) -> str:
+    """The command in a line, without the words around it; empty if there is none."""
+    found = _COMMAND.search(line)
+    return re.sub(r", [^'\"]*$", "", found[0]) if found else ""
+
+
+def mend(view: View) -> str | Said:
+    """Make the calls of what is still found."""
+    check, about, label = (view.field(name) for name in ("check", "about", "label"))
+    where = view.get("/info", kept=KEPT)["verdict"]["causes"]
+    found = next(
+        (
+            one["mend"]
+            for one in where
+            if (one["check"], one["about"]) == (check, about) and one["mend"] and one["mend"]["label"] == label
+        ),
+        None,
+    )
+    if found is None:
+        return Said("This is no longer so, and nothing was done.", wrong=True)
+    done, refused = list[Any](), list[str]()
+    for call in found["calls"]:
+        try:
+            done.append(view.post(call["path"].removeprefix("/api/v1"), call["body"]))
+        except HttpError as error:
+            if error.status not in (404, 409, 422, 429):
+                raise
+            refused.append(str(error))
+    if refused:
+        return Said(f"{label}: {len(done)} done, {len(refused)} refused: {refused[0]}", wrong=not done)
+    if found["calls"][0]["path"].endswith("/operations"):
+        return Said(f"{label}: begun, {done[0]['matched']:,} jobs match.", to=f"/operations/{done[0]['id']}")
+    return f"{label}: done. The verdict follows within some seconds."
+
+
+ACTIONS = (Action("/mend", mend),)

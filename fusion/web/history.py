@@ -1,0 +1,63 @@
+"""What became of the jobs of all queues, step by step: `/api/v1/history`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis import Redis
+
+from fusion.kernel.timeutil import to_iso
+from fusion.store.access import glance_of, inspector_of
+from fusion.store.layout.history import COUNTS, OTHER, percentile
+from fusion.store.read.tolerant import forgiving
+from fusion.store.read.totals import Step, summary
+from fusion.web.calls import read_since
+from fusion.web.exchange import Request, Response
+from fusion.web.routing import Param, Route
+
+#: Queues that are added up: the busiest. Each has a key of some thousand fields for an hour.
+MOST = 50
+#: Names of the classes, by their least priority.
+_CLASSES = ("low", "moderate", "high")
+_SINCE = (Param("since", "Of so long: by minute up to 1d, else by hour up to 30d.", default="1h"),)
+
+
+class History:
+    """The history of all queues that somebody may see, added up."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        return [
+            Route(
+                "GET", "/api/v1/history", self.history, "read", "history", _SINCE, answer="History", by_queue=True, rows="history"
+            )
+        ]
+
+    def history(self, request: Request) -> Response:
+        """Show how many jobs ended in each minute or hour, and how long they had waited: of all queues together, of very many the busiest."""
+        looking, _ = forgiving(self._connection)
+        inspector, since = inspector_of(looking), read_since(request.args().get("since", "1h"))
+        every = inspector.history_names("queue")
+        names = every if request.scope.all else request.scope.of(name for name in every if name != OTHER)
+        chosen = names
+        if len(names) > MOST:
+            flows = dict(zip(names, glance_of(looking).flows(names), strict=True))
+            chosen = sorted(names, key=lambda name: -(flow.went if (flow := flows[name]) else 0.0))[:MOST]
+        steps = inspector.history_of(chosen, since)
+        seconds = {str(priority): times for priority, times in summary(steps).items()}
+        return Response.json(
+            {"queues": len(chosen), "of": len(names), "history": [_step(one) for one in steps], "seconds": seconds}
+        )
+
+
+def _step(step: Step) -> dict[str, Any]:
+    """A step; of the wait the p95 of each class in seconds, null where nothing of it ended."""
+    waits: dict[int, list[int]] = {}
+    for priority, counts in step.waits.items():
+        of = min(priority, len(_CLASSES) - 1)
+        waits[of] = [a + b for a, b in zip(waits.get(of, [0] * len(counts)), counts, strict=True)]
+    p95 = {name: percentile(waits[of], 0.95) if of in waits else None for of, name in enumerate(_CLASSES)}
+    return {"at": to_iso(step.at), **{name: step.counts[name] for name in COUNTS}, "wait_p95": p95}
