@@ -20,6 +20,7 @@ from fusion.web.keys import ConcurrencyKeys
 from fusion.web.lists.callbacks import Callbacks
 from fusion.web.lists.cron import CronEntries
 from fusion.web.lists.fleet import Fleet
+from fusion.web.lists.redis_server import RedisServer
 from fusion.web.lists.workers import Workers
 from fusion.web.openapi.document import OpenApi
 from fusion.web.operations import Operations
@@ -52,6 +53,7 @@ class Api:
             *Batches(connection).routes(),
             *Failures(connection).routes(),
             *Fleet(connection).routes(),
+            *RedisServer(connection).routes(),
             *Workers(connection).routes(),
             *CronEntries(connection).routes(),
             *Callbacks(connection).routes(),

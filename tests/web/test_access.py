@@ -67,6 +67,7 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "info": ({}, None, 200),
     "doctor": ({}, None, 200),
     "running": ({}, None, 200),
+    "redis": ({}, None, 200),
     "scheduled": ({}, None, 200),
     "sinks": ({}, None, 200),
     "workers": ({}, None, 200),

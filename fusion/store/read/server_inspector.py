@@ -52,6 +52,25 @@ class ServerFacts:
     pings: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CommandTime:
+    """What a command has cost since the counters began: `seconds` in all; `p99` in seconds, None if this server does not keep it."""
+
+    name: str
+    calls: int
+    seconds: float
+    p99: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlowCommand:
+    """One that took long: when it ended in Unix seconds, and how many it took. Of its words only the first, as the others may hold anything."""
+
+    at: int
+    seconds: float
+    name: str
+
+
 class ServerInspector(InspectorBase):
     """Reads what is of the server and of no job."""
 
@@ -62,6 +81,32 @@ class ServerInspector(InspectorBase):
             return ServerFacts(info, None, "", None, *self._skew())
         user = self._allowed("ACL", "WHOAMI")
         return ServerFacts(info, self._config(), codec.text(user or b""), self._lacking(), *self._skew(), self._pings())
+
+    def commands(self, limit: int) -> list[CommandTime]:
+        """The commands that took the server most time, the most first."""
+        stats, percentiles = self._section("commandstats", "cmdstat_"), self._section("latencystats", "latency_percentiles_usec_")
+        found = [
+            CommandTime(name, int(row["calls"]), row["usec"] / 1e6, _seconds_of(percentiles.get(name, {}).get("p99")))
+            for name, row in stats.items()
+            if {"calls", "usec"} <= row.keys()
+        ]
+        return sorted(found, key=lambda one: -one.seconds)[:limit]
+
+    def slow(self, limit: int) -> list[SlowCommand] | None:
+        """The last commands that took long, the last one first; None if this user may not ask."""
+        found = self._allowed("SLOWLOG", "GET", limit)
+        if found is None:
+            return None
+        rows = [row if isinstance(row, dict) else {"start_time": row[1], "duration": row[2], "command": row[3]} for row in found]
+        return [SlowCommand(int(row["start_time"]), row["duration"] / 1e6, _first_word(row["command"])) for row in rows]
+
+    def _section(self, name: str, prefix: str) -> dict[str, dict[str, Any]]:
+        """Rows of figures of one section of INFO, by name; none if the server has no such section."""
+        try:
+            info: Any = self.connection.info(name)
+        except ResponseError:
+            return {}
+        return {key.removeprefix(prefix): row for key, row in info.items() if key.startswith(prefix) and isinstance(row, dict)}
 
     def rules(self) -> str:
         """The rights that a user needs under this prefix."""
@@ -116,3 +161,12 @@ class ServerInspector(InspectorBase):
             return self.connection.execute_command(*command)  # type: ignore[no-untyped-call]
         except ResponseError:
             return None
+
+
+def _seconds_of(microseconds: Any) -> float | None:
+    return microseconds / 1e6 if isinstance(microseconds, int | float) else None
+
+
+def _first_word(command: Any) -> str:
+    words = command if isinstance(command, list) else codec.text(command).split(" ", 1)
+    return codec.text(words[0]).lower() if words else ""

@@ -16,7 +16,7 @@ from fusion.store.read.base import InspectorBase
 #: What of a worker's hash is told of it; the answer to its last turn, which may be long, is not.
 WORKER_FIELDS = (
     *("incarnation", "state", "queues", "current_job", "hostname", "pid", "birth", "last_heartbeat", "beat_ms", "lease_ms"),
-    *("successful_job_count", "failed_job_count", "total_working_us", "quiet", "throttled", "version"),
+    *("successful_job_count", "failed_job_count", "total_working_us", "quiet", "throttled", "version", "memory"),
 )
 
 
@@ -45,6 +45,8 @@ class WorkerInfo:
     jobs: tuple[str, ...] = ()
     #: Of Fusion; empty if it does not say.
     version: str = ""
+    #: Resident bytes of its process and its fork server, without those of jobs; None if it does not say.
+    memory: int | None = None
 
     @property
     def is_courier(self) -> bool:
@@ -93,4 +95,5 @@ def worker_of(name: str, row: Mapping[str, str], jobs: Mapping[str, str], now_ms
         quiet=row.get("quiet") == "1",
         throttled=row.get("throttled", ""),
         version=row.get("version", ""),
+        memory=codec.number(row.get("memory")) or None,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from typing import Any
 
 from redis import Redis
 
-from fusion.documents.processes import worker
+from fusion.documents import processes
 from fusion.kernel.scope import Scope
 from fusion.runtime.commands import QUIET, SHUTDOWN, UNQUIET
 from fusion.store.access import broker_of, glance_of, inspector_of
@@ -82,6 +84,11 @@ class Workers:
             if serves_only(one, request.scope):
                 return one
         raise HttpError(404, "no_such_worker", "there is no worker of this name; GET /api/v1/workers lists them")
+
+
+def worker(one: WorkerInfo, at: datetime) -> dict[str, Any]:
+    """A worker, with its version and how much memory it uses."""
+    return {**processes.worker(one, at), "version": one.version or None, "memory": one.memory}
 
 
 def serves_only(one: WorkerInfo, scope: Scope) -> bool:

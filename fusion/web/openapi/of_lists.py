@@ -67,6 +67,8 @@ _WORKER = fields(
     successful_jobs=WHOLE,
     failed_jobs=WHOLE,
     working_seconds=NUMBER,
+    version=none_or(TEXT),
+    memory=none_or(WHOLE),
 )
 
 _SCHEDULER = fields(
@@ -188,6 +190,37 @@ SCHEMAS: dict[str, Schema] = {
             )
         ),
         seconds=by_name(ANYTHING),
+    ),
+    "RedisServer": fields(
+        at=TIME,
+        engine=one_of("Redis", "Valkey"),
+        version=TEXT,
+        role=TEXT,
+        replicas=WHOLE,
+        started_at=TIME,
+        memory=fields(
+            used=none_or(WHOLE),
+            peak=none_or(WHOLE),
+            rss=none_or(WHOLE),
+            max=none_or(WHOLE),
+            policy=TEXT,
+            fragmentation=none_or(NUMBER),
+            evicted_keys=none_or(WHOLE),
+        ),
+        persistence=fields(
+            appends=FLAG,
+            append_failed=FLAG,
+            snapshot_at=none_or(TIME),
+            snapshot_failed=FLAG,
+            unsaved_changes=none_or(WHOLE),
+        ),
+        clients=fields(connected=none_or(WHOLE), blocked=none_or(WHOLE), max=none_or(WHOLE)),
+        commands_per_second=none_or(NUMBER),
+        keys=WHOLE,
+        ping=none_or(fields(p50=NUMBER, max=NUMBER)),
+        commands=some(fields(name=TEXT, calls=WHOLE, seconds=NUMBER, p99=none_or(NUMBER))),
+        slow=none_or(some(fields(at=none_or(TIME), seconds=NUMBER, name=TEXT))),
+        findings=some(_FINDING),
     ),
     "Scheduled": fields(
         at=TIME,
