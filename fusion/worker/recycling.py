@@ -17,6 +17,8 @@ log = logging.getLogger("fusion.worker")
 _MIB = 1024**2
 #: Seconds between two measurements of memory.
 _INTERVAL = 0.5
+#: Share by which memory changes before people are told.
+_MUCH = 0.2
 #: Workers that were started together must not all be away at once: each takes up to this share off its age.
 _AGE_SPREAD = 0.1
 
@@ -33,6 +35,8 @@ class Recycling:
         self._old_at = time.monotonic() + age * random.uniform(1 - _AGE_SPREAD, 1) if age else inf
         self._measure_at = 0.0
         self._server: tuple[int | None, int] = (None, 0)
+        #: Resident bytes of the worker and its fork server, for people: as they were when they last had changed by much; 0 while unknown.
+        self.memory = 0
         #: The worker ends already: no limit matters any more.
         self.over = False
 
@@ -81,8 +85,11 @@ class Recycling:
             return ""
         self._measure_at = now + _INTERVAL
         limit, size = self._settings.max_memory, rss(server) // _MIB
+        used = size + rss(os.getpid()) // _MIB
+        if abs(used * _MIB - self.memory) > _MUCH * self.memory:
+            self.memory = used * _MIB
         # Before its first job a worker is as small as it gets: another one would be no better.
-        if limit and self._jobs and (used := size + rss(os.getpid()) // _MIB) > limit:
+        if limit and self._jobs and used > limit:
             return f"it uses {used} MiB, --max-memory {limit}"
         self._replace_grown(server, size)
         return ""

@@ -183,6 +183,8 @@ class Worker(Process):
                 self.drain(why)
             elif self.burst.is_hopeless():
                 self.drain("no job can run")
+            if self.recycling.memory:
+                self.membership.note("memory", str(self.recycling.memory))
         if self.consumer.wanted or self.consumer.asked:
             self.consumer.listen((), ())
         else:

@@ -24,11 +24,6 @@ from tests.kit.hands import put
 HOSTILE = "<script>alert(1)</script>\u202e"
 
 
-@pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
-
-
 def arrive(conn: redis.Redis, job_id: str, seconds: float) -> None:
     """The job has waited for so long."""
     at = to_iso(Inspector(conn).now() - timedelta(seconds=seconds))

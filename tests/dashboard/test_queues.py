@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 import redis
 
 from fusion.dashboard.pages.queues import spread
@@ -13,11 +12,6 @@ from tests.dashboard.browser import Browser, audited, path_of
 from tests.kit.hands import Hand, put
 
 HOSTILE = "<script>alert(1)<script>\u202e"
-
-
-@pytest.fixture
-def broker(conn: redis.Redis) -> Broker:
-    return Broker(conn)
 
 
 def sampled(conn: redis.Redis, queue: str, depths: list[int]) -> None:

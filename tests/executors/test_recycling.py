@@ -124,3 +124,12 @@ def test_the_next_tick_is_the_soonest_of_its_times(sizes: dict[int, int]) -> Non
     executor.server_pid = None
     why(one, now + 0.1)
     assert one.next_at > now + 100
+
+
+def test_people_are_told_of_memory_when_it_has_changed_by_much(sizes: dict[int, int]) -> None:
+    one, told = recycling(), list[int]()
+    for now, grown in enumerate((0, 20, 50, 40)):
+        sizes[1] = 100 + grown
+        why(one, float(now))
+        told.append(one.memory >> 20)
+    assert told == [150, 150, 200, 200]

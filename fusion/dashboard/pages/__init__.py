@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from fusion.dashboard.page import Action, Page
-from fusion.dashboard.pages import job, jobs, overview, queues
+from fusion.dashboard.pages import job, jobs, overview, queues, redis_server, relay, workers
 
-ALL: tuple[Page | Action, ...] = (*overview.PAGES, *queues.PAGES, *jobs.PAGES, *job.PAGES)
+ALL: tuple[Page | Action, ...] = (
+    *overview.PAGES,
+    *queues.PAGES,
+    *jobs.PAGES,
+    *job.PAGES,
+    *workers.PAGES,
+    *relay.PAGES,
+    *redis_server.PAGES,
+)

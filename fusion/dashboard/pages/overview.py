@@ -33,7 +33,7 @@ def overview(view: View) -> dict[str, Any]:
         "most_running": _RUNNING,
         "most_failed": _FAILED,
         "lights": lights(info, sinks) if info and sinks else [],
-        "flow": _flow(found["queues"]),
+        "flow": flow_of(found["queues"], history["history"]),
         "failed": failures(history["history"]),
         "charts": _charts(history["history"][-_MINUTES:]),
         "waited": times_of(history["seconds"], "wait"),
@@ -83,10 +83,15 @@ def lights(info: Mapping[str, Any], sinks: Mapping[str, Any]) -> list[tuple[str,
     return found
 
 
-def _flow(queues: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Jobs a second, as whoever does maintenance sampled it."""
+def flow_of(queues: Sequence[Mapping[str, Any]], history: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Jobs a second, as whoever does maintenance sampled it; where nobody has, what workers told of the last minutes that are over."""
     flows = [queue["per_minute"] for queue in queues if queue["per_minute"]]
-    return {name: sum(flow[name] for flow in flows) / 60 for name in ("came", "went", "failed")}
+    if flows:
+        return {name: sum(flow[name] for flow in flows) / 60 for name in ("came", "went", "failed")}
+    lately = history[-6:-1]
+    seconds = 60 * len(lately) or 1
+    failed = sum(step["failed"] for step in lately)
+    return {"came": None, "went": (sum(step["completed"] for step in lately) + failed) / seconds, "failed": failed / seconds}
 
 
 def _charts(steps: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float | None]]]:

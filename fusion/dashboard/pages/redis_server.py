@@ -1,0 +1,27 @@
+"""Redis itself: memory, what it saves, how fast it answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusion.dashboard.page import Page, View
+from fusion.dashboard.pages import findings
+
+#: Seconds for which it is shown again: the look takes some tens of milliseconds.
+_KEPT = 5.0
+
+
+def redis(view: View) -> dict[str, Any]:
+    """The server, and what `doctor` finds of it."""
+    found = view.get("/redis", kept=_KEPT)
+    most, used = found["memory"]["max"], found["memory"]["used"]
+    return {
+        "one": found,
+        "findings": findings.shown(found["findings"]),
+        "full": 100 * used / most if most and used is not None else None,
+        "safe": found["memory"]["policy"] in ("", "noeviction"),
+        "in_all": sum(row["seconds"] for row in found["commands"]),
+    }
+
+
+PAGES = (Page("/redis", "redis.html", "Redis", redis, nav="Redis"),)

@@ -1,0 +1,55 @@
+"""The relay: how far sinks are, what they refused, and callbacks to URLs."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.page import Action, Page, Said, View
+from fusion.store.read.callback_inspector import STATUSES
+from fusion.web.exchange import HttpError
+
+_PAGE = 100
+_LIGHTS = {"delivering": "good", "failing": "warn", "open": "bad", "unserved": "bad"}
+_STATUSES = {"delivered": "good", "failed": "bad", "retrying": "warn"}
+#: Reasons that are told of callbacks that are not tried again.
+_TOLD = 3
+
+
+def relay(view: View) -> dict[str, Any]:
+    """Sinks and relays, and a page of the callbacks, of one status if it is chosen."""
+    sinks, status = view.ask("/sinks", kept=2.0), view.args.get("status")
+    status = status if status in STATUSES else None
+    found = view.get("/callbacks", status=status, offset=view.args.get("offset", 0), limit=_PAGE, kept=2.0)
+    return {
+        "events": sinks,
+        "lights": _LIGHTS,
+        "states": _STATUSES,
+        "found": found,
+        "limit": _PAGE,
+        "chosen": status,
+        "statuses": STATUSES,
+    }
+
+
+def retry(view: View) -> str | Said:
+    """Deliver again what is selected."""
+    ids, refused = list(dict.fromkeys(view.form.get("id", []))), list[str]()
+    if not ids:
+        return Said("Select the callbacks to try again first.", wrong=True)
+    for delivery in ids:
+        try:
+            view.post(f"/callbacks/{quote(delivery, safe='')}/retry")
+        except HttpError as error:
+            if error.status not in (404, 409):
+                raise
+            refused.append(f"{delivery}: {error}")
+    done = len(ids) - len(refused)
+    told = f"{done} {'callback is' if done == 1 else 'callbacks are'} tried again."
+    return Said(f"{told} {len(refused)} not: {'; '.join(refused[:_TOLD])}", wrong=True) if refused else told
+
+
+PAGES = (
+    Page("/relay", "relay.html", "Relay", relay, nav="Relay"),
+    Action("/relay/retry", retry),
+)

@@ -1,0 +1,57 @@
+"""Workers: where they run, what they do; telling them to take no more, or to end."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.page import Action, Page, View
+
+_PAGE = 100
+_LIGHTS = {"dead": "bad", "quiet": "warn", "throttled": "warn", "suspended": "warn"}
+_TOLD = {
+    "quiet": "is told to take no more jobs; what it runs goes on",
+    "unquiet": "is told to take jobs again",
+    "stop": "is told to end when its jobs have ended; its supervisor, if it has one, starts another",
+}
+
+
+def workers(view: View) -> dict[str, Any]:
+    """A page of the workers, by name."""
+    found = view.get("/workers", offset=view.args.get("offset", 0), limit=_PAGE, kept=2.0)
+    return {"found": found, "rows": [_shown(one) for one in found["workers"]], "limit": _PAGE}
+
+
+def worker(view: View) -> dict[str, Any]:
+    """One worker."""
+    return {"one": _shown(view.get(f"/workers/{quote(view.params['name'], safe='')}"))}
+
+
+def _shown(one: dict[str, Any]) -> dict[str, Any]:
+    """With the state that a person is shown, and its light."""
+    word = one["state"]
+    if not one["alive"]:
+        word = "dead"
+    elif one["quiet"]:
+        word = "quiet"
+    elif one["throttled"] and word == "idle":
+        word = "throttled"
+    return {**one, "word": word, "light": _LIGHTS.get(word, "good")}
+
+
+def told(verb: str) -> Action:
+    """What has a worker do so."""
+
+    def tell(view: View) -> str:
+        name = view.params["name"]
+        view.post(f"/workers/{quote(name, safe='')}/{verb}")
+        return f"Worker {name} {_TOLD[verb]}."
+
+    return Action(f"/workers/{{name}}/{verb}", tell, "admin")
+
+
+PAGES: tuple[Page | Action, ...] = (
+    Page("/workers", "workers.html", "Workers", workers, nav="Workers"),
+    Page("/workers/{name}", "worker.html", "Worker", worker),
+    *map(told, _TOLD),
+)

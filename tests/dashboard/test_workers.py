@@ -1,0 +1,87 @@
+"""Workers, and one of them: what they show, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import redis
+
+from fusion.store.write.broker import Broker
+from tests.dashboard.browser import Browser, audited, path_of
+from tests.kit.hands import Hand, put
+
+HOSTILE = "<script>alert(1)<script>\u202e"
+
+
+def test_nobody_yet(client: Browser) -> None:
+    assert "No worker is registered" in client.get("/workers").text
+
+
+def test_a_worker_is_shown_with_what_it_runs(client: Browser, broker: Broker, conn: redis.Redis) -> None:
+    hand = Hand(broker, "sms", name="web1.4711")
+    put(broker, "sms", "slow")
+    hand.take()
+    conn.hset(
+        "rq:worker:web1.4711", mapping={"hostname": "web1", "pid": 4711, "state": "busy", "memory": 43_000_000, "version": "2.1"}
+    )
+    page = client.get("/workers")
+    assert "web1.4711 busy web1 4711 sms slow 0 0 43.0 MB" in page.text
+    assert 'href="/jobs/slow"' in page.html and "2.1" in page.text
+    one = client.get("/workers/web1.4711")
+    assert "Runs 1 job" in one.text and "43.0 MB, without that of its jobs" in one.text
+    assert client.get("/workers/nobody").status == 404
+
+
+def test_a_dead_one_and_a_quiet_one_say_so(client: Browser, broker: Broker, conn: redis.Redis) -> None:
+    Hand(broker, "a", name="dead.1")
+    Hand(broker, "a", name="quiet.1")
+    conn.hset("rq:worker:dead.1", "beat_ms", 1)
+    conn.hset("rq:worker:quiet.1", "quiet", 1)
+    page = client.get("/workers")
+    assert "dead.1 dead" in page.text and "quiet.1 quiet" in page.text
+    assert [label for _, _, label in page.forms() if label in ("Quiet", "Unquiet", "Stop")] == ["Unquiet", "Stop"]
+
+
+def test_it_is_told_and_that_is_written_down(client: Browser, broker: Broker, conn: redis.Redis) -> None:
+    Hand(broker, "a", name="web1.1")
+    listener = conn.pubsub()
+    listener.subscribe("rq:pubsub:web1.1")
+    for label, said, word in (
+        ("Quiet", "is told to take no more jobs", b"quiet"),
+        ("Stop", "is told to end when its jobs have ended", b"shutdown"),
+    ):
+        assert f"Worker web1.1 {said}" in client.press(client.get("/workers/web1.1"), label).text
+        told = [listener.get_message(timeout=5) for _ in range(2 if word == b"quiet" else 1)][-1]
+        assert told is not None and word in told["data"]
+    assert audited(conn, "quiet") == audited(conn, "worker_stop") == ["token:adminer"]
+
+
+def test_one_that_does_not_listen_is_told_of(client: Browser, broker: Broker) -> None:
+    Hand(broker, "a", name="web1.1")
+    assert "does not listen just now" in client.press(client.get("/workers"), "Quiet").text
+
+
+def test_who_may_only_look_tells_nobody(reader: Browser, broker: Broker) -> None:
+    Hand(broker, "a", name="web1.1")
+    assert not {"Quiet", "Stop"} & {label for _, _, label in reader.get("/workers").forms()}
+    assert [reader.send(f"/workers/web1.1/{verb}").status for verb in ("quiet", "unquiet", "stop")] == [403] * 3
+
+
+def test_hostile_names_are_escaped(client: Browser, broker: Broker, conn: redis.Redis) -> None:
+    Hand(broker, "a", name="web1.1")
+    conn.hset("rq:worker:web1.1", mapping=dict.fromkeys(("hostname", "state", "queues", "throttled", "version"), HOSTILE))
+    conn.sadd("rq:workers", f"rq:worker:{HOSTILE}")
+    conn.hset(f"rq:worker:{HOSTILE}", mapping={"incarnation": "x", "beat_ms": 1})
+    for path in ("/workers", "/workers/web1.1", f"/workers/{path_of(HOSTILE)}"):
+        page = client.get(path)
+        assert page.status == 200 and "<script>alert" not in page.html and "\u202e" not in page.html and "alert(1)" in page.text
+
+
+def test_who_may_see_some_queues_sees_their_workers_alone(restricted: Callable[..., Browser], broker: Broker) -> None:
+    Hand(broker, "sms", name="ours.1")
+    Hand(broker, "zebra", name="zebra.1")
+    browser = restricted("sms")
+    page = browser.get("/workers")
+    assert "ours.1" in page.text and "zebra" not in page.html
+    assert browser.get("/workers/zebra.1").status == 404
+    assert "no worker of this name" in browser.post("/workers/zebra.1/stop").text
