@@ -7,16 +7,20 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import redis
 
+from fusion.dashboard.app import DashboardApp
 from fusion.doctor.finding import Finding
 from fusion.doctor.look import Look
 from fusion.doctor.verdict import Verdict, examine, verdict
 from fusion.settings import get_settings
+from fusion.web.auth import ANONYMOUS
+from tests.dashboard.browser import Browser, Shown
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 
@@ -54,7 +58,26 @@ class Doctor:
         document = json.loads(ended.stdout)
         assert [check, level] in [[one["check"], one["level"]] for one in document["causes"]]
         assert document["verdict"] == ("unhealthy" if any(one["level"] == "fail" for one in document["causes"]) else "strained")
+        self.shown(said)
         return found
+
+    def shown(self, said: tuple[str, ...]) -> None:
+        """Wait until the dashboard's Overview says so, too."""
+        pages = [Shown(200, {}, b"")]
+
+        def told() -> bool:
+            pages[0] = Browser(DashboardApp(self.conn, lambda request: ANONYMOUS)).get("/")
+            return all(text in pages[0].text for text in said)
+
+        eventually(told, why=f"the Overview names {said}: {pages[0].text}")
+
+    def press(self, found: Finding) -> str:
+        """Press the button that stands beside it on the Overview; what the next page says."""
+        browser = Browser(DashboardApp(self.conn, lambda request: ANONYMOUS))
+        forms = [fields for action, fields, _ in browser.get("/").forms() if action == "/mend"]
+        (fields,) = [one for one in forms if (one["check"], one["about"]) == (found.check, found.about)]
+        assert browser.send("/mend", None, **fields).status == 303
+        return browser.get("/").text
 
     def well(self, *checks: str, timeout: float = 15.0) -> None:
         """Wait until these checks find nothing that needs a person."""
@@ -83,6 +106,16 @@ class Doctor:
 @pytest.fixture
 def doctor(conn: redis.Redis, redis_url: str) -> Doctor:
     return Doctor(conn, redis_url)
+
+
+@pytest.fixture(params=["command", "button"])
+def mends(request: pytest.FixtureRequest, doctor: Doctor) -> Callable[[Finding, str], str]:
+    """`mends(found, "cron run")` types that command of its fix, or presses the button of the Overview; what is said then."""
+
+    def mend(found: Finding, name: str) -> str:
+        return doctor.mend(command_in(found.fix, name)) if request.param == "command" else doctor.press(found)
+
+    return mend
 
 
 def command_in(fix: str, name: str) -> str:

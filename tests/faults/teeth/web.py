@@ -41,4 +41,26 @@ OF_WEB = (
         "web/test_cors.py::test_others_are_told_nothing",
         Edit("fusion/web/app.py", "        if not self._cors.allows(request):\n", "        if False:\n"),
     ),
+    a_mutant(
+        "web7",
+        "every look at a page asks Redis anew",
+        "dashboard/test_cost.py::test_twenty_looks_a_second_need_less_than_a_millisecond_each",
+        Edit("fusion/dashboard/calls.py", "answer.until = self._clock() + kept", "answer.until = self._clock() - 1"),
+    ),
+    a_mutant(
+        "web8",
+        "a token for some queues is told what runs in others",
+        "web/test_scopes.py::test_own_things_look_as_if_nobody_else_were_there",
+        Edit(
+            "fusion/web/lists/fleet.py",
+            "running_jobs(inspector, workers, _RUNNING) if scope.allows(job.queue)]",
+            "running_jobs(inspector, workers, _RUNNING)]",
+        ),
+    ),
+    a_mutant(
+        "web9",
+        "a button mends what is no longer found",
+        "dashboard/test_overview.py::test_a_cause_that_is_over_is_not_mended_twice",
+        Edit("fusion/dashboard/pages/findings.py", "    if found is None:\n", "    if not label:\n"),
+    ),
 )
