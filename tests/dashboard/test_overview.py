@@ -105,6 +105,11 @@ def _busy(broker: Broker) -> None:
     arrive(broker.connection, "next", 700)
 
 
+def _suspended(broker: Broker) -> None:
+    worker(broker, "q")
+    broker.suspend()
+
+
 def _failing(broker: Broker) -> None:
     hands = worker(broker, "q")
     put(broker, "q", *(f"j{n}" for n in range(6)))
@@ -124,6 +129,7 @@ def _stuck(broker: Broker) -> None:
 MENDED: list[tuple[Callable[[Broker], None], str, str]] = [
     (_paused, "Resume q", "done"),
     (_busy, "Stop slow", "done"),
+    (_suspended, "Resume the fleet", "done"),
     (_failing, "Requeue them", "begun, 6 jobs match"),
     (_stuck, "Release user:42 of first", "done"),
 ]
@@ -193,3 +199,12 @@ def test_it_is_small_and_unchanged_it_is_nothing(app: DashboardApp, client: Brow
 
 def _files(html: str) -> list[str]:
     return re.findall(r'(?:src|href)="(/static/[^"]+)"', html)
+
+
+def test_held_jobs_stand_with_what_they_wait_for(client: Browser, broker: Broker, conn: redis.Redis) -> None:
+    worker(broker, "q")
+    put(broker, "q", "a")
+    conn.hset("rq:waits", "held:q:tasks.unknown.send", "1 no worker has it: start one with --tasks tasks")
+    conn.zadd("rq:waits:held:q:tasks.unknown.send", {"a": 1})
+    page = client.get("/")
+    assert "Held jobs" in page.text and "tasks.unknown.send" in page.text and "q=is%3Aheld+queue%3Aq" in page.html

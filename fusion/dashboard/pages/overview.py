@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from fusion.dashboard.page import Action, Page, View
 from fusion.dashboard.pages import findings
+from fusion.dashboard.pages.jobs import term
 
 CLASSES = ("high", "moderate", "low")
 #: Queues that are looked at; waits, running jobs and failed ones that are shown.
@@ -30,6 +31,7 @@ def overview(view: View) -> dict[str, Any]:
         "found": found,
         "waits": oldest_waits(found["queues"])[:_WAITS],
         "running": view.get("/running"),
+        "term": term,
         "most_running": _RUNNING,
         "most_failed": _FAILED,
         "lights": lights(info, sinks) if info and sinks else [],

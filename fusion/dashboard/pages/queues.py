@@ -9,12 +9,15 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.pages.overview import CLASSES, times_of
 
 #: Queues of one page.
 _PAGE = 100
 #: What can be chosen on a queue's page, and seconds for which such a history is shown again.
 SPANS = {"1h": 10.0, "6h": 30.0, "1d": 60.0, "7d": 120.0, "30d": 120.0}
+#: States whose jobs a queue's page leads to.
+_STATES = ("queued", "started", "failed", "blocked", "scheduled", "finished")
 #: Points of a chart's line.
 _POINTS = 180
 #: Rounds of emptying in one go: each takes some seconds at most.
@@ -39,6 +42,7 @@ def queue(view: View) -> dict[str, Any]:
         "name": now["name"],
         "span": span,
         "spans": list(SPANS),
+        "queries": [(state, f"{term('queue', now['name'])} state:{state}") for state in _STATES],
         "known": bool(rows),
         "depths": {name: spread(rows, step, partial(_depth, str(2 - at)), max) for at, name in enumerate(CLASSES)},
         "ended": {what: spread(rows, step, partial(_count, what), sum) for what in ("failed", "completed")},
