@@ -150,6 +150,10 @@ def test_a_queue_is_told_by_its_figures(service: ServerProcess, tokens: Tokens, 
         "rate": "100/60s",
         "rate_limited": False,
         "oldest_enqueued_at": conn.hget("rq:job:p0-0", "created_at").decode(),
+        "oldest_by_priority": {
+            name: conn.hget(f"rq:job:{job}", "created_at").decode()
+            for name, job in (("high", "p2-0"), ("moderate", "p1-0"), ("low", "p0-0"))
+        },
         "by_priority": {"high": 1, "moderate": 2, "low": 2},
         "inbox": 0,
         "finished_count": 0,
@@ -174,7 +178,9 @@ def test_queues_come_by_page(service: ServerProcess, tokens: Tokens, conn: redis
     assert ([queue["name"] for queue in page["queues"]], page["total"], page["offset"]) == (["q1", "q2"], 5, 1)
     assert _get(service, tokens, "/api/v1/queues?offset=9").json["queues"] == []
     alone = _get(service, tokens, "/api/v1/queues/q0/stats").json
-    assert {**every["queues"][0], **_counters(enqueued=1), "last_updated": alone["last_updated"]} == alone
+    listed = every["queues"][0]
+    assert listed.pop("per_minute") is None, "nobody has sampled it"
+    assert {**listed, **_counters(enqueued=1), "last_updated": alone["last_updated"]} == alone
 
 
 def _counters(**counted: int) -> dict[str, int]:
