@@ -99,7 +99,7 @@ def jobs(cli: Cli, query: Query, limit: int | None, after: str, count: bool, ids
 
 
 def _page(search: SearchInspector, query: Query, limit: int, after: str) -> Page:
-    """A page, however long."""
+    """A page, however long, and however many have to be looked at for it."""
     from dataclasses import replace
 
     from fusion.store.read.search_inspector import LARGEST_PAGE
@@ -107,7 +107,15 @@ def _page(search: SearchInspector, query: Query, limit: int, after: str) -> Page
     found = _asked(search, query, min(limit, LARGEST_PAGE), after)
     while found.after and len(found.jobs) < limit:
         more = _asked(search, query, min(limit - len(found.jobs), LARGEST_PAGE), found.after)
-        found = replace(more, jobs=(*found.jobs, *more.jobs), complete=found.complete and more.complete)
+        searched = tuple(({one.state: one for one in found.searched} | {one.state: one for one in more.searched}).values())
+        found = replace(
+            more,
+            jobs=(*found.jobs, *more.jobs),
+            looked=sum(one.looked for one in searched),
+            total=sum(one.total for one in searched),
+            complete=found.complete and more.complete,
+            searched=searched,
+        )
     return found
 
 

@@ -34,7 +34,7 @@ def exported(route: Route, request: Request) -> Response:
     left = whole(request.args(), "limit", ROWS, MOST)
     first, more = _page(route, request, 1 if request.method == "HEAD" else left, {})
     pages = _rest(route, request, first, more, left)
-    parts = _as_csv(first, pages) if wanted == "csv" else _as_lines(pages)
+    parts = _as_csv(pages) if wanted == "csv" else _as_lines(pages)
     headers = {"Content-Type": _KINDS[wanted], "Content-Disposition": f'attachment; filename="{route.action}.{wanted}"'}
     return Response(200, b"", headers, parts=parts)
 
@@ -42,8 +42,10 @@ def exported(route: Route, request: Request) -> Response:
 def _rest(
     route: Route, request: Request, rows: list[dict[str, Any]], more: dict[str, str], left: int
 ) -> Iterator[list[dict[str, Any]]]:
-    while rows:
-        yield rows[:left]
+    """Page after page; one may be empty and not the last."""
+    while True:
+        if rows:
+            yield rows[:left]
         left -= len(rows)
         if left <= 0 or not more:
             return
@@ -74,12 +76,13 @@ def _as_lines(pages: Iterable[list[dict[str, Any]]]) -> Iterator[bytes]:
         yield "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
 
 
-def _as_csv(first: list[dict[str, Any]], pages: Iterable[list[dict[str, Any]]]) -> Iterator[bytes]:
+def _as_csv(pages: Iterable[list[dict[str, Any]]]) -> Iterator[bytes]:
     """The columns are those of the first page; what is no text or number is JSON in its cell."""
-    columns = list(dict.fromkeys(name for row in first for name in row))
-    if columns:
-        yield _lines([columns])
+    columns: list[str] = []
     for rows in pages:
+        if not columns:
+            columns = list(dict.fromkeys(name for row in rows for name in row))
+            yield _lines([columns])
         yield _lines([row.get(name) for name in columns] for row in rows)
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from itertools import count
 
 import pytest
 import redis
@@ -13,6 +14,7 @@ import redis
 from fusion import Queue
 from fusion.cli import jobs_list
 from fusion.store.read import search_inspector
+from fusion.store.read.search_inspector import SearchInspector
 from tests.cli.conftest import Fail, Hands, Invoke
 from tests.cli.terminal import terminal
 from tests.kit.hands import everything
@@ -91,6 +93,24 @@ def test_nothing_found_says_what_was_searched(invoke: Invoke, some: list[str], m
     assert "searched the newest 1 of 2 failed jobs; name states" in said
     assert invoke("jobs", "error:KeyError", "--ids").stderr.startswith("Note: searched the newest 1 of 2")
     assert json.loads(invoke("jobs", "error:KeyError", "--json").stdout)["note"] == "searched the newest 1 of 2 failed jobs"
+
+
+def test_it_goes_on_by_itself_until_the_page_is_full(
+    invoke: Invoke, conn: redis.Redis, some: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(230):
+        conn.hset(f"rq:job:more-{n}", mapping={"status": "failed", "origin": "sms", "func": f"tasks.f{n}"})
+        conn.zadd("rq:queue:failed", {f"more-{n}": n})
+    asked = (["func:f2?"], ["func:sendSMS,f7"], ["nobody"], ["nobody", "--json"], ["func:f2?", "--limit", "3"])
+    written = (["func:f2?", "--ids"], ["func:f2?", "--csv"], ["func:sendSMS", "--ids", "--limit", "3"])
+    texts = []
+    for seconds in (0, 1):
+        monkeypatch.setattr(SearchInspector, "clock", staticmethod(count(0, seconds).__next__))
+        said = [invoke("jobs", *args).stdout for args in (*asked, *written)]
+        texts.append([re.sub(r'"at": "[^"]*"|(\d\.)?\d s  |due .*|  +', "", one) for one in said])
+    assert texts[0] == texts[1]
+    assert texts[0][2] == "No jobs fit nobody: looked at 232 failed, 1 queued, 1 scheduled\n"
+    assert texts[0][5].split() == [f"more-{n}" for n in range(29, 19, -1)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusion.exceptions import InvalidQuery
-from fusion.kernel.scope import EVERYTHING, Scope
+from fusion.kernel.scope import Scope
 from fusion.settings import Settings
 from fusion.store.access import search_inspector_of
 from fusion.store.client.connections import connect
@@ -26,46 +26,18 @@ from fusion.store.read import search_inspector
 from fusion.store.read.cursor import Cursor
 from fusion.store.read.found_jobs import FIELDS
 from fusion.store.read.job_rows import _meant
-from fusion.store.read.search_inspector import Page, SearchInspector, in_words
+from fusion.store.read.search_inspector import SearchInspector, in_words
 from fusion.store.read.tolerant import forgiving
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, everything, outcome, put
-
-SETS = {
-    "started": "wip:{}", "failed": "queue:failed", "blocked": "blocked:{}", "queued": "queue:{}", "scheduled": "scheduler:scheduled_jobs",
-    "deferred": "deferred:{}", "canceled": "canceled:{}", "stopped": "stopped:{}", "finished": "finished:{}",
-}  # fmt: skip
-
-
-def store(conn: redis.Redis, state: str, scores: dict[str, float], queue: str = "sms", **fields: Any) -> None:
-    """Jobs as the scripts would have left them, many at a time."""
-    known = {"status": state, "origin": queue, "func": "tasks.sms.sendSMS", "created_at": "2026-01-31T09:00:00.000000Z"} | fields
-    pipe = conn.pipeline(transaction=False)
-    for job_id in scores:
-        pipe.hset(f"rq:job:{job_id}", mapping=known)
-    pipe.zadd("rq:" + SETS[state].format(queue), scores)
-    pipe.sadd("rq:queues", f"rq:queue:{queue}")
-    pipe.execute()
+from tests.store.search_hands import SETS, find, pages, store
 
 
 @pytest.fixture
-def search(conn: redis.Redis) -> SearchInspector:
+def search(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> SearchInspector:
+    """For which no time passes, however slow the machine is: test_search_time.py is about that."""
+    monkeypatch.setattr(SearchInspector, "clock", staticmethod(lambda: 0.0))
     return SearchInspector(conn)
-
-
-def find(search: SearchInspector, text: str = "", scope: Scope = EVERYTHING, limit: int = 50) -> list[str]:
-    return [job.id for page in pages(search, text, scope, limit) for job in page.jobs]
-
-
-def pages(search: SearchInspector, text: str = "", scope: Scope = EVERYTHING, limit: int = 50) -> Iterator[Page]:
-    after = ""
-    while True:
-        page = search.page(Query.parse(text), scope, limit, after)
-        yield page
-        if not page.after:
-            return
-        assert page.after != after
-        after = page.after
 
 
 def test_states_come_in_their_order_and_each_by_its_score(search: SearchInspector, conn: redis.Redis) -> None:

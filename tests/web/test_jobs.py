@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from urllib.parse import quote
 
 import pytest
@@ -11,6 +12,7 @@ import redis
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.store.read import search_inspector
 from fusion.store.read.cursor import Cursor
+from fusion.store.read.search_inspector import SearchInspector
 from tests.web.strangers import MARKER, OWN, Caller, settle, strangers
 
 
@@ -46,6 +48,26 @@ def test_pages_of_a_query(conn: redis.Redis) -> None:
     assert "broken" not in json.dumps(answer["jobs"]), "nothing that the error said"
     rows = caller.ask("GET", "/api/v1/jobs?format=jsonl").body.splitlines()
     assert [json.loads(row)["id"] for row in rows] == everybody
+
+
+def test_a_page_whose_time_is_over_says_so_and_files_go_on(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    conn.sadd("rq:queues", "rq:queue:sms")
+    for state, key in (("failed", "rq:queue:failed"), ("queued", "rq:queue:sms")):
+        for n in range(130):
+            conn.hset(f"rq:job:{state}-{n}", mapping={"status": state, "origin": "sms", "func": f"tasks.f{n}"})
+            conn.zadd(key, {f"{state}-{n}": n})
+    monkeypatch.setattr(SearchInspector, "clock", staticmethod(count(0, 1).__next__))
+    caller = Caller(conn)
+    page = caller.ask("GET", "/api/v1/jobs?query=func:f3&limit=10").json
+    assert (page["jobs"], page["complete"], page["looked"], page["total"]) == ([], True, 100, 130)
+    assert page["after"]
+    assert page["note"] == "looked at the newest 100 of 130 failed jobs; the next page goes on"
+    assert ids(caller, "func:f3", 10) == ["failed-3", "queued-3"]
+    rows = caller.ask("GET", "/api/v1/jobs?query=func:f3&format=jsonl").body.splitlines()
+    assert [json.loads(row)["id"] for row in rows] == ["failed-3", "queued-3"]
+    lines = caller.ask("GET", "/api/v1/jobs?query=func:f3&format=csv").body.decode().splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["id", "failed-3", "queued-3"]
+    assert caller.ask("GET", "/api/v1/jobs?query=func:nobody&format=csv").body == b""
 
 
 @pytest.mark.parametrize(
@@ -84,8 +106,9 @@ def test_of_others_jobs_a_restricted_token_gets_nothing(conn: redis.Redis, query
     settle(conn, OWN, "ours")
     assert any(MARKER in one for one in ids(Caller(conn, EVERYTHING), query))
     caller = Caller(conn, Scope((OWN, "sms-*")))
-    for looked in (10_000, 1):
+    for looked, seconds in ((10_000, 0), (1, 0), (10_000, 1)):
         monkeypatch.setattr(search_inspector, "LOOKED", looked)
+        monkeypatch.setattr(SearchInspector, "clock", staticmethod(count(0, seconds).__next__))
         answer = caller.ask("GET", f"/api/v1/jobs?query={query}&limit=1")
         assert answer.status == 200
         told = {name: value for name, value in answer.json.items() if name != "query"}

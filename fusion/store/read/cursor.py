@@ -1,4 +1,4 @@
-"""Where a page of a search begins, as a client hands it back."""
+"""Where a page of a search begins, as a client hands it back, and how far it looked, in words."""
 
 from __future__ import annotations
 
@@ -6,23 +6,29 @@ import base64
 import binascii
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fusion.exceptions import InvalidQuery
+from fusion.store.query.sources import BATCH
 
 #: A score and a member, as Redis orders them.
 Place = tuple[float, bytes]
 _LONGEST = 20_000
+#: States by what comes first in a page of them, in words.
+_FIRST = {"started": "longest running", "failed": "newest", "finished": "newest", "canceled": "newest", "stopped": "newest"}
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """How far a state was looked through. `total`: jobs in it; `cut`: those behind were not looked at."""
+    """How far a state was looked through. `total`: jobs in it; `cut`: those behind are not looked at; `goes_on`: the time of the page was over,
+    the next one looks at them."""
 
     state: str
     looked: int
     total: int
     cut: bool
+    goes_on: bool = False
 
 
 @dataclass(slots=True)
@@ -68,3 +74,24 @@ def unknown() -> InvalidQuery:
     return InvalidQuery(
         "this is no end of a page of this query: take it as the page before gave it, or leave it out", field="after"
     )
+
+
+def in_words(searched: Sequence[Searched]) -> str:
+    """Tell, in a sentence without its end, what was not looked at, and what the next page looks at; empty if neither."""
+    cut = [_how_far(one) for one in searched if one.cut]
+    parts = ["searched " + " and ".join(cut)] if cut else []
+    for one in searched:
+        if one.goes_on and one.looked:
+            parts.append(f"looked at {_how_far(one)}; the next page goes on")
+        elif one.goes_on:
+            parts.append(f"the next page goes on with {_named(one)}")
+    return "; ".join(parts)
+
+
+def _how_far(one: Searched) -> str:
+    first = f"the {_FIRST.get(one.state, 'first')}"
+    return f"{first} {one.looked:,} of {one.total:,} {_named(one)}" if one.looked < one.total else f"only {first} {_named(one)}"
+
+
+def _named(one: Searched) -> str:
+    return "members of the batch" if one.state == BATCH else f"{one.state} jobs"

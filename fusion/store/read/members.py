@@ -9,7 +9,7 @@ from typing import Any
 
 from fusion.kernel.timeutil import EPOCH, from_iso
 from fusion.store.layout import codec
-from fusion.store.query.rows import Row
+from fusion.store.query.rows import QUEUE_FIELDS, STATE_FIELDS, Row
 from fusion.store.query.sources import DIRECT, Source, Stage
 from fusion.store.read.cursor import Place
 from fusion.store.read.job_rows import JobRows
@@ -17,7 +17,7 @@ from fusion.store.read.walk import KEYS, MOST, Walk, replies
 
 #: Jobs that run of which a page looks: their order is when they began, which no set tells.
 RUNNING = 10_000
-_STARTED = frozenset({"started_at"})
+_STARTED = frozenset({"started_at"}) | STATE_FIELDS | QUEUE_FIELDS
 _COUNT = {"zset": "zcard", "list": "llen", "hash": "hlen", "string": "exists", "id": "exists"}
 
 
@@ -68,13 +68,13 @@ class Members:
             yield fresh
 
     def _running(self, stage: Stage, after: Place | None) -> Iterator[list[Member]]:
-        """The one first that began first. The sets are by leases, which are renewed: a page reads all that run."""
+        """The one first that began first. The sets are by leases, which are renewed: a page asks of all that run when they began."""
         ids = [*dict.fromkeys(self.running(stage))][:RUNNING]
-        rows = self._jobs.rows(ids, self._fields | _STARTED)
-        found = sorted((_began(row), job_id, row) for job_id, row in zip(ids, rows, strict=True) if row is not None)
-        members = (Member((began, job_id.encode()), job_id, row) for began, job_id, row in found)
-        fresh = [one for one in members if after is None or one.place > after]
-        yield from (fresh[start : start + MOST] for start in range(0, len(fresh), MOST))
+        rows = self._jobs.rows(ids, _STARTED)
+        found = sorted((_began(row), job_id.encode()) for job_id, row in zip(ids, rows, strict=True) if row is not None)
+        fresh = [place for place in found if after is None or place > after]
+        for start in range(0, len(fresh), MOST):
+            yield self._with_rows(fresh[start : start + MOST])
 
     def running(self, stage: Stage) -> Iterator[str]:
         """The ids of jobs that run, in no order; one may come twice."""

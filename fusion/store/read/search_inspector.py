@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from time import monotonic
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -14,9 +15,9 @@ from fusion.store.layout import codec
 from fusion.store.layout.names import LIST_QUEUES, is_delivery_id
 from fusion.store.query.grammar import STATES, Query, Row, state_of
 from fusion.store.query.rows import QUEUE_FIELDS
-from fusion.store.query.sources import BATCH, DIRECT, SHARED, Known, Source, Stage, stages
+from fusion.store.query.sources import DIRECT, SHARED, Known, Source, Stage, stages
 from fusion.store.read.base import moment
-from fusion.store.read.cursor import Cursor, Place, Searched, unknown
+from fusion.store.read.cursor import Cursor, Place, Searched, in_words, unknown
 from fusion.store.read.found_jobs import FIELDS, FoundJob, found_job
 from fusion.store.read.job_rows import JobRows
 from fusion.store.read.members import Member, Members
@@ -26,14 +27,15 @@ __all__ = ["Count", "FoundJob", "Page", "SearchInspector", "Searched", "in_words
 
 #: Jobs of one state that a search looks at where no index tells, and jobs of one page.
 LOOKED, LARGEST_PAGE = 10_000, 1000
-#: States by what comes first in a page of them, in words.
-_FIRST = {"started": "longest running", "failed": "newest", "finished": "newest", "canceled": "newest", "stopped": "newest"}
+#: Seconds for which one page looks; the next one goes on.
+LOOKING = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of jobs. `after`: where the next one begins, empty at the end. `looked`, `total`: jobs that were looked at, and that there are, in
-    the states to which this page came, and `searched` by state. `complete`: none that fits was left out up to here."""
+    """A page of jobs. `after`: where the next one begins, empty at the end; a page that is not full, even an empty one, has it when its time was
+    over. `looked`, `total`: jobs that were looked at, and that there are, in the states to which this page came, and `searched` by state.
+    `complete`: none that fits was left out up to here."""
 
     jobs: tuple[FoundJob, ...]
     after: str
@@ -55,11 +57,15 @@ class Count:
 class SearchInspector(JobRows):
     """Finds jobs. Never changes anything; raises redis-py's errors as they come."""
 
+    #: Tells how long a page has been looking, in seconds.
+    clock: Callable[[], float] = staticmethod(monotonic)
+
     def page(self, query: Query, scope: Scope = EVERYTHING, limit: int = 50, after: str = "") -> Page:
         """Read a page of the jobs that fit and may be seen, from `after` of the page before on. InvalidQuery for an `after` that is none.
 
         A state after the other: what runs, the one first that began first; what ended, the newest first; what waits in the order of its turn. Who
-        stays in its state from the first page to the last is in exactly one. Where no index tells, the first 10,000 of a state are looked at.
+        stays in its state from the first page to the last is in exactly one. Where no index tells, the first 10,000 of a state are looked at. A
+        page that is not full after 100 ms ends where it is, with an `after` to go on from.
         """
         return _Search(self, query.within(scope), scope).page(max(1, min(limit, LARGEST_PAGE)), Cursor.read(after))
 
@@ -117,6 +123,14 @@ class SearchInspector(JobRows):
         return datetime.fromtimestamp(found[0] + found[1] / 1e6, timezone.utc)
 
 
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Where a page ended: behind this place of its last stage, None for its beginning, and how many of the stage had been looked at."""
+
+    place: Place | None
+    looked: int
+
+
 @dataclass(slots=True)
 class _Hit:
     """A job that fits, where it was met, and how many had been looked at there."""
@@ -131,31 +145,32 @@ class _Search:
 
     def __init__(self, inspector: SearchInspector, query: Query, scope: Scope) -> None:
         self._inspector, self._query, self._scope = inspector, query, scope
+        self._until = inspector.clock() + LOOKING
         self._now = inspector.now()
         self._stages = stages(query, inspector.keys, inspector.known())
         self._members = Members(inspector, query.fields)
         self._met: set[str] = set()
+        self._began = False  # some were looked at: the next page would begin further on
 
     def page(self, limit: int, cursor: Cursor) -> Page:
         """The page that begins at the cursor."""
         begin = self._begin(cursor)
         self._met.update(cursor.shown)
-        hits, searched, stopped = list[_Hit](), list(cursor.cut), None
+        hits, searched, stop = list[_Hit](), list(cursor.cut), None
         for at in range(begin, len(self._stages)):
             place, looked = (cursor.place, cursor.looked) if at == begin else (None, 0)
-            told, stopped = self._look(at, place, looked, limit + 1, hits)
+            told, stop = self._look(at, place, looked, limit + 1, hits)
             searched.append(told)
-            if stopped is not None or len(hits) > limit:
+            if stop is not None or len(hits) > limit:
                 break
         after = ""
-        if hits and len(hits) > limit:
+        if len(hits) > limit:
             last = hits[limit - 1]
-            # How many of others' jobs were passed is nobody's business; the place is that of a job that was shown.
-            after = self._end(
-                last.stage, last.member.place, last.looked if self._scope.all else 0, hits[:limit], cursor, searched
-            )
-        elif stopped is not None:
-            after = self._end(at, stopped, 0, hits, cursor, searched)
+            after = self._end(last.stage, _Stop(last.member.place, last.looked), hits[:limit], cursor, searched)
+        elif stop is not None:
+            after = self._end(at, stop, hits, cursor, searched)
+        if len(hits) >= limit:  # and so it ends because it is full
+            searched = [replace(one, goes_on=False) for one in searched]
         return Page(
             jobs=self._shown([hit.member.id for hit in hits[:limit]]),
             after=after,
@@ -171,35 +186,52 @@ class _Search:
             raise unknown()
         return names.index(cursor.stage) if cursor.stage else 0
 
-    def _end(self, at: int, place: Place, looked: int, shown: list[_Hit], cursor: Cursor, searched: list[Searched]) -> str:
+    def _end(self, at: int, stop: _Stop, shown: list[_Hit], cursor: Cursor, searched: list[Searched]) -> str:
         before = {stage.name for stage in self._stages[:at]}
         direct = [hit.member.id for hit in shown if self._stages[hit.stage].name == DIRECT and len(self._stages) > 1]
         cut = [one for one in searched if one.cut and one.state in before]
-        return Cursor(self._stages[at].name, place, looked, cut, [*cursor.shown, *direct]).text()
+        return Cursor(self._stages[at].name, stop.place, stop.looked, cut, [*cursor.shown, *direct]).text()
 
-    def _look(self, at: int, place: Place | None, looked: int, need: int, hits: list[_Hit]) -> tuple[Searched, Place | None]:
-        """Look through a stage until enough fit. Returns how far it was looked through, and the place, if it is to be gone on from there."""
+    def _late(self) -> bool:
+        return self._began and self._inspector.clock() >= self._until
+
+    def _look(self, at: int, place: Place | None, looked: int, need: int, hits: list[_Hit]) -> tuple[Searched, _Stop | None]:
+        """Look through a stage until enough fit, or the time is over. Returns how far, and where to go on, if that is here.
+
+        Of sets that have others' jobs too, `looked` counts those that may be seen: how many of others were passed is nobody's business, and so
+        is the place of one of them.
+        """
         stage = self._stages[at]
-        total, allowed, room = self._members.total(stage), 0, LOOKED if stage.exact else LOOKED - looked
-        size, last = min(MOST, need if stage.exact else max(100, 2 * need)), place
-        cut = room <= 0
-        mixed = not self._scope.all and not all(source.queue for source in stage.sources)  # the sets have others' jobs, too
+        mixed = not self._scope.all and not all(source.queue for source in stage.sources)
+        total = self._members.total(stage)
+        if (total or mixed) and self._late():
+            return Searched(stage.name, 0, 0 if mixed else total, False, True), _Stop(None, 0)
+        room = LOOKED if stage.exact else LOOKED - looked
+        size = min(MOST, need if stage.exact else max(100, 2 * need))
+        cut, goes_on, seen, passed, late = room <= 0, False, None, 0, False
         for chunk in () if cut else self._members.chunks(stage, place, size):
             for member in chunk[:room]:
-                looked += 1
-                allowed += mixed and member.row is not None and self._may_see(member.row)
+                passed += 1
+                if mixed and (member.row is None or not self._may_see(member.row)):
+                    continue
+                looked, seen = looked + 1, member.place
                 if self._fits(stage, member):
                     hits.append(_Hit(at, member, looked))
-            room, last = room - len(chunk), chunk[-1].place
+            room, self._began = room - len(chunk), True
             if len(hits) >= need:
                 break
+            behind = (passed if mixed else looked) < total
             if room <= 0:
-                cut = looked < total
+                cut, goes_on = behind and not stage.exact, behind and stage.exact
                 break
+            if seen is not None and self._late():
+                goes_on = behind or late  # of a set that shrank meanwhile there may be more than its number tells
+                late = True
+                if goes_on:
+                    break
         if mixed:
-            looked = total = allowed
-        stopped = last if cut and stage.exact else None
-        return Searched(stage.name, looked, max(total, looked), cut and stopped is None), stopped
+            total = looked
+        return Searched(stage.name, looked, max(total, looked), cut, goes_on), _Stop(seen, looked) if goes_on else None
 
     def _may_see(self, row: Row) -> bool:
         """Both the queue that it is in and the one to which it goes back are to be seen."""
@@ -272,21 +304,3 @@ def _stands(stage: Stage, row: Row) -> bool:
 
 def _told_by_sets(stage: Stage) -> bool:
     return stage.name not in SHARED and all(source.kind == "zset" and source.state and source.queue for source in stage.sources)
-
-
-def in_words(searched: Sequence[Searched]) -> str:
-    """Tell, in a sentence without its end, what was not looked at; empty if all was."""
-    parts = []
-    for one in searched:
-        if one.cut:
-            first = f"the {_FIRST.get(one.state, 'first')}"
-            parts.append(
-                f"{first} {one.looked:,} of {one.total:,} {_named(one)}"
-                if one.looked < one.total
-                else f"only {first} {_named(one)}"
-            )
-    return "searched " + " and ".join(parts) if parts else ""
-
-
-def _named(one: Searched) -> str:
-    return "members of the batch" if one.state == BATCH else f"{one.state} jobs"

@@ -25,12 +25,38 @@ OF_QUERIES = (
         "query3",
         "that a search ended before the last job is not said",
         "store/test_search.py::test_what_no_index_tells_is_looked_for_among_the_first_ones",
-        Edit("fusion/store/read/search_inspector.py", "cut = looked < total\n", "cut = False\n"),
+        Edit("fusion/store/read/search_inspector.py", "cut, goes_on = behind and not stage.exact, ", "cut, goes_on = False, "),
     ),
     a_mutant(
         "query4",
         "an answer tells a restricted token how many jobs of others were passed",
         "store/test_search.py::test_of_others_queues_a_scope_learns_nothing",
-        Edit("fusion/store/read/search_inspector.py", "            looked = total = allowed\n", "            pass\n"),
+        Edit("fusion/store/read/search_inspector.py", "            total = looked\n", "            pass\n"),
+    ),
+    a_mutant(
+        "query5",
+        "a page whose time is over goes on behind what it had found, not behind what it had looked at",
+        "store/test_search_time.py::test_what_is_looked_at_without_an_index_is_bounded_over_all_pages",
+        Edit(
+            "fusion/store/read/search_inspector.py",
+            "                looked, seen = looked + 1, member.place\n                if self._fits(stage, member):\n",
+            "                looked = looked + 1\n                if self._fits(stage, member):\n                    seen = member.place\n",
+        ),
+    ),
+    a_mutant(
+        "query6",
+        "a restricted token is told the place of another's job where the time of a page was over",
+        "store/test_search_time.py::test_of_others_jobs_a_page_that_goes_on_says_nothing",
+        Edit(
+            "fusion/store/read/search_inspector.py",
+            "                passed += 1\n",
+            "                passed, seen = passed + 1, member.place\n",
+        ),
+    ),
+    a_mutant(
+        "query7",
+        "of a search that goes on the next page looks at 10,000 jobs more",
+        "store/test_search_time.py::test_what_is_looked_at_without_an_index_is_bounded_over_all_pages",
+        Edit("fusion/store/read/search_inspector.py", "else LOOKED - looked\n", "else LOOKED\n"),
     ),
 )
