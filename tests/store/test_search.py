@@ -25,7 +25,7 @@ from fusion.store.query.sources import Source
 from fusion.store.read import search_inspector
 from fusion.store.read.cursor import Cursor
 from fusion.store.read.found_jobs import FIELDS
-from fusion.store.read.job_rows import _meant
+from fusion.store.read.job_rows import _fills, _meant
 from fusion.store.read.search_inspector import SearchInspector, in_words
 from fusion.store.read.tolerant import forgiving
 from fusion.store.write.broker import Broker
@@ -351,7 +351,7 @@ def test_fields_mean_what_the_layout_says(stored: dict[str, bytes], compact: boo
     names = sorted({*FIELDS, "description"})
     read = sources(names)
     row = [full.get(name) for name in read]
-    found = _meant(names, read, row)
+    found = _meant(read, row, _fills(names))
     assert {name: found[name] for name in names} == meant(names, read, row)
 
 

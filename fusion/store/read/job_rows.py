@@ -22,11 +22,11 @@ class JobRows(InspectorBase):
         """Read these fields of many jobs, 500 in a round trip. None for a job that is gone, or is no hash. With `func`, of jobs of the first
         layout `data` and `serializer` too, which tell it."""
         names = sorted(fields)
-        wanted = sources(names)
+        wanted, fills = sources(names), _fills(names)
         found: list[Row | None] = []
         for start in range(0, len(ids), MOST):
             rows = self._read(ids[start : start + MOST], wanted)
-            found += [_meant(names, wanted, row) if row and any(value is not None for value in row) else None for row in rows]
+            found += [_meant(wanted, row, fills) if row and row.count(None) < len(row) else None for row in rows]
         return self._with_calls(ids, found) if "func" in names else found
 
     def _read(self, ids: Sequence[str], names: Sequence[str]) -> list[Any]:
@@ -47,11 +47,17 @@ class JobRows(InspectorBase):
         return rows
 
 
-def _meant(names: Sequence[str], read: Sequence[str], row: Sequence[bytes | None]) -> Row:
+def _fills(names: Sequence[str]) -> list[tuple[str, str, bytes | None]]:
+    """The fields that mean something where they are absent: what another one holds, or this."""
+    alike = [(name, SAME_AS[name], None) for name in names if name in SAME_AS]
+    return alike + [(name, "", b"%d" % DEFAULTS[name]) for name in names if name in DEFAULTS]
+
+
+def _meant(read: Sequence[str], row: Sequence[bytes | None], fills: Sequence[tuple[str, str, bytes | None]]) -> Row:
     """As `compact.meant`, of fields that are not `data`."""
     full = dict(zip(read, row, strict=True))
-    if full.get("func") is not None:
-        for name in names:
-            if full[name] is None and (name in SAME_AS or name in DEFAULTS):
-                full[name] = full[SAME_AS[name]] if name in SAME_AS else b"%d" % DEFAULTS[name]
+    if fills and full["func"] is not None:
+        for name, other, default in fills:
+            if full[name] is None:
+                full[name] = full[other] if other else default
     return full

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fusion.kernel.timeutil import EPOCH, from_iso
 from fusion.store.layout import codec
@@ -21,8 +20,7 @@ _STARTED = frozenset({"started_at"}) | STATE_FIELDS | QUEUE_FIELDS
 _COUNT = {"zset": "zcard", "list": "llen", "hash": "hlen", "string": "exists", "id": "exists"}
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A job in its place. `row` is None if it is gone."""
 
     place: Place
@@ -55,7 +53,7 @@ class Members:
 
     def _with_rows(self, places: list[Place]) -> list[Member]:
         ids = [codec.text(member) for _, member in places]
-        return [Member(*one) for one in zip(places, ids, self._jobs.rows(ids, self._fields), strict=True)]
+        return list(map(Member, places, ids, self._jobs.rows(ids, self._fields)))
 
     def _direct(self, stage: Stage, after: Place | None) -> Iterator[list[Member]]:
         owners = [one for one in stage.sources if one.kind == "string"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 
@@ -14,7 +15,6 @@ from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.store.layout import codec
 from fusion.store.layout.names import LIST_QUEUES, is_delivery_id
 from fusion.store.query.grammar import STATES, Query, Row, state_of
-from fusion.store.query.rows import QUEUE_FIELDS
 from fusion.store.query.sources import DIRECT, SHARED, Known, Source, Stage, stages
 from fusion.store.read.base import moment
 from fusion.store.read.cursor import Cursor, Place, Searched, in_words, unknown
@@ -150,6 +150,7 @@ class _Search:
         self._stages = stages(query, inspector.keys, inspector.known())
         self._members = Members(inspector, query.fields)
         self._met: set[str] = set()
+        self._allows = lru_cache(1000)(lambda queue: not queue or scope.allows(codec.text(queue)))
         self._began = False  # some were looked at: the next page would begin further on
 
     def page(self, limit: int, cursor: Cursor) -> Page:
@@ -208,6 +209,7 @@ class _Search:
             return Searched(stage.name, 0, 0 if mixed else total, False, True), _Stop(None, 0)
         room = LOOKED if stage.exact else LOOKED - looked
         size = min(MOST, need if stage.exact else max(100, 2 * need))
+        state = stage.state.encode()
         cut, goes_on, seen, passed, late = room <= 0, False, None, 0, False
         for chunk in () if cut else self._members.chunks(stage, place, size):
             for member in chunk[:room]:
@@ -215,7 +217,7 @@ class _Search:
                 if mixed and (member.row is None or not self._may_see(member.row)):
                     continue
                 looked, seen = looked + 1, member.place
-                if self._fits(stage, member):
+                if self._fits(state, member):
                     hits.append(_Hit(at, member, looked))
             room, self._began = room - len(chunk), True
             if len(hits) >= need:
@@ -235,20 +237,19 @@ class _Search:
 
     def _may_see(self, row: Row) -> bool:
         """Both the queue that it is in and the one to which it goes back are to be seen."""
-        allows = self._scope.allows
-        return self._scope.all or all(allows(codec.text(row[name])) for name in QUEUE_FIELDS if row[name])
+        return self._scope.all or (self._allows(row["origin"]) and self._allows(row["original_queue"]))
 
-    def _fits(self, stage: Stage, member: Member) -> bool:
-        row = member.row
+    def _fits(self, state: bytes, member: Member) -> bool:
+        _, job_id, row = member
         if (
             row is None
-            or not self._may_see(row)
-            or member.id in self._met
-            or not _stands(stage, row)
-            or not self._query.matches(member.id, row, self._now)
+            or not (self._scope.all or self._may_see(row))
+            or job_id in self._met
+            or not _stands(state, row)
+            or not self._query.matches(job_id, row, self._now)
         ):
             return False
-        self._met.add(member.id)
+        self._met.add(job_id)
         return True
 
     def _shown(self, ids: Sequence[str]) -> tuple[FoundJob, ...]:
@@ -292,14 +293,14 @@ class _Search:
             while places := walk.take(MOST):
                 yield len(places), sum(not is_delivery_id(codec.text(member)) for _, member in places)
             return
+        state = stage.state.encode()
         for chunk in self._members.chunks(stage, None, MOST):
-            yield len(chunk), sum(self._fits(stage, member) for member in chunk)
+            yield len(chunk), sum(self._fits(state, member) for member in chunk)
 
 
-def _stands(stage: Stage, row: Row) -> bool:
-    """It is in the state that the set is of, or in one that only another program or version knows."""
-    state = state_of(row)
-    return not stage.state or state == stage.state or state not in STATES
+def _stands(state: bytes, row: Row) -> bool:
+    """It is in the state that the set is of, none for any, or in one that only another program or version knows."""
+    return not state or row["status"] == state or state_of(row) not in STATES
 
 
 def _told_by_sets(stage: Stage) -> bool:

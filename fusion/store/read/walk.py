@@ -39,15 +39,15 @@ def replies(connection: Redis, ask: Callable[[Any], object]) -> list[Any]:
 
 
 class Backwards:
-    """A place that sorts before those that are less."""
+    """A member that sorts before those that are less."""
 
-    __slots__ = ("place",)
+    __slots__ = ("member",)
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, member: bytes) -> None:
+        self.member = member
 
     def __lt__(self, other: Backwards) -> bool:
-        return self.place > other.place
+        return self.member > other.member
 
 
 class _Feed:
@@ -72,7 +72,7 @@ class Walk:
         self._connection, self._descending, self._most = connection, descending, most
         self._feeds = [_Feed(key, after) for key in keys]
         self._dry = list(range(len(keys)))
-        self._heap: list[tuple[Any, int]] = []
+        self._heap: list[tuple[float, Any, int]] = []
 
     def take(self, count: int) -> list[Place]:
         """The next places, no more than `count`; fewer only at the end."""
@@ -92,7 +92,7 @@ class Walk:
                     found.append(feed.buffer.popleft())
                 self._line_up(0)
                 continue
-            _, at = heapq.heappop(self._heap)
+            _, _, at = heapq.heappop(self._heap)
             found.append(self._feeds[at].buffer.popleft())
             self._line_up(at)
         return found
@@ -100,8 +100,8 @@ class Walk:
     def _line_up(self, at: int) -> None:
         feed = self._feeds[at]
         if feed.buffer:
-            place = feed.buffer[0]
-            heapq.heappush(self._heap, (Backwards(place) if self._descending else place, at))
+            score, member = feed.buffer[0]
+            heapq.heappush(self._heap, (-score, Backwards(member), at) if self._descending else (score, member, at))
         elif not feed.done:
             self._dry.append(at)
 

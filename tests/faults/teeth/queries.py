@@ -19,7 +19,11 @@ OF_QUERIES = (
         "query2",
         "whoever asks for failed jobs means Fusion's own deliveries as well",
         "store/test_query.py::test_fusions_own_queues_are_meant_only_by_their_name_or_a_jobs_id",
-        Edit("fusion/store/query/grammar.py", "if not self._tells_queues and is_reserved(queue_of(row)):", "if False:"),
+        Edit(
+            "fusion/store/query/grammar.py",
+            'if not self._tells_queues and self._reserved(row.get("origin"), row.get("original_queue")):',
+            "if False:",
+        ),
     ),
     a_mutant(
         "query3",
