@@ -139,6 +139,7 @@ def main() -> None:
 def measure(conn: redis.Redis, url: str, times: int, home: Path) -> int:
     conn.config_set("slowlog-log-slower-than", int(1000 * CALL))
     conn.config_set("slowlog-max-len", 1000)
+    conn.config_resetstat()
     slow = 0
     with Served(url, home) as served:
         for name, call in [*pages(conn), *served.pages()]:

@@ -43,8 +43,8 @@ OF_QUERIES = (
         "store/test_search_time.py::test_what_is_looked_at_without_an_index_is_bounded_over_all_pages",
         Edit(
             "fusion/store/read/search_inspector.py",
-            "                looked, seen = looked + 1, member.place\n                if self._fits(stage, member):\n",
-            "                looked = looked + 1\n                if self._fits(stage, member):\n                    seen = member.place\n",
+            "                looked, seen = looked + 1, member.place\n                if self._fits(state, member):\n",
+            "                looked = looked + 1\n                if self._fits(state, member):\n                    seen = member.place\n",
         ),
     ),
     a_mutant(
