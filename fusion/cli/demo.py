@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fusion.cli import demo_parts as parts
 from fusion.cli.demo_report import Report, render
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
@@ -25,22 +23,32 @@ from fusion.exceptions import ConfigurationError
 if TYPE_CHECKING:
     from redis import Redis
 
+    from fusion.cli.demo_chaos import Chaos
+
+T = TypeVar("T")
+
 #: Seconds between two one-time passwords.
 _OTP_EVERY = 0.05
 #: Seconds without progress after which a demo is a failure.
 _LIMIT = 90.0
 
 
-@click.command(epilog="\b\nExample:\n  run_worker.py demo")
+@click.command(epilog="\b\nExamples:\n  run_worker.py demo\n  run_worker.py demo --chaos")
 @click.option("--workers", type=click.IntRange(1, 16), default=2, show_default=True, help="Worker processes.")
 @click.option("--slots", type=click.IntRange(1, 64), default=2, show_default=True, help="Jobs each worker runs at a time.")
 @click.option("--recipients", type=click.IntRange(1), help="Take only the first N of the campaign.")
-def demo(workers: int, slots: int, recipients: int | None) -> None:
+@click.option("--chaos", is_flag=True, help="Kill workers, fork servers and Redis meanwhile, and count what it cost.")
+def demo(workers: int, slots: int, recipients: int | None, chaos: bool) -> None:
     """Watch Fusion work, with a built-in Redis and a sandbox.
 
     Loads the bundled campaign of 2,000 recipients at low priority, keeps sending one-time passwords at high priority while it drains, and
     ends with a table: who got what, how long it waited, what failed and why, and the event log's own count. Exit code 0 if all adds up.
+
+    With --chaos its workers, their fork servers and its Redis are killed by SIGKILL at random moments, and you may kill some, too: the pids
+    are shown. Every job that was accepted must end, once.
     """
+    if chaos and not sys.platform.startswith("linux"):
+        raise ConfigurationError("--chaos finds what it may kill in /proc, which Linux alone has; leave the flag out here")
     try:
         payloads = list(import_module("tasks.demo").campaign())[:recipients]
     except ModuleNotFoundError as error:
@@ -49,19 +57,20 @@ def demo(workers: int, slots: int, recipients: int | None) -> None:
         raise ConfigurationError(f"the demo runs from a checkout, where tasks/ and wrappers/ are ({error}); cd there") from None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the demo as Ctrl-C does: with everything it started
     with ExitStack() as stack:
-        report = _run(stack, payloads, workers, slots)
+        report = _run(stack, payloads, workers, slots, chaos)
     echo(render(report))
     sys.exit(0 if report.adds_up else 1)
 
 
-def _run(stack: ExitStack, campaign: list[tuple[str, dict[str, Any]]], workers: int, slots: int) -> Report:
+def _run(stack: ExitStack, campaign: list[tuple[str, dict[str, Any]]], workers: int, slots: int, killing: bool) -> Report:
     from fusion.settings import Settings, use_settings
     from fusion.store.client.connections import connect, pop_connection, push_connection
 
     home = tempfile.mkdtemp(prefix="fusion-demo", dir="/tmp")
     stack.callback(shutil.rmtree, home, ignore_errors=True)
-    url = stack.enter_context(_redis(home))
-    sandbox = stack.enter_context(_sandbox(home))
+    redis = stack.enter_context(parts.redis_server(home, fsync="always" if killing else "everysec"))
+    url = redis.url
+    sandbox = stack.enter_context(parts.sandbox(home))
     _say(f"Redis    {url}")
     _say(f"sandbox  {sandbox['FUSION_SANDBOX_URL']} (HTTP), {sandbox['FUSION_SANDBOX_SMTP']} (SMTP)")
     use_settings(Settings.load(env={}, redis_url=url, home=home))
@@ -69,126 +78,93 @@ def _run(stack: ExitStack, campaign: list[tuple[str, dict[str, Any]]], workers: 
     push_connection(connection)
     stack.callback(pop_connection)
     log, events = Path(home) / "workers.log", Path(home) / "events.jsonl"
-    stack.enter_context(_relay(url, {"FUSION_HOME": home}, events, log))
-    for _ in range(workers):
-        stack.enter_context(_worker(url, slots, {**sandbox, "FUSION_HOME": home}, log))
+    env = {**sandbox, "FUSION_HOME": home}
+    serving = ("-c", "instance", "--customq", "all", "--slots", str(slots), "--quiet", "--url", url)
+    chaos = None
+    if killing:
+        from fusion.cli.demo_chaos import Chaos
+
+        command = parts.fusion_command("start", "-n", str(workers), "--no-scheduler", "--shutdown-timeout", "5", *serving)
+        env["FUSION_EVENTS_FILE"] = str(events)
+        chaos = stack.enter_context(Chaos(redis, lambda: parts.spawn(command, env, log), workers))
+    else:
+        relay = parts.fusion_command("relay", "--events-file", str(events), "--quiet", "--url", url)
+        for command in [relay, *[parts.fusion_command("worker", *serving)] * workers]:
+            stack.enter_context(parts.child(command, env, log))
     _say(f"workers  {workers} with {slots} slots each, and a relay that writes every event to {events}")
+    if chaos:
+        _say("chaos    they and Redis are killed while it runs, and replaced; kill some yourself: their pids are shown below")
+    work = _Work(connection, log, chaos)
     with _progress(len(campaign)) as bar:
-        jobs = _drive(connection, campaign, bar, log)
-    _wait_for_events(connection, log)
-    return Report.collect(connection, jobs, sandbox["FUSION_SANDBOX_URL"], events)
+        jobs = work.drive(campaign, bar)
+    work.wait_for_events()
+    return work.patiently(
+        lambda: Report.collect(connection, jobs, sandbox["FUSION_SANDBOX_URL"], events, chaos.toll if chaos else None)
+    )
 
 
-def _wait_for_events(connection: Redis, log: Path) -> None:
-    """Until the relay has written them all."""
-    from fusion.store.access import event_inspector_of
+class _Work:
+    """What the demo has its workers do."""
 
-    deadline = time.monotonic() + _LIMIT
-    inspector = event_inspector_of(connection)
-    while any(sink.behind for sink in inspector.sinks()) or not inspector.sinks():
-        if time.monotonic() > deadline:
-            raise ConfigurationError(
-                f"the relay did not deliver all events in {_LIMIT:.0f} s; it said:\n{log.read_text()[-3000:]}"
-            )
-        time.sleep(0.02)
+    def __init__(self, connection: Redis, log: Path, chaos: Chaos | None) -> None:
+        from fusion.store.access import event_inspector_of, inspector_of
 
+        self._inspector, self._event_inspector = inspector_of(connection), event_inspector_of(connection)
+        self._log, self._chaos = log, chaos
 
-def _drive(connection: Redis, campaign: list[tuple[str, dict[str, Any]]], bar: Any, log: Path) -> list[str]:
-    """Enqueue the campaign, then one-time passwords until it has drained; returns the ids of all jobs that were accepted."""
-    from fusion.store.access import inspector_of
+    def patiently(self, call: Callable[[], T], *, repeat: bool = False) -> T:
+        """Make a call of Redis; where that is killed, again and again until it answers."""
+        return self._chaos.patiently(call, repeat=repeat) if self._chaos else call()
 
-    task_queue = import_module("wrappers.task_queue")
-    inspector = inspector_of(connection)
-    names = {channel for channel, _ in campaign}
-    ids = [job.id for job in task_queue.enqueue_bulk((f"{channel.upper()}_CAMPAIGN", payload) for channel, payload in campaign)]
-    progress, before, next_otp, otps = time.monotonic(), -1, 0.0, 0
-    while True:
-        now = time.monotonic()
-        queues = inspector.queues(sorted(names))
-        left = sum(queue.low for queue in queues)
-        if left != before:
-            progress, before = now, left
-        bar.show(len(campaign) - left, otps, inspector.failed_count())
-        # Not more of them than of the campaign: a slow machine would do nothing else, as they always go first.
-        if left and now >= next_otp and otps <= len(campaign) - left:
-            otps += 1
-            payload = {"to": f"+999300{otps:07d}"[:14], "text": f"Your code is {otps:06d}"}
-            ids.append(task_queue.enqueue_sms(payload, "SMS_OTP").id)
-            next_otp = now + _OTP_EVERY
-        if not left and not any(queue.count or queue.started for queue in queues) and not inspector.totals().scheduled:
-            return ids
-        if now - progress > _LIMIT:
-            raise ConfigurationError(
-                f"the demo made no progress for {_LIMIT:.0f} s; the workers said:\n{log.read_text()[-3000:]}"
-            )
-        time.sleep(0.01)
-
-
-# -- the parts, each ended with the demo
-
-
-@contextmanager
-def _redis(home: str) -> Iterator[str]:
-    from fusion.store.embedded.instance import EmbeddedRedis
-
-    server = EmbeddedRedis(home)
-    try:
-        yield server.start()
-    finally:
-        server.stop()
-
-
-@contextmanager
-def _sandbox(home: str) -> Iterator[dict[str, str]]:
-    ready = Path(home) / "sandbox.json"
-    command = [sys.executable, "-m", "tasks.sandbox", "--port", "0", "--smtp-port", "0", "--ready-file", str(ready)]
-    with _child(command, {}, Path(home) / "sandbox.log") as process:
-        deadline = time.monotonic() + 15
-        while not ready.exists():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise ConfigurationError(f"the sandbox did not start:\n{(Path(home) / 'sandbox.log').read_text()[-2000:]}")
+    def drive(self, campaign: list[tuple[str, dict[str, Any]]], bar: _Bar) -> list[str]:
+        """Enqueue the campaign, then one-time passwords until it has drained; returns the ids of all jobs that were accepted."""
+        task_queue, chaos = import_module("wrappers.task_queue"), self._chaos
+        names = sorted({channel for channel, _ in campaign} | {"sms"})
+        messages = [(f"{channel.upper()}_CAMPAIGN", payload) for channel, payload in campaign]
+        ids = [job.id for job in self.patiently(lambda: task_queue.enqueue_bulk(messages), repeat=True)]
+        progress, before, next_otp, otps = time.monotonic(), -1, 0.0, 0
+        if chaos:
+            chaos.begin(len(campaign))
+        while True:
+            now = time.monotonic()
+            left = sum(queue.low for queue in self.patiently(lambda: self._inspector.queues(names)))
+            if left != before:
+                progress, before = now, left
+            bar.show(len(campaign) - left, otps, self.patiently(self._inspector.failed_count))
+            if chaos:
+                chaos.ended(len(campaign) + otps - self._there(names))
+                for line in chaos.news():
+                    bar.say(line)
+            busy = left > 0 or (chaos is not None and not chaos.toll.whole)
+            # Not more of them than of the campaign: a slow machine would do nothing else, as they always go first.
+            if busy and now >= next_otp and (not left or otps <= len(campaign) - left):
+                otps += 1
+                payload = {"to": f"+999300{otps:07d}"[:14], "text": f"Your code is {otps:06d}"}
+                ids.append(self.patiently(lambda: task_queue.enqueue_sms(payload, "SMS_OTP"), repeat=True).id)  # noqa: B023
+                next_otp = now + _OTP_EVERY
+            if chaos and not busy:
+                chaos.calm()
+            if not busy and not self._there(names):
+                return ids
+            if now - progress > _LIMIT:
+                raise ConfigurationError(
+                    f"the demo made no progress for {_LIMIT:.0f} s; the workers said:\n{self._log.read_text()[-3000:]}"
+                )
             time.sleep(0.01)
-        yield json.loads(ready.read_text())["env"]
 
+    def _there(self, queues: Sequence[str]) -> int:
+        """Jobs that have not ended, whatever they wait for."""
+        return self.patiently(lambda: sum(self._inspector.counters(queue).there for queue in queues))
 
-@contextmanager
-def _relay(url: str, env: dict[str, str], events: Path, log: Path) -> Iterator[None]:
-    command = ["-m", "fusion", "relay", "--events-file", str(events), "--quiet", "--url", url]
-    with _child([sys.executable, *command], env, log):
-        yield
-
-
-@contextmanager
-def _worker(url: str, slots: int, env: dict[str, str], log: Path) -> Iterator[None]:
-    command = ["-m", "fusion", "worker", "-c", "instance", "--customq", "all", "--slots", str(slots), "--quiet", "--url", url]
-    with _child([sys.executable, *command], env, log):
-        yield
-
-
-@contextmanager
-def _child(command: list[str], env: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a session of its own (Ctrl-C is for the demo, which ends its children itself), from this checkout."""
-    root = str(Path(import_module("tasks").__file__ or "").resolve().parents[1])
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("FUSION_", "RQ_", "REDIS_"))}
-    with log.open("ab") as out:
-        process = subprocess.Popen(
-            command,
-            cwd=root,
-            env={**clean, **env, "PYTHONPATH": root},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    def wait_for_events(self) -> None:
+        """Until the relay has written them all."""
+        deadline = time.monotonic() + _LIMIT
+        while not (sinks := self.patiently(self._event_inspector.sinks)) or any(sink.behind for sink in sinks):
+            if time.monotonic() > deadline:
+                raise ConfigurationError(
+                    f"the relay did not deliver all events in {_LIMIT:.0f} s; it said:\n{self._log.read_text()[-3000:]}"
+                )
+            time.sleep(0.02)
 
 
 # -- what a person sees meanwhile
@@ -209,6 +185,13 @@ class _Bar:
         filled = "#" * (width * done // self._total)
         text = f"campaign [{filled:<{width}}] {done}/{self._total}   one-time passwords {otps}   failed {failed}"
         click.echo(f"\r{text}" if self._live else text, err=True, nl=not self._live)
+
+    def say(self, text: str) -> None:
+        """Show a line that stays."""
+        if self._live:
+            click.echo(f"\r{'':<90}\r" if self._live else "", err=True, nl=False)
+        _say(text)
+        self._next = 0.0
 
 
 @contextmanager

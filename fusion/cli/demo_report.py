@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
+from fusion.cli.demo_chaos import Toll, counts
+
 if TYPE_CHECKING:
     from redis import Redis
 
     from fusion.job import Job
 
+#: Events that end a job.
+_ENDS = frozenset(("completed", "failed", "expired", "canceled", "stopped"))
 _CHUNK = 500
 _NAMES = {2: "HIGH", 1: "MODERATE", 0: "LOW"}
 
@@ -23,7 +27,8 @@ _NAMES = {2: "HIGH", 1: "MODERATE", 0: "LOW"}
 @dataclass(frozen=True)
 class Report:
     """`waits`: seconds from enqueue to start by priority; `delivered`: what the sandbox got, by (channel, priority); `attempts`: runs that
-    failed; `events`: what the event log has, by status."""
+    failed; `events`: what the event log has, by status; `once`: jobs that ended exactly once, by the event log; `counted`: jobs that ended,
+    by the counters of the queues; `toll`: of a demo with chaos, who was killed."""
 
     accepted: int
     statuses: Counter[str]
@@ -35,10 +40,17 @@ class Report:
     seconds: float
     attempts: int
     events: Counter[str]
+    once: int
+    counted: int
+    toll: Toll | None = None
 
     @property
     def logged(self) -> bool:
-        """True if the event log says the same as the jobs themselves."""
+        """True if the event log says the same as the jobs themselves, and the counters of the queues do."""
+        if not self.once == self.counted == self.accepted:
+            return False
+        if self.toll is not None:
+            return True
         runs = self.statuses["finished"] + self.attempts
         retries = self.attempts - self.statuses["failed"]
         told = {"completed": self.statuses["finished"], "failed": self.statuses["failed"], "retry": retries, "processing": runs}
@@ -52,33 +64,62 @@ class Report:
 
     @property
     def adds_up(self) -> bool:
-        """Every job ended, every finished one was delivered once, and the event log says so too."""
+        """Every job ended, every finished one was delivered once, and the event log says so too. Where runs were killed, one may have
+        delivered before that and another have done so again."""
+        if self.toll is not None:
+            return self.lost == 0 and self.distinct >= self.statuses["finished"] and self.logged
         delivered_once = self.duplicates == 0 and self.distinct == self.statuses["finished"] == sum(self.delivered.values())
         return self.lost == 0 and delivered_once and self.logged
 
     @classmethod
-    def collect(cls, connection: Redis, ids: Sequence[str], sandbox: str, events: Path) -> Report:
+    def collect(cls, connection: Redis, ids: Sequence[str], sandbox: str, events: Path, toll: Toll | None = None) -> Report:
         """Count what became of these jobs: in Redis, in the sandbox's statistics, in the file of events."""
         from fusion.job import Job
+        from fusion.store.access import inspector_of
 
         statuses: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
         waits: dict[int, list[float]] = {}
         times: list[datetime] = []
         attempts = 0
+        queues = set[str]()
+        status_of: dict[str, str] = {}
         for start in range(0, len(ids), _CHUNK):
             for job in Job.fetch_many(ids[start : start + _CHUNK], connection):
                 if job is not None:
                     _count(job, statuses, reasons, waits, times)
                     attempts += job.attempts
+                    queues.add(job.origin)
+                    status_of[job.id] = str(job.get_status(refresh=False))
         with urlopen(f"{sandbox}/_stats", timeout=10) as answer:
             stats = json.load(answer)
         both = stats["by_channel_and_priority"]
         delivered = {(channel, int(priority)): count for channel, row in both.items() for priority, count in row.items()}
         seconds = (max(times) - min(times)).total_seconds() if times else 0.0
-        logged = {line["id"]: line["event"] for line in map(json.loads, events.read_text().splitlines())}
-        told = Counter(logged.values())
-        return cls(len(ids), statuses, reasons, waits, delivered, stats["jobs"], stats["duplicates"], seconds, attempts, told)
+        logged = {line["id"]: line for line in map(json.loads, events.read_text().splitlines())}  # what was told twice has one id
+        told = Counter(line["event"] for line in logged.values())
+        ends: dict[str, list[str]] = {}
+        for line in logged.values():
+            if line["event"] in _ENDS:
+                ends.setdefault(line["job_id"], []).append(line["event"].replace("completed", "finished"))
+        once = sum(ends.get(job_id) == [status_of.get(job_id)] for job_id in ids)
+        counters = [inspector_of(connection).counters(queue).totals for queue in sorted(queues)]
+        counted = sum(found["completed"] + found["failed"] for found in counters)
+        return cls(
+            accepted=len(ids),
+            statuses=statuses,
+            reasons=reasons,
+            waits=waits,
+            delivered=delivered,
+            distinct=stats["jobs"],
+            duplicates=stats["duplicates"],
+            seconds=seconds,
+            attempts=attempts,
+            events=told,
+            once=once,
+            counted=counted,
+            toll=toll,
+        )
 
 
 def _count(job: Job, statuses: Counter[str], reasons: Counter[str], waits: dict[int, list[float]], times: list[datetime]) -> None:
@@ -112,16 +153,30 @@ def render(report: Report) -> str:
         f"accepted {report.accepted}, finished {report.statuses['finished']}, failed {report.statuses['failed']}, lost {report.lost}"
     ]
     lines += [f"  failed  {count} x {reason}" for reason, count in _sorted(report.reasons.items())]
-    shown = ("queued", "processing", "retry", "completed", "failed")
+    if report.toll is not None:
+        lines += _of_chaos(report, report.toll)
+    shown = ("queued", "processing", "retry", *(("abandoned", "released") if report.toll else ()), "completed", "failed")
     lines += ["", "event log     " + ", ".join(f"{report.events[status]} {status}" for status in shown)]
     verdict = "All adds up." if report.adds_up else _difference(report)
     return "\n".join([*lines, "", verdict])
 
 
+def _of_chaos(report: Report, toll: Toll) -> list[str]:
+    return [
+        "",
+        f"killed        by the demo: {counts(toll.struck)}",
+        f"              by others, you perhaps: {counts(toll.others)}",
+        f"lost runs     {report.events['abandoned']}, vanished with what was killed: their jobs ran again",
+        f"sent twice    {report.duplicates} messages: the run was killed after it had sent, before it could say so",
+        f"ended once    {report.once} jobs by the event log, {report.counted} by the counters of the queues",
+    ]
+
+
 def _difference(report: Report) -> str:
     if not report.logged:
-        counts = f"{dict(report.statuses)}, {report.attempts} attempts that failed"
-        return f"It does not add up: the event log has {dict(report.events)}, the jobs are {counts}"
+        jobs = f"{dict(report.statuses)}, {report.attempts} attempts that failed"
+        ended = f"{report.once} of {report.accepted} jobs ended once, the queues counted {report.counted} ends"
+        return f"It does not add up: the event log has {dict(report.events)}, {ended}, the jobs are {jobs}"
     return (
         f"It does not add up: {report.statuses['finished']} finished, the sandbox has {report.distinct} jobs in "
         f"{sum(report.delivered.values())} deliveries ({report.duplicates} twice); states: {dict(report.statuses)}"

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.cli.conftest import ROOT
+from tests.cli.conftest import ROOT, Invoke
 from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 
@@ -130,6 +130,83 @@ def test_interrupted_in_the_middle_it_leaves_nothing(tmp_path: Path, number: sig
     assert demo.err.endswith("Interrupted\n")
     assert "Traceback" not in demo.err
     assert demo.out == ""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(sys.platform != "linux", reason="what may be killed is found in /proc")
+def test_whoever_kills_what_in_a_demo_with_chaos_every_job_ends_once(tmp_path: Path) -> None:
+    """The demo kills some of each kind, and a reader a worker, the supervisor and Redis: of each the account knows who did it."""
+    with running(tmp_path, "--chaos", "--recipients", "150") as demo:
+        for kind in ("worker", "Redis", "supervisor"):
+            _kill_shown(demo, kind)
+        assert demo.end(240) == 0, demo.out + demo.err
+        demo.assert_nothing_left()
+    assert demo.out.endswith("\nAll adds up.\n")
+    counts = re.search(r"^accepted (\d+), finished (\d+), failed (\d+), lost 0$", demo.out, re.MULTILINE)
+    assert counts, demo.out
+    accepted, finished, failed = map(int, counts.groups())
+    assert (accepted >= 150, finished + failed) == (True, accepted)
+    assert f"\nended once    {accepted} jobs by the event log, {accepted} by the counters of the queues\n" in demo.out
+    assert re.search(r"^killed +by the demo: \d+ workers?, \d+ fork servers?, \d+ Redis$", demo.out, re.MULTILINE), demo.out
+    by_others = re.search(r"^ +by others, you perhaps: (.*)$", demo.out, re.MULTILINE)
+    assert by_others
+    assert by_others[1] == "1 worker, 1 supervisor, 1 Redis"
+
+
+def _kill_shown(demo: Demo, kind: str) -> None:
+    """As a reader would, by a pid of the newest line that shows some; by the next line if the demo was there first."""
+
+    def told() -> bool:
+        assert demo.process.poll() is None, demo.out + demo.err
+        if re.search(rf"^{kind} \d+ died, and not by the demo: ", demo.err, re.MULTILINE):
+            return True
+        for line in re.findall("^yours to `kill -9`: (.*)$", demo.err, re.MULTILINE)[-1:]:
+            found = re.search(rf"(?<!fork )\b{kind}s? (\d+)", line)
+            assert found, line
+            with suppress(ProcessLookupError):
+                os.kill(int(found[1]), signal.SIGKILL)
+        return False
+
+    eventually(told, 120, why=f"it is told that a {kind} died")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(sys.platform != "linux", reason="what may be killed is found in /proc")
+def test_interrupted_in_the_middle_of_chaos_it_leaves_nothing(tmp_path: Path) -> None:
+    with running(tmp_path, "--chaos", "--workers", "1") as demo:
+        eventually(lambda: demo.err.count("\nkilled ") > 1 or demo.process.poll() is not None, 60, why="two were killed")
+        demo.process.send_signal(signal.SIGINT)
+        assert demo.end() == 130, demo.err
+        demo.assert_nothing_left()
+    assert demo.err.endswith("Interrupted\n")
+    assert "Traceback" not in demo.err
+    assert demo.out == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "platform", "code", "says"),
+    [
+        (["--chaos=1"], "linux", 2, "'--chaos' does not take a value"),
+        (["--workers", "0", "--chaos"], "linux", 2, "0 is not in the range 1<=x<=16"),
+        (["--kill"], "linux", 2, "No such option '--kill'"),
+        (["--chaos"], "darwin", 1, "which Linux alone has; leave the flag out here"),
+    ],
+)
+def test_wrong_options_are_told_at_once(
+    flags: list[str], platform: str, code: int, says: str, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fusion.cli.demo.sys.platform", platform)
+    ended = invoke("demo", *flags, code=code)
+    assert says in ended.stderr
+    assert ended.stdout == ""
+
+
+@pytest.mark.parametrize(("given", "flags"), [("", ""), ("CHAOS=1", " --chaos"), ("CHAOS=0", "")])
+def test_make_hands_its_variables_on(given: str, flags: str) -> None:
+    said = subprocess.run(["make", "-n", "demo", *given.split()], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[-1].rstrip() == f".venv/bin/python run_worker.py demo{flags}"
 
 
 # An editable install has the checkout on the path wherever one is.

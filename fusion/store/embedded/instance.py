@@ -84,11 +84,23 @@ class EmbeddedStatus:
 
 
 class EmbeddedRedis:
-    """One server per `home`, whoever starts it. `persistent=False` keeps nothing on disk and, on Linux, dies with its starter."""
+    """One server per `home`, whoever starts it. `persistent=False` keeps nothing on disk and, on Linux, dies with its starter.
 
-    def __init__(self, home: str | os.PathLike[str], *, persistent: bool = True, server: ServerBinary | None = None) -> None:
+    `fsync` is Redis's appendfsync: with `everysec` a server whose disk is slow answers up to two seconds before it has written, so that what
+    it answered may be gone when it is killed; with `always` never.
+    """
+
+    def __init__(
+        self,
+        home: str | os.PathLike[str],
+        *,
+        persistent: bool = True,
+        fsync: str = "everysec",
+        server: ServerBinary | None = None,
+    ) -> None:
         self.home = Path(home).expanduser().absolute()
         self.persistent = persistent
+        self.fsync = fsync
         self.socket = Path(_socket_path(self.home))
         self.log = self.home / "redis.log"
         self._pid_file = self.home / "redis.pid"
@@ -166,7 +178,7 @@ class EmbeddedRedis:
 
     def _launch(self, server: ServerBinary) -> None:
         self.socket.unlink(missing_ok=True)
-        keep = ["--appendonly", "yes", "--appendfsync", "everysec"] if self.persistent else ["--save", "", "--appendonly", "no"]
+        keep = ["--appendonly", "yes", "--appendfsync", self.fsync] if self.persistent else ["--save", "", "--appendonly", "no"]
         command = [
             *(server.path, "--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700"),
             *("--dir", str(self.home), "--daemonize", "no", "--maxmemory-policy", "noeviction", *keep),
