@@ -27,8 +27,18 @@ _SIMPLE = re.compile(r"[\w.]+|'\w*'")
 def without_unused(text: str) -> str:
     """Without the functions at the left margin that nothing names: includes bring all of theirs. Of a text without comments."""
     words = Counter(_WORD.findall(text))
-    fewer = _FUNCTION.sub(lambda match: match[0] if words[match[1]] > 1 else "", text)
-    return text if fewer == text else without_unused(fewer)
+    kept, cut = list(_FUNCTION.finditer(text)), list[re.Match[str]]()
+    # Functions are whole lines, and no word goes beyond its line: of what is left the words are those of all, less those cut out.
+    while unused := [match for match in kept if words[match[1]] < 2]:
+        kept = [match for match in kept if words[match[1]] > 1]
+        for match in unused:
+            words.subtract(_WORD.findall(match[0]))
+        cut += unused
+    pieces, at = list[str](), 0
+    for match in sorted(cut, key=re.Match.start):
+        pieces.append(text[at : match.start()])
+        at = match.end()
+    return "".join((*pieces, text[at:]))
 
 
 def without_empty(text: str) -> str:

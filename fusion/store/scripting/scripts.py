@@ -89,8 +89,9 @@ def included(names: Sequence[str], read: Callable[[str], str]) -> list[str]:
     return list(order)
 
 
+@cache
 def header_of(text: str) -> dict[str, tuple[str, ...]]:
-    """The words of a file's header lines, by kind; of a kind that has several lines, those of all."""
+    """The words of a file's header lines, by kind; of a kind that has several lines, those of all. Kept: most scripts share their includes."""
     found = dict[str, tuple[str, ...]]()
     for kind, words in _HEADER.findall(text):
         found[kind] = found.get(kind, ()) + tuple(words.split())
@@ -112,6 +113,7 @@ def include(name: str) -> str:
     return _rooms()[name].read_text()
 
 
+@cache
 def _uncommented(text: str) -> str:
     return "".join(f"{line}\n" for line in text.splitlines() if line and not line.lstrip().startswith("--"))
 
