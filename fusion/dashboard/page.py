@@ -95,6 +95,11 @@ class View:
         return actor is not None and scope in actor.scopes and (scope == "read" or not self._read_only)
 
     @property
+    def knows(self) -> bool:
+        """Whether they may know what jobs are about, be it that this dashboard changes nothing."""
+        return self.request.actor is not None and "operate" in self.request.actor.scopes
+
+    @property
     def sees_all(self) -> bool:
         """Whether they may see every queue."""
         return self.request.scope.all

@@ -14,8 +14,9 @@ from tests.dashboard.browser import Browser
 from tests.kit import guarded
 from tests.kit.hands import Hand, put
 from tests.kit.private_redis import PrivateRedis
+from tests.operations.hands import failed
 
-PAGES = ("/", "/queues", "/queues/q1", "/workers", "/relay", "/redis")
+PAGES = ("/", "/queues", "/queues/q1", "/failures", "/operations", "/workers", "/relay", "/redis")
 #: Looks a second, and for how many seconds.
 _LOOKS, _FOR = 20, 10
 
@@ -65,6 +66,14 @@ def cost(conn: redis.Redis, path: str) -> float:
 def test_twenty_looks_a_second_need_less_than_a_millisecond_each(private_redis: PrivateRedis) -> None:
     furnish(private_redis.conn, 2_000, 200, queues=5)
     assert {path: used for path in PAGES if (used := cost(private_redis.conn, path)) > 1000} == {}
+
+
+@pytest.mark.long
+def test_jobs_are_found_for_that_as_well(private_redis: PrivateRedis) -> None:
+    failed(private_redis.conn, 500)
+    (group,) = private_redis.conn.zrange("rq:failures", 0, -1)
+    pages = ("/jobs", "/jobs?q=state:failed", "/jobs?q=queue:q+error:r", "/jobs/f7", f"/failures/{group.decode()}")
+    assert {path: used for path in pages if (used := cost(private_redis.conn, path)) > 1000} == {}
 
 
 @pytest.mark.long

@@ -47,6 +47,7 @@ def test_groups_and_one_of_them(conn: redis.Redis) -> None:
         "queues": {"sms": 3, "email": 1},
         "example": "e1",
         "hours": [0] * 23 + [4],
+        "trend": [0] * 95 + [4],
     }
     assert not [part for part in ("4915112345678", "u:pw", "abc", "hunter2") if part in str(shown)]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from fusion.dashboard.page import Action, Page
-from fusion.dashboard.pages import job, jobs, overview, queues, redis_server, relay, workers
+from fusion.dashboard.pages import failures, job, jobs, operations, overview, queues, redis_server, relay, workers
 
 ALL: tuple[Page | Action, ...] = (
     *overview.PAGES,
     *queues.PAGES,
     *jobs.PAGES,
     *job.PAGES,
+    *failures.PAGES,
+    *operations.PAGES,
     *workers.PAGES,
     *relay.PAGES,
     *redis_server.PAGES,

@@ -52,11 +52,18 @@ class GroupInfo:
 
     def hours(self, now: datetime) -> list[int]:
         """How many failed in each of the last 24 hours, the last one up to `now` at the end."""
-        found = [0] * 24
+        return self._steps(now, 3600)
+
+    def quarters(self, now: datetime) -> list[int]:
+        """The same of each quarter of an hour."""
+        return self._steps(now, 900)
+
+    def _steps(self, now: datetime, size: int) -> list[int]:
+        found = [0] * (86400 // size)
         for minute, count in self.minutes.items():
-            ago = int((now - minute).total_seconds() // 3600)
-            if 0 <= ago < 24:
-                found[23 - ago] += count
+            ago = int((now - minute).total_seconds() // size)
+            if 0 <= ago < len(found):
+                found[-1 - ago] += count
         return found
 
     def document(self, now: datetime, minutes: bool = False) -> dict[str, Any]:
@@ -77,6 +84,7 @@ class GroupInfo:
             "queues": dict(self.queues),
             "example": self.example or None,
             "hours": self.hours(now),
+            "trend": self.quarters(now),
         }
         if minutes:
             found["minutes"] = [{"at": to_iso(at), "failed": count} for at, count in sorted(self.minutes.items())]

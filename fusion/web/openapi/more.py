@@ -20,6 +20,7 @@ _GROUP = fields(
     queues=by_name(WHOLE),
     example=none_or(TEXT),
     hours=some(WHOLE),
+    trend=some(WHOLE),
 )
 _PAGE = fields(offset=WHOLE, complete=FLAG)
 

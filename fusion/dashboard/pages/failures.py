@@ -1,0 +1,54 @@
+"""Failed jobs by what went wrong: the groups, and one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.page import Page, View
+from fusion.dashboard.pages.jobs import term
+from fusion.dashboard.words import VERBS
+from fusion.web.exchange import HttpError
+
+#: Groups, and jobs of one, of one page.
+_GROUPS, _JOBS = 50, 25
+#: What is done to a whole group.
+_DONE = ("requeue", "quarantine", "delete")
+#: Seconds for which groups are shown again: a token for some queues has each failed job looked at for them.
+_KEPT = 2.0
+
+
+def failures(view: View) -> dict[str, Any]:
+    """A page of the groups, the one in which something failed last first."""
+    return {"found": view.get("/failures", offset=view.args.get("offset", 0), limit=_GROUPS, kept=_KEPT), "limit": _GROUPS}
+
+
+def failure(view: View) -> dict[str, Any]:
+    """One group: its trend, its example as far as who asks may know it, its jobs."""
+    name = view.params["id"]
+    group, query = view.get(f"/failures/{quote(name, safe='')}", limit=1, kept=_KEPT), term("group", name)
+    return {
+        "group": group,
+        "query": query,
+        "example": _example(view, group["example"]),
+        "found": view.get("/jobs", query=query, limit=_JOBS) if group["count"] else None,
+        "verbs": [VERBS[verb] for verb in _DONE if group["count"] and view.may(VERBS[verb].scope)],
+    }
+
+
+def _example(view: View, job_id: str | None) -> Any:
+    """The last of its jobs; None if it is gone by now, or who asks may not know what it is about."""
+    if job_id is None or not view.knows:
+        return None
+    try:
+        return view.get(f"/jobs/{quote(job_id, safe='')}", include="arguments,trace", kept=5.0)
+    except HttpError as error:
+        if error.status != 404:
+            raise
+        return None
+
+
+PAGES = (
+    Page("/failures", "failures.html", "Failures", failures, nav="Failures"),
+    Page("/failures/{id}", "failure.html", "Failure", failure),
+)

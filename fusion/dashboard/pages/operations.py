@@ -1,0 +1,92 @@
+"""Operations on everything that a query matches: what one would come to, beginning it, how far it is."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.words import VERBS, Verb, subject
+from fusion.web.exchange import HttpError
+
+#: Operations of one page.
+_PAGE = 50
+#: For a look at what an operation would come to, before the person has said it.
+_UNSAID = {"reason": "not said yet", "priority": "moderate"}
+
+
+def operations(view: View) -> dict[str, Any]:
+    """Those that run, then those that ended last."""
+    return {"found": view.get("/operations", offset=view.args.get("offset", 0), limit=_PAGE), "limit": _PAGE, "verbs": VERBS}
+
+
+def intended(view: View) -> dict[str, Any]:
+    """What an operation would come to, before it is begun."""
+    query, verb = view.args.get("q", ""), VERBS.get(view.args.get("action", ""))
+    shown = {
+        "still": True,
+        "query": query,
+        "verb": verb,
+        "verbs": [one for one in VERBS.values() if view.may(one.scope)],
+        "would": None,
+        "wrong": "",
+        "subject": "",
+        "once": secrets.token_hex(8),
+    }
+    if verb is None:
+        return shown
+    try:
+        would = view.post("/operations", {"action": verb.name, "query": query, "dry_run": True} | _needs(verb, _UNSAID))
+    except HttpError as error:
+        if error.status != 422:
+            raise
+        return {**shown, "wrong": str(error)}
+    return {**shown, "would": would, "subject": subject(would["by"], would["complete"], would["matched"])}
+
+
+def begin(view: View) -> Said:
+    """Begin it, and go to where its progress is shown."""
+    verb = VERBS.get(view.field("action"))
+    if verb is None:
+        return Said("Choose what to do.", wrong=True)
+    body = {"action": verb.name, "query": view.field("q")} | _needs(verb, {verb.asks: view.field(verb.asks)} if verb.asks else {})
+    if verb.name == "delete" and view.field("purge"):
+        body["purge"] = True
+    begun = view.post("/operations", body)
+    return Said(f"{verb.doing} {begun['matched']:,} jobs.", to=_path(begun["id"]))
+
+
+def _needs(verb: Verb, values: dict[str, str]) -> dict[str, Any]:
+    return {verb.asks: values.get(verb.asks, "")} if verb.asks else {}
+
+
+def operation(view: View) -> dict[str, Any]:
+    """How far one is, what it left out and why."""
+    found = view.get(_path(view.params["id"]))
+    verb = VERBS.get(found["action"])
+    return {
+        "operation": found,
+        "verb": verb,
+        "came": found["done"] + found["skipped"] + found["refused"],
+        "can_cancel": found["status"] == "running" and view.may(verb.scope if verb else "operate"),
+    }
+
+
+def cancel(view: View) -> str:
+    """Have it change no further job."""
+    view.post(f"{_path(view.params['id'])}/cancel")
+    return "It is canceled: it changes no further job. What is done stays done."
+
+
+def _path(operation_id: str) -> str:
+    return f"/operations/{quote(operation_id, safe='')}"
+
+
+PAGES: tuple[Page | Action, ...] = (
+    Page("/operations", "operations.html", "Operations", operations, nav="Operations"),
+    Page("/operations/new", "operation_new.html", "New operation", intended, scope="operate"),
+    Page("/operations/{id}", "operation.html", "Operation", operation),
+    Action("/operations", begin),
+    Action("/operations/{id}/cancel", cancel),
+)
