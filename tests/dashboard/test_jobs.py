@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from html import unescape
+from itertools import count
 from urllib.parse import quote
 
 import pytest
@@ -13,7 +16,9 @@ from fusion import Queue
 from fusion.dashboard.pages.jobs import by_state, term
 from fusion.job import Job
 from fusion.store.query.grammar import Query
+from fusion.store.read.search_inspector import LOOKING, SearchInspector
 from tests.dashboard.browser import Browser
+from tests.store.search_hands import store
 from tests.web.conftest import Fail
 from tests.web.conftest import fail as fail
 
@@ -40,6 +45,24 @@ def test_it_shows_what_the_query_means_and_offers_to_do_it(client: Browser, conn
     for offered in ("queue:mail", "error:ValueError", "state:blocked", "priority:low", "older:"):
         assert f'<option value="{offered}">' in found.html
     assert "No job fits" in client.get("/jobs?q=id:nobody").text
+
+
+def test_an_empty_page_with_more_behind_it_says_how_to_go_on(
+    client: Browser, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store(conn, "failed", {f"job-{n}": n for n in range(1000)}, error_class="ValueError")
+    monkeypatch.setattr(SearchInspector, "clock", staticmethod(count(0, LOOKING * 0.6).__next__))
+    page = client.get("/jobs?q=" + quote("state:failed error:KeyError"))
+    assert "None of those fits that were looked at so far" in page.text and "No job fits" not in page.text
+    assert "Looked at the newest 602 of 1,000 failed jobs; the next page goes on." in page.text and "Look further" in page.text
+    to = unescape(re.findall(r'href="([^"]*)" rel="next"', page.html)[0])
+    assert "No further job fits" in client.get(to).text
+
+
+def test_what_is_done_to_selected_jobs_is_asked_first_with_how_many_of_what(client: Browser, fail: Fail) -> None:
+    fail("one")
+    asked = re.findall('data-confirm="([^"]*)"', client.get("/jobs?q=state:failed").html)
+    assert len(asked) == 6 and all("({n} of state:failed)" in one for one in asked)
 
 
 def test_without_jobs_it_says_so(client: Browser) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.page import Page, View
+from fusion.dashboard.pages.job import pretty
 from fusion.dashboard.pages.jobs import term
 from fusion.dashboard.words import VERBS
 from fusion.web.exchange import HttpError
@@ -30,6 +31,8 @@ def failure(view: View) -> dict[str, Any]:
     return {
         "group": group,
         "query": query,
+        "term": term,
+        "pretty": pretty,
         "example": _example(view, group["example"]),
         "found": view.get("/jobs", query=query, limit=_JOBS) if group["count"] else None,
         "verbs": [VERBS[verb] for verb in _DONE if group["count"] and view.may(VERBS[verb].scope)],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Action, Page, Said, View
 from fusion.dashboard.words import VERBS, Verb
 from fusion.exceptions import InvalidQuery
@@ -82,7 +83,7 @@ def _begun(view: View, verb: Verb, ids: list[str]) -> Said:
     """What no call about one job does, an operation about just these does."""
     body = {"action": verb.name, "query": "id:" + ",".join(ids), verb.asks: view.field(verb.asks)}
     operation = view.post("/operations", body)
-    return Said(f"{verb.doing} {len(ids)} selected jobs.", to=f"/operations/{operation['id']}")
+    return Said(f"{verb.doing} {plural(len(ids), 'selected job')}.", to=f"/operations/{operation['id']}")
 
 
 def _done(view: View, verb: Verb, ids: list[str]) -> Said:
@@ -95,7 +96,7 @@ def _done(view: View, verb: Verb, ids: list[str]) -> Said:
             if error.status not in (404, 409, 429):
                 raise
             refused[job_id] = str(error)
-    told = f"{done} of {len(ids)} {verb.done}." if refused else f"{done} {'job' if done == 1 else 'jobs'} {verb.done}."
+    told = f"{done} of {len(ids)} {verb.done}." if refused else f"{plural(done, 'job')} {verb.done}."
     reasons = [f"{job_id}: {why}" for job_id, why in list(refused.items())[:_TOLD]]
     more = [f"and {len(refused) - _TOLD} more"] if len(refused) > _TOLD else []
     return Said(" ".join([told, "; ".join(reasons + more)]).strip(), wrong=bool(refused))

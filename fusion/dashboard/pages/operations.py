@@ -6,6 +6,7 @@ import secrets
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Action, Page, Said, View
 from fusion.dashboard.words import VERBS, Verb, subject
 from fusion.web.exchange import HttpError
@@ -54,7 +55,7 @@ def begin(view: View) -> Said:
     if verb.name == "delete" and view.field("purge"):
         body["purge"] = True
     begun = view.post("/operations", body)
-    return Said(f"{verb.doing} {begun['matched']:,} jobs.", to=_path(begun["id"]))
+    return Said(f"{verb.doing} {plural(begun['matched'], 'job')}.", to=_path(begun["id"]))
 
 
 def _needs(verb: Verb, values: dict[str, str]) -> dict[str, Any]:
