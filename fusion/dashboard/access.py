@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 
 from redis import Redis
 
@@ -75,10 +76,11 @@ class Host:
         found = self._auth(request)
         if not found:
             raise HttpError(403, "no_access", "you have no access to this dashboard")
-        name = self._actor(request) if self._actor else ""
+        called = plain(self._actor(request) or "", 100) if self._actor else ""  # it stands in logs
         if isinstance(found, Actor):
-            return found
-        return new_actor(name or "host", found, called=plain(name, 100) or "application")
+            name = plain(found.name, 100)
+            return replace(found, name=name, called=called or plain(found.called, 100) or name)
+        return new_actor(called or "host", found, called=called or "application")
 
 
 def cookie_of(request: Request, name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from urllib.parse import urlsplit
 
 from redis import Redis
 
@@ -64,9 +63,9 @@ class DashboardApp(App):
         routes = [
             Route("GET", "/static/{file}", serve, None, "static"),
             Route("GET", "/export/{format}/{key}", self._calls.export, "read", "export", by_queue=True),
-            *(Route("GET", page.path, self._shown(page), page.scope, "page", by_queue=True) for page in pages),
+            *(Route("GET", page.path, self._shown(page), page.scope, "page", by_queue=not page.fleet) for page in pages),
             *(
-                Route("POST", one.path, self._done(one), one.scope, one.path, by_queue=True)
+                Route("POST", one.path, self._done(one), one.scope, one.path, by_queue=not one.fleet)
                 for one in ALL
                 if isinstance(one, Action)
             ),
@@ -96,8 +95,8 @@ class DashboardApp(App):
 
     def check_change(self, request: Request) -> None:
         """403 for a change that does not come from a page of this service. Unlike programs, browsers say where a form stands."""
-        site, origin = request.header("sec-fetch-site"), request.header("origin")
-        if site == "same-origin" or (not site and origin and urlsplit(origin).netloc == request.header("host")):
+        site, origin, host = (request.header(name) for name in ("sec-fetch-site", "origin", "host"))
+        if site == "same-origin" or (not site and host and origin.partition("://")[2] == host):
             return
         raise HttpError(403, "cross_site", "this was not sent from a page of this dashboard; open the page and press its button")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +15,15 @@ from fusion.web.exchange import HttpError, Request
 
 #: Bytes of a form.
 MAX_FORM = 256 * 1024
+#: Characters of what is told on the next page.
+_SAID = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page: `load` asks the API for what its template shows; `status` among it is the answer's, with `still` it does not refresh itself.
-    `nav`: its name in the navigation; empty: it stands under that page whose path its own begins with."""
+    `nav`: its name in the navigation; empty: it stands under that page whose path its own begins with.
+    `fleet`: it is about all queues, and closed to who may see some alone."""
 
     path: str
     template: str
@@ -27,6 +31,7 @@ class Page:
     load: Callable[[View], Mapping[str, Any]]
     nav: str = ""
     scope: str = "read"
+    fleet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class Action:
     path: str
     act: Callable[[View], str | Said | Again]
     scope: str = "operate"
+    fleet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +152,14 @@ class View:
 
 def said_cookie(said: Said) -> str:
     """What is told on the next page, as text for a cookie."""
-    return json.dumps([said.text[:500], said.wrong]).encode().hex()
+    raw = json.dumps([said.text[:_SAID], said.wrong], ensure_ascii=False).encode("utf-8", "replace")
+    return urlsafe_b64encode(raw).decode()  # a browser keeps no cookie over 4 KB
 
 
 def said_of(raw: str) -> Said | None:
     """That of a cookie; None for none."""
     try:
-        text, wrong = json.loads(bytes.fromhex(raw))
-        return Said(str(text)[:500], wrong=bool(wrong)) if raw else None
+        text, wrong = json.loads(urlsafe_b64decode(raw))
+        return Said(str(text)[:_SAID], wrong=bool(wrong)) if raw else None
     except (ValueError, TypeError):
         return None

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from fusion.cron.entry import Entry
+from fusion.cron.words import in_words
 from fusion.kernel.timeutil import to_iso
 from fusion.store.layout.codec import text
 
@@ -108,6 +109,7 @@ def entry_document(view: View, jobs: Mapping[str, LastJob]) -> dict[str, Any]:
     return {
         "id": info.id,
         "when": entry.plan.text if entry else None,
+        "words": in_words(entry.plan) or None if entry else None,
         "plan": json.loads(entry.plan.to_json()) if entry else None,
         "function": entry.func_name if entry else None,
         "priority": entry.job.priority if entry else None,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fusion.store.read.inspector import Inspector
 
 #: What a line of the list is made of.
-_FIELDS = ("status", "origin", "description", "deliveries", "retryCount", "started_at", "lost", "reason", "history")
+_FIELDS = ("status", "origin", "func", "description", "deliveries", "retryCount", "started_at", "lost", "reason", "history")
 
 
 def rows(inspector: Inspector, job_ids: Sequence[str]) -> list[dict[str, str]]:

@@ -25,6 +25,7 @@ from fusion.web.lists.workers import Workers
 from fusion.web.openapi.document import OpenApi
 from fusion.web.operations import Operations
 from fusion.web.queues import Queues
+from fusion.web.reschedule import Reschedule
 from fusion.web.routing import Route
 from fusion.web.trash import TrashRoutes
 
@@ -47,6 +48,7 @@ class Api:
             *Enqueue(connection, self._tasks).routes(),
             *Jobs(connection).routes(),
             *OneJob(connection, self._tasks).routes(),
+            *Reschedule(connection).routes(),
             *Queues(connection).routes(),
             *History(connection).routes(),
             *ConcurrencyKeys(connection).routes(),

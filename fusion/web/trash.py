@@ -35,14 +35,20 @@ class TrashRoutes:
         ]
 
     def listed(self, request: Request) -> Response:
-        """Show a page of the jobs that were deleted within the hour, those deleted last first."""
+        """Show a page of the jobs that were deleted within the hour, those deleted last first. How many and how much there are of all is null
+        for a token that sees some queues alone."""
         args, scope, inspector = request.args(), request.scope, trash_inspector_of(self._connection)
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
+        total: int | None
+        size: int | None
         if scope.all:
             found = inspector.page(offset, limit)
+            total, size = inspector.count(), inspector.size()
         else:
+            total, size = None, None
             found = list(islice((entry for entry in inspector.all() if scope.allows(entry.queue)), offset, offset + limit))
-        return Response.json({"jobs": [entry.document() for entry in found], "offset": offset})
+        jobs = [entry.document() for entry in found]
+        return Response.json({"jobs": jobs, "offset": offset, "total": total, "bytes": size})
 
     def restore(self, request: Request) -> Response:
         """Bring a deleted job back."""

@@ -44,6 +44,7 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "cancel": ({"id": "stop-sms"}, None, 200),
     "copy": ({"id": "failed-sms"}, {"priority": "high"}, 201),
     "requeue": ({"id": "failed-sms"}, None, 200),
+    "reschedule": ({"id": "later-sms"}, {"when": "5m"}, 200),
     "delete": ({"id": "failed-sms"}, None, 200),
     "batches": ({}, None, 200),
     "batch": ({"id": "batch-sms"}, None, 200),
@@ -112,6 +113,7 @@ TARGETS = {
     "stop": ("stop-sms", "stop-sma"),
     "cancel": ("stop-sms", "stop-sma"),
     "requeue": ("failed-sms", "failed-sma"),
+    "reschedule": ("later-sms", "later-sma"),
     "delete": ("failed-sms", "failed-sma"),
     "batch_cancel": ("batch-sms", "batch-sma"),
     "operation_cancel": ("op-sms", "op-sma"),
@@ -135,6 +137,8 @@ def furnish(conn: redis.Redis, fail: Fail, action: str) -> None:
         Broker(conn).open_operation("op-sms", {"action": "requeue", "query": "queue:sms", "states": "failed"})
     if action.startswith("cron"):
         Scheduler(conn).cron("* * * * *", "tests.jobs.basic.noop", id="entry-sms", queue="sms")
+    if action == "reschedule":
+        Queue("sms", conn).enqueue("tests.jobs.basic.noop", job_id="later-sms", enqueue_in=60)
     if action == "key_release":
         Queue("keyed", conn).enqueue("tests.jobs.basic.noop", job_id="held-sms", concurrency_key="smtp")
         Hand(Broker(conn), "keyed").take()

@@ -95,6 +95,7 @@ def test_changes_answer_as_it_says(conn: redis.Redis) -> None:
         ("/retryTask/", {"job_id": "ours-failed"}, "PutBack"),
         ("/retryTask/", {"queue": OWN, "func": TASK}, "PutBack"),
         ("/api/v1/jobs/ours-queued/stop", None, "Stopped"),
+        ("/api/v1/jobs/ours-scheduled/reschedule", {"when": "2h"}, "Rescheduled"),
         ("/api/v1/jobs/ours-scheduled/cancel", None, "Stopped"),
         ("/api/v1/jobs/ours-stopped/copy", {"args": [1], "priority": "high"}, "Copied"),
         ("/api/v1/jobs/ours-stopped/requeue", None, "Requeued"),

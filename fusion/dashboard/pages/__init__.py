@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 from fusion.dashboard.page import Action, Page
-from fusion.dashboard.pages import failures, job, jobs, operations, overview, queues, redis_server, relay, workers
+from fusion.dashboard.pages import (
+    audit,
+    batches,
+    cron,
+    failures,
+    job,
+    jobs,
+    limits,
+    operations,
+    overview,
+    queues,
+    redis_server,
+    relay,
+    scheduled,
+    trash,
+    workers,
+)
 
 ALL: tuple[Page | Action, ...] = (
     *overview.PAGES,
@@ -12,7 +28,13 @@ ALL: tuple[Page | Action, ...] = (
     *job.PAGES,
     *failures.PAGES,
     *operations.PAGES,
+    *scheduled.PAGES,
+    *cron.PAGES,
     *workers.PAGES,
+    *batches.PAGES,
+    *limits.PAGES,
     *relay.PAGES,
     *redis_server.PAGES,
+    *audit.PAGES,
+    *trash.PAGES,
 )

@@ -120,6 +120,7 @@ class Fleet:
                 "due_at": times.iso(due),
                 "due_in": (due - at).total_seconds(),
                 "queue": row["origin"] or None,
+                "function": row["func"] or row["description"].partition("(")[0] or None,
                 "why": f"{kind}: {masked_text(reason)}" if reason and words else kind,
             }
             for (job_id, due), row in zip(found, rows, strict=True)

@@ -25,6 +25,7 @@ _LAST_JOB = none_or(fields(id=TEXT, status=TEXT))
 _ENTRY = fields(
     id=TEXT,
     when=none_or(TEXT),
+    words=none_or(TEXT),
     plan=none_or(by_name(ANYTHING)),
     function=none_or(TEXT),
     priority=none_or(WHOLE),
@@ -226,8 +227,10 @@ SCHEMAS: dict[str, Schema] = {
         at=TIME,
         total=WHOLE,
         offset=WHOLE,
-        jobs=some(fields(id=TEXT, due_at=TIME, due_in=NUMBER, queue=none_or(TEXT), why=TEXT)),
+        jobs=some(fields(id=TEXT, due_at=TIME, due_in=NUMBER, queue=none_or(TEXT), function=none_or(TEXT), why=TEXT)),
     ),
+    "Reschedule": fields(when={"description": "Seconds from now, 90s, 5m, 2h, 1d, or a time with its zone; 0 is now."}),
+    "Rescheduled": fields(job_id=TEXT, due_at=TIME),
     "Sinks": fields(
         stream=fields(length=WHOLE, cap=WHOLE, epoch=TEXT, last=WHOLE, first_at=none_or(TIME)),
         sinks=some(

@@ -1,0 +1,45 @@
+"""Batches: how far each is, what is in it, what follows."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.page import Action, Page, View
+
+_PAGE, _MEMBERS = 100, 200
+#: What members have come to, in the order in which a bar shows them.
+STATES = ("finished", "failed", "stopped", "canceled", "deleted", "open")
+LIGHTS = {"success": "good", "complete": "bad", "canceled": "warn"}
+KINDS = {"finished": "good", "failed": "bad", "stopped": "warn", "canceled": "warn", "deleted": "warn"}
+
+
+def batches(view: View) -> dict[str, Any]:
+    """A page of them, the newest first."""
+    return {"found": view.get("/batches", offset=view.args.get("offset", 0), limit=_PAGE), "limit": _PAGE, "lights": LIGHTS}
+
+
+def batch(view: View) -> dict[str, Any]:
+    """One batch and a page of its members."""
+    one = view.get(f"/batches/{_id(view)}", offset=view.args.get("offset", 0), limit=_MEMBERS)
+    states = [(state, one[state]) for state in STATES if one[state]]
+    return {"one": one, "limit": _MEMBERS, "states": states, "lights": LIGHTS, "kinds": KINDS, "quoted": one["id"]}
+
+
+def cancel(view: View) -> str:
+    """Have it take no more jobs, and cancel those in it."""
+    told = view.post(f"/batches/{_id(view)}/cancel")
+    running = told["running"]
+    left = f"; {running:,} that {'run' if running != 1 else 'runs'} will not be tried again" if running else ""
+    return f"Batch {told['id']} is canceled with {told['canceled']:,} of its jobs{left}."
+
+
+def _id(view: View) -> str:
+    return quote(view.params["id"], safe="")
+
+
+PAGES = (
+    Page("/batches", "batches.html", "Batches", batches, nav="Batches", fleet=True),
+    Page("/batches/{id}", "batch.html", "Batch", batch, fleet=True),
+    Action("/batches/{id}/cancel", cancel, fleet=True),
+)

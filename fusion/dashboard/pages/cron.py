@@ -1,0 +1,72 @@
+"""Recurring jobs: when each comes next, what became of the last, running one by hand."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.page import Action, Page, Said, View
+
+#: The light of each state of an entry and of a job; of each decision also its words, and what its rules mean.
+LIGHTS = {"active": "good", "paused": "warn", "waits": "warn", "ended": "none", "error": "bad"}
+STATES = {"finished": "good", "failed": "bad", "stopped": "warn", "canceled": "warn", "corrupt": "bad"}
+DECIDED = {
+    "enqueued": ("good", "enqueued"),
+    "manual": ("none", "by hand"),
+    "missed": ("bad", "missed"),
+    "overlap": ("warn", "left out, the last still ran"),
+    "exists": ("none", "was enqueued already"),
+    "taken": ("warn", "left out, its unique key was taken"),
+}
+MISFIRES = {"latest": "the latest runs", "all": "all run", "skip": "none runs"}
+OVERLAPS = {"allow": "both run", "skip": "the new one is left out", "queue": "the new one waits"}
+_WORDS = {"lights": LIGHTS, "states": STATES, "decided": DECIDED, "misfires": MISFIRES, "overlaps": OVERLAPS}
+
+
+def entries(view: View) -> dict[str, Any]:
+    """All entries, and the schedulers that are alive."""
+    return {"found": view.get("/cron"), **_WORDS}
+
+
+def entry(view: View) -> dict[str, Any]:
+    """One entry: its next times, what became of the last."""
+    one = view.get(f"/cron/{_name(view)}", limit=50)
+    plan = one["plan"] or {}
+    bounds = {name: _iso(plan[bound]) for name, bound in (("starts", "start"), ("ends", "end")) if bound in plan}
+    return {"one": one, "zone": plan.get("timezone"), "quoted": one["id"], **bounds, **_WORDS}
+
+
+def run(view: View) -> str | Said:
+    """Enqueue a job of it now."""
+    told = view.post(f"/cron/{_name(view)}/run")
+    return Said(f"Job {told['job_id']} of {told['id']} is enqueued; its times go on as planned.")
+
+
+def pause(view: View) -> str:
+    """Let none of its times run."""
+    told = view.post(f"/cron/{_name(view)}/pause")
+    return f"Cron entry {told['id']} is paused: nothing is enqueued at its times until it is resumed."
+
+
+def resume(view: View) -> str:
+    """Let its times run again."""
+    told = view.post(f"/cron/{_name(view)}/resume")
+    return f"Cron entry {told['id']} is resumed; what was due meanwhile is not made up."
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
+
+
+def _name(view: View) -> str:
+    return quote(view.params["name"], safe="")
+
+
+PAGES = (
+    Page("/cron", "cron.html", "Cron", entries, nav="Cron"),
+    Page("/cron/{name}", "cron_entry.html", "Cron entry", entry),
+    Action("/cron/{name}/run", run),
+    Action("/cron/{name}/pause", pause, "admin"),
+    Action("/cron/{name}/resume", resume, "admin"),
+)

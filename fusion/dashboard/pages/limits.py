@@ -1,0 +1,78 @@
+"""Concurrency keys: who has their slots, how many wait, what is stuck."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.page import Action, Page, Said, View
+
+_PAGE = 100
+
+
+def limits(view: View) -> dict[str, Any]:
+    """A page of the keys, those used last first; or those that are stuck."""
+    stuck = "1" if view.args.get("stuck") == "1" else None
+    found = view.get("/keys", offset=view.args.get("offset", 0), limit=_PAGE, stuck=stuck)
+    return {"found": found, "limit": _PAGE, "stuck": stuck}
+
+
+def limit(view: View) -> dict[str, Any]:
+    """One key."""
+    one = view.get(f"/keys/{_key(view)}/stats")
+    named = ((name.removeprefix("total_").replace("_", " "), count) for name, count in one.items() if name.startswith("total_"))
+    return {
+        "one": one,
+        "totals": [(name, count) for name, count in named if count],
+        "quoted": re.sub(r'([\\"*?,])', r"\\\1", one["key"]),
+    }
+
+
+def pause(view: View) -> str:
+    """Let none of its jobs start."""
+    duration, reason = view.field("duration").strip(), view.field("reason").strip()
+    view.post(
+        f"/keys/{_key(view)}/pause", {**({"duration": duration} if duration else {}), **({"reason": reason} if reason else {})}
+    )
+    return (
+        f"Key {view.params['key']} is paused {f'for {duration}' if duration else 'until it is resumed'}: none of its jobs starts."
+    )
+
+
+def resume(view: View) -> str:
+    """Let its jobs start."""
+    view.post(f"/keys/{_key(view)}/resume")
+    return f"Key {view.params['key']} is resumed."
+
+
+def bound(view: View) -> str | Said:
+    """Set how many run at once and how many start in a time; an empty field goes by what the jobs say."""
+    most, rate = view.field("max_concurrent").strip(), view.field("rate").strip()
+    if most and not (most.isascii() and most.isdigit() and len(most) < 10):
+        return Said("At once: use a whole number, or leave it empty to go by what the jobs say.", wrong=True)
+    view.post(f"/keys/{_key(view)}/limit", {"max_concurrent": int(most) if most else None, "rate": rate or None})
+    told = [f"{int(most):,} at once" if most else "", rate and f"{rate} in a time"]
+    return f"Key {view.params['key']}: {' and '.join(filter(None, told)) or 'it goes by what its jobs say'}."
+
+
+def release(view: View) -> str:
+    """Take the slot of a job that runs."""
+    job = view.field("job_id")
+    view.post(f"/keys/{_key(view)}/release", {"job_id": job})
+    return f"Job {job} has no slot of {view.params['key']} any more; others may start, and it runs on."
+
+
+def _key(view: View) -> str:
+    return quote(view.params["key"], safe="")
+
+
+#: A key may have a `/` in it: its actions stand under a path of their own.
+PAGES = (
+    Page("/limits", "limits.html", "Limits", limits, nav="Limits", fleet=True),
+    Page("/limits/{key}", "limit.html", "Concurrency key", limit, fleet=True),
+    Action("/limit/{key}/pause", pause, "admin", fleet=True),
+    Action("/limit/{key}/resume", resume, "admin", fleet=True),
+    Action("/limit/{key}/bound", bound, "admin", fleet=True),
+    Action("/limit/{key}/release", release, "admin", fleet=True),
+)

@@ -1,0 +1,38 @@
+"""Jobs that wait for a time: the soonest first, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.chosen import chosen, each
+from fusion.dashboard.page import Action, Page, Said, View
+
+_PAGE = 100
+
+
+def scheduled(view: View) -> dict[str, Any]:
+    """A page of them. Who may see some queues alone is shown what a search finds of these, without the reasons."""
+    offset = view.args.get("offset", 0)
+    if view.sees_all:
+        return {"found": view.get("/scheduled", offset=offset, limit=_PAGE), "limit": _PAGE}
+    page = view.get("/jobs", query="state:scheduled", limit=_PAGE, after=view.args.get("after"))
+    jobs = [{**job, "due_at": job["scheduled_at"], "why": None} for job in page["jobs"]]
+    return {"found": {"jobs": jobs, "after": page["after"], "note": page["note"]}, "limit": _PAGE}
+
+
+def cancel(view: View) -> str | Said:
+    """Let these jobs not run."""
+    return each(chosen(view), "canceled", lambda job: view.post(f"/jobs/{quote(job, safe='')}/cancel"))
+
+
+def run(view: View) -> str | Said:
+    """Have these jobs run now."""
+    return each(chosen(view), "due now", lambda job: view.post(f"/jobs/{quote(job, safe='')}/reschedule", {"when": 0}))
+
+
+PAGES = (
+    Page("/scheduled", "scheduled.html", "Scheduled", scheduled, nav="Scheduled"),
+    Action("/scheduled/cancel", cancel),
+    Action("/scheduled/run", run),
+)

@@ -1,0 +1,31 @@
+"""Deleted jobs: until when they can be restored, and restoring them."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from fusion.dashboard.chosen import chosen, each
+from fusion.dashboard.page import Action, Page, Said, View
+
+_PAGE = 100
+#: What the trash holds at most; near it a person is told so.
+MOST, MOST_BYTES = 10_000, 64 * 1024 * 1024
+
+
+def trash(view: View) -> dict[str, Any]:
+    """A page of them, those deleted last first."""
+    found = view.get("/trash", offset=view.args.get("offset", 0), limit=_PAGE)
+    full = found["total"] is not None and (found["total"] >= MOST or found["bytes"] >= 0.98 * MOST_BYTES)
+    return {"found": found, "limit": _PAGE, "full": full}
+
+
+def restore(view: View) -> str | Said:
+    """Bring these jobs back."""
+    return each(chosen(view), "restored", lambda job: view.post(f"/trash/{quote(job, safe='')}/restore"))
+
+
+PAGES = (
+    Page("/trash", "trash.html", "Trash", trash, nav="Trash"),
+    Action("/trash/restore", restore),
+)

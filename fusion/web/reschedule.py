@@ -1,0 +1,60 @@
+"""Other times for jobs that wait for one: `POST /api/v1/jobs/{id}/reschedule`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from redis import Redis
+
+from fusion.exceptions import InvalidJobOperation, InvalidName, NoSuchJobError
+from fusion.job import Job
+from fusion.kernel.timeutil import parse_moment, parse_seconds, to_iso
+from fusion.store.layout.names import check_job_id
+from fusion.web.exchange import HttpError, Request, Response
+from fusion.web.routing import Route
+from fusion.web.within import check_job
+
+
+class Reschedule:
+    """The call that moves a scheduled job."""
+
+    def __init__(self, connection: Redis) -> None:
+        self._connection = connection
+
+    def routes(self) -> list[Route]:
+        """What is answered where."""
+        path = "/api/v1/jobs/{id}/reschedule"
+        return [
+            Route("POST", path, self.move, "operate", "reschedule", body="Reschedule", answer="Rescheduled", by_queue=True),
+        ]
+
+    def move(self, request: Request) -> Response:
+        """Have a job that waits for a time, be it a retry's, wait for another: a time with its zone, or how long from now; 0 is now."""
+        body = request.json()
+        if unknown := sorted(body.keys() - {"when"}):
+            raise HttpError(
+                422, "invalid_value", f"there is no field {unknown[0][:80]} here; there is when", field=unknown[0][:80]
+            )
+        try:
+            request.target = check_job_id(request.params["id"])
+            job = Job(check_job(self._connection, request, request.target), {}, self._connection)
+            due = job.reschedule(_when(body.get("when")))
+        except (InvalidName, NoSuchJobError) as error:
+            raise HttpError(404, "no_such_job", str(error)) from None
+        except InvalidJobOperation as error:
+            raise HttpError(409, "wrong_state", str(error)) from None
+        except (ValueError, TypeError) as error:
+            raise HttpError(422, "invalid_value", f"when: {str(error).removeprefix('reschedule: ')}", field="when") from None
+        return Response.json({"job_id": job.id, "due_at": to_iso(due)})
+
+
+def _when(given: object) -> datetime | float:
+    """Seconds, or a moment. ValueError for neither."""
+    if isinstance(given, bool) or not isinstance(given, (int, float, str)):
+        raise ValueError('use seconds, a text like "5m", or a time with its zone')
+    if not isinstance(given, str):
+        return given
+    try:
+        return parse_seconds(given.removeprefix("+"))
+    except ValueError:
+        return parse_moment(given)
