@@ -30,14 +30,14 @@ class Reschedule:
 
     def move(self, request: Request) -> Response:
         """Have a job that waits for a time, be it a retry's, wait for another: a time with its zone, or how long from now; 0 is now."""
+        request.target = request.params["id"]
         body = request.json()
         if unknown := sorted(body.keys() - {"when"}):
             raise HttpError(
                 422, "invalid_value", f"there is no field {unknown[0][:80]} here; there is when", field=unknown[0][:80]
             )
         try:
-            request.target = check_job_id(request.params["id"])
-            job = Job(check_job(self._connection, request, request.target), {}, self._connection)
+            job = Job(check_job(self._connection, request, check_job_id(request.target)), {}, self._connection)
             due = job.reschedule(_when(body.get("when")))
         except (InvalidName, NoSuchJobError) as error:
             raise HttpError(404, "no_such_job", str(error)) from None
