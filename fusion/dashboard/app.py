@@ -103,6 +103,8 @@ class DashboardApp(App):
     def _shown(self, page: Page) -> Callable[[Request], Response]:
         def show(request: Request) -> Response:
             view = View(request, self._calls, self._read_only)
+            if not view.may(page.scope):  # it is there to change something
+                raise _read_only()
             raw = cookie_of(request, _SAID)
             context = page.load(view)
             body = self._frame.render(view, page, context, said_of(raw) if raw else None)
@@ -120,7 +122,7 @@ class DashboardApp(App):
         def do(request: Request) -> Response:
             view = View(request, self._calls, self._read_only)
             if self._read_only:
-                raise HttpError(403, "read_only", "this dashboard only shows; it was started read-only")
+                raise _read_only()
             try:
                 told: str | Said | Again = action.act(view)
             except HttpError as error:
@@ -161,6 +163,10 @@ class DashboardApp(App):
                 return self.told(request, told)
             body = self._frame.bare("login.html", request.prefix, wrong=str(told))
             return Response(told.status, body, {"Content-Type": _HTML, **told.headers})
+
+
+def _read_only() -> HttpError:
+    return HttpError(403, "read_only", "this dashboard only shows; it was started read-only")
 
 
 def _local(path: str) -> str:

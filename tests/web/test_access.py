@@ -113,7 +113,7 @@ TARGETS = {
     "stop": ("stop-sms", "stop-sma"),
     "cancel": ("stop-sms", "stop-sma"),
     "requeue": ("failed-sms", "failed-sma"),
-    "reschedule": ("later-sms", "later-sma"),
+    "reschedule": ("later-sms", "later-sms"),
     "delete": ("failed-sms", "failed-sma"),
     "batch_cancel": ("batch-sms", "batch-sma"),
     "operation_cancel": ("op-sms", "op-sma"),

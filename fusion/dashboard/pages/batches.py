@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard import words
 from fusion.dashboard.page import Action, Page, View
 
 _PAGE, _MEMBERS = 100, 200
 #: What members have come to, in the order in which a bar shows them.
 STATES = ("finished", "failed", "stopped", "canceled", "deleted", "open")
 LIGHTS = {"success": "good", "complete": "bad", "canceled": "warn"}
-KINDS = {"finished": "good", "failed": "bad", "stopped": "warn", "canceled": "warn", "deleted": "warn"}
+KINDS = {**words.LIGHTS, "deleted": "warn"}
 
 
 def batches(view: View) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def batch(view: View) -> dict[str, Any]:
     """One batch and a page of its members."""
     one = view.get(f"/batches/{_id(view)}", offset=view.args.get("offset", 0), limit=_MEMBERS)
     states = [(state, one[state]) for state in STATES if one[state]]
-    return {"one": one, "limit": _MEMBERS, "states": states, "lights": LIGHTS, "kinds": KINDS, "quoted": one["id"]}
+    return {"one": one, "limit": _MEMBERS, "states": states, "lights": LIGHTS, "kinds": KINDS}
 
 
 def cancel(view: View) -> str:

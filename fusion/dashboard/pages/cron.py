@@ -6,11 +6,11 @@ from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard import words
 from fusion.dashboard.page import Action, Page, Said, View
 
-#: The light of each state of an entry and of a job; of each decision also its words, and what its rules mean.
+#: The light of each state of an entry; of each decision also its words, and what its rules mean.
 LIGHTS = {"active": "good", "paused": "warn", "waits": "warn", "ended": "none", "error": "bad"}
-STATES = {"finished": "good", "failed": "bad", "stopped": "warn", "canceled": "warn", "corrupt": "bad"}
 DECIDED = {
     "enqueued": ("good", "enqueued"),
     "manual": ("none", "by hand"),
@@ -21,7 +21,7 @@ DECIDED = {
 }
 MISFIRES = {"latest": "the latest runs", "all": "all run", "skip": "none runs"}
 OVERLAPS = {"allow": "both run", "skip": "the new one is left out", "queue": "the new one waits"}
-_WORDS = {"lights": LIGHTS, "states": STATES, "decided": DECIDED, "misfires": MISFIRES, "overlaps": OVERLAPS}
+_WORDS = {"lights": LIGHTS, "states": words.LIGHTS, "decided": DECIDED, "misfires": MISFIRES, "overlaps": OVERLAPS}
 
 
 def entries(view: View) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def entry(view: View) -> dict[str, Any]:
     one = view.get(f"/cron/{_name(view)}", limit=50)
     plan = one["plan"] or {}
     bounds = {name: _iso(plan[bound]) for name, bound in (("starts", "start"), ("ends", "end")) if bound in plan}
-    return {"one": one, "zone": plan.get("timezone"), "quoted": one["id"], **bounds, **_WORDS}
+    return {"one": one, "zone": plan.get("timezone"), **bounds, **_WORDS}
 
 
 def run(view: View) -> str | Said:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.page import Action, Page, Said, View
+from fusion.dashboard.pages.jobs import term
 
 _PAGE = 100
 
@@ -25,7 +25,7 @@ def limit(view: View) -> dict[str, Any]:
     return {
         "one": one,
         "totals": [(name, count) for name, count in named if count],
-        "quoted": re.sub(r'([\\"*?,])', r"\\\1", one["key"]),
+        "query": term("key", one["key"]),
     }
 
 
