@@ -37,4 +37,6 @@ def test_a_policy_that_loses_jobs_is_a_warning_with_its_command(private_redis: P
 
 
 def test_who_may_see_some_queues_does_not_see_it(restricted: Callable[..., Browser]) -> None:
-    assert restricted("sms").get("/redis").status == 403
+    somebody = restricted("sms")
+    assert somebody.get("/redis").status == 403
+    assert 'href="/redis"' not in somebody.get("/queues").html

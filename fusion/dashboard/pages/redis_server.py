@@ -24,4 +24,4 @@ def redis(view: View) -> dict[str, Any]:
     }
 
 
-PAGES = (Page("/redis", "redis.html", "Redis", redis, nav="Redis"),)
+PAGES = (Page("/redis", "redis.html", "Redis", redis, nav="Redis", fleet=True),)
