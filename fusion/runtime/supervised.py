@@ -29,6 +29,8 @@ class SupervisorLine:
         self._channel, self._patience = channel, patience
         self._beat_at = 0.0
         self._ready = False
+        self._released = False
+        #: Without end for a child whose parent insists by itself, or never.
         self._end_by = inf
         if channel is not None:
             channel.setblocking(False)
@@ -58,6 +60,7 @@ class SupervisorLine:
         except OSError:
             pass  # reset: as gone as at end of file
         loop.unwatch(self._channel.fileno())
+        self._released = True
         self._end_by = time.monotonic() + self._patience + _GRACE
 
     @property
@@ -68,7 +71,7 @@ class SupervisorLine:
     @property
     def released(self) -> bool:
         """The supervisor wants a warm end, or is gone."""
-        return self._end_by < inf
+        return self._released
 
     def impatient(self, now: float) -> bool:
         """Say whether a warm end takes longer than it may, with nobody left to insist."""

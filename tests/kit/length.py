@@ -12,7 +12,11 @@ T = TypeVar("T")
 
 
 def long_case(*values: Any, id: str | None = None) -> ParameterSet:
-    """For `parametrize`: a case that is left to `make test-long`, since the others show the same of other code paths."""
+    """For `parametrize`: a case that is left to `make test-long`, since the others show the same of other code paths. A `pytest.param`
+    keeps its own marks and id."""
+    if isinstance(values[0], ParameterSet):
+        [case] = values
+        return pytest.param(*case.values, id=id or case.id, marks=[*case.marks, pytest.mark.long])
     return pytest.param(*values, id=id, marks=pytest.mark.long)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,44 @@ def test_the_right_passes_from_queue_to_queue(workers: Workers, conn: redis.Redi
         workers.start(name, f"--{mode}", "2", env=ENV, ready=False)
     eventually(lambda: all(status_of(conn, job.id) == "finished" for job in jobs), 60, why="both have run")
     assert all(field(conn, job.id, "execution_id").endswith("s") for job in jobs)
+
+
+@pytest.fixture
+def suspects(conn: redis.Redis, tmp_path: Path) -> tuple[Path, Path, list[str]]:
+    """A gate, what is seen, and two jobs on probation that run until the gate is gone."""
+    gate, seen = tmp_path / "gate", tmp_path / "seen"
+    gate.touch()
+    jobs = [Queue("w", conn).enqueue("tests.jobs.basic.until_gone", str(gate), str(seen)) for _ in range(2)]
+    for job in jobs:
+        conn.hset(f"rq:job:{job.id}", mapping={"lost": 2, "deliveries": 2})
+    return gate, seen, [job.id for job in jobs]
+
+
+@MODES
+def test_a_worker_that_is_told_to_end_takes_no_more_jobs_on_probation(
+    workers: Workers, conn: redis.Redis, suspects: tuple[Path, Path, list[str]], mode: str
+) -> None:
+    """The one that runs is finished; those behind it are left to other workers."""
+    gate, seen, ids = suspects
+    worker = workers.start("w", f"--{mode}", "2", env=ENV, ready=False)
+    eventually(lambda: len(runs_of(seen, "started")) == 1, 60, why="the first of them runs")
+    worker.signal(signal.SIGTERM)
+    eventually(lambda: "warm shutdown (the supervisor)" in worker.output, why="its worker for jobs on probation has heard of it")
+    gate.unlink()
+    assert worker.process.wait(30) == 0
+    assert sorted(status_of(conn, job_id) == "finished" for job_id in ids) == [False, True]
+    assert len(runs_of(seen, "started")) == 1
+
+
+@MODES
+def test_a_job_on_probation_goes_back_when_its_worker_is_killed(
+    workers: Workers, conn: redis.Redis, suspects: tuple[Path, Path, list[str]], mode: str
+) -> None:
+    """Its process gives it back before somebody kills that, too: no lease has to run out."""
+    _, seen, ids = suspects
+    worker = workers.start("w", f"--{mode}", "2", env={**ENV, "FUSION_LEASE": "60"}, ready=False)
+    eventually(lambda: len(runs_of(seen, "started")) == 1, 60, why="the first of them runs")
+    worker.signal(signal.SIGKILL)
+    job_id = next(job_id for job_id in ids if field(conn, job_id, "started_at"))
+    eventually(lambda: status_of(conn, job_id) == "queued", why="it is back in its queue")
+    assert len(runs_of(seen, "started")) == 1

@@ -286,6 +286,12 @@ MUTANTS = (
         Edit(INCLUDE + "claim.lua", "(tonumber(lost) or 0) >= PROBATION and on_lost ~= 'again'", "false"),
     ),
     a_mutant(
+        "u3",
+        "the worker for jobs on probation does not hear that its worker ends",
+        "worker/test_blame.py::test_a_worker_that_is_told_to_end_takes_no_more_jobs_on_probation[slots]",
+        Edit("fusion/runtime/supervised.py", "        return self._released\n", "        return self._end_by < inf\n"),
+    ),
+    a_mutant(
         "v1",
         "each job of a task that is not there takes a process to find that out",
         "store/test_blocked.py::test_the_others_are_set_aside_without_a_claim"
