@@ -80,6 +80,28 @@ def test_jobs_that_failed_before_get_their_groups(conn: redis.Redis, broker: Bro
     assert about(conn, group)["total"] == "450", "once"
 
 
+def test_what_an_older_worker_fails_later_gets_its_group_with_the_next_pass(conn: redis.Redis, broker: Broker) -> None:
+    """Though many others stand between it and where the slow pass over all of them is."""
+    _of_before(conn, *(f"j{n}" for n in range(450)), **FIELDS)
+    conn.zadd(KEYS.failed, {f"j{n}": "+inf" for n in range(70)})
+    while broker.clean(interval=600):
+        pass
+    late, year = [f"late{n}" for n in range(130)], 86400 * 365
+    _of_before(conn, *late, **FIELDS)
+    conn.zadd(KEYS.failed, {job_id: now_ms(conn) / 1000 + year + n / 1000 for n, job_id in enumerate(late)})
+    assert not broker.clean(interval=600), "a pass an interval"
+    assert group_of(conn, "late7") == ""
+    conn.hset(KEYS.clean, "began", 0)
+    calls = 1
+    while broker.clean(interval=600):
+        calls += 1
+    assert calls == 4, "fifty a call, until one finds none"
+    assert {group_of(conn, job_id) for job_id in late} == {group_of(conn, "j7")}
+    assert conn.zcard(KEYS.failure_jobs(group_of(conn, "j7"))) == 580
+    assert conn.hget(KEYS.clean, "newest") == b"0"
+    check_groups(conn)
+
+
 def test_nothing_of_others_is_touched(conn: redis.Redis, broker: Broker) -> None:
     conn.hset("rq:job:rqs", mapping={"status": "failed", "origin": "q", "success_callback_name": ""})
     conn.hset("rq:job:newer", mapping={"status": "dreaming", "origin": "q", "seq": 1})

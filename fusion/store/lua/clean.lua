@@ -147,10 +147,10 @@ end
 
 -- Returns whether there is more to do at once: until all failed jobs of before have a group, or as much is wrong.
 local function group_failures()
-  local failed, groups, grouped = unpack(redis.call('HMGET', K_clean, 'failed', 'groups', 'grouped'))
+  local failed, groups, newest, grouped = unpack(redis.call('HMGET', K_clean, 'failed', 'groups', 'newest', 'grouped'))
   local much
-  failed, groups, much = audit_failures(failed or '0', groups, grouped)
-  redis.call('HSET', K_clean, 'failed', failed, 'groups', groups)
+  failed, groups, newest, much = audit_failures(failed or '0', groups, newest, grouped)
+  redis.call('HSET', K_clean, 'failed', failed, 'groups', groups, 'newest', newest)
   if failed == '0' and not grouped then grouped = redis.call('HSET', K_clean, 'grouped', 1) end
   return much or not grouped
 end
@@ -160,7 +160,7 @@ local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call
 if not cursor or cursor == '0' and skip == '0' then
   local age = now_ms - (tonumber(began) or 0)
   if age >= 0 and age < tonumber(A_interval_ms) then
-    if grouped then return { 0, 0, 0 } end
+    if grouped and (redis.call('HGET', K_clean, 'newest') or '0') == '0' then return { 0, 0, 0 } end
     local ok, more = pcall(group_failures)
     return { 0, 0, ok and more and 1 or 0 }
   end

@@ -1,7 +1,7 @@
 -- Looks whether each failed job stands in its group, and each group holds but failed jobs of its own, some at a time.
 -- So jobs get a group that failed in a version without groups, and what vanished leaves it.
 -- INCLUDE: keys failure_keys failures mark time
--- RARER: ms_of_iso adopt_failure adopt_failures audit_group audit_failure_groups drop_old_groups
+-- RARER: ms_of_iso adopt_failure adopt_failures adopt_newest audit_group audit_failure_groups drop_old_groups
 local FAILURES_ADOPTED, FAILURES_LOOKED_AT, GROUPS_DROPPED = 25, 50, 20
 
 -- The reverse of `iso` (civil date to days: Howard Hinnant); nil for what is no such time.
@@ -18,12 +18,14 @@ local function ms_of_iso(text)
   return ((days * 24 + hour) * 60 + minute) * 60000 + second * 1000 + ms
 end
 
+-- Returns whether it had no group.
 local function adopt_failure(id)
   local key = job_key(id)
   local job = redis.pcall('HMGET', key, 'status', 'failure_group', 'original_queue', 'origin', 'ended_at')
-  if job.err or job[1] ~= 'failed' or string.sub(job[3] or job[4] or '', 1, 1) == '_' then return end
-  if job[2] and redis.call('ZSCORE', failure_jobs_key(job[2]), id) or is_rqs(key) then return end
+  if job.err or job[1] ~= 'failed' or string.sub(job[3] or job[4] or '', 1, 1) == '_' then return false end
+  if job[2] and redis.call('ZSCORE', failure_jobs_key(job[2]), id) or is_rqs(key) then return false end
   join_failure(id, key, ms_of_iso(job[5]))
+  return true
 end
 
 -- Returns the next cursor.
@@ -31,6 +33,19 @@ local function adopt_failures(cursor)
   local following, found = unpack(redis.call('ZSCAN', FAILED, cursor, 'COUNT', FAILURES_ADOPTED))
   for i = 1, #found, 2 do pcall(adopt_failure, found[i]) end
   return following
+end
+
+-- Some of those that failed last, as far as they are kept equally long and not for ever: a worker of a version without
+-- groups may have failed them since. `nth`: how many were looked at. Goes on while it finds such jobs; returns the next
+-- `nth`, 0 at the end.
+local function adopt_newest(nth)
+  local first, met = redis.call('ZCOUNT', FAILED, '+inf', '+inf') + nth, false
+  local found = redis.call('ZREVRANGE', FAILED, first, first + FAILURES_LOOKED_AT - 1)
+  for _, id in ipairs(found) do
+    local ok, adopted = pcall(adopt_failure, id)
+    met = met or ok and adopted
+  end
+  return met and #found == FAILURES_LOOKED_AT and nth + FAILURES_LOOKED_AT or 0
 end
 
 -- Some members of a group from an instant on, all of one instant together. Returns the next instant, nil at the end,
@@ -104,11 +119,13 @@ local function drop_old_groups()
 end
 
 -- `cursor`: where the pass over failed jobs goes on, `at`: that over groups, which waits for the end of the first of
--- the other. Returns where the next call goes on with both, and whether it had better come soon.
-local function audit_failures(cursor, at, grouped)
+-- the other, `newest`: how many of the newest failed jobs were looked at. Returns where the next call goes on with the
+-- three, and whether it had better come soon.
+local function audit_failures(cursor, at, newest, grouped)
   drop_old_groups()
   cursor = adopt_failures(cursor)
-  if not grouped and cursor ~= '0' then return cursor, at or '', true end
+  if not grouped and cursor ~= '0' then return cursor, at or '', 0, true end
+  newest = adopt_newest(tonumber(newest) or 0)
   local following, much = audit_failure_groups(at)
-  return cursor, following, much
+  return cursor, following, newest, much or newest > 0
 end
