@@ -46,9 +46,12 @@ def audit(cli: Cli, since: float | None, who: str, action: str, limit: int, as_j
     from fusion.store.read.audit_inspector import AuditFilter
 
     begin = None if since is None else cli.inspector.now() - timedelta(seconds=since)
-    found = audit_inspector_of(cli.looking).entries(AuditFilter(who, action, begin), limit)
+    inspector = audit_inspector_of(cli.looking)
+    found, missing = inspector.entries(AuditFilter(who, action, begin), limit), inspector.missing()
+    if missing:
+        echo(f"{missing:,} entries are missing: somebody took them out of the audit, which keeps 20,000", err=True)
     if as_json:
-        echo(json.dumps({"schema": SCHEMA, "entries": [entry.document() for entry in found]}))
+        echo(json.dumps({"schema": SCHEMA, "entries": [entry.document() for entry in found], "missing": missing}))
     elif found:
         echo("\n".join(_lines(found)))
     else:

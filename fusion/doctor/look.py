@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
+from shlex import quote
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -73,8 +75,8 @@ class Look:
 
     @cached_property
     def acl_rules(self) -> str:
-        """What a Redis user must be allowed under this prefix."""
-        return server_inspector_of(self._connection).rules()
+        """What a Redis user must be allowed under this prefix, as a shell takes it."""
+        return " ".join(map(quote, re.findall(r"\([^)]*\)|\S+", server_inspector_of(self._connection).rules())))
 
     @cached_property
     def schema(self) -> Schema:

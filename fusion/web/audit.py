@@ -68,9 +68,11 @@ class Audit:
         if args.get("since"):
             since = inspector_of(self._connection).now() - timedelta(seconds=read_since(args["since"]))
         wanted = AuditFilter(args.get("who", ""), args.get("action", ""), since, _allowed(request.scope))
-        found = audit_inspector_of(self._connection).entries(wanted, limit, args.get("after", ""))
+        inspector = audit_inspector_of(self._connection)
+        found = inspector.entries(wanted, limit, args.get("after", ""))
         after = found[-1].id if len(found) == limit else None
-        return Response.json({"entries": [entry.document() for entry in found], "after": after})
+        missing = inspector.missing() if request.scope.all else None
+        return Response.json({"entries": [entry.document() for entry in found], "after": after, "missing": missing})
 
 
 def _allowed(scope: Scope) -> Callable[[tuple[str, ...]], bool]:

@@ -18,7 +18,9 @@ from fusion.store.client.resp import NonBlockingReader
 from fusion.store.client.server import read_server
 from fusion.store.layout.acl import acl_rules, producer_rules
 from fusion.store.layout.records import Room
+from fusion.store.read.audit_inspector import AuditInspector
 from fusion.store.read.inspector import Inspector
+from fusion.store.write.audit_broker import AuditBroker
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, fields_of, new, put
 from tests.kit.servers import SpawnedServer
@@ -105,13 +107,15 @@ NEEDED: dict[str, Operation] = {
     "+subscribe": _subscribe,
     "+publish": lambda conn: Broker(conn).command("w", "shutdown"),
     "+wait": _replicated,
-    "~rq:*": lambda conn: Inspector(conn).job("a"),
+    "~rq:[^a]*": lambda conn: Inspector(conn).job("a"),
+    "%R~rq:audit": lambda conn: AuditInspector(conn).entries(),
+    "(~rq:audit +xadd)": lambda conn: AuditBroker(conn).log_audit("n", {"who": "me"}),
     "&rq:*": _subscribe,
 }
 
 
 def test_each_permission_is_one_that_is_needed() -> None:
-    assert {term for term in acl_rules().split() if term[0] in "+~&"} == set(NEEDED)
+    assert {term for term in terms(acl_rules()) if term[0] in "+~&%("} == set(NEEDED)
 
 
 @pytest.mark.parametrize("term", NEEDED)
@@ -119,7 +123,7 @@ def test_without_it_something_is_refused(server: SpawnedServer, term: str) -> No
     with user(server, acl_rules()) as conn:
         NEEDED[term](conn)
         _extend(conn)
-    without = " ".join(word for word in acl_rules().split() if word != term)
+    without = " ".join(word for word in terms(acl_rules()) if word != term)
     with user(server, without) as conn, pytest.raises(redis.ResponseError, match=REFUSED):
         NEEDED[term](conn)
 
@@ -371,30 +375,6 @@ def test_a_producer_may_neither_command_the_fleet_nor_touch_what_is_not_of_jobs(
 def test_the_documentation_has_both_lines() -> None:
     text = (ROOT / "docs" / "operations.md").read_text()
     assert text.count(acl_rules()) == 2
+    assert text.count(acl_rules(server=6) + "\n") == 1
     for version in (6, 7):
         assert f"ACL SETUSER producer on >PASSWORD {producer_rules(server=version)}\n" in text
-
-
-# -- what becomes of the default user
-
-WRITE_TWICE = "redis.call('SET', 'rq:a', '1') redis.call('SET', 'rq:b', '2')"
-
-
-def test_the_documented_users_file_keeps_what_scripts_wrote_through_a_restart(server_binary: object, tmp_path: Path) -> None:
-    """Redis 7 replays the transactions of an AOF as the default user: one that may do nothing would lose the writes of every script."""
-    text = (ROOT / "docs" / "operations.md").read_text()
-    (default,) = [line for line in text.splitlines() if line.startswith("user default off")]
-    users = tmp_path / "users.acl"
-    users.write_text(f"{default}\nuser admin on >pw ~* &* +@all\n")
-    options = ("--appendonly", "yes", "--appendfsync", "always", "--aclfile", str(users))
-    server = SpawnedServer(server_binary.path, *options)  # type: ignore[attr-defined]
-    try:
-        with connect(f"{server.url}?username=admin&password=pw") as conn:
-            conn.eval(WRITE_TWICE, 0)  # type: ignore[no-untyped-call]
-        with connect(server.url) as nobody, pytest.raises(redis.AuthenticationError):
-            nobody.ping()
-        server.restart()
-        with connect(f"{server.url}?username=admin&password=pw") as conn:
-            assert conn.mget("rq:a", "rq:b") == [b"1", b"2"]
-    finally:
-        server.close()

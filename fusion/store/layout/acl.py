@@ -5,11 +5,14 @@ from __future__ import annotations
 from fusion.kernel import defaults
 
 #: Rules for `ACL SETUSER`, to follow the user's name and password. One line, in this order: later rules override earlier ones. Commands
-#: that name no key, which no pattern of keys restrains, are left out one by one: functions, and what tells of others' keys.
+#: that name no key, which no pattern of keys restrains, are left out one by one: functions, and what tells of others' keys. `keys`: which keys.
 RULES = (
-    "resetkeys resetchannels -@all ~{prefix}* &{prefix}* +@read +@write -@dangerous -@scripting -scan -randomkey -dbsize"
-    " +eval +evalsha +time +info +ping +select +subscribe +publish +wait"
+    "resetkeys resetchannels -@all {keys} &{prefix}* +@read +@write -@dangerous -@scripting -scan -randomkey -dbsize"
+    " +eval +evalsha +time +info +ping +select +subscribe +publish +wait{audit}"
 )
+#: Whatever is under the prefix; and, where a server can say so, all but the audit, which can be read and appended to. No other key of Fusion's
+#: begins with an `a`.
+_ALL, _ALL_BUT_AUDIT, _AUDIT = "~{prefix}*", "~{prefix}[^a]* %R~{prefix}audit", " (~{prefix}audit +xadd)"
 #: For programs that only enqueue jobs, and look at those whose ids they know. `[^_]`: no queue of Fusion's own; of jobs' ids none that begins
 #: with `cb-`: who can write a callback's delivery has the courier sign it.
 _PRODUCER = (
@@ -36,9 +39,10 @@ _UNIQUE = "+get +set +pexpire +pttl"
 _BATCHES = "+hlen +scard +smismember"
 
 
-def acl_rules(prefix: str = defaults.KEY_PREFIX) -> str:
-    """The least that producers, workers and the command line need for keys under `prefix`."""
-    return RULES.format(prefix=prefix)
+def acl_rules(prefix: str = defaults.KEY_PREFIX, *, server: int = 7) -> str:
+    """The least that producers, workers and the command line need for keys under `prefix`. `server`: its major version, 7 for Valkey."""
+    keys, audit = (_ALL_BUT_AUDIT, _AUDIT) if server >= 7 else (_ALL, "")
+    return RULES.format(prefix=prefix, keys=keys.format(prefix=prefix), audit=audit.format(prefix=prefix))
 
 
 def producer_rules(prefix: str = defaults.KEY_PREFIX, *, server: int = 7) -> str:

@@ -10,12 +10,16 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from fusion.kernel.timeutil import to_iso
 from fusion.store.layout import codec
 from fusion.store.read.base import InspectorBase, moment
 
 #: Entries of the stream that are read in one round trip.
 _PAGE = 500
+#: Entries of the stream that are kept, about: as many as note_audit.lua keeps.
+KEPT = 20_000
 #: The outcome of a change that nobody told one of: it may be under way, or who made it was killed.
 NO_ANSWER = "no answer"
 _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
@@ -88,6 +92,15 @@ class AuditInspector(InspectorBase):
                 if len(found) == limit:
                     break
         return found
+
+    def missing(self) -> int:
+        """How many entries somebody took away: fewer are left than were appended, and than are kept. 0 where the server does not count."""
+        try:
+            found: Any = self.connection.xinfo_stream(self.keys.audit)
+        except ResponseError:
+            return 0  # there is none
+        gone = int(found.get("entries-added", 0)) - int(found["length"])
+        return gone if gone > 0 and found["length"] < KEPT else 0
 
     def _all(self, since: datetime | None) -> Iterator[AuditEntry]:
         """What came of a change stands behind what was asked for: read from the end, it comes first."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from fusion.store.client.server import read_server
 from fusion.store.layout import codec
 from fusion.store.layout.acl import acl_rules
 from fusion.store.read.base import InspectorBase
@@ -109,8 +110,8 @@ class ServerInspector(InspectorBase):
         return {key.removeprefix(prefix): row for key, row in info.items() if key.startswith(prefix) and isinstance(row, dict)}
 
     def rules(self) -> str:
-        """The rights that a user needs under this prefix."""
-        return acl_rules(self.keys.prefix)
+        """The rights that a user needs under this prefix, as this server takes them."""
+        return acl_rules(self.keys.prefix, server=read_server(self.connection).version[0])
 
     def rq_workers(self, limit: int = 100) -> list[str]:
         """The registered workers of stock RQ, some of them if there are many: they stand in the same set as ours."""

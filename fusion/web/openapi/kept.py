@@ -35,5 +35,5 @@ SCHEMAS: dict[str, Schema] = {
     "Emptied": fields(name=TEXT, deleted=WHOLE, kept=WHOLE, more=FLAG),
     "Trash": fields(jobs=some(_DELETED), offset=WHOLE, total=none_or(WHOLE), bytes=none_or(WHOLE)),
     "Restored": fields(job_id=TEXT, restored=FLAG, status=TEXT, queue=TEXT),
-    "Audit": fields(entries=some(_CHANGE), after=none_or(TEXT)),
+    "Audit": fields(entries=some(_CHANGE), after=none_or(TEXT), missing=none_or(WHOLE)),
 }

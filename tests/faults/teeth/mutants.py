@@ -19,6 +19,7 @@ from tests.faults.teeth.queues import OF_QUEUES
 from tests.faults.teeth.sheets import OF_SHEETS
 from tests.faults.teeth.stops import OF_STOPS
 from tests.faults.teeth.totals import OF_TOTALS
+from tests.faults.teeth.trash import OF_TRASH
 from tests.faults.teeth.unique import OF_UNIQUE_KEYS
 from tests.faults.teeth.web import OF_WEB
 
@@ -347,6 +348,7 @@ MUTANTS = (
     *OF_LONG,
     *OF_STOPS,
     *OF_SHEETS,
+    *OF_TRASH,
     *OF_UNIQUE_KEYS,
     *OF_WEB,
 )

@@ -1,0 +1,36 @@
+"""Mistakes about deleted jobs, and about who changed what."""
+
+from __future__ import annotations
+
+from tests.faults.teeth.edits import LUA, Edit, a_mutant
+
+OF_TRASH = (
+    a_mutant(
+        "trash1",
+        "the trash keeps as many as come",
+        "store/test_trash.py::test_full_by_count_and_by_bytes",
+        Edit(LUA + "include/trash/trash.lua", " or trash_count >= MOST_TRASH then", " then"),
+    ),
+    a_mutant(
+        "trash2",
+        "what comes back takes the place of a job that lives",
+        "store/test_trash.py::test_what_may_not_come_back_says_why",
+        Edit(LUA + "restore.lua", "  if redis.call('EXISTS', key) == 1 then return 'taken' end\n", ""),
+    ),
+    a_mutant(
+        "audit1",
+        "a change that can not be written down is not made",
+        "cli/test_audit.py::test_a_change_is_made_though_it_cant_be_written_down",
+        Edit(
+            "fusion/audit.py",
+            "            if isinstance(error, FusionError) and reply_code(cause) not in _REFUSED:\n                raise\n",
+            "            raise\n",
+        ),
+    ),
+    a_mutant(
+        "audit2",
+        "who may append to the audit may shorten it",
+        "store/test_acl_audit.py::test_who_may_append_to_the_audit_may_do_nothing_else_to_it",
+        Edit("fusion/store/layout/acl.py", "(~{prefix}audit +xadd)", "(~{prefix}audit +xadd +xtrim)"),
+    ),
+)
