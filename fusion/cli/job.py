@@ -1,15 +1,20 @@
-"""`job show`, `job copy`: all that is known of a job; an edited copy of one that has ended."""
+"""`job show`, `job copy`: all that is known of a job; an edited copy of one that has ended. `job cancel`, `stop`, `requeue`, `delete` are the
+commands of these names."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
 import click
 
-from fusion.cli.context import Cli, shared_options
+from fusion.cli.cancel import cancel, stop
+from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.hints import Command
+from fusion.cli.jobs import requeue
+from fusion.cli.operations import delete
 from fusion.cli.output import echo
 from fusion.cli.times import utc_option
 from fusion.cli.watch import watchable
@@ -25,7 +30,7 @@ class _Group(Command, click.Group):
 
 @click.group(cls=_Group, name="job")
 def job_group() -> None:
-    """Show all that is known of a job; make an edited copy."""
+    """Show all that is known of a job; make an edited copy; cancel, stop, requeue or delete."""
 
 
 def _command(name: str, example: str) -> Callable[[_Function], click.Command]:
@@ -47,12 +52,20 @@ def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
     bound to. Arguments, results and what errors said are masked; pickles are not looked into.
     """
     from fusion.cli.job_render import lines
+    from fusion.exceptions import NoSuchJobError
     from fusion.jobs.sheet import sheet
     from fusion.jobs.sheet_document import document
-    from fusion.store.access import sheet_inspector_of
+    from fusion.store.access import sheet_inspector_of, trash_inspector_of
     from fusion.store.layout.names import check_job_id
 
-    found = sheet(sheet_inspector_of(cli.looking), check_job_id(job_id))
+    try:
+        found = sheet(sheet_inspector_of(cli.looking), check_job_id(job_id))
+    except NoSuchJobError:
+        if trash_inspector_of(cli.looking).one(job_id) is None:
+            raise
+        raise NoSuchJobError(
+            f"job {job_id} was deleted and is in the trash; to bring it back: {prog()} trash restore {job_id}"
+        ) from None
     if as_json:
         echo(json.dumps({"schema": SCHEMA, **document(found, details=True, trace=trace)}))
         return
@@ -122,3 +135,31 @@ def copy(
         )
     else:
         echo(f"Enqueued {made.id} to {made.origin}, a copy of {job_id}")
+
+
+#: What of the commands of many jobs goes with ids.
+_OF_IDS = {"as_json", "purge", "url", "config", "prefix", "path", "verbose"}
+
+
+def _of_ids(whole: click.Command, verb: str, *options: click.Option) -> None:
+    """The command of this name, for jobs that are named. It is that one which runs, and stands in the audit."""
+
+    def command(**given: Any) -> None:
+        click.get_current_context().invoke(whole, **given)
+
+    assert whole.callback is not None
+    ids = click.Argument(["job_ids"], nargs=-1, required=True, metavar="JOB_ID...")
+    kept = [one for one in whole.params if one.name in _OF_IDS]
+    told = f"{verb}\n\nAs `{whole.name}`, which also takes what jobs have in common. Exit code 1 if it could not be done to one."
+    example = f"\b\nExample:\n  run_worker.py job {whole.name} otp-4711 otp-4712"
+    made = Command(
+        whole.name, params=[ids, *options, *kept], callback=update_wrapper(command, whole.callback), help=told, epilog=example
+    )
+    job_group.add_command(made)
+
+
+_YES = click.Option(["-y", "--yes"], is_flag=True, help="Don't ask; needed where there is no terminal.")
+_of_ids(cancel, "Let these jobs not run, or not run again.")
+_of_ids(stop, "End these jobs, those that run included.")
+_of_ids(requeue, "Put these jobs back to the queues they came from.")
+_of_ids(delete, "Delete these jobs; `trash restore` brings them back for an hour.", _YES)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from fusion.cli.context import seconds
+from fusion.cli.context import prog, seconds
 from fusion.cli.output import shown, styled
 from fusion.cli.tables import room, table
 from fusion.cli.times import here, told
@@ -26,7 +26,7 @@ _NAMES = {number: name for name, number in CLASSES.items()}
 def lines(sheet: Sheet, *, trace: bool = False) -> list[str]:
     """All of it, section by section; those with nothing in them are left out."""
     known = document(sheet, details=True, trace=trace)
-    sections = (_head, _why, _error, _way, _tries, _call, _kin, _ends, _events)
+    sections = (_head, _why, _error, _way, _tries, _call, _kin, _ends, _events, _log)
     found: list[str] = []
     for section in sections:
         part = list(section(sheet, known))
@@ -256,7 +256,16 @@ def _ends(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
 def _events(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
     entries = known["events"]["entries"]
     steps = {"queued", "processing", "completed", "scheduled", "deferred"}
-    said = [one for one in entries if one["event"] not in steps]
+    said = [one for one in entries if one["event"] not in steps and not one["log"]]
     if said:
         rows = [(_moment(one["at"]), one["event"], one["message"] or "") for one in said]
         yield from table(("EVENT AT", "EVENT", "MESSAGE"), rows)
+
+
+def _log(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
+    """What its task said by `Log`, and what came of it while it ran; where to look for more."""
+    said = [one for one in known["events"]["entries"] if one["log"]]
+    if said:
+        yield from table(("LOG AT", "LINE"), [(_moment(one["at"]), one["message"] or "") for one in said])
+    if not known["events"]["complete"] and (said or sheet.started_at):
+        yield f"There may be more lines: {prog()} events tail --job {sheet.id}"

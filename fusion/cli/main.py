@@ -38,7 +38,7 @@ COMMANDS = {
         "fusion.cli.operations:operations_group",
         "Look at what was done to all jobs that a query matches; cancel it or carry it on.",
     ),
-    "job": ("fusion.cli.job:job_group", "Show all that is known of a job; make an edited copy."),
+    "job": ("fusion.cli.job:job_group", "Show all that is known of a job; make an edited copy; cancel, stop, requeue or delete."),
     "tree": ("fusion.cli.tree:tree", "Show what a job waits for, and what waits for it."),
     "reschedule": ("fusion.cli.scheduled:reschedule", "Have a scheduled job wait for another time."),
     "suspend": ("fusion.cli.control:suspend", "Let no worker start another job."),

@@ -320,6 +320,7 @@ def _event(entry: StreamEntry, details: bool) -> dict[str, Any]:
         "event": printable(cut(fields.get("event", ""), 40)),
         "worker": printable(cut(fields.get("worker", ""), 200)) or None,
         "attempts": whole_of(fields, "attempts"),
+        "log": fields.get("source") == "log",
     }
     # the stream holds neither arguments nor what errors said
     return found | ({"message": printable(cut(message_of(fields), 1024))} if details else {})

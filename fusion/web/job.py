@@ -23,7 +23,7 @@ from fusion.job import Job
 from fusion.jobs.sheet import sheet
 from fusion.jobs.tree import LARGEST, tree
 from fusion.settings import get_settings
-from fusion.store.access import inspector_of, sheet_inspector_of
+from fusion.store.access import inspector_of, sheet_inspector_of, trash_inspector_of
 from fusion.store.layout.codec import text
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.tolerant import forgiving
@@ -80,7 +80,13 @@ class OneJob:
             return Response.json(job_view(found, **{name: name in include for name in INCLUDES if name != "events"}))
         except (InvalidName, NoSuchJobError) as error:
             check_sound(request, broken)
-            raise HttpError(404, "no_such_job", str(error)) from None
+            way = f"POST /api/v1/trash/{request.params['id']}/restore"
+            hint = f"; it is in the trash: {way} brings it back" if self._is_deleted(request) else ""
+            raise HttpError(404, "no_such_job", f"{error}{hint}") from None
+
+    def _is_deleted(self, request: Request) -> bool:
+        entry = trash_inspector_of(self._connection).one(request.params["id"])
+        return entry is not None and request.scope.allows(entry.queue)
 
     def tree(self, request: Request) -> Response:
         """Show the graph around a job."""

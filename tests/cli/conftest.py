@@ -67,8 +67,8 @@ class FakeHands:
         exact = [queue for queue in self.queues if "*" not in queue]
         return self.broker.turn(self.name, "incarnation", self.token, commits, exact, [0] * slots, 30.0, 420).jobs
 
-    def end(self, kind: str, jobs: list[Claimed]) -> None:
-        self.turn(*(Commit(kind, job.id, job.execution_id, reason="ValueError: boom") for job in jobs))
+    def end(self, kind: str, jobs: list[Claimed], elapsed: float = 0.0) -> None:
+        self.turn(*(Commit(kind, job.id, job.execution_id, elapsed, reason="ValueError: boom") for job in jobs))
 
 
 Hands = Callable[..., FakeHands]

@@ -59,6 +59,10 @@ CHANGES: dict[str, tuple[str, tuple[str, str, str]]] = {
     "operations cancel": ("nothing", ("operations_cancel", "nothing", "")),
     "operations run": ("nothing", ("operations_run", "nothing", "")),
     "schema": ("--raise", ("schema_raise", "", "")),
+    "job cancel": ("i1", ("cancel", "i1", "sms")),
+    "job stop": ("i2", ("stop", "i2", "sms")),
+    "job requeue": ("i2", ("requeue", "i2", "sms")),
+    "job delete": ("i2 --yes", ("delete", "i2", "sms")),
 }
 #: They show something, run a process, enqueue a job (whose event tells), or touch nothing in Redis that is anybody's.
 OTHERS = {
@@ -97,7 +101,7 @@ def test_each_of_them_leaves_an_entry(conn: redis.Redis, fail: Fail, monkeypatch
     monkeypatch.setenv("FUSION_EVENTS_FILE", str(tmp_path / "events"))
     broker = Broker(conn)
     fail("sms", 2)
-    put(broker, "sms", "j1", "j2", "j3")
+    put(broker, "sms", "j1", "j2", "j3", "i1", "i2")
     put(broker, "email", "k1", "k2")
     broker.enqueue("sms", [new("later", delay=600.0)], "n")
     begin(broker, "b")

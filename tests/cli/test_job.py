@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from time import monotonic
 
 import pytest
 import redis
@@ -64,6 +65,41 @@ def test_one_that_is_not_there(invoke: Invoke, conn: redis.Redis) -> None:
     assert "no job 'nobody'" in invoke("job", "show", "nobody", code=1).stderr
     assert "use 1 to 128" in invoke("job", "show", "a b", code=2).stderr
     assert "no job 'nobody'" in invoke("job", "copy", "nobody", code=1).stderr
+
+
+def test_one_that_is_in_the_trash(invoke: Invoke, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(SMS, job_id="a")
+    Job("a", {}, conn).delete()
+    said = invoke("job", "show", "a", code=1).stderr
+    assert said == "Error: job a was deleted and is in the trash; to bring it back: run_worker.py trash restore a\n"
+    invoke("trash", "restore", "a")
+    assert invoke("job", "show", "a").stdout.startswith("a queued")
+
+
+def test_the_lines_of_its_log(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+    """Those at either end of its run, however much others say meanwhile; where the rest is."""
+    Queue("sms", conn).enqueue(SMS, job_id="a")
+    worker = hands("sms").register()
+    claimed, begun = worker.turn(slots=1), monotonic()
+
+    def others(count: int) -> None:
+        with conn.pipeline(transaction=False) as pipe:
+            for _ in range(count):
+                pipe.xadd("rq:events", {"event": "log", "source": "log", "job_id": "b", "message": "of another"})
+            pipe.execute()
+
+    for line in ("first", "last"):
+        others(300)
+        conn.xadd("rq:events", {"event": "log", "source": "log", "job_id": "a", "message": f"the {line} of it"})
+        others(300 if line == "last" else 1500)
+    worker.end("finished", claimed, monotonic() - begun)
+    others(1100)
+    said = invoke("job", "show", "a").stdout
+    assert re.search(r"LOG AT +LINE\n.+ the first of it\n.+ the last of it\n", said)
+    assert "of another" not in said
+    assert said.endswith("There may be more lines: run_worker.py events tail --job a\n")
+    entries = json.loads(invoke("job", "show", "a", "--json").stdout)["events"]["entries"]
+    assert [one["message"] for one in entries if one["log"]] == ["the first of it", "the last of it"]
 
 
 def test_a_copy_with_a_value_that_was_not_shown(invoke: Invoke, conn: redis.Redis) -> None:

@@ -6,6 +6,7 @@ import redis
 
 from fusion import Queue
 from fusion.cron.scheduler import Scheduler
+from fusion.kernel.scope import Scope
 from fusion.store.read.audit_inspector import AuditInspector
 from fusion.store.write.broker import Broker
 from fusion.trash import Trash
@@ -132,3 +133,12 @@ def test_the_jobs_of_a_failure_group_are_exported(conn: redis.Redis) -> None:
     assert answer.body.decode().split() == ["id", *jobs]
     lines = caller.ask("GET", f"/api/v1/failures/{group['id']}?format=jsonl&limit=2").body.decode().splitlines()
     assert lines == [f'{{"id": "{job}"}}' for job in jobs[:2]]
+
+
+def test_a_job_that_was_deleted_is_said_to_be_in_the_trash(conn: redis.Redis) -> None:
+    put(Broker(conn), "sms", "a")
+    Broker(conn).delete_to_trash(["a"])
+    answer = Caller(conn).ask("GET", "/api/v1/jobs/a")
+    assert (answer.status, "POST /api/v1/trash/a/restore" in answer.json["error"]["message"]) == (404, True)
+    stranger = Caller(conn, Scope(("email",))).ask("GET", "/api/v1/jobs/a")
+    assert (stranger.status, "trash" in stranger.json["error"]["message"]) == (404, False)

@@ -51,8 +51,8 @@ FIELDS = (
 LARGEST, ALL = 2 * 1024 * 1024, 8 * 1024 * 1024
 #: Parents, children, and copies that are named; holders of a slot; workers that are looked at.
 NAMED, HOLDERS, WORKERS = 20, 10, 1000
-#: Entries of the stream that are looked at from its end, and around each moment of the job's that is known.
-_LAST, _AROUND, _MOMENTS = 1000, 200, 12
+#: Entries of the stream that are looked at from its end, around each moment of the job's that is known, and at either end of its last run.
+_LAST, _AROUND, _MOMENTS, _OF_RUN = 1000, 200, 12, 500
 #: How much earlier and later than such a moment an event may have been written, in ms.
 _BEFORE, _AFTER = 100, 400
 #: Events of a job that are told.
@@ -221,6 +221,9 @@ class SheetInspector(InspectorBase):
             asks[f"events:{begin}"] = _on(
                 lambda pipe, span: pipe.xrange(self.keys.events, min=span[0], max=span[1], count=_AROUND), (str(begin), str(end))
             )
+        if run := _last_run(row):  # what its task said in between
+            asks["events:run"] = lambda pipe: pipe.xrange(self.keys.events, min=run[0], max=run[1], count=_OF_RUN)
+            asks["events:run's end"] = lambda pipe: pipe.xrevrange(self.keys.events, min=run[0], max=run[1], count=_OF_RUN)
         return asks
 
     def _kin(self, ids: Iterable[str]) -> _Asks:
@@ -342,6 +345,15 @@ def _moments(row: Mapping[str, bytes]) -> list[datetime]:
         except (ValueError, AttributeError, RecursionError):
             continue
     return sorted((one for one in found if one is not None), reverse=True)
+
+
+def _last_run(row: Mapping[str, bytes]) -> tuple[str, str] | None:
+    """From when to when it ran last, as the stream counts; `+` while it runs. None if it never did."""
+    started, ended = from_iso(row.get("started_at")), from_iso(row.get("ended_at"))
+    if started is None:
+        return None
+    over = ended is not None and ended >= started
+    return str(max(0, int(started.timestamp() * 1000))), str(int(ended.timestamp() * 1000)) if over and ended else "+"
 
 
 def _windows(moments: Iterable[datetime]) -> list[tuple[int, int]]:

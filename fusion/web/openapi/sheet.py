@@ -66,7 +66,7 @@ _UNIQUE = fields(
 )
 _DELIVERY = fields(id=TEXT, status=TEXT, tries=WHOLE, next_at=none_or(TIME), answer=maybe(none_or(TEXT)))
 _CALLBACK = fields(on=TEXT, function=none_or(TEXT), url=none_or(TEXT), delivery=none_or(_DELIVERY))
-_EVENT = fields(at=TIME, event=TEXT, worker=none_or(TEXT), attempts=none_or(WHOLE), message=maybe(none_or(TEXT)))
+_EVENT = fields(at=TIME, event=TEXT, worker=none_or(TEXT), attempts=none_or(WHOLE), log=FLAG, message=maybe(none_or(TEXT)))
 _TIMES = fields(
     timeout=none_or(NUMBER),
     ttl=none_or(NUMBER),
