@@ -24,8 +24,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run (CHAOS=1: while its processes are killed)
-	@$(BIN)/python run_worker.py demo $(if $(filter-out 0,$(CHAOS)),--chaos)
+demo: venv-demo ## everything at once, with a built-in Redis: watch jobs run (CHAOS=1: its processes are killed; KEEP=1: it stays open)
+	@$(BIN)/python run_worker.py demo $(if $(filter-out 0,$(CHAOS)),--chaos) $(if $(filter-out 0,$(KEEP)),--keep)
 
 test: venv-dev bytecode ## the tests, against a real Redis of their own, in some minutes (TESTS=, ARGS=, N= narrow it)
 	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m "not long and not browser" $(TESTS) $(ARGS)

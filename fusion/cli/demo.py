@@ -33,16 +33,18 @@ _OTP_EVERY = 0.05
 _LIMIT = 90.0
 
 
-@click.command(epilog="\b\nExamples:\n  run_worker.py demo\n  run_worker.py demo --chaos")
+@click.command(epilog="\b\nExamples:\n  run_worker.py demo\n  run_worker.py demo --chaos\n  run_worker.py demo --keep")
 @click.option("--workers", type=click.IntRange(1, 16), default=2, show_default=True, help="Worker processes.")
 @click.option("--slots", type=click.IntRange(1, 64), default=2, show_default=True, help="Jobs each worker runs at a time.")
 @click.option("--recipients", type=click.IntRange(1), help="Take only the first N of the campaign.")
 @click.option("--chaos", is_flag=True, help="Kill workers, fork servers and Redis meanwhile, and count what it cost.")
-def demo(workers: int, slots: int, recipients: int | None, chaos: bool) -> None:
+@click.option("--keep", is_flag=True, help="Then stay open until Ctrl-C, with a few new jobs all the time.")
+def demo(workers: int, slots: int, recipients: int | None, chaos: bool, keep: bool) -> None:
     """Watch Fusion work, with a built-in Redis and a sandbox.
 
     Loads the bundled campaign of 2,000 recipients at low priority, keeps sending one-time passwords at high priority while it drains, and
     ends with a table: who got what, how long it waited, what failed and why, and the event log's own count. Exit code 0 if all adds up.
+    The dashboard is at the address that it shows.
 
     With --chaos its workers, their fork servers and its Redis are killed by SIGKILL at random moments, and you may kill some, too: the pids
     are shown. Every job that was accepted must end, once.
@@ -57,50 +59,86 @@ def demo(workers: int, slots: int, recipients: int | None, chaos: bool) -> None:
         raise ConfigurationError(f"the demo runs from a checkout, where tasks/ and wrappers/ are ({error}); cd there") from None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the demo as Ctrl-C does: with everything it started
     with ExitStack() as stack:
-        report = _run(stack, payloads, workers, slots, chaos)
-    echo(render(report))
+        stage = _Stage(stack, workers, slots, chaos, keep)
+        report = stage.show(payloads)
+        if keep:
+            echo(render(report))
+            stage.stay()
+    if not keep:
+        echo(render(report))
     sys.exit(0 if report.adds_up else 1)
 
 
-def _run(stack: ExitStack, campaign: list[tuple[str, dict[str, Any]]], workers: int, slots: int, killing: bool) -> Report:
-    from fusion.settings import Settings, use_settings
-    from fusion.store.client.connections import connect, pop_connection, push_connection
+class _Stage:
+    """All that runs during a demo; `stack` ends it."""
 
-    home = tempfile.mkdtemp(prefix="fusion-demo", dir="/tmp")
-    stack.callback(shutil.rmtree, home, ignore_errors=True)
-    redis = stack.enter_context(parts.redis_server(home, fsync="always" if killing else "everysec"))
-    url = redis.url
-    sandbox = stack.enter_context(parts.sandbox(home))
-    _say(f"Redis    {url}")
-    _say(f"sandbox  {sandbox['FUSION_SANDBOX_URL']} (HTTP), {sandbox['FUSION_SANDBOX_SMTP']} (SMTP)")
-    use_settings(Settings.load(env={}, redis_url=url, home=home))
-    connection = connect(url)
-    push_connection(connection)
-    stack.callback(pop_connection)
-    log, events = Path(home) / "workers.log", Path(home) / "events.jsonl"
-    env = {**sandbox, "FUSION_HOME": home}
-    serving = ("-c", "instance", "--customq", "all", "--slots", str(slots), "--quiet", "--url", url)
-    chaos = None
-    if killing:
-        from fusion.cli.demo_chaos import Chaos
+    def __init__(self, stack: ExitStack, workers: int, slots: int, killing: bool, keep: bool) -> None:
+        from fusion.settings import Settings, use_settings
+        from fusion.store.client.connections import connect, pop_connection, push_connection
 
-        command = parts.fusion_command("start", "-n", str(workers), "--no-scheduler", "--shutdown-timeout", "5", *serving)
-        env["FUSION_EVENTS_FILE"] = str(events)
-        chaos = stack.enter_context(Chaos(redis, lambda: parts.spawn(command, env, log), workers))
-    else:
-        relay = parts.fusion_command("relay", "--events-file", str(events), "--quiet", "--url", url)
-        for command in [relay, *[parts.fusion_command("worker", *serving)] * workers]:
-            stack.enter_context(parts.child(command, env, log))
-    _say(f"workers  {workers} with {slots} slots each, and a relay that writes every event to {events}")
-    if chaos:
-        _say("chaos    they and Redis are killed while it runs, and replaced; kill some yourself: their pids are shown below")
-    work = _Work(connection, log, chaos)
-    with _progress(len(campaign)) as bar:
-        jobs = work.drive(campaign, bar)
-    work.wait_for_events()
-    return work.patiently(
-        lambda: Report.collect(connection, jobs, sandbox["FUSION_SANDBOX_URL"], events, chaos.toll if chaos else None)
-    )
+        home = tempfile.mkdtemp(prefix="fusion-demo", dir="/tmp")
+        stack.callback(shutil.rmtree, home, ignore_errors=True)
+        redis = stack.enter_context(parts.redis_server(home, fsync="always" if killing else "everysec"))
+        sandbox = stack.enter_context(parts.sandbox(home))
+        self._url, self._sandbox = redis.url, sandbox["FUSION_SANDBOX_URL"]
+        _say(f"Redis      {self._url}")
+        _say(f"sandbox    {self._sandbox} (HTTP), {sandbox['FUSION_SANDBOX_SMTP']} (SMTP)")
+        use_settings(Settings.load(env={}, redis_url=self._url, home=home))
+        self._connection = connect(self._url)
+        push_connection(self._connection)
+        stack.callback(pop_connection)
+        log, self._events, served = (Path(home) / name for name in ("workers.log", "events.jsonl", "server.log"))
+        env = {**sandbox, "FUSION_HOME": home}
+        server = parts.fusion_command("server", "-c", "instance", "--no-auth", "--dashboard", "--port", "0", "--url", self._url)
+        looking = stack.enter_context(parts.child(server, env, served))
+        serving = ("-c", "instance", "--customq", "all", "--slots", str(slots), "--quiet", "--url", self._url)
+        self._chaos = None
+        if killing:
+            from fusion.cli.demo_chaos import Chaos
+
+            command = parts.fusion_command("start", "-n", str(workers), "--no-scheduler", "--shutdown-timeout", "5", *serving)
+            env["FUSION_EVENTS_FILE"] = str(self._events)
+            self._chaos = stack.enter_context(Chaos(redis, lambda: parts.spawn(command, env, log), workers))
+        else:
+            relay = parts.fusion_command("relay", "--events-file", str(self._events), "--quiet", "--url", self._url)
+            for command in [relay, *[parts.fusion_command("worker", *serving)] * workers]:
+                stack.enter_context(parts.child(command, env, log))
+        _say(f"workers    {workers} with {slots} slots each, and a relay that writes every event to {self._events}")
+        if self._chaos:
+            _say(
+                "chaos      they and Redis are killed while it runs, and replaced; kill some yourself: their pids are shown below"
+            )
+        self._dashboard = ""
+        try:
+            self._dashboard = f"{parts.address(looking, served)}/"
+            _say(f"dashboard  {self._dashboard} (HTTP API: /api/v1/){'' if keep else '; `make demo KEEP=1` keeps it open'}")
+        except ConfigurationError as error:  # the rest does without
+            _say(f"dashboard  none: {error}")
+        self._work = _Work(self._connection, log, self._chaos)
+
+    def show(self, campaign: list[tuple[str, dict[str, Any]]]) -> Report:
+        """Have the campaign sent, and count what became of it."""
+        with _progress(len(campaign)) as bar:
+            jobs = self._work.drive(campaign, bar)
+        self._work.wait_for_events()
+        toll = self._chaos.toll if self._chaos else None
+        return self._work.patiently(lambda: Report.collect(self._connection, jobs, self._sandbox, self._events, toll))
+
+    def stay(self) -> None:
+        """Enqueue a job now and then, until Ctrl-C or TERM."""
+        from fusion.cli.demo_keep import Trickle, what_to_try
+
+        try:
+            trickle = Trickle(self._sandbox)
+            _say(f"\n{what_to_try(self._url, self._dashboard)}")
+            while True:
+                if enqueue := trickle.due(time.monotonic()):
+                    self._work.patiently(enqueue, repeat=True)
+                for line in self._chaos.news() if self._chaos else ():
+                    _say(line)
+                time.sleep(0.05)
+        except KeyboardInterrupt:
+            _say("\nEnding what was started ...")
 
 
 class _Work:

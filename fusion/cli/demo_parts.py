@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,6 +49,17 @@ def sandbox(home: str) -> Iterator[dict[str, str]]:
                 raise ConfigurationError(f"the sandbox did not start:\n{log.read_text()[-2000:]}")
             time.sleep(0.01)
         yield json.loads(ready.read_text())["env"]
+
+
+def address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Wait until the HTTP server serves, and return where. ConfigurationError, with what it said, if it does not."""
+    deadline = time.monotonic() + _READY
+    while not (found := re.search(r"serving (http://\S+)", log.read_text())):
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = log.read_text().strip().rpartition("\n")[2].removeprefix("Error: ")
+            raise ConfigurationError(said or f"it did not serve within {_READY:g} s")
+        time.sleep(0.01)
+    return found[1]
 
 
 def fusion_command(*words: str) -> list[str]:

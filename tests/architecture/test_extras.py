@@ -85,7 +85,7 @@ def test_rq_has_an_upper_bound_wherever_it_is_named() -> None:
 
 def test_make_demo_installs_what_the_demo_needs() -> None:
     assert "@sh tools/venv.sh demo" in (ROOT / "Makefile").read_text()
-    assert EXTRAS["demo"] == ["fusion-queue[embedded,tasks]"]
+    assert EXTRAS["demo"] == ["fusion-queue[embedded,tasks,web]"]
 
 
 def run(*command: str, without: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -94,6 +98,7 @@ def test_it_ends_by_itself_and_its_table_adds_up(tmp_path: Path) -> None:
         assert demo.end() == 0, demo.out + demo.err
         demo.assert_nothing_left()
     assert demo.out.endswith("\nAll adds up.\n")
+    assert re.search(r"^dashboard +http://127\.0\.0\.1:\d+/ .*KEEP=1", demo.err, re.MULTILINE), demo.err
     counts = re.search(r"^accepted (\d+), finished (\d+), failed (\d+), lost 0$", demo.out, re.MULTILINE)
     assert counts, demo.out
     accepted, finished, failed = map(int, counts.groups())
@@ -185,10 +190,48 @@ def test_interrupted_in_the_middle_of_chaos_it_leaves_nothing(tmp_path: Path) ->
     assert demo.out == ""
 
 
+@pytest.mark.long
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_kept_open_it_shows_its_account_and_where_to_look_and_ends_when_told(tmp_path: Path, number: signal.Signals) -> None:
+    """Each command works as it is printed, and there is something to see: jobs that fail, wait for their time, run."""
+    with running(tmp_path, "--keep", "--recipients", "30") as demo:
+        eventually(lambda: "until Ctrl-C" in demo.err or demo.process.poll() is not None, 90, why="it stays open")
+        assert demo.out.endswith("\nAll adds up.\n")
+        commands = [line.strip() for line in demo.err.splitlines() if line.startswith("  ")]
+        assert {shlex.split(command)[2] for command in commands} >= {"info", "top", "jobs", "failures", "doctor"}
+        for command in commands[:-2]:
+            done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+            assert (done.returncode, done.stderr) in ((0, ""), (1, "")), f"{command}: {done.stderr}"  # 1: doctor finds something
+        live = [subprocess.Popen(c, shell=True, cwd=ROOT, stdout=subprocess.PIPE, process_group=0) for c in commands[-2:]]
+        for process in live:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate(timeout=10)
+        found = re.search(r"^See them in the dashboard, (http://127\.0\.0\.1:\d+)/$", demo.err, re.MULTILINE)
+        assert found, demo.err
+
+        def see(path: str) -> str:
+            assert found is not None
+            with urlopen(found[1] + path, timeout=20) as answer:
+                return str(answer.read().decode())
+
+        assert "<html" in see("/")
+        for query in ("state:failed", "state:scheduled", "state:started queue:whatsapp"):
+            eventually(lambda: json.loads(see("/api/v1/jobs?query=" + quote(query)))["jobs"], 60, why=query)  # noqa: B023
+        demo.process.send_signal(number)
+        assert demo.end() == 0, demo.err
+        demo.assert_nothing_left()
+    assert demo.err.endswith("\nEnding what was started ...\n")
+    assert "Traceback" not in demo.err
+
+
 @pytest.mark.parametrize(
     ("flags", "platform", "code", "says"),
     [
         (["--chaos=1"], "linux", 2, "'--chaos' does not take a value"),
+        (["--keep", "forever"], "linux", 2, "Got unexpected extra argument (forever)"),
         (["--workers", "0", "--chaos"], "linux", 2, "0 is not in the range 1<=x<=16"),
         (["--kill"], "linux", 2, "No such option '--kill'"),
         (["--chaos"], "darwin", 1, "which Linux alone has; leave the flag out here"),
@@ -203,10 +246,19 @@ def test_wrong_options_are_told_at_once(
     assert ended.stdout == ""
 
 
-@pytest.mark.parametrize(("given", "flags"), [("", ""), ("CHAOS=1", " --chaos"), ("CHAOS=0", "")])
+@pytest.mark.parametrize(
+    ("given", "flags"),
+    [
+        ("", ""),
+        ("CHAOS=1", "--chaos"),
+        ("CHAOS=0 KEEP=0", ""),
+        ("KEEP=1 CHAOS=0", "--keep"),
+        ("KEEP=1 CHAOS=1", "--chaos --keep"),
+    ],
+)
 def test_make_hands_its_variables_on(given: str, flags: str) -> None:
     said = subprocess.run(["make", "-n", "demo", *given.split()], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert said.splitlines()[-1].rstrip() == f".venv/bin/python run_worker.py demo{flags}"
+    assert said.splitlines()[-1].split() == [".venv/bin/python", "run_worker.py", "demo", *flags.split()]
 
 
 # An editable install has the checkout on the path wherever one is.
