@@ -60,6 +60,9 @@ class SupervisorLine:
         except OSError:
             pass  # reset: as gone as at end of file
         loop.unwatch(self._channel.fileno())
+        self._release()
+
+    def _release(self) -> None:
         self._released = True
         self._end_by = time.monotonic() + self._patience + _GRACE
 

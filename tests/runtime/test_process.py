@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from math import inf
 
 import pytest
 
@@ -106,7 +107,8 @@ def test_what_signals_and_the_supervisor_ask_for(
     kind.phase = R
     kind.signals.stops, kind.signals.quit = stops, quit_
     if released:
-        kind.supervisor._end_by = 0.0 if impatient else 1e12
+        kind.supervisor._patience = -3.0 if impatient else inf
+        kind.supervisor._release()
     kind.obey()
     assert kind.phase is phase
 
