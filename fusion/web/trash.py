@@ -32,6 +32,7 @@ class TrashRoutes:
             Route(
                 "POST", "/api/v1/trash/{id}/restore", self.restore, "operate", "trash_restore", answer="Restored", by_queue=True
             ),
+            Route("POST", "/api/v1/trash/empty", self.empty, "admin", "trash_empty", answer="Purged"),
         ]
 
     def listed(self, request: Request) -> Response:
@@ -68,3 +69,11 @@ class TrashRoutes:
             hidden = answer.startswith("duplicate ") and not request.scope.all
             raise HttpError(status, code, "another job has its unique key by now" if hidden else why_not_restored(answer))
         return Response.json({"job_id": job_id, "restored": True, "status": entry.status, "queue": entry.queue})
+
+    def empty(self, request: Request) -> Response:
+        """Forget all that is in the trash, for good."""
+        request.told()
+        purged = Trash(self._connection).empty()
+        if request.entry:
+            request.entry.changed(purged)
+        return Response.json({"purged": purged})

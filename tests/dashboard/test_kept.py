@@ -76,6 +76,10 @@ def test_scheduled_jobs_are_run_now_and_canceled(client: Browser, reader: Browse
     assert "enqueued for then" in shown.text and TASK in shown.text
     assert "Job j0 is due now." in client.post("/scheduled/run", id="j0", back="/scheduled").text
     assert Job.fetch("j0", conn).scheduled_at() < Job.fetch("j1", conn).scheduled_at() - timedelta(minutes=9)
+    moved = client.post("/scheduled/move", id=["j1", "j2"], when="+3h", back="/scheduled")
+    assert "2 of 2 jobs are moved to +3h." in moved.text and moved.text.index("j3") < moved.text.index("j1")
+    assert "is no time; use" in client.post("/scheduled/move", id="j3", when="tomorrow", back="/scheduled").text
+    assert "Say when they are to run" in client.post("/scheduled/move", id="j3", back="/scheduled").text
     assert "2 of 3 jobs are canceled" in client.post("/scheduled/cancel", id=["j1", "j2", "nobody"], back="/scheduled").text
     assert (status_of(conn, "j1"), status_of(conn, "j3")) == ("canceled", "scheduled")
     assert "tick the rows" in client.post("/scheduled/cancel", back="/scheduled").text
@@ -141,6 +145,7 @@ def test_a_concurrency_key_is_paused_bounded_and_its_slots_are_released(
     path = "/limits/https://api.example.com/v1:u%2542%2C%2A"
     shown = client.get(path)
     assert "1 of 1" in shown.text and "2 jobs" in shown.text and 'href="/jobs/j0"' in shown.html
+    assert 'href="/jobs/j1"' in shown.html.partition("Who waits for one")[2]
     assert "is paused for 10m" in client.press(shown, "Pause", duration="10m", reason="the provider is down").text
     assert "by token:adminer" in client.get(path).text and "the provider is down" in client.get(path).text
     client.press(client.get(path), "Resume")
@@ -192,3 +197,20 @@ def test_deleted_jobs_are_restored(client: Browser, reader: Browser, conn: redis
     assert "3 of 3 jobs are restored" in client.post("/trash/restore", shown=["j0", "j1", "j2"], all="1", back="/trash").text
     assert sorted(Queue("sms", conn).get_job_ids()) == [f"j{n}" for n in range(5)]
     assert ("token:adminer", "trash_restore", "j0", "ok") in changes(conn)
+
+
+def test_the_trash_is_emptied_for_good(
+    client: Browser, reader: Browser, restricted: Callable[..., Browser], conn: redis.Redis
+) -> None:
+    for n in range(3):
+        Queue("sms", conn).enqueue(TASK, job_id=f"j{n}")
+        Job(f"j{n}", {}, conn).delete()
+    some = restricted("sms")
+    for who in (reader, some):
+        assert "Empty" not in who.get("/trash").text and who.send("/trash/empty").status == 403
+    shown = client.get("/trash")
+    assert "Forget 3 jobs for good?" in shown.html
+    told = client.press(shown, "Empty the trash")
+    assert "3 jobs cannot be restored any more" in told.text and "Empty" not in [form[2] for form in told.forms()]
+    assert not conn.exists("rq:trash") and "3" in str(AuditInspector(conn).entries()[0].count)
+    assert ("token:adminer", "trash_empty", "", "ok") in changes(conn)

@@ -9,6 +9,8 @@ from fusion.dashboard.page import Action, Page, Said, View
 from fusion.dashboard.pages.jobs import term
 
 _PAGE = 100
+#: Jobs that wait for a key, of those shown with it.
+_WAITING = 20
 
 
 def limits(view: View) -> dict[str, Any]:
@@ -21,11 +23,14 @@ def limits(view: View) -> dict[str, Any]:
 def limit(view: View) -> dict[str, Any]:
     """One key."""
     one = view.get(f"/keys/{_key(view)}/stats")
+    query = term("key", one["key"])
+    waiting = view.get("/jobs", query=f"state:blocked {query}", limit=_WAITING)["jobs"] if one["blocked_count"] else []
     named = ((name.removeprefix("total_").replace("_", " "), count) for name, count in one.items() if name.startswith("total_"))
     return {
         "one": one,
         "totals": [(name, count) for name, count in named if count],
-        "query": term("key", one["key"]),
+        "query": query,
+        "waiting": waiting,
     }
 
 

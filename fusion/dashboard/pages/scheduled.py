@@ -31,8 +31,19 @@ def run(view: View) -> str | Said:
     return each(chosen(view), "due now", lambda job: view.post(f"/jobs/{quote(job, safe='')}/reschedule", {"when": 0}))
 
 
+def move(view: View) -> str | Said:
+    """Have these jobs wait for another time."""
+    when = view.field("when").strip()
+    if not when:
+        return Said("Say when they are to run: like 10m, or 2026-11-24T09:00:00+01:00.", wrong=True)
+    return each(
+        chosen(view), f"moved to {when}", lambda job: view.post(f"/jobs/{quote(job, safe='')}/reschedule", {"when": when})
+    )
+
+
 PAGES = (
     Page("/scheduled", "scheduled.html", "Scheduled", scheduled, nav="Scheduled"),
+    Action("/scheduled/move", move),
     Action("/scheduled/cancel", cancel),
     Action("/scheduled/run", run),
 )

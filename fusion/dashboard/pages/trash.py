@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.dashboard.chosen import chosen, each
+from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Action, Page, Said, View
 
 _PAGE = 100
@@ -25,7 +26,14 @@ def restore(view: View) -> str | Said:
     return each(chosen(view), "restored", lambda job: view.post(f"/trash/{quote(job, safe='')}/restore"))
 
 
+def empty(view: View) -> str:
+    """Forget all of them."""
+    purged = view.post("/trash/empty")["purged"]
+    return f"The trash is empty: {plural(purged, 'job')} cannot be restored any more."
+
+
 PAGES = (
     Page("/trash", "trash.html", "Trash", trash, nav="Trash"),
+    Action("/trash/empty", empty, "admin", fleet=True),
     Action("/trash/restore", restore),
 )

@@ -34,6 +34,7 @@ SCHEMAS: dict[str, Schema] = {
     "Purge": fields(purge=maybe({"type": "boolean", "description": "For good, not into the trash."})),
     "Emptied": fields(name=TEXT, deleted=WHOLE, kept=WHOLE, more=FLAG),
     "Trash": fields(jobs=some(_DELETED), offset=WHOLE, total=none_or(WHOLE), bytes=none_or(WHOLE)),
+    "Purged": fields(purged=WHOLE),
     "Restored": fields(job_id=TEXT, restored=FLAG, status=TEXT, queue=TEXT),
     "Audit": fields(entries=some(_CHANGE), after=none_or(TEXT), missing=none_or(WHOLE)),
 }
