@@ -91,7 +91,9 @@ def test_scheduled_jobs_are_run_now_and_canceled(client: Browser, reader: Browse
 def test_a_cron_entry_in_words_with_its_next_times_and_its_history(client: Browser, conn: redis.Redis) -> None:
     Scheduler(conn).cron("0 9 * * 1-5", TASK, id="report", queue="sms", timezone="Europe/Berlin")
     Scheduler(conn).cron("*/7 * * * *", TASK, id="odd", queue="sms")
+    Scheduler(conn).every(300, TASK, id="often", queue="sms")
     listed = client.get("/cron").text
+    assert "every 5 minutes" in listed and "every 5 minutes" in client.get("/cron/often").text
     assert "Monday to Friday at 09:00" in listed and "*/7 * * * * UTC" in listed and "no scheduler runs" in listed
     told = client.press(client.get("/cron/report"), "Run now")
     (job,) = Queue("sms", conn).get_job_ids()
