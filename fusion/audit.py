@@ -111,6 +111,8 @@ def audited(
 
 def outcome_of(error: BaseException) -> str:
     """In words: `ok` for a program that ends well, the name of an error, `interrupted`."""
+    if isinstance(error, SystemExit) and error.code == 130:
+        return "interrupted"
     if isinstance(error, SystemExit):
         return "ok" if not error.code else f"exit code {error.code}"
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Abort":

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -94,7 +95,11 @@ def operate(
         if not confirmed(f"{action.capitalize()} {impact.matched:,} jobs?", yes):
             echo("Nothing was done", err=True)
             sys.exit(1)
-    operation = desk.begin(cli.connection, plan, who(), impact.matched)
+    operation = token_hex(6)
+    try:
+        desk.begin(cli.connection, plan, who(), impact.matched, operation=operation)
+    except KeyboardInterrupt:
+        _leave(cli, operation, as_json)
     if detach:
         _tell_detached(cli, operation, as_json)
     else:
@@ -114,8 +119,8 @@ def follow(cli: Cli, operation: str, as_json: bool) -> None:
     from fusion.operations.carrier import Carrier
 
     carrier = Carrier(cli.connection, cli.settings, f"{who()}.{os.getpid()}")
-    found = desk.find(cli.connection, operation)
     try:
+        found = desk.find(cli.connection, operation)
         with _progress(found) as tell:
             while True:
                 status, _ = carrier.carry(operation, _STEP)
@@ -126,7 +131,8 @@ def follow(cli: Cli, operation: str, as_json: bool) -> None:
                 elif status != "running":
                     break
     except KeyboardInterrupt:
-        _leave(cli, carrier, operation)
+        carrier.leave(operation)
+        _leave(cli, operation, as_json)
     except BaseException:
         echo(f"Operation {operation} is not lost: workers carry it on, and so does {prog()} operations run {operation}", err=True)
         raise
@@ -142,12 +148,24 @@ def follow(cli: Cli, operation: str, as_json: bool) -> None:
     finish(cli, found, as_json)
 
 
-def _leave(cli: Cli, carrier: Any, operation: str) -> NoReturn:
+def _leave(cli: Cli, operation: str, as_json: bool) -> NoReturn:
+    """Say what becomes of it after Ctrl-C; if it was over by then, what came of it."""
     from fusion.operations import desk
 
-    carrier.leave(operation)
-    alive = desk.has_carriers(cli.connection)
-    goes_on = "goes on: a worker or scheduler carries it on" if alive else "waits: no worker or scheduler lives to carry it on"
+    found = desk.find(cli.connection, operation)
+    if found is None:
+        echo("\nInterrupted: nothing was done", err=True)
+        sys.exit(_INTERRUPTED)
+    if found.status != "running":
+        finish(cli, found, as_json)
+        sys.exit(0)
+    cli.changed(found.done)
+    if found.carrier:
+        goes_on = f"goes on: {found.carrier} carries it on"
+    elif desk.has_carriers(cli.connection):
+        goes_on = "goes on: a worker or scheduler carries it on"
+    else:
+        goes_on = "waits: no worker or scheduler lives to carry it on"
     echo(f"\nOperation {operation} {goes_on}. What is done stays done.", err=True)
     echo(f"  how far it is:  {prog()} operations show {operation}", err=True)
     echo(f"  carry it on:    {prog()} operations run {operation}", err=True)

@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import redis
 
+from fusion.operations import desk
+from fusion.operations.carrier import Carrier
 from fusion.store.layout.pauses import this_user
+from fusion.store.read.audit_inspector import AuditInspector
 from fusion.store.write.broker import Broker
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Hands, Invoke
 from tests.kit.hands import fields_of, put, status_of
 from tests.operations.hands import ROOT, begin, carry_on, failed
 from tests.store.operation_hands import record
@@ -111,3 +115,65 @@ def test_ctrl_c_leaves_it_to_others(conn: redis.Redis, redis_url: str) -> None:
     assert f"operations cancel {name}" in told
     assert carry_on(conn, name) == "done"
     assert int(record(conn, name)["done"]) == 3000
+
+
+@pytest.mark.parametrize("carried", ["by others", "by nobody", "by a worker", "to its end", "canceled"])
+def test_ctrl_c_says_what_becomes_of_it(
+    invoke: Invoke, conn: redis.Redis, hands: Hands, monkeypatch: pytest.MonkeyPatch, carried: str
+) -> None:
+    """Who carries it on, how to look at it and to cancel it; what came of it if it was over by then."""
+    failed(conn, 3)
+    conn.delete("rq:fleet")
+    broker = Broker(conn)
+    if carried == "by a worker":
+        hands("q").register()
+    begun = desk.begin
+
+    def begin_and_leave(*args: Any, operation: str = "", **given: Any) -> str:
+        name = begun(*args, operation=operation, **given)
+        if carried not in ("by nobody", "by a worker"):
+            broker.lease_operation(name, "web1.7", 60)
+        return name
+
+    def interrupt(*_: Any, **__: Any) -> Any:
+        if carried in ("to its end", "canceled"):
+            (name,) = [raw.decode() for raw in conn.zrange("rq:operations", 0, -1)]
+            broker.lease_operation(name, "web1.7", 0)
+            assert carried == "to its end" or broker.cancel_operation(name, "me") == "canceled"
+            assert carry_on(conn, name) in ("done", "canceled")
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(desk, "begin", begin_and_leave)
+    monkeypatch.setattr("fusion.cli.bulk.time.sleep", interrupt)
+    if carried in ("by nobody", "by a worker"):
+        monkeypatch.setattr(Carrier, "_part", interrupt)
+    told = invoke("requeue", "--query", "state:failed", code={"to its end": 0, "canceled": 1}.get(carried, 130))
+    (name,) = [raw.decode() for raw in conn.zrange("rq:operations", 0, -1)]
+    entry = AuditInspector(conn).entries()[0]
+    if carried == "to its end":
+        assert (told.stdout, told.stderr) == ("3 jobs requeued, 0 skipped, 0 refused\n", "")
+        return
+    if carried == "canceled":
+        assert told.stdout == "0 jobs requeued, 0 skipped, 0 refused; canceled by me\n"
+        return
+    becomes = {
+        "by others": "goes on: web1.7 carries it on",
+        "by nobody": "waits: no worker or scheduler lives to carry it on",
+        "by a worker": "goes on: a worker or scheduler carries it on",
+    }
+    assert told.stdout == ""
+    assert told.stderr == (
+        f"\nOperation {name} {becomes[carried]}. What is done stays done.\n"
+        f"  how far it is:  run_worker.py operations show {name}\n"
+        f"  carry it on:    run_worker.py operations run {name}\n"
+        f"  cancel it:      run_worker.py operations cancel {name}\n"
+    )
+    assert (entry.outcome, entry.count) == ("interrupted", 0)
+    assert record(conn, name).get("carrier", "") == ("web1.7" if carried == "by others" else "")
+
+
+def test_ctrl_c_before_it_has_begun(invoke: Invoke, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed(conn, 1)
+    monkeypatch.setattr(desk, "begin", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+    assert invoke("requeue", "--query", "state:failed", code=130).stderr == "\nInterrupted: nothing was done\n"
+    assert not conn.exists("rq:operations")
