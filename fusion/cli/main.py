@@ -19,6 +19,7 @@ COMMANDS = {
     "start": ("fusion.cli.start:start", "Run several workers and a scheduler unattended: what dies is replaced."),
     "scheduler": ("fusion.cli.scheduler:scheduler", "Enqueue what is due: jobs enqueued for a time, retries, cron entries."),
     "server": ("fusion.cli.server:server", "Serve the HTTP API: enqueue, put back, look at jobs and queues."),
+    "dashboard": ("fusion.cli.dashboard:dashboard", "Serve the dashboard."),
     "relay": ("fusion.cli.relay:relay", "Bring the events of all jobs to Elasticsearch, a file or the log; deliver callbacks."),
     "info": ("fusion.cli.info:info", "Show queues and workers."),
     "top": ("fusion.cli.top:top", "Watch queues, workers and the slowest running jobs."),

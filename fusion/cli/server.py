@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 if TYPE_CHECKING:
     from redis import Redis
 
-    from fusion.web.app import App
+    from fusion.dashboard.app import DashboardApp
     from fusion.web.auth import Authenticator
     from fusion.web.cors import Cors
     from fusion.web.hosts import Hosts
@@ -37,22 +37,42 @@ class _Group(Command, click.Group):
     """A command of its own that has commands."""
 
 
+def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What every command that serves HTTP takes."""
+    for option in reversed(
+        (
+            click.option("--host", metavar="HOST", help=f"Where to listen.  [default: {defaults.SERVER_HOST}]"),
+            click.option("--port", metavar="PORT", help=f"0 for any free one.  [default: {defaults.SERVER_PORT}]"),
+            click.option("--tokens", metavar="FILE", help="Who may ask what; `server token` writes it."),
+            click.option(
+                "--no-auth", is_flag=True, help="Anybody on this machine may do everything; only at a loopback address."
+            ),
+            click.option(
+                "--allowed-host",
+                multiple=True,
+                metavar="NAME",
+                help="Host names to answer besides this machine's own; .example.com with all below, '*' for any. Repeatable.",
+            ),
+            click.option("--threads", metavar="N", help=f"Requests at a time.  [default: {defaults.SERVER_THREADS}]"),
+            click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs."),
+            click.option(
+                "--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"
+            ),
+            click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
+            click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True),
+            click.option("--log-json", is_flag=True, default=None, help="One JSON object per line."),
+            click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 @click.group(
     cls=_Group,
     invoke_without_command=True,
     epilog="\b\nExamples:\n  run_worker.py server token web --scope operate --file tokens.txt\n"
     "  run_worker.py server --tokens tokens.txt --host 0.0.0.0 --allowed-host fusion.example.com\n  run_worker.py server --no-auth",
-)
-@click.option("--host", metavar="HOST", help=f"Where to listen.  [default: {defaults.SERVER_HOST}]")
-@click.option("--port", metavar="PORT", help=f"0 for any free one.  [default: {defaults.SERVER_PORT}]")
-@click.option("--tokens", metavar="FILE", help="Who may ask what; `server token` writes it.")
-@click.option("--dashboard", is_flag=True, help="Serve the dashboard too, at /; a token opens it for 12 hours.")
-@click.option("--no-auth", is_flag=True, help="Anybody on this machine may do everything; only at a loopback address.")
-@click.option(
-    "--allowed-host",
-    multiple=True,
-    metavar="NAME",
-    help="Host names to answer besides this machine's own; .example.com with all below, '*' for any. Repeatable.",
 )
 @click.option(
     "--cors-origin",
@@ -63,13 +83,8 @@ class _Group(Command, click.Group):
 @click.option(
     "--tasks", multiple=True, metavar="MODULE", help="Also let callers enqueue functions of MODULE and below. Repeatable."
 )
-@click.option("--threads", metavar="N", help=f"Requests at a time.  [default: {defaults.SERVER_THREADS}]")
-@click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs.")
-@click.option("--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]")
-@click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True)
-@click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True)
-@click.option("--log-json", is_flag=True, default=None, help="One JSON object per line.")
-@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
+@click.option("--dashboard", is_flag=True, help="Serve the dashboard too, at /; a token opens it for 12 hours.")
+@serving_options
 @shared_options
 def server(cli: Cli, **given: Any) -> None:
     """Serve the HTTP API: enqueue, put back, look at jobs and queues.
@@ -78,10 +93,10 @@ def server(cli: Cli, **given: Any) -> None:
     the requests under way are answered. The tokens file is read again when it changes.
     """
     if click.get_current_context().invoked_subcommand is None:
-        sys.exit(_serve(cli, **given))
+        sys.exit(serve(cli, **given))
 
 
-def _serve(
+def serve(
     cli: Cli,
     *,
     host: str | None,
@@ -89,13 +104,16 @@ def _serve(
     tokens: str | None,
     no_auth: bool,
     allowed_host: tuple[str, ...],
-    cors_origin: tuple[str, ...],
-    tasks: tuple[str, ...],
+    cors_origin: tuple[str, ...] = (),
+    tasks: tuple[str, ...] = (),
     threads: str | None,
     pid: str | None,
     dashboard: bool,
+    api: bool = True,
+    read_only: bool = False,
     **given: Any,
 ) -> int:
+    """Serve the API, the dashboard or both until INT or TERM; returns the exit code. `read_only`: of the dashboard."""
     level, log_format, date_format = level_of(cli, given), given.pop("log_format"), given.pop("date_format")
     flags = {**given, "server_host": host, "server_port": port, "server_tokens_file": tokens, "server_threads": threads}
     if allowed_host:
@@ -129,13 +147,32 @@ def _serve(
     connection = connect(settings, role="worker")  # one bounded attempt: an outage is answered, not waited for
     try:
         with pid_file(pid):
-            allowed = settings.server_allowed_hosts or ()
-            made = _make(
-                connection, settings.tasks, authenticate, listener, settings.server_threads, host, allowed, cors, dashboard
-            )
-            return made.run()
+            hosts = _hosts(host, settings.server_allowed_hosts or ())
+            pages = _dashboard(connection, settings.tasks, authenticate, hosts, read_only) if dashboard else None
+            return _make(
+                connection, settings.tasks, authenticate, listener, settings.server_threads, hosts, cors, pages, api
+            ).run()
     finally:
         connection.close()
+
+
+def _hosts(host: str, allowed: Sequence[str]) -> Hosts:
+    from fusion.web.hosts import LOOPBACK, Hosts
+
+    return Hosts([*LOOPBACK, f"[{host}]" if ":" in host else host, *allowed])
+
+
+def _dashboard(
+    connection: Redis, tasks: Sequence[str], authenticate: Authenticator, hosts: Hosts, read_only: bool
+) -> DashboardApp:
+    from fusion.dashboard.access import Sessions
+    from fusion.dashboard.app import DashboardApp
+    from fusion.dashboard.frame import environment
+    from fusion.web.auth import Bearer
+
+    environment()  # says what is missing
+    who = Sessions(connection, authenticate.tokens, authenticate.limiter) if isinstance(authenticate, Bearer) else authenticate
+    return DashboardApp(connection, who, hosts=hosts, read_only=read_only, tasks=tasks)
 
 
 def _make(
@@ -144,43 +181,36 @@ def _make(
     authenticate: Authenticator,
     listener: socket.socket,
     threads: int,
-    host: str,
-    allowed: Sequence[str],
+    hosts: Hosts,
     cors: Cors,
-    dashboard: bool,
+    pages: DashboardApp | None,
+    api: bool,
 ) -> WebServer:
     import logging
 
     from fusion.store.client.connections import url_of
     from fusion.web.api import Api
     from fusion.web.app import App
-    from fusion.web.hosts import LOOPBACK, Hosts
     from fusion.web.waitress_server import WebServer
 
     shown, port = listener.getsockname()[:2]
-    known = [*LOOPBACK, f"[{host}]" if ":" in host else host, *allowed]
-    api = Api(connection, tasks, lambda: made.stopping())
-    app = App(api.routes(), authenticate, hosts=Hosts(known), cors=cors)
-    made = WebServer(
-        _with_dashboard(app, connection, tasks, authenticate, Hosts(known)) if dashboard else app, listener, threads=threads
-    )
+    app = App(Api(connection, tasks, lambda: made.stopping()).routes(), authenticate, hosts=hosts, cors=cors)
+    if pages:
+        from fusion.dashboard.mount import PROBES, Together
+
+        app = Together(app, pages) if api else Together(app, pages, PROBES)
+    made = WebServer(app, listener, threads=threads)
     made.install_signals()
     where = f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
     logging.getLogger("fusion.web.audit").setLevel(logging.INFO)  # --quiet is about what happens, not about who did it
-    logging.getLogger("fusion.web").info("serving http://%s (pid %d); Redis: %s", where, os.getpid(), url_of(connection))
+    logging.getLogger("fusion.web").info(
+        "serving http://%s%s (pid %d); Redis: %s",
+        where,
+        " with the dashboard" if pages and api else "",
+        os.getpid(),
+        url_of(connection),
+    )
     return made
-
-
-def _with_dashboard(api: App, connection: Redis, tasks: Sequence[str], authenticate: Authenticator, hosts: Hosts) -> App:
-    from fusion.dashboard.access import Sessions
-    from fusion.dashboard.app import DashboardApp
-    from fusion.dashboard.frame import environment
-    from fusion.dashboard.mount import Together
-    from fusion.web.auth import Bearer
-
-    environment()  # says what is missing
-    who = Sessions(connection, authenticate.tokens, authenticate.limiter) if isinstance(authenticate, Bearer) else authenticate
-    return Together(api, DashboardApp(connection, who, hosts=hosts, tasks=tasks))
 
 
 def _authenticator(host: str, address: str, tokens: str | None, no_auth: bool) -> Authenticator:

@@ -54,19 +54,20 @@ class Dashboard:
 
 
 #: What the API answers; all else is the dashboard's.
-_OF_THE_API = ("/api/", "/healthz", "/readyz", "/retryTask")
+OF_THE_API = ("/api/", "/healthz", "/readyz", "/retryTask")
+PROBES = ("/healthz", "/readyz")
 
 
 class Together(App):
-    """The API with the dashboard beside it, as one service."""
+    """The API with the dashboard beside it, as one service. `of_the_api`: how the paths begin that are answered by the API."""
 
-    def __init__(self, api: App, dashboard: DashboardApp) -> None:
-        self._api, self._dashboard = api, dashboard
+    def __init__(self, api: App, dashboard: DashboardApp, of_the_api: tuple[str, ...] = OF_THE_API) -> None:
+        self._api, self._dashboard, self._of_the_api = api, dashboard, of_the_api
         self.max_body = api.max_body
 
     def handle(self, request: Request) -> Response:
         """The answer, whatever happens."""
-        return (self._api if request.path.startswith(_OF_THE_API) else self._dashboard).handle(request)
+        return (self._api if request.path.startswith(self._of_the_api) else self._dashboard).handle(request)
 
     def refuse(self, error: HttpError, request: Request) -> Response:
         """The answer to a request that a server could not even read."""

@@ -54,7 +54,10 @@ def test_an_unknown_command_names_the_nearest(invoke: Invoke, typed: str, meant:
 
 
 def test_a_command_like_no_other_gets_the_list(invoke: Invoke) -> None:
-    assert "there are worker, start, scheduler, server, relay, info, top, stats, enqueue" in invoke("xyzzy", code=2).stderr
+    assert (
+        "there are worker, start, scheduler, server, dashboard, relay, info, top, stats, enqueue"
+        in invoke("xyzzy", code=2).stderr
+    )
 
 
 def test_an_option_before_the_command_is_told_where_to_go(invoke: Invoke) -> None:

@@ -9,6 +9,7 @@ import redis
 from fusion.dashboard.access import Sessions
 from fusion.dashboard.app import DashboardApp
 from fusion.web.auth import TokenFile
+from tests.cli.conftest import invoke as invoke
 from tests.dashboard.browser import Browser
 from tests.web.harness import Tokens
 

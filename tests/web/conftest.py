@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -42,7 +43,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """`start(redis_url, "--tokens", ...)`: a server process of the test's own."""
     started: list[ServerProcess] = []
 
-    def begin(redis_url: str, *args: str, **more: dict[str, str]) -> ServerProcess:
+    def begin(redis_url: str, *args: str, **more: Any) -> ServerProcess:
         started.append(ServerProcess(redis_url, tmp_path / f"server{len(started)}.log", *args, **more))
         return started[-1]
 

@@ -51,8 +51,8 @@ class ServerProcess(ProcessUnderTest):
     SETTINGS: ClassVar[dict[str, str]] = {"FUSION_TASKS": "tests.jobs.basic,tasks"}
     FAREWELL = signal.SIGTERM
 
-    def __init__(self, redis_url: str, log: Path, *args: str, env: dict[str, str] | None = None) -> None:
-        super().__init__(redis_url, log, "run_worker.py", "server", "--port", "0", *args, env=env)
+    def __init__(self, redis_url: str, log: Path, *args: str, command: str = "server", env: dict[str, str] | None = None) -> None:
+        super().__init__(redis_url, log, "run_worker.py", command, "--port", "0", *args, env=env)
         try:
             self.says("serving http")
         except AssertionError:
