@@ -46,18 +46,24 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-IN_WHEEL = set[str]().union(*map(imported, modules("fusion")))
-IN_CHECKOUT = set[str]().union(*map(imported, modules("tasks", "wrappers")))
+@pytest.fixture(scope="module")
+def in_wheel() -> set[str]:
+    return set[str]().union(*map(imported, modules("fusion")))
 
 
-def test_every_core_dependency_is_imported_by_what_is_in_the_wheel() -> None:
-    assert {name_of(one) for one in PROJECT["dependencies"]} - IN_WHEEL == set()
+@pytest.fixture(scope="module")
+def in_checkout() -> set[str]:
+    return set[str]().union(*map(imported, modules("tasks", "wrappers")))
+
+
+def test_every_core_dependency_is_imported_by_what_is_in_the_wheel(in_wheel: set[str]) -> None:
+    assert {name_of(one) for one in PROJECT["dependencies"]} - in_wheel == set()
 
 
 @pytest.mark.parametrize("extra", sorted(set(EXTRAS) - DEVELOPERS))
-def test_every_extra_has_code_that_imports_it(extra: str) -> None:
+def test_every_extra_has_code_that_imports_it(extra: str, in_wheel: set[str], in_checkout: set[str]) -> None:
     needed = {name_of(one) for one in EXTRAS[extra]} - {"fusion_queue"}
-    assert needed - (IN_CHECKOUT if extra == "tasks" else IN_WHEEL) == set()
+    assert needed - (in_checkout if extra == "tasks" else in_wheel) == set()
 
 
 def test_an_extra_of_extras_names_some_that_exist() -> None:
@@ -67,14 +73,14 @@ def test_an_extra_of_extras_names_some_that_exist() -> None:
                 assert set(match[1].split(",")) - set(EXTRAS) == set(), extra
 
 
-def test_whatever_is_imported_is_a_dependency() -> None:
+def test_whatever_is_imported_is_a_dependency(in_wheel: set[str], in_checkout: set[str]) -> None:
     known = set(sys.stdlib_module_names) | {"fusion", "tasks", "wrappers"}
     known |= {name_of(one) for one in PROJECT["dependencies"]}
     optional = {name_of(one) for extra in set(EXTRAS) - DEVELOPERS for one in EXTRAS[extra]}
     # hiredis comes with redis[hiredis]; pynvml reads a GPU where there is one
-    assert IN_WHEEL - known - (optional - {"requests"}) - IF_LOADED - {"hiredis", "pynvml", "_typeshed"} == set()
+    assert in_wheel - known - (optional - {"requests"}) - IF_LOADED - {"hiredis", "pynvml", "_typeshed"} == set()
     # urllib3 comes with requests; those of the cloud are for who has such an account
-    assert IN_CHECKOUT - known - {"requests", "urllib3", "boto3", "botocore", "google"} == set()
+    assert in_checkout - known - {"requests", "urllib3", "boto3", "botocore", "google"} == set()
 
 
 def test_rq_has_an_upper_bound_wherever_it_is_named() -> None:
