@@ -10,6 +10,7 @@ from fusion.exceptions import DuplicateJob, QueueFull
 from fusion.store.layout.records import Commit, NewJob, Room, Wishes
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
+from tests.faults.model.groups import check_groups
 from tests.faults.model.model import Model
 from tests.faults.model.scripts import Line, Snapshot, clock_at
 from tests.faults.model.state import INBOX, LEASE_MS, QUEUES, TASK, TERMINAL, Job, Order, Told, Wish
@@ -215,6 +216,7 @@ def compare(model: Model, seen: Snapshot, *, in_order: bool) -> None:
         told, events = ([one for one in those if one[0] not in ("queued", "blocked")] for those in (told, events))
     assert told == events or (not in_order and sorted(told) == sorted(events)), f"events {told}, not {events}"
     _bells(model, seen)
+    check_groups(seen)
 
 
 def _held(seen: Snapshot) -> dict[str, Any]:

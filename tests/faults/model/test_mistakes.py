@@ -112,6 +112,19 @@ MISTAKES = (
         "turns.clock = tonumber(best) or score_of(queue, class, seq)",
         "turns.clock = first",
     ),
+    Mistake("a requeued job stays in the group of its failure", ("requeue",), "redis.call('ZREM', jobs, id)", ""),
+    Mistake(
+        "a group does not count what is set aside",
+        ("quarantine",),
+        "redis.call('HINCRBY', failure_key(group), 'quarantined', 1)",
+        "",
+    ),
+    Mistake(
+        "what failed twice is counted twice",
+        ("requeue",),
+        "if queue then count_failure(group, queue, quarantined, -1) else",
+        "if queue then return true else",
+    ),
 )
 
 
