@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,15 +32,16 @@ def write_tokens(path: Path) -> dict[str, str]:
     return {name: token for name, (token, _) in made.items()}
 
 
-def addresses() -> list[str]:
+def addresses(names: Mapping[str, str] = NAMES) -> list[str]:
     """Of every page, with a name in place of each brace."""
-    return [_filled(entry.path) for entry in ALL if isinstance(entry, Entry)]
+    return [filled(entry.path, names) for entry in ALL if isinstance(entry, Entry)]
 
 
-def _filled(path: str) -> str:
+def filled(path: str, names: Mapping[str, str] = NAMES) -> str:
+    """A path of the table of routes, with a name in place of its brace."""
     if "{" not in path:
         return path
-    name = NAMES.get(path.split("/")[1])
+    name = names.get(path.split("/")[1])
     assert name is not None, f"tests/browser/staged.py: NAMES needs a row for the page {path}, and the staged Redis such a thing"
     return "/".join(name if part.startswith("{") else part for part in path.split("/"))
 

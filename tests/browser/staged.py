@@ -22,6 +22,7 @@ NAMES = {
     "failures": group_id("ours.Error", "ours.mod:fn"),
     "jobs": "ours-failed",
     "keys": "k",
+    "limit": "k",
     "limits": "k",
     "operations": "zebra-operation",
     "queues": "sms",
