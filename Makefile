@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-acl test-pool test-es test-browser crash teeth soak lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-acl test-pool test-es test-browser screenshots crash teeth soak lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -88,6 +88,9 @@ clean: ## remove .venv, caches and build products
 bytecode: venv-dev ## compile what tests start in some thousand processes (they ask for it themselves)
 	@$(BIN)/python -m compileall -q fusion tasks wrappers tests/jobs tests/kit
 	@$(BIN)/python -m tests.kit.bytecode
+
+screenshots: venv-browser ## the pictures of the dashboard in docs/images, from a Redis and workers of their own
+	@$(BIN)/python -m tools.screenshots
 
 venv-demo:
 	@sh tools/venv.sh demo

@@ -8,20 +8,27 @@ from urllib.parse import quote
 from fusion.dashboard.page import Page, View
 from fusion.dashboard.pages.job import pretty
 from fusion.dashboard.pages.jobs import term
-from fusion.dashboard.words import VERBS
+from fusion.dashboard.words import VERBS, Verb
 from fusion.web.exchange import HttpError
 
 #: Groups, and jobs of one, of one page.
 _GROUPS, _JOBS = 50, 25
 #: What is done to a whole group.
 _DONE = ("requeue", "quarantine", "delete")
+#: How many of these stand beside each group of the list.
+_OFFERED = 2
 #: Seconds for which groups are shown again: a token for some queues has each failed job looked at for them.
 _KEPT = 2.0
 
 
 def failures(view: View) -> dict[str, Any]:
     """A page of the groups, the one in which something failed last first."""
-    return {"found": view.get("/failures", offset=view.args.get("offset", 0), limit=_GROUPS, kept=_KEPT), "limit": _GROUPS}
+    return {
+        "found": view.get("/failures", offset=view.args.get("offset", 0), limit=_GROUPS, kept=_KEPT),
+        "limit": _GROUPS,
+        "term": term,
+        "verbs": _verbs(view)[:_OFFERED],
+    }
 
 
 def failure(view: View) -> dict[str, Any]:
@@ -35,8 +42,13 @@ def failure(view: View) -> dict[str, Any]:
         "pretty": pretty,
         "example": _example(view, group["example"]),
         "found": view.get("/jobs", query=query, limit=_JOBS) if group["count"] else None,
-        "verbs": [VERBS[verb] for verb in _DONE if group["count"] and view.may(VERBS[verb].scope)],
+        "verbs": _verbs(view) if group["count"] else [],
     }
+
+
+def _verbs(view: View) -> list[Verb]:
+    """What they may do to one."""
+    return [VERBS[verb] for verb in _DONE if view.may(VERBS[verb].scope)]
 
 
 def _example(view: View, job_id: str | None) -> Any:

@@ -13,7 +13,7 @@ from fusion.dashboard.pages.jobs import term
 CLASSES = ("high", "moderate", "low")
 #: Queues that are looked at; waits, running jobs and failed ones that are shown.
 _QUEUES, _WAITS, _RUNNING, _FAILED = 200, 12, 15, 5
-#: Minutes of the charts; of failures that are held against those of an hour before.
+#: Minutes of the charts, which end with the last whole one; of failures that are held against those of an hour before.
 _MINUTES, _LATELY = 60, 10
 #: Seconds for which the history is shown again: it changes by the minute.
 _HISTORY = 15.0
@@ -37,7 +37,7 @@ def overview(view: View) -> dict[str, Any]:
         "lights": lights(info, sinks) if info and sinks else [],
         "flow": flow_of(found["queues"], history["history"]),
         "failed": failures(history["history"]),
-        "charts": _charts(history["history"][-_MINUTES:]),
+        "charts": _charts(history["history"][-_MINUTES - 1 : -1]),
         "waited": times_of(history["seconds"], "wait"),
         "history": history,
     }

@@ -13,8 +13,8 @@
   };
   const times = () => all("time").forEach((time) => {
     const at = new Date(time.dateTime);
-    time.title = at.toLocaleString() + " (" + time.dateTime + ")";
-    time.textContent = "ago" in time.dataset ? ago((Date.now() - at) / 1000) : at.toLocaleString();
+    time.title = at.toLocaleString("sv") + " (" + time.dateTime + ")";
+    time.textContent = "ago" in time.dataset ? ago((Date.now() - at) / 1000) : at.toLocaleString("sv");
   });
 
   let paused = kept.fusionPaused === "1", last = Date.now(), at = -1;
