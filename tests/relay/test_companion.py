@@ -166,7 +166,7 @@ def test_under_a_supervisor_one_relay_serves_all(
     workers: Workers, broker: Broker, inspector: EventInspector, path: Path, env: dict[str, str]
 ) -> None:
     service = workers.start("-n", "2", env={**env, "FUSION_LEASE": "15"}, program=("run_worker.py", "start"), ready=False)
-    eventually(lambda: "relay 1 (pid" in service.output and service.output.count("is ready") >= 4, 20)
+    eventually(lambda: "relay 1 (pid" in service.output and service.output.count("is ready") >= 4)
     put(broker, "default", "j1", data=JOB)
     eventually(lambda: is_delivered(inspector) and len(ids_in(path)) >= 3)
     assert len(inspector.relays()) == 1
