@@ -91,6 +91,9 @@ def running(directory: Path, *args: str) -> Iterator[Demo]:
         if process.poll() is None:  # it ends what it started, as long as it can
             process.terminate()
         process.wait(40)
+        for pid in demo.processes():  # of a demo that fails the test by leaving some
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_it_ends_by_itself_and_its_table_adds_up(tmp_path: Path) -> None:

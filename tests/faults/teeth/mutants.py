@@ -17,6 +17,7 @@ from tests.faults.teeth.long import OF_LONG
 from tests.faults.teeth.queries import OF_QUERIES
 from tests.faults.teeth.queues import OF_QUEUES
 from tests.faults.teeth.sheets import OF_SHEETS
+from tests.faults.teeth.shipped import OF_WHAT_IS_SHIPPED
 from tests.faults.teeth.stops import OF_STOPS
 from tests.faults.teeth.totals import OF_TOTALS
 from tests.faults.teeth.trash import OF_TRASH
@@ -351,6 +352,7 @@ MUTANTS = (
     *OF_TRASH,
     *OF_UNIQUE_KEYS,
     *OF_WEB,
+    *OF_WHAT_IS_SHIPPED,
 )
 
 #: Not a mutant: that the rig sees another system's real loss.

@@ -21,7 +21,17 @@ from tests.faults.teeth.edits import Mutant
 from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, table, without_case
 from tests.kit.process import ROOT
 
-_COPIED = ("fusion", "tests", "tasks", "wrappers", "run_worker.py", "pyproject.toml")
+_COPIED = (
+    "fusion",
+    "tests",
+    "tasks",
+    "wrappers",
+    "deploy",
+    "docker-compose.yml",
+    "Dockerfile",
+    "run_worker.py",
+    "pyproject.toml",
+)
 _LANES = 3  # most of the time is spent waiting
 #: Seconds for the tests of one mutant; each has its own limit besides.
 _LIMIT = 240
