@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from fusion.store.scripting.lean import folded, inlined, made_when_called, without_empty, without_unused
+from fusion.store.scripting.lean import inlined, made_when_called, without_empty, without_unused
+from fusion.store.scripting.scripts import folded
 
 
 def test_functions_that_nothing_names_are_taken_out_with_what_only_they_use() -> None:

@@ -11,9 +11,6 @@ _FUNCTION = re.compile(r"^local function (\w+)\((?:[^\n]* end\n|[^\n]*\n.*?^end\
 _EMPTY = re.compile(r"^local function (\w+)\([\w, ]*\) end\n", re.MULTILINE)
 _NOTHING = re.compile(r"^ *(?:if [^\n]* then +end)?\n", re.MULTILINE)
 _EXPRESSION = re.compile(r"^local function (\w+)\((\w+)\) return (.*) end\n", re.MULTILINE)
-_CONSTANTS = re.compile(r"^local ([A-Z].*?) = (.*?)( --.*)?\n", re.MULTILINE)
-_LITERAL = re.compile(r"""'[^']*'|"[^"]*"|[\d.e^ *-]+""")
-_CONSTANT = re.compile(r"\b[A-Z][A-Z_]+\b")
 _TOKEN = re.compile(r"'[^']*'|\w+")
 _WORD = re.compile(r"'[^'\n]*'|--[^\n]*|(?<!\.)\.\w+|\w+")
 _NOT_CALLED = re.compile(r"\b\w+\b(?!\()")
@@ -132,26 +129,6 @@ def inlined(text: str) -> str:
         return text
     text = _EXPRESSION.sub(lambda match: "" if match[1] in small else match[0], text)
     return _replaced(text, small, re.compile(rf"\b({'|'.join(small)})\("))
-
-
-def folded(text: str) -> str:
-    """With constants in the places of their names: a local that a function uses is looked for at each call, one after another."""
-    known = dict[str, str]()
-
-    def note(match: re.Match[str]) -> str:
-        names, values = match[1].split(", "), match[2].split(", ")
-        if len(names) != len(values):
-            return match[0]
-        pairs = list(zip(names, values, strict=True))
-        constant = {name: value for name, value in pairs if _CONSTANT.fullmatch(name) and _LITERAL.fullmatch(value)}
-        known.update(
-            {name: value if value[0] in "'\"" or value.isdecimal() else f"({value})" for name, value in constant.items()}
-        )
-        rest = [pair for pair in pairs if pair[0] not in constant]
-        return f"local {', '.join(name for name, _ in rest)} = {', '.join(value for _, value in rest)}\n" if rest else ""
-
-    text = _CONSTANTS.sub(note, text)
-    return _CONSTANT.sub(lambda match: known.get(match[0], match[0]), text)
 
 
 def _replaced(text: str, small: dict[str, tuple[str, str]], calls: re.Pattern[str]) -> str:

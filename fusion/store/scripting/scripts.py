@@ -25,12 +25,16 @@ from fusion.kernel.failpoints import failpoint
 from fusion.store.client.wire import sender
 from fusion.store.layout import schema
 from fusion.store.scripting.constants import FleetConstants, literal
-from fusion.store.scripting.lean import folded, inlined, made_when_called, without_empty, without_unused
+from fusion.store.scripting.kept import kept
 
 _HEADER = re.compile(r"^-- (KEYS|ARGV|FLAGS|INCLUDE|RARER?|Uses|Exports|Acts): (.*)$", re.MULTILINE)
 _LUA = resources.files("fusion.store") / "lua"
 _JOINED = re.compile(r'"([^"\n]*)" \.\. \'([^\'"\n]*)\'')
-_NAME = re.compile(r"\b(?:[KA]_\w+|[A-Z][A-Z_]*)\b")
+# Behind their first letter these two look whether it begins a word: what begins with letters is found five times as fast as what begins with \b.
+_NAME = re.compile(r"[A-Z](?<!\w[A-Z])(?:(?<=[KA])_\w+|[A-Z_]*)\b")
+_CONSTANT = re.compile(r"[A-Z](?<!\w[A-Z])[A-Z_]+\b")
+_CONSTANTS = re.compile(r"^local ([A-Z].*?) = (.*?)( --.*)?\n", re.MULTILINE)
+_LITERAL = re.compile(r"""'[^']*'|"[^"]*"|[\d.e^ *-]+""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +53,17 @@ class Source:
         known |= {f"K_{key}": f"KEYS[{i}]" for i, key in enumerate(self.keys, 1)}
         known |= {f"A_{arg}": f"ARGV[{i}]" for i, arg in enumerate(self.args, 1)}
         known["REST"] = str(len(self.args) + 1)
-        text = _NAME.sub(lambda match: known.get(match[0], match[0]), inlined(self.body))
+        text = _NAME.sub(lambda match: known.get(match[0], match[0]), self.inlined())
         text = folded(_JOINED.sub(r'"\1\2"', text))
         if not self.allow_oom:
             return text
         if server >= (7,):
             return f"#!lua flags=allow-oom\n{text}"
         return f"redis.call('DEL', {literal(constants.prefix + 'oom')})\n{text}"
+
+    def inlined(self) -> str:
+        """The body, with what its small functions return in the places of their calls."""
+        return kept(f"{self.name}-inlined", (self.body,), lambda: _inlined(self.body))
 
 
 @cache
@@ -65,11 +73,43 @@ def load(name: str) -> Source:
     header = header_of(own)
     keys, args = header.get("KEYS", ()), header.get("ARGV", ())
     texts = [*map(include, included(header.get("INCLUDE", ()), include)), own]
+    body = kept(name, texts, lambda: _body(texts))
+    return Source(name, keys, args, "allow-oom" in header.get("FLAGS", ()), body)
+
+
+def _body(texts: Sequence[str]) -> str:
+    from fusion.store.scripting.lean import made_when_called, without_empty, without_unused  # for who makes it, and that is rare
+
     body = without_unused(without_empty("".join(map(_uncommented, texts))))
     named = [{word for text in texts for word in header_of(text).get(kind, ())} for kind in ("RARE", "RARER")]
     body = made_when_called(body, named)
-    body = "\n".join(line.strip() for line in body.splitlines())
-    return Source(name, keys, args, "allow-oom" in header.get("FLAGS", ()), body)
+    return "\n".join(line.strip() for line in body.splitlines())
+
+
+def _inlined(body: str) -> str:
+    from fusion.store.scripting.lean import inlined
+
+    return inlined(body)
+
+
+def folded(text: str) -> str:
+    """With constants in the places of their names: a local that a function uses is looked for at each call, one after another."""
+    known = dict[str, str]()
+
+    def note(match: re.Match[str]) -> str:
+        names, values = match[1].split(", "), match[2].split(", ")
+        if len(names) != len(values):
+            return match[0]
+        pairs = list(zip(names, values, strict=True))
+        constant = {name: value for name, value in pairs if _CONSTANT.fullmatch(name) and _LITERAL.fullmatch(value)}
+        known.update(
+            {name: value if value[0] in "'\"" or value.isdecimal() else f"({value})" for name, value in constant.items()}
+        )
+        rest = [pair for pair in pairs if pair[0] not in constant]
+        return f"local {', '.join(name for name, _ in rest)} = {', '.join(value for _, value in rest)}\n" if rest else ""
+
+    text = _CONSTANTS.sub(note, text)
+    return _CONSTANT.sub(lambda match: known.get(match[0], match[0]), text)
 
 
 def included(names: Sequence[str], read: Callable[[str], str]) -> list[str]:
