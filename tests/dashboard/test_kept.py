@@ -107,6 +107,10 @@ def test_a_cron_entry_in_words_with_its_next_times_and_its_history(client: Brows
     assert [(who, action) for who, action, *_ in changes(conn)] == [
         ("token:adminer", action) for action in ("cron_resume", "cron_pause", "cron_run")
     ]
+    conn.hset("rq:cron:entry:odd", "app", "<shop>")
+    told = client.press(client.get("/cron/odd"), "Remove")
+    assert "odd is removed; its jobs stay. The scheduler of <shop> brings it back" in told.text
+    assert [entry.id for entry in Scheduler(conn).entries()] == ["often", "report"]
 
 
 def test_who_may_only_read_does_nothing_with_cron_entries(reader: Browser, conn: redis.Redis) -> None:

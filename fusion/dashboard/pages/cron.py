@@ -55,6 +55,13 @@ def resume(view: View) -> str:
     return f"Cron entry {told['id']} is resumed; what was due meanwhile is not made up."
 
 
+def remove(view: View) -> Said:
+    """Forget it; its jobs stay."""
+    told = view.post(f"/cron/{_name(view)}/remove")
+    again = f" The scheduler of {told['declared_by']} brings it back when it starts." if told["declared_by"] else ""
+    return Said(f"Cron entry {told['id']} is removed; its jobs stay.{again}", to="/cron")
+
+
 def _iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).isoformat()
 
@@ -69,4 +76,5 @@ PAGES = (
     Action("/cron/{name}/run", run),
     Action("/cron/{name}/pause", pause, "admin"),
     Action("/cron/{name}/resume", resume, "admin"),
+    Action("/cron/{name}/remove", remove, "admin"),
 )
