@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import redis
 
-from fusion.dashboard.pages.queues import spread
+from fusion.dashboard.pages.queues import spread, whole
 from fusion.store.write.broker import Broker
 from tests.dashboard.browser import Browser, audited, path_of
 from tests.kit.hands import Hand, put
@@ -94,6 +94,13 @@ def test_who_may_see_some_queues_sees_nothing_of_the_others(restricted: Callable
     assert "sms" in page.text and "zebra" not in page.html
     assert browser.get("/queues/zebra").status == browser.get("/queues/nobody").status == 404
     assert browser.post("/queues/zebra/empty").text.replace("zebra", "nobody") == browser.post("/queues/nobody/empty").text
+
+
+def test_what_ended_is_told_without_the_minute_that_is_not_over() -> None:
+    rows = [{"at": f"2030-01-01T00:0{minute}:00Z"} for minute in range(3)]
+    last = 1893456000 + 120
+    assert whole(rows, 60, last + 59.0) == rows[:2] and whole(rows, 60, last + 60.0) == rows
+    assert whole(rows[2:], 60, last + 1.0) == rows[2:]
 
 
 def test_steps_are_spread_over_their_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -45,10 +46,18 @@ def queue(view: View) -> dict[str, Any]:
         "queries": [(state, f"{term('queue', now['name'])} state:{state}") for state in _STATES],
         "known": bool(rows),
         "depths": {name: spread(rows, step, partial(_depth, str(2 - at)), max) for at, name in enumerate(CLASSES)},
-        "ended": {what: spread(rows, step, partial(_count, what), sum) for what in ("failed", "completed")},
+        "ended": {
+            what: spread(whole(rows, step, time.time()), step, partial(_count, what), sum) for what in ("failed", "completed")
+        },
         "waited": times_of(past["seconds"], "wait"),
         "ran": times_of(past["seconds"], "run"),
     }
+
+
+def whole(rows: Sequence[Mapping[str, Any]], step: int, now: float) -> Sequence[Mapping[str, Any]]:
+    """Without the step under way, in which less has ended only because it is not over; but not without what there is at all."""
+    begun = len(rows) > 2 and datetime.fromisoformat(rows[-1]["at"]).timestamp() + step > now
+    return rows[:-1] if begun else rows
 
 
 def spread(
