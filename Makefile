@@ -70,7 +70,7 @@ lint: venv-dev ## style, formatting, import layers, file sizes
 type: venv-dev ## mypy --strict
 	@$(BIN)/mypy
 
-reference: venv-dev ## write what follows from the code: docs/settings.md, cli.md, api.md, tables and types of options
+reference: venv-dev ## write what follows from the code: docs/settings.md, cli.md, api.md, http-reference.md, tables and types of options
 	@$(BIN)/python tools/reference.py
 
 bench: venv-bench ## all figures with their bounds, beside other queues, into benchmarks/results and the documents (40 minutes on a quiet machine)

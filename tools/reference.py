@@ -1,4 +1,5 @@
-"""Writes what follows from the code: the typed signatures of options, the tables of options, the references of settings, commands and names.
+"""Writes what follows from the code: the typed signatures of options, the tables of options, the references of settings, commands, names
+and the HTTP API.
 
 `make reference` writes them; tests/architecture/test_reference.py compares.
 """
@@ -28,6 +29,7 @@ from fusion.settings.groups import JobSettings, RedisSettings, WorkerSettings  #
 from fusion.settings.reporting import ReportingSettings  # noqa: E402
 from fusion.web.api import Api  # noqa: E402
 from fusion.web.openapi.document import document  # noqa: E402
+from tools import http_reference  # noqa: E402
 
 _DEFAULT = "  [default: "
 _TYPED = '''"""The options of an enqueue as types, made of their declarations in `fusion.enqueue.options` by `make reference`: edit those.
@@ -331,9 +333,13 @@ def names() -> str:
     return "".join(parts)
 
 
+def _described() -> dict[str, Any]:
+    return document(Api(cast(Any, None), ()).routes())
+
+
 def openapi() -> str:
     """docs/openapi.json: a line for each operation, each schema and all else."""
-    return f"{_lines(document(Api(cast(Any, None), ()).routes()), 3)}\n"
+    return f"{_lines(_described(), 3)}\n"
 
 
 def _lines(value: Any, depth: int) -> str:
@@ -362,6 +368,7 @@ def documents() -> Iterator[tuple[Path, str]]:
     yield ROOT / "docs/cli.md", commands()
     yield ROOT / "docs/api.md", names()
     yield ROOT / "docs/openapi.json", openapi()
+    yield ROOT / "docs/http-reference.md", http_reference.reference(_described())
 
 
 def main() -> None:

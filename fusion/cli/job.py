@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import update_wrapper
+from shlex import quote
 from typing import Any
 
 import click
@@ -52,25 +53,46 @@ def show(cli: Cli, job_id: str, trace: bool, as_json: bool) -> None:
     bound to. Arguments, results and what errors said are masked; pickles are not looked into.
     """
     from fusion.cli.job_render import lines
-    from fusion.exceptions import NoSuchJobError
+    from fusion.exceptions import InvalidName, NoSuchJobError
     from fusion.jobs.sheet import sheet
     from fusion.jobs.sheet_document import document
-    from fusion.store.access import sheet_inspector_of, trash_inspector_of
+    from fusion.store.access import sheet_inspector_of
     from fusion.store.layout.names import check_job_id
 
     try:
         found = sheet(sheet_inspector_of(cli.looking), check_job_id(job_id))
-    except NoSuchJobError:
-        if trash_inspector_of(cli.looking).one(job_id) is None:
-            raise
-        raise NoSuchJobError(
-            f"job {job_id} was deleted and is in the trash; to bring it back: {prog()} trash restore {job_id}"
-        ) from None
+    except (NoSuchJobError, InvalidName):
+        if told := _instead(cli, job_id):
+            raise NoSuchJobError(told) from None
+        raise
     if as_json:
         echo(json.dumps({"schema": SCHEMA, **document(found, details=True, trace=trace)}))
         return
     for line in lines(found, trace=trace):
         echo(line)
+
+
+#: What else may have been given as an id: the command that shows it.
+_SHOWN_BY = {
+    "queue": "info {}",
+    "worker": "info --only-workers",
+    "batch": "batch show {}",
+    "cron entry": "cron history {}",
+    "concurrency key": "limit show {}",
+    "operation": "operations show {}",
+    "failure group": "failures {}",
+}
+
+
+def _instead(cli: Cli, name: str) -> str:
+    """What there is of this name in place of a job, and the command that is for it; empty if there is nothing."""
+    from fusion.store.access import names_inspector_of, trash_inspector_of
+
+    if trash_inspector_of(cli.looking).one(name) is not None:
+        return f"job {name} was deleted and is in the trash; to bring it back: {prog()} trash restore {name}"
+    kinds = names_inspector_of(cli.looking).kinds(name)
+    shows = [f"{'an' if kind == 'operation' else 'a'} {kind}: {prog()} {_SHOWN_BY[kind].format(quote(name))}" for kind in kinds]
+    return f"no job {name!r}, but that is {'; and '.join(shows)}" if shows else ""
 
 
 def _of_json(kind: type, what: str) -> Callable[[click.Context, click.Parameter, str | None], Any]:

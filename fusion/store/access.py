@@ -21,6 +21,7 @@ from fusion.store.read.failure_inspector import FailureInspector
 from fusion.store.read.glance import Glance
 from fusion.store.read.inspector import Inspector
 from fusion.store.read.limit_inspector import LimitInspector
+from fusion.store.read.names_inspector import NamesInspector
 from fusion.store.read.operation_inspector import OperationInspector
 from fusion.store.read.search_inspector import SearchInspector
 from fusion.store.read.server_inspector import ServerInspector
@@ -87,6 +88,11 @@ def audit_broker_of(connection: Redis) -> AuditBroker:
 def audit_inspector_of(connection: Redis) -> AuditInspector:
     """A reader of the audit."""
     return _made(AuditInspector, connection)
+
+
+def names_inspector_of(connection: Redis) -> NamesInspector:
+    """A reader of what there is of a name."""
+    return _made(NamesInspector, connection)
 
 
 def trash_inspector_of(connection: Redis) -> TrashInspector:

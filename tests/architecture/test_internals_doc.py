@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOP = ROOT / "docs" / "internals.md"
 PAGES = sorted((ROOT / "docs" / "internals").glob("*.md"))
 #: Pages with generated tables, and two whose cells name tests, fields and scripts.
-WIDE = {"api", "cli", "settings", "guarantees", "keys"}
+WIDE = {"api", "cli", "http-reference", "settings", "guarantees", "keys"}
 GUIDES = [page for page in sorted((ROOT / "docs").glob("*.md")) if page != TOP and page.stem not in WIDE]
 PACKAGES = sorted(path.parent for path in (ROOT / "fusion").rglob("__init__.py"))
 #: Files that a newcomer may have to open for each question of "Start here", in its order.

@@ -13,9 +13,13 @@ from fusion import Job, Queue
 from fusion.cli import tables
 from fusion.cli.job_render import lines
 from fusion.cli.tables import cells
+from fusion.cron.scheduler import Scheduler
 from fusion.jobs.sheet import sheet
 from fusion.store.access import sheet_inspector_of
+from fusion.store.write.broker import Broker
 from tests.cli.conftest import Fail, Hands, Invoke
+from tests.operations.hands import begin
+from tests.store.batch_hands import begin as begin_batch
 
 SMS = "tasks.sms.sendSMS"
 
@@ -74,6 +78,36 @@ def test_one_that_is_in_the_trash(invoke: Invoke, conn: redis.Redis) -> None:
     assert said == "Error: job a was deleted and is in the trash; to bring it back: run_worker.py trash restore a\n"
     invoke("trash", "restore", "a")
     assert invoke("job", "show", "a").stdout.startswith("a queued")
+
+
+def test_the_name_of_something_else_names_the_command_that_shows_it(
+    invoke: Invoke, conn: redis.Redis, hands: Hands, fail: Fail
+) -> None:
+    Queue("sms", conn).enqueue(SMS, concurrency_key="tenant-7", max_concurrent=1)
+    fail("q", 1)
+    (group,) = [raw.decode() for raw in conn.zrange("rq:failures", 0, -1)]
+    hands("sms", name="web1.example.4711").register()
+    begin_batch(Broker(conn), "import-7")
+    Scheduler(connection=conn).cron("*/5 * * * *", SMS, id="nightly")
+    operation = begin(conn, "delete", "queue:q")
+    for name, kind, command in (
+        ("sms", "queue", "info sms"),
+        ("web1.example.4711", "worker", "info --only-workers"),
+        ("import-7", "batch", "batch show import-7"),
+        ("nightly", "cron entry", "cron history nightly"),
+        ("tenant-7", "concurrency key", "limit show tenant-7"),
+        (operation, "operation", f"operations show {operation}"),
+        (group, "failure group", f"failures {group}"),
+    ):
+        said = invoke("job", "show", name, code=1).stderr
+        article = "an" if kind == "operation" else "a"
+        assert said == f"Error: no job '{name}', but that is {article} {kind}: run_worker.py {command}\n"
+        shown = invoke(*command.split()).stdout
+        assert shown and (name in shown or kind == "operation")
+    conn.sadd("rq:queues", "rq:queue:import-7")
+    assert invoke("job", "show", "import-7", code=1).stderr == (
+        "Error: no job 'import-7', but that is a queue: run_worker.py info import-7; and a batch: run_worker.py batch show import-7\n"
+    )
 
 
 def test_the_lines_of_its_log(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
