@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from fusion.cli.context import Cli, prog, seconds, shared_options
-from fusion.cli.hints import Command
+from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from fusion.store.read.batch_inspector import BatchInfo
 
 SCHEMA = 1
-
-
-class _Group(Command, click.Group):
-    """A command that has commands."""
 
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -78,7 +74,7 @@ def _listing(infos: Iterable[BatchInfo], at: datetime) -> list[str]:
     return table(header, rows, right=(3, 4, 5, 6))
 
 
-@click.group("batch", cls=_Group)
+@click.group("batch", cls=Group)
 def batch_group() -> None:
     """Show or cancel a batch."""
 

@@ -16,6 +16,7 @@ import click
 from fusion.cli.context import Cli, confirmed, prog
 from fusion.cli.control import tell_unknown
 from fusion.cli.output import echo
+from fusion.cli.slips import tell_slips
 from fusion.cli.tables import table
 
 if TYPE_CHECKING:
@@ -78,6 +79,8 @@ def operate(
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     impact = measure(search_inspector_of(cli.connection), plan)
+    if not impact.matched:
+        tell_slips(cli, plan.query)
     if dry_run:
         _tell_what_would_be(plan, impact, as_json)
         return

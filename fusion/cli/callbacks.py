@@ -13,7 +13,7 @@ import click
 
 from fusion.callbacks import shown_url
 from fusion.cli.context import Cli, prog, seconds, shared_options
-from fusion.cli.hints import Command
+from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, styled
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
@@ -30,11 +30,7 @@ _Function = Callable[..., Any]
 _COLOURS = {"waiting": None, "retrying": "yellow", "failed": "red", "delivered": "green"}
 
 
-class _Group(Command, click.Group):
-    """A command that has commands."""
-
-
-@click.group(cls=_Group, name="callbacks")
+@click.group(cls=Group, name="callbacks")
 def callbacks_group() -> None:
     """Show what is told to URLs when jobs end; try again what was not delivered.
 

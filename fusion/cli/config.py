@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli.context import Cli, prog, shared_options
-from fusion.cli.hints import Command
+from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, styled
 from fusion.cli.tables import table
 
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 
 
-class _Group(Command, click.Group):
-    """A command that has commands."""
-
-
-@click.group(cls=_Group, name="config")
+@click.group(cls=Group, name="config")
 def config_group() -> None:
     """Show the effective settings, and where each comes from."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli.context import Cli, prog, shared_options
-from fusion.cli.hints import Command
+from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo
 from fusion.cli.recorded import recorded
 from fusion.cli.times import utc_option
@@ -26,11 +26,7 @@ _Function = Callable[..., Any]
 _PAGE = 100
 
 
-class _Group(Command, click.Group):
-    """A command that has commands."""
-
-
-@click.group(cls=_Group, name="events")
+@click.group(cls=Group, name="events")
 def events_group() -> None:
     """Show how far events got; look at them; deliver parked ones again.
 

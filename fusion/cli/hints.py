@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from shlex import quote
 from typing import Any
 
 import click
@@ -38,6 +39,12 @@ _BY_COMMAND = {
         "--num-workers": "`start -n N` runs N workers; one worker runs several jobs at a time with --slots N",
     },
 }
+_MANY = {"--all": "say which by `--query 'queue:sms state:failed'`"}
+_BY_COMMAND |= {
+    name: {**_MANY, "--query": f"`{name} --query QUERY`, without `job`, takes all that match"}
+    for name in ("cancel", "stop", "delete")
+}
+_BY_COMMAND["requeue"] = {"--query": _BY_COMMAND["stop"]["--query"].replace("stop", "requeue")}
 _BY_COMMAND["start"] = {flag: hint for flag, hint in _BY_COMMAND["worker"].items() if flag != "--num-workers"}
 
 
@@ -54,9 +61,38 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             hint = _BY_COMMAND.get(self.name or "", {}).get(error.option_name) or _EVERYWHERE.get(error.option_name)
+            if self.name == "jobs":
+                hint = hint or _word_of_query(error.option_name)
             if hint is None:
                 raise
             raise click.UsageError(f"{error.option_name}: {hint}.", ctx) from None
+
+
+def _word_of_query(option: str) -> str | None:
+    """`jobs --state failed`: what it is called in a query."""
+    from fusion.store.query.fields import FIELDS
+
+    field = {"status": "state", "function": "func", "older-than": "older", "newer-than": "newer"}.get(option[2:], option[2:])
+    return f"queries have it as a word, as in `jobs {FIELDS[field]}`" if field in FIELDS else None
+
+
+class Group(Command, click.Group):
+    """A command that has commands."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """For a name that is no command but may be what one is to show, or is to be given: say how that is asked."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if args[0].startswith("-") or "Did you mean" in error.format_message():
+                raise
+            there = self.list_commands(ctx)
+            shows = (
+                f"; to look at it: {ctx.command_path} show {quote(args[0])}" if "show" in there and self.name != "config" else ""
+            )
+            raise click.UsageError(
+                f"No such command {args[0]!r}{shows}; there {'is' if len(there) == 1 else 'are'} {', '.join(there)}", ctx
+            ) from None
 
 
 def command(example: str) -> Callable[[Callable[..., Any]], Command]:

@@ -13,7 +13,7 @@ import click
 
 from fusion.cli.cancel import cancel, stop
 from fusion.cli.context import Cli, prog, shared_options
-from fusion.cli.hints import Command
+from fusion.cli.hints import Command, Group
 from fusion.cli.jobs import requeue
 from fusion.cli.operations import delete
 from fusion.cli.output import echo
@@ -25,11 +25,7 @@ SCHEMA = 1
 _Function = Callable[..., Any]
 
 
-class _Group(Command, click.Group):
-    """A command that has commands."""
-
-
-@click.group(cls=_Group, name="job")
+@click.group(cls=Group, name="job")
 def job_group() -> None:
     """Show all that is known of a job; make an edited copy; cancel, stop, requeue or delete."""
 

@@ -15,6 +15,7 @@ from fusion.cli.control import tell_unknown
 from fusion.cli.hints import Command
 from fusion.cli.marks import age
 from fusion.cli.output import echo, shown, styled
+from fusion.cli.slips import tell_slips
 from fusion.cli.tables import table
 from fusion.cli.times import told, utc_option
 from fusion.cli.watch import watchable
@@ -237,6 +238,7 @@ def _nothing(cli: Cli, query: Query, page: Page, note: str) -> None:
         f"No jobs fit {query.text or 'an empty query'}: "
         + (f"{note}{_FURTHER}" if note else f"looked at {looked}" if looked else "there are none to look at")
     )
+    tell_slips(cli, query)
 
 
 def _cells(job: FoundJob, at: datetime) -> tuple[str, ...]:

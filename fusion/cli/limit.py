@@ -11,7 +11,7 @@ import click
 
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import duration_option, line_option
-from fusion.cli.hints import Command
+from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo
 from fusion.cli.recorded import recorded
 from fusion.cli.watch import watchable
@@ -27,11 +27,7 @@ _Function = Callable[..., Any]
 _CHUNK = 100
 
 
-class _Group(Command, click.Group):
-    """A command that has commands."""
-
-
-@click.group(cls=_Group, name="limit")
+@click.group(cls=Group, name="limit")
 def limit_group() -> None:
     """Show concurrency keys; set their limits, pause them, take a slot back.
 

@@ -10,7 +10,7 @@ import click
 
 from fusion.cli import bulk
 from fusion.cli.context import Cli, confirmed, prog, shared_options
-from fusion.cli.hints import Command, command
+from fusion.cli.hints import Command, Group, command
 from fusion.cli.output import echo
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
@@ -23,13 +23,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="With --query: only say how many, and which.")
 
 
-class _Group(Command, click.Group):
-    """A command that has commands."""
-
-
 @click.group(
     "operations",
-    cls=_Group,
+    cls=Group,
     epilog="\b\nExamples:\n  run_worker.py operations list\n  run_worker.py operations show 3f1d9c2ab86e\n"
     "  run_worker.py operations cancel 3f1d9c2ab86e",
 )

@@ -11,7 +11,7 @@ import click
 from fusion.cli import names
 from fusion.cli.context import Cli, prog, shared_options
 from fusion.cli.control import refuse_unknown
-from fusion.cli.hints import Command
+from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo
 from fusion.cli.recorded import recorded
 from fusion.cli.watch import watchable
@@ -33,11 +33,7 @@ _TAKEN_BACK |= {"max_length": "As the settings of who enqueues say.", "timeout":
 _SAYS = ("limit", "rate", "burst", "max_wait", "max_length", "timeout", *(f"no_{bound}" for bound in _TAKEN_BACK))
 
 
-class _Group(Command, click.Group):
-    """A command that has commands."""
-
-
-@click.group(cls=_Group, name="queue")
+@click.group(cls=Group, name="queue")
 def queue_group() -> None:
     """Show what bounds queues, and set it.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli.context import Cli, confirmed, prog, seconds, shared_options
-from fusion.cli.hints import Command
+from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo
 from fusion.cli.recorded import recorded
 from fusion.cli.tables import table
@@ -30,11 +30,7 @@ _SHOWN, _CHUNK = 20, 500
 _Function = Callable[..., Any]
 
 
-class _Group(Command, click.Group):
-    """A command that has commands."""
-
-
-@click.group(cls=_Group, name="trash")
+@click.group(cls=Group, name="trash")
 def trash_group() -> None:
     """Show deleted jobs, and restore them.
 

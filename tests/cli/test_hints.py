@@ -1,0 +1,45 @@
+"""What was typed wrongly is told with what may have been meant."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from fusion.store.write.broker import Broker
+from tests.cli.conftest import Fail, Invoke
+from tests.kit.hands import put
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("job", "otp-1"), "No such command 'otp-1'; to look at it: run_worker.py job show otp-1; there are cancel, "),
+        (("operations", "3f1d"), "to look at it: run_worker.py operations show 3f1d; there are "),
+        (("trash", "a b"), "to look at it: run_worker.py trash show 'a b'; there are "),
+        (("job", "shwo"), "No such command 'shwo'. Did you mean 'show'?"),
+        (("config", "lease"), "No such command 'lease'; there is show"),
+        (("callbacks", "x"), "No such command 'x'; there are list, retry"),
+        (("jobs", "--status", "failed"), "--status: queries have it as a word, as in `jobs state:failed,queued`."),
+        (("jobs", "--older-than", "2h"), "as in `jobs older:2h`."),
+        (("jobs", "--jsn"), "No such option '--jsn'."),
+        (("job", "stop", "--query", "queue:q"), "--query: `stop --query QUERY`, without `job`, takes all that match."),
+        (("job", "requeue", "--query", "queue:q"), "--query: `requeue --query QUERY`, without `job`, takes all that match."),
+        (("delete", "--all"), "--all: say which by `--query 'queue:sms state:failed'`."),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_was_meant(invoke: Invoke, args: tuple[str, ...], message: str) -> None:
+    assert message in invoke(*args, code=2).stderr
+
+
+def test_words_of_a_query_that_match_nothing(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
+    fail("mail", 1)
+    put(Broker(conn), "sms", "a", "b")
+    alone = "a word alone is looked for in id, function, description and error; did you mean"
+    for command in (("jobs",), ("requeue", "--dry-run", "--query"), ("requeue", "--query")):
+        said = invoke(*command, "failed sms")
+        assert said.stderr == f"'failed', 'sms': {alone} state:failed queue:sms?\n"
+        assert invoke(*command, "queue=mail").stderr == f"'queue=mail': {alone} queue:mail?\n"
+    assert invoke("jobs", "otp-1 otp-2").stderr == "All words must hold; for jobs of several ids: id:otp-1,otp-2\n"
+    for query in ("nobody", "queue:sms state:failed -nobody"):
+        assert invoke("jobs", query).stderr == ""
