@@ -81,12 +81,9 @@ class OneJob:
         except (InvalidName, NoSuchJobError) as error:
             check_sound(request, broken)
             way = f"POST /api/v1/trash/{request.params['id']}/restore"
-            hint = f"; it is in the trash: {way} brings it back" if self._is_deleted(request) else ""
+            entry = trash_inspector_of(looking).one(request.params["id"])
+            hint = f"; it is in the trash: {way} brings it back" if entry and request.scope.allows(entry.queue) else ""
             raise HttpError(404, "no_such_job", f"{error}{hint}") from None
-
-    def _is_deleted(self, request: Request) -> bool:
-        entry = trash_inspector_of(self._connection).one(request.params["id"])
-        return entry is not None and request.scope.allows(entry.queue)
 
     def tree(self, request: Request) -> Response:
         """Show the graph around a job."""

@@ -141,4 +141,7 @@ def test_a_job_that_was_deleted_is_said_to_be_in_the_trash(conn: redis.Redis) ->
     answer = Caller(conn).ask("GET", "/api/v1/jobs/a")
     assert (answer.status, "POST /api/v1/trash/a/restore" in answer.json["error"]["message"]) == (404, True)
     stranger = Caller(conn, Scope(("email",))).ask("GET", "/api/v1/jobs/a")
+    assert "trash" not in Caller(conn).ask("GET", "/api/v1/jobs/b").json["error"]["message"]
+    conn.set("rq:trash", "of a wrong type")
+    assert Caller(conn).ask("GET", "/api/v1/jobs/a").status == 404
     assert (stranger.status, "trash" in stranger.json["error"]["message"]) == (404, False)
