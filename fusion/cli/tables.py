@@ -14,8 +14,8 @@ from fusion.cli.output import shown
 #: What such a column keeps at least, and what stands for the rest of its text.
 _LEAST, _MORE = 6, "…"
 _GAP = "  "
-#: Heads of columns that are cut only if all others were.
-_KEPT = frozenset(("ID", "JOB", "EXAMPLE", "STATE", "STATUS", "SETTING", "DUE", "GROUP", "BY HOUR", ""))
+#: Heads of columns that are cut only if all others were: half an id can not be typed, of half a time it is the wrong half.
+_KEPT = frozenset(("ID", "JOB", "EXAMPLE", "STATE", "STATUS", "SETTING", "DUE", "GROUP", "BY HOUR", "AT", "DELETED", ""))
 
 
 def room() -> int | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import redis
 
+from fusion.cli import tables
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import Fail, Invoke
 from tests.kit.hands import put
@@ -43,3 +46,15 @@ def test_words_of_a_query_that_match_nothing(invoke: Invoke, conn: redis.Redis, 
     assert invoke("jobs", "otp-1 otp-2").stderr == "All words must hold; for jobs of several ids: id:otp-1,otp-2\n"
     for query in ("nobody", "queue:sms state:failed -nobody"):
         assert invoke("jobs", query).stderr == ""
+
+
+def test_the_times_of_the_audit_and_the_trash_are_whole_on_80_columns(
+    invoke: Invoke, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(Broker(conn), "payments-reconciliation-nightly", "a")
+    invoke("delete", "--query", "queue:payments-reconciliation-nightly", "--yes")
+    monkeypatch.setattr(tables, "room", lambda: 79)
+    for command in (("audit",), ("trash", "list")):
+        row = invoke(*command).stdout.splitlines()[1]
+        assert tables.cells(row) < 80
+        assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}(  |$)", row)
