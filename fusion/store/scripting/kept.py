@@ -1,4 +1,4 @@
-"""What is made of scripts at the start of a process, kept beside Python's bytecode for the next one, which starts a third faster.
+"""What is made of scripts at the start of a process, kept beside Python's bytecode for the next one: a quarter of what a worker's start takes.
 
 As with bytecode: it is made anew when what it was made of is another, nobody waits for a file that can't be read or written, and
 PYTHONDONTWRITEBYTECODE and PYTHONPYCACHEPREFIX hold. Unlike there, a file says what it was made of by content, not by time and size.
