@@ -40,6 +40,7 @@ def stage(conn: redis.Redis) -> None:
         Queue("sms", conn).enqueue(
             TASK, job_id=f"many-{nth}", description="a description of some length, as people write them " * 2
         )
+    conn.persist("rq:worker:failing.1")  # those who look take their time
     _mark(conn)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import pytest
 
@@ -16,6 +16,7 @@ from tests.web.strangers import MARKER
 pytestmark = pytest.mark.browser
 
 AXE = ROOT / "tests" / "browser" / "vendor" / "axe.min.js"
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 every_page = pytest.mark.parametrize("path", addresses())
 #: What sticks out to the right, unless it is in something that scrolls by itself.
 WIDER = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")].filter(one => {
@@ -30,62 +31,58 @@ CARRIED = (
 )
 
 
+#: How much of each there is, and of each form where it sends what, and how many buttons do.
+COUNTED = ("main h1", "main h2", "main tr", "main button", "main a", "main form")
+COUNTS = """all => all.map(one => document.querySelectorAll(one).length)"""
+FORMS = """() => [...document.querySelectorAll("main form")].map(one => [one.getAttribute("action") || "", (one.getAttribute("method") || "get")
+    .toLowerCase(), one.querySelectorAll("button:not([type=button]), input[type=submit]").length])"""
+
+
 @every_page
-def test_it_opens_and_refreshes_without_trouble(staged: House, path: str) -> None:
-    page = staged.visit(path)
+def test_it_opens_and_refreshes_without_javascript_too_and_what_is_secret_or_of_strangers_stays_out(
+    staged: House, path: str
+) -> None:
+    page, plain = staged.visit(path), staged.visit(path, javascript=False)
     assert page.locator("main h1").count() == 1
+    counted = page.evaluate(COUNTS, COUNTED)
     if page.locator("main[hx-get]").count():  # a form to be filled in stands still
         with page.expect_response(lambda answer: answer.request.headers.get("hx-request") == "true") as ticked:
             page.keyboard.press("r")
         assert ticked.value.status in (200, 304)
     assert page.locator("main").count() == 1
     staged.person.check()
-
-
-@every_page
-def test_nothing_sticks_out_on_a_phone(staged: House, path: str) -> None:
-    assert staged.visit(path, width=390).evaluate(WIDER) == []
-
-
-@every_page
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_people_who_see_or_move_otherwise_can_use_it(staged: House, path: str, scheme: Any) -> None:
-    page = staged.visit(path, scheme=scheme)
-    page.evaluate(AXE.read_text() + ";0")
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert found["passes"]
-    told = [
-        f"{one['impact']} {one['id']}: {node['html'][:200]} {node['failureSummary']}"
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"][:3]
-    ]
-    assert not told, "\n".join(told)
-
-
-@every_page
-def test_without_javascript_it_shows_and_does_the_same(staged: House, path: str) -> None:
-    page, scripted = staged.visit(path, javascript=False), staged.visit(path)
-    for what in ("main h1", "main h2", "main tr", "main button", "main a", "main form"):
-        assert page.locator(what).count() == scripted.locator(what).count(), what
-    assert page.locator("main h1").inner_text() == scripted.locator("main h1").inner_text()
-    assert not page.locator("header .tools").is_visible()
-    for form in page.locator("main form").all():
-        action, method = form.get_attribute("action") or "", (form.get_attribute("method") or "get").lower()
-        assert action.startswith("/") and method in ("get", "post"), f"{method} {action}: a form that works without a script"
-        assert form.locator("button:not([type=button]), input[type=submit]").count(), f"{action}: nothing to press"
-
-
-@every_page
-def test_what_strangers_wrote_and_what_is_secret_stays_out_of_it(staged: House, path: str) -> None:
-    page = staged.visit(path)
     assert SECRET not in page.content()
-    page.evaluate(CARRIED)
-    said = page.content()
-    assert [one for one in (*BAD, MARKUP) if one in said] == []
     assert page.locator("main img, main script, main style").count() == 0
     assert "pwned" not in page.title()
     assert "&lt;49" not in page.inner_text("main")
+    page.evaluate(CARRIED)
+    said = page.content()
+    assert [one for one in (*BAD, MARKUP) if one in said] == []
+    assert plain.evaluate(COUNTS, COUNTED) == counted
+    assert plain.locator("main h1").inner_text() == page.locator("main h1").inner_text()
+    assert not plain.locator("header .tools").is_visible()
+    for action, method, buttons in plain.evaluate(FORMS):
+        assert action.startswith("/") and method in ("get", "post"), f"{method} {action}: a form that works without a script"
+        assert buttons, f"{action}: nothing to press"
+
+
+@every_page
+def test_people_who_see_or_move_otherwise_can_use_it_and_nothing_sticks_out_on_a_phone(staged: House, path: str) -> None:
+    page = staged.visit(path)
+    page.evaluate(AXE.read_text() + ";0")
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert found["passes"]
+        told = [
+            f"{scheme}: {one['impact']} {one['id']}: {node['html'][:200]} {node['failureSummary']}"
+            for one in found["violations"]
+            if one["impact"] in ("serious", "critical")
+            for node in one["nodes"][:3]
+        ]
+        assert not told, "\n".join(told)
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate(WIDER) == []
 
 
 @every_page
