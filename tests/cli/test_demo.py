@@ -183,7 +183,7 @@ def _kill_shown(demo: Demo, kind: str) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(sys.platform != "linux", reason="what may be killed is found in /proc")
 def test_interrupted_in_the_middle_of_chaos_it_leaves_nothing(tmp_path: Path) -> None:
-    with running(tmp_path, "--chaos", "--workers", "1") as demo:
+    with running(tmp_path, "--chaos", "--workers", "1", "--recipients", "300") as demo:
         eventually(lambda: demo.err.count("\nkilled ") > 1 or demo.process.poll() is not None, 60, why="two were killed")
         demo.process.send_signal(signal.SIGINT)
         assert demo.end() == 130, demo.err
