@@ -48,7 +48,7 @@ def test_each_change_leaves_an_entry(conn: redis.Redis, fail: Fail, route: Route
     assert entry.action == CALLED.get(route.action, route.action)
     if params := GOOD[route.action][0]:
         assert entry.target == " ".join(params.values())
-    if "queues/{name}" in route.path or "/jobs/{id}" in route.path or "/trash/" in route.path:
+    if "queues/{name}" in route.path or "/jobs/{id}" in route.path or "/trash/{id}" in route.path:
         assert entry.queues == ("sms",)
 
 
