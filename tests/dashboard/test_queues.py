@@ -69,6 +69,14 @@ def test_emptying_says_how_many_and_the_trash_keeps_them(client: Browser, broker
     assert conn.zcard("rq:queue:sms") == 0 and conn.exists("rq:trash")
 
 
+def test_of_one_job_it_is_asked_and_told_in_the_singular(client: Browser, broker: Broker) -> None:
+    put(broker, "sms", "one")
+    page = client.get("/queues/sms")
+    assert "Delete the 1 job that waits in queue sms? The trash keeps it for an hour." in page.html
+    assert "Pause queue sms? None of its 1 waiting job starts until it is resumed, or the time is over." in page.html
+    assert "1 job that waited is deleted. The trash keeps it for an hour." in client.press(page, "Empty").text
+
+
 def test_who_may_only_look_has_no_buttons(reader: Browser, broker: Broker, conn: redis.Redis) -> None:
     put(broker, "sms", "a")
     for path in ("/queues", "/queues/sms"):

@@ -108,7 +108,8 @@ def empty(view: View) -> str | Said:
         told = view.post(f"/queues/{_path(name)}/empty")
         deleted += told["deleted"]
         if not told["more"]:
-            return f"Queue {name}: {deleted:,} jobs that waited are deleted. The trash keeps them for an hour."
+            waited = "job that waited is" if deleted == 1 else "jobs that waited are"
+            return f"Queue {name}: {deleted:,} {waited} deleted. The trash keeps {'it' if deleted == 1 else 'them'} for an hour."
     return Said(f"Queue {name}: {deleted:,} jobs are deleted, and some are left. Press it again.", wrong=True)
 
 
