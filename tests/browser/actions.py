@@ -259,6 +259,10 @@ ROWS: tuple[Row, ...] = (
         lambda conn: conn.hexists("rq:cron:entry:report", "paused"),
     ),
     Row(
+        "/cron/{name}/remove", entry, "/cron/report", "Remove", "Remove report? Nothing is enqueued at its times any more",
+        "Cron entry report is removed", lambda conn: not conn.exists("rq:cron:entry:report"), goes="/cron",
+    ),
+    Row(
         "/batches/{id}/cancel", batched, "/batches", "Cancel", "Cancel batch mails and the 1 job in it that did not end?",
         "Batch mails is canceled with 1 of its jobs", lambda conn: conn.hexists("rq:batch:mails", "canceled_at"),
     ),
