@@ -279,7 +279,7 @@ ROWS: tuple[Row, ...] = (
         lambda conn: not conn.hexists("rq:limit:user:42", "paused"),
     ),
     Row(
-        "/relay/retry", told_of, "/relay", "Retry selected", "Try the 2 selected callbacks again?", "2 callbacks are tried again",
+        "/relay/retry", told_of, "/relay", "Retry selected", "Try 2 of these callbacks again?", "2 callbacks are tried again",
         lambda conn: b"callbacks_retry" in [fields.get(b"action") for _, fields in conn.xrange("rq:audit")],
         lambda page: page.get_by_label("Select all callbacks of this page").check(),
     ),

@@ -9,10 +9,11 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests.browser.actions import ROWS, Row, status
+from tests.browser.actions import ROWS, Row, args_of, filled, status, wanted
 from tests.browser.house import House
 from tests.kit.waiting import eventually
 from tests.kit.workers import Workers
+from tests.operations.hands import failed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -57,10 +58,50 @@ def test_it_is_asked_done_and_told(dashboard: House, conn: redis.Redis, row: Row
     assert row.done(conn)
     said = page.locator("[role=status]")
     assert row.says in said.inner_text() and "wrong" not in (said.get_attribute("class") or "")
+    page.wait_for_selector("[role=status]:focus")  # so it is read out, and Tab goes on from there
     at = unquote(page.url.removeprefix(dashboard.person.url))
     assert at.startswith(row.goes) if row.goes else at == row.page, "where one was"
     if row.logged:
         dashboard.person.met(row.logged)
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_enter_in_the_reason_means_the_button_beside_it(dashboard: House, conn: redis.Redis, javascript: bool) -> None:
+    failed(conn, 2)
+    page = dashboard.visit("/jobs?q=state:failed", javascript=javascript)
+    filled("f0", Reason="customer 7")(page)
+    page.keyboard.press("Enter")
+    if javascript:
+        dialog = page.get_by_role("dialog")
+        assert "Quarantine the selected jobs (1 of state:failed)?" in dialog.inner_text()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+    page.wait_for_url("**/operations/*")
+    assert wanted(conn)["action"] == "quarantine" and args_of(conn) == {"reason": "customer 7"}
+
+
+def test_nothing_is_asked_while_nothing_is_ticked(dashboard: House, conn: redis.Redis) -> None:
+    failed(conn, 1)
+    page = dashboard.visit("/jobs?q=state:failed")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Delete", exact=True).click()
+    assert page.inner_text(".said.wrong") == "Select the jobs to delete first." and conn.exists("rq:job:f0")
+
+
+def test_what_is_named_like_a_placeholder_is_asked_about_all_the_same(dashboard: House, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue("tests.jobs.basic.noop", concurrency_key="{n}", max_concurrent=1)
+    page = dashboard.visit("/limits")
+    page.locator("main").get_by_role("button", name="Pause", exact=True).click()
+    assert "Pause key {n}?" in page.get_by_role("dialog").inner_text()
+
+
+def test_enter_opens_the_row_to_which_j_went(dashboard: House, conn: redis.Redis) -> None:
+    failed(conn, 1)
+    page = dashboard.visit("/jobs?q=state:failed")
+    page.keyboard.press("j")
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    assert page.url.endswith("/jobs/f0")
 
 
 def test_a_worker_does_as_it_is_told(dashboard: House, conn: redis.Redis, workers: Workers) -> None:
@@ -68,7 +109,7 @@ def test_a_worker_does_as_it_is_told(dashboard: House, conn: redis.Redis, worker
     (name,) = [key.decode().removeprefix("rq:worker:") for key in conn.smembers("rq:workers")]
     page = dashboard.visit("/workers")
     main = page.locator("main")
-    confirm(page, main.get_by_role("button", name="Quiet", exact=True), f"Quiet worker {name}? It takes no more jobs")
+    confirm(page, main.get_by_role("button", name="Quiet", exact=True), f"Quiet worker {name}? It takes no more jobs.")
     assert f"Worker {name} is told to take no more jobs" in page.inner_text("[role=status]")
     Queue("sms", conn).enqueue("tests.jobs.basic.noop", job_id="a")
     with page.expect_navigation():
@@ -76,6 +117,8 @@ def test_a_worker_does_as_it_is_told(dashboard: House, conn: redis.Redis, worker
     assert f"Worker {name} is told to take jobs again" in page.inner_text("[role=status]")
     eventually(lambda: status(conn, "a") == "finished")
     main.get_by_role("link", name=name).click()
-    confirm(page, main.get_by_role("button", name="Stop", exact=True), f"Stop worker {name}? It ends when the 0 jobs")
+    confirm(
+        page, main.get_by_role("button", name="Stop", exact=True), f"Stop worker {name}? It runs nothing now, and ends at once."
+    )
     assert f"Worker {name} is told to end" in page.inner_text("[role=status]")
     assert worker.wait() == 0

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Action, Said, View
 from fusion.web.exchange import HttpError
 
@@ -52,7 +53,9 @@ def mend(view: View) -> str | Said:
     if refused:
         return Said(f"{label}: {len(done)} done, {len(refused)} refused: {refused[0]}", wrong=not done)
     if found["calls"][0]["path"].endswith("/operations"):
-        return Said(f"{label}: begun, {done[0]['matched']:,} jobs match.", to=f"/operations/{done[0]['id']}")
+        return Said(
+            f"{label}: begun, {plural(done[0]['matched'], 'job matches', 'jobs match')}.", to=f"/operations/{done[0]['id']}"
+        )
     return f"{label}: done. The verdict follows within some seconds."
 
 

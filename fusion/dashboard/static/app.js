@@ -27,7 +27,7 @@
     if (!found.length) return;
     at = Math.max(0, Math.min(found.length - 1, at + step));
     found.forEach((row, n) => row.classList.toggle("at", n === at));
-    const link = found[at].querySelector("a, button, input");
+    const link = found[at].querySelector("a") || found[at].querySelector("button, input");
     if (link) link.focus();
   };
   const turn = () => { const next = { "": "dark", dark: "light", light: "" }[root.dataset.theme || ""]; kept.fusionTheme = next; theme(next); };
@@ -40,7 +40,7 @@
   const keys = {
     "/": () => (find("[data-search]") || { focus: () => { location = find(".brand").href.replace(/\/?$/, "/jobs"); } }).focus(),
     "?": () => find("#help").showModal(), j: () => move(1), k: () => move(-1), r: tick, t: turn, p: hold,
-    x: () => { const box = at >= 0 && rows()[at] && rows()[at].querySelector("input[type=checkbox]"); if (box) box.click(); },
+    x: () => { rows()[at]?.querySelector("input[type=checkbox]")?.click(); },
   };
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -65,10 +65,10 @@
       for (const one of target.list?.options || []) one.value = target.value.replace(/\S*$/, "") + (one.dataset.term ||= one.value);
     });
     document.addEventListener("submit", (event) => {
-      const form = event.target, button = event.submitter, text = button && button.dataset.confirm || form.dataset.confirm;
-      if (!text || form.dataset.sure) return;
+      const form = event.target, button = event.submitter, text = button?.dataset.confirm || form.dataset.confirm;
+      const dialog = find("#confirm"), chosen = form.elements.id ? all("main input[name=id]:checked").length : "{n}";
+      if (!text || form.dataset.sure || !chosen && text.includes("{n}")) return;
       event.preventDefault();
-      const dialog = find("#confirm"), chosen = all("main input[name=id]:checked").length;
       find("#confirm-text").textContent = text.replace("{n}", chosen);
       dialog.returnValue = "no";
       dialog.onclose = () => { if (dialog.returnValue === "yes") { form.dataset.sure = "1"; form.requestSubmit(button); delete form.dataset.sure; } };
