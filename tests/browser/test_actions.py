@@ -121,4 +121,5 @@ def test_a_worker_does_as_it_is_told(dashboard: House, conn: redis.Redis, worker
         page, main.get_by_role("button", name="Stop", exact=True), f"Stop worker {name}? It runs nothing now, and ends at once."
     )
     assert f"Worker {name} is told to end" in page.inner_text("[role=status]")
+    assert page.url.endswith("/workers"), "its own page may be gone by then"
     assert worker.wait() == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from fusion.dashboard.page import Action, Page, View
+from fusion.dashboard.page import Action, Page, Said, View
 
 _PAGE = 100
 _LIGHTS = {"dead": "bad", "quiet": "warn", "throttled": "warn", "suspended": "warn"}
@@ -42,10 +42,11 @@ def _shown(one: dict[str, Any]) -> dict[str, Any]:
 def told(verb: str) -> Action:
     """What has a worker do so."""
 
-    def tell(view: View) -> str:
+    def tell(view: View) -> Said:
         name = view.params["name"]
         view.post(f"/workers/{quote(name, safe='')}/{verb}")
-        return f"Worker {name} {_TOLD[verb]}."
+        gone = "/workers" if verb == "stop" else ""  # an idle one ends at once, and then its own page is no more
+        return Said(f"Worker {name} {_TOLD[verb]}.", to=gone)
 
     return Action(f"/workers/{{name}}/{verb}", tell, "admin")
 
