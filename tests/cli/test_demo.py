@@ -260,7 +260,12 @@ def test_wrong_options_are_told_at_once(
     ],
 )
 def test_make_hands_its_variables_on(given: str, flags: str) -> None:
-    said = subprocess.run(["make", "-n", "demo", *given.split()], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    env = {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }  # of `make test`
+    said = subprocess.run(
+        ["make", "-n", "demo", *given.split()], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+    ).stdout
     assert said.splitlines()[-1].split() == [".venv/bin/python", "run_worker.py", "demo", *flags.split()]
 
 
