@@ -19,6 +19,8 @@ from tests.operations.hands import failed
 PAGES = ("/", "/queues", "/queues/q1", "/failures", "/operations", "/workers", "/relay", "/redis")
 #: Looks a second, and for how many seconds.
 _LOOKS, _FOR = 20, 10
+#: A command is slow that is so in each: on a busy machine any may wait for a processor.
+_ROUNDS = 3
 
 
 def spent(conn: redis.Redis) -> int:
@@ -83,10 +85,15 @@ def test_that_does_not_grow_with_the_jobs_and_no_command_is_slow(private_redis: 
     admin = guarded.admin_client(private_redis.url)
     try:
         admin.config_set("slowlog-log-slower-than", 5000)
-        admin.slowlog_reset()
-        found = {path: cost(conn, path) for path in PAGES}
-        slow: Any = admin.slowlog_get()
+        slow: set[bytes] | None = None
+        for _ in range(_ROUNDS):
+            admin.slowlog_reset()
+            found = {path: cost(conn, path) for path in PAGES}
+            now: Any = admin.slowlog_get(1000)
+            slow = {row["command"][:60] for row in now} & (slow if slow is not None else {row["command"][:60] for row in now})
+            if not slow:
+                break
     finally:
         admin.close()
     assert {path: used for path, used in found.items() if used > 1000} == {}, found
-    assert [(row["duration"], row["command"][:60]) for row in slow] == []
+    assert slow == set()

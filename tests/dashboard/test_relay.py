@@ -42,6 +42,22 @@ def test_selected_callbacks_are_tried_again(client: Browser, reader: Browser, co
     assert reader.send("/relay/retry", id=found).status == 403
 
 
+def test_among_very_many_failed_jobs_the_last_are_looked_at(client: Browser, conn: redis.Redis) -> None:
+    settle(conn, "sms", "ours")
+    first, last = deliveries(conn, "ours")[0], "cb-1795443281956418-2"
+    conn.copy(f"rq:job:{first}", f"rq:job:{last}")
+    for one in (first, last):
+        conn.hset(f"rq:job:{one}", "status", "failed")
+    conn.zadd("rq:queue:failed", {first: 1, last: 1e15})
+    conn.zadd("rq:queue:failed", {f"other-{n}": 1000 + n for n in range(10_000 - conn.zcard("rq:queue:failed"))})
+    page = client.get("/relay")
+    assert first in page.html and last in page.html and "Among the" not in page.text
+    conn.zadd("rq:queue:failed", {"one-more": 2000})
+    page = client.get("/relay?status=failed")
+    assert first not in page.html and last in page.html
+    assert "Among the 10,000 jobs that failed last" in page.text and "callbacks list" in page.text
+
+
 def test_hostile_texts_are_escaped(client: Browser, outage: list[SinkEvent], conn: redis.Redis) -> None:
     settle(conn, "sms", "ours")
     conn.hset("rq:sink:file", "error", HOSTILE)

@@ -10,8 +10,6 @@ from fusion.store.read.callback_inspector import STATUSES
 from fusion.web.exchange import HttpError
 
 _PAGE = 100
-#: Seconds: no index tells which of all failed jobs are callbacks, so a list of them costs Redis some ten milliseconds.
-_KEPT = 10.0
 _LIGHTS = {"delivering": "good", "failing": "warn", "open": "bad", "unserved": "bad"}
 _STATUSES = {"delivered": "good", "failed": "bad", "retrying": "warn"}
 #: Reasons that are told of callbacks that are not tried again.
@@ -22,7 +20,7 @@ def relay(view: View) -> dict[str, Any]:
     """Sinks and relays, and a page of the callbacks, of one status if it is chosen."""
     sinks, status = view.ask("/sinks", kept=2.0), view.args.get("status")
     status = status if status in STATUSES else None
-    found = view.get("/callbacks", status=status, offset=view.args.get("offset", 0), limit=_PAGE, kept=_KEPT)
+    found = view.get("/callbacks", status=status, offset=view.args.get("offset", 0), limit=_PAGE, kept=2.0)
     return {
         "events": sinks,
         "lights": _LIGHTS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,10 +15,13 @@ from fusion.store.layout import codec
 from fusion.store.layout.names import CALLBACKS, is_delivery_id
 from fusion.store.read.base import moment
 from fusion.store.read.inspector import Inspector
+from fusion.store.read.walk import replies
 
 #: What a delivery can be. `waiting`: no try has failed yet; `retrying`: one has.
 STATUSES = ("waiting", "retrying", "failed", "delivered", "canceled")
 _PAGE = 500
+#: Members that one command reads.
+_CHUNK = 1000
 #: Delivered ones that are looked at for their signature.
 _LAST = 50
 #: What of its record is told of a delivery.
@@ -86,16 +89,25 @@ class CallbackInspector(Inspector):
         count = int(self.connection.zcard(self.keys.callbacks_open))
         return count, list(self._read(self._page(self.keys.callbacks_open, 0, limit), STATUSES)) if count else []
 
-    def find(self, status: str | None = None) -> Iterator[DeliveryInfo]:
-        """Read those of a status, or all: first what is next, of those that have ended the last."""
+    def is_within(self, most: int) -> bool:
+        """Say whether a `find` of so many leaves none out."""
+        sizes = replies(self.connection, lambda pipe: (pipe.zcard(self.keys.failed), pipe.zcard(self.keys.scheduled)))
+        return all(int(size or 0) <= most for size in sizes)
+
+    def find(self, status: str | None = None, most: int | None = None) -> Iterator[DeliveryInfo]:
+        """Read those of a status, or all: first what is next, of those that have ended the last.
+
+        No index tells which of all failed and scheduled jobs are deliveries: with `most` only so many that failed last, and that are due
+        next, are looked at.
+        """
         wanted = STATUSES if status is None else (status,)
         if "waiting" in wanted:
             yield from self._read([*self.members("started", CALLBACKS, 0, -1), *self.waiting(CALLBACKS, 0, -1)], wanted)
         if "waiting" in wanted or "retrying" in wanted:
-            due = self._among(self.keys.scheduled)
+            due = self._among(self.keys.scheduled, most, newest=False)
             yield from self._read(sorted(due, key=lambda one: (due[one], one)), wanted, due)
         if "failed" in wanted:
-            failed = self._among(self.keys.failed)
+            failed = self._among(self.keys.failed, most, newest=True)
             yield from self._read(sorted(failed, key=lambda one: (-failed[one], one)), wanted)
         for name, ended in (("delivered", "finished"), ("canceled", "canceled"), ("canceled", "stopped")):
             if name in wanted:
@@ -105,11 +117,18 @@ class CallbackInspector(Inspector):
         """Read one delivery; None if there is no such."""
         return next(self._read([delivery], STATUSES), None) if is_delivery_id(delivery) else None
 
-    def _among(self, key: str) -> dict[str, float]:
-        """Scores of the deliveries in a set."""
-        pairs = (
-            (codec.text(member), float(score)) for member, score in self.connection.zscan_iter(key, match="cb-*", count=1000)
-        )
+    def _among(self, key: str, most: int | None, newest: bool) -> dict[str, float]:
+        """Scores of the deliveries in a set, or among its first or last."""
+        if most is None:
+            rows: Iterable[Any] = self.connection.zscan_iter(key, match="cb-*", count=_CHUNK)
+        else:
+            starts = range(0, most, _CHUNK)
+            parts = replies(
+                self.connection,
+                lambda pipe: [pipe.zrange(key, at, min(most, at + _CHUNK) - 1, desc=newest, withscores=True) for at in starts],
+            )
+            rows = [pair for part in parts for pair in part or ()]
+        pairs = ((codec.text(member), float(score)) for member, score in rows)
         return {member: score for member, score in pairs if is_delivery_id(member)}
 
     def _read(self, ids: list[str], wanted: tuple[str, ...], due: dict[str, float] | None = None) -> Iterator[DeliveryInfo]:

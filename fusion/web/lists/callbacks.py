@@ -14,6 +14,8 @@ from fusion.web.exchange import HttpError, Request, Response, whole
 from fusion.web.routing import Param, Route, paging
 
 _PAGE, _LARGEST_PAGE, _LOOKED_AT = 100, 1000, 20_000
+#: Of all that failed, those that failed last; of all that are scheduled, those that are due next.
+_NEAREST = 10_000
 _PARAMS = (Param("status", "Only those.", choices=STATUSES), *paging("Deliveries", _PAGE, _LARGEST_PAGE))
 
 
@@ -42,11 +44,14 @@ class Callbacks:
             raise HttpError(422, "invalid_value", f"status: use {', '.join(STATUSES)}", field="status")
         offset, limit = whole(args, "offset", 0, 10**9), whole(args, "limit", _PAGE, _LARGEST_PAGE)
         inspector = callback_inspector_of(looking)
-        every = inspector.find(status) if request.scope.all else islice(inspector.find(status), _LOOKED_AT)
+        every = inspector.find(status, _NEAREST)
+        if not request.scope.all:
+            every = islice(every, _LOOKED_AT)
         seen = (one for one in every if request.scope.allows(one.queue))
         found = list(islice(seen, offset, offset + limit + 1))
         shown = {"callbacks": [document(one) for one in found[:limit]], "offset": offset, "more": len(found) > limit}
         if request.scope.all:
+            shown |= {"complete": inspector.is_within(_NEAREST)}
             shown |= {"dropped": inspector.dropped(), "refused": inspector.refused(), "gone": inspector.gone()}
         return Response.json(shown)
 

@@ -132,7 +132,13 @@ SCHEMAS: dict[str, Schema] = {
     "WorkerTold": fields(name=TEXT, told=TEXT),
     "Callback": _CALLBACK,
     "Callbacks": fields(
-        callbacks=some(ref("Callback")), offset=WHOLE, more=FLAG, dropped=maybe(WHOLE), refused=maybe(WHOLE), gone=maybe(WHOLE)
+        callbacks=some(ref("Callback")),
+        offset=WHOLE,
+        more=FLAG,
+        complete=maybe(FLAG),
+        dropped=maybe(WHOLE),
+        refused=maybe(WHOLE),
+        gone=maybe(WHOLE),
     ),
     "CallbackRetried": fields(id=TEXT, retried=FLAG),
     "Keys": fields(keys=some(ref("Key")), offset=WHOLE),

@@ -97,7 +97,7 @@ _WEIGHTED = (
         ),
     ),
     (2, _step("reschedule", _numbers, st.sampled_from([-5000, 1000, 90_000]))),
-    (1, _step("quarantine", _numbers)),
+    (3, _step("quarantine", _numbers)),
     (2, _step("pause", _queues, stop=st.sampled_from([True, False, False]))),
     (2, _step("gate", st.sampled_from("ab"), limit=st.sampled_from([None, 1, 2]), rate=st.sampled_from([None, None, (30_000, 2)]))),
     (2, _step("pin", _keys, st.sampled_from([None, None, 1, 2, 3]))),
