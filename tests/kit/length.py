@@ -9,6 +9,10 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 T = TypeVar("T")
+#: What is left to `make soak`.
+SOAK_ONLY = pytest.mark.skipif(
+    os.environ.get("FUSION_TEST_SOAK", "") in ("", "0"), reason="of the same kind as one that runs: FUSION_TEST_SOAK=1, make soak"
+)
 
 
 def long_case(*values: Any, id: str | None = None) -> ParameterSet:
@@ -18,6 +22,11 @@ def long_case(*values: Any, id: str | None = None) -> ParameterSet:
         [case] = values
         return pytest.param(*case.values, id=id or case.id, marks=[*case.marks, pytest.mark.long])
     return pytest.param(*values, id=id, marks=pytest.mark.long)
+
+
+def soak_case(*values: Any, id: str | None = None) -> ParameterSet:
+    """For `parametrize`: a long case that is left to `make soak` (its files are WALKS of the Makefile), since another shows the same."""
+    return pytest.param(*values, id=id, marks=[pytest.mark.long, SOAK_ONLY])
 
 
 def soaked(usual: T, full: T) -> T:

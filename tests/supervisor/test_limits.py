@@ -17,6 +17,7 @@ from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import keyed
+from tests.kit.length import soak_case
 from tests.kit.waiting import eventually
 from tests.store.limits_hands import faults
 from tests.supervisor.harness import Service, Services
@@ -86,7 +87,7 @@ def test_keys_with_one_slot_through_kills(services: Services, conn: redis.Redis,
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("limit", [1, 3])
+@pytest.mark.parametrize("limit", [1, soak_case(3)])
 def test_many_keys_through_many_kills(services: Services, conn: redis.Redis, tmp_path: Path, limit: int) -> None:
     check(
         services,

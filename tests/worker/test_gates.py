@@ -13,6 +13,7 @@ import redis
 from fusion import Job, Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import bounded
+from tests.kit.length import SOAK_ONLY
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines
 from tests.kit.workers import Workers, wait_may_recover
@@ -72,6 +73,7 @@ def test_a_rate_over_four_workers(workers: Workers, conn: redis.Redis) -> None:
     _rated(workers, conn, 2.5)
 
 
+@SOAK_ONLY
 @pytest.mark.long
 @pytest.mark.timeout(180)
 def test_a_rate_over_four_workers_for_a_minute(workers: Workers, conn: redis.Redis) -> None:

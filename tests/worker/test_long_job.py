@@ -15,7 +15,7 @@ from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import long
 from tests.kit.hands import events_of
-from tests.kit.length import soaked
+from tests.kit.length import soak_case, soaked
 from tests.kit.waiting import eventually
 from tests.kit.workers import WorkerProcess, Workers
 
@@ -32,7 +32,7 @@ def noted(seen: Path) -> list[tuple[int, int]]:
 
 @pytest.mark.long
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("mode", [(), ("--horses", "2")], ids=["fork", "pool"])
+@pytest.mark.parametrize("mode", [pytest.param((), id="fork"), soak_case(("--horses", "2"), id="pool")])
 def test_all_its_steps_among_kills_and_deploys(
     workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:

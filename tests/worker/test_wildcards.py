@@ -12,7 +12,7 @@ import redis
 from fusion import Queue
 from tests.jobs import basic
 from tests.kit.hands import now_ms
-from tests.kit.length import long_case
+from tests.kit.length import long_case, soak_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, runs_of, status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -79,7 +79,7 @@ def test_a_burst_ends_when_nothing_is_left_however_many_names_there_are(workers:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [(), soak_case(("--horses", "2"))])
 def test_a_dead_workers_job_is_claimable_within_35_s_among_5000_names(
     workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:

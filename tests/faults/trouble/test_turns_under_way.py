@@ -12,6 +12,7 @@ import pytest
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import CUT, HOLE, LOSE, RESET, FaultProxy
 from tests.faults.trouble.test_replies import at_doorbell
+from tests.kit.length import soak_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, status_of
 from tests.kit.workers import WorkerProcess, Workers, wait_may_recover
@@ -50,7 +51,7 @@ def test_a_turn_that_is_not_answered_is_repeated(
     assert lines_with_turns(proxy) >= 2, "beside the main line"
 
 
-@pytest.mark.parametrize("flags", MODES)
+@pytest.mark.parametrize("flags", [MODES[0], soak_case(("--horses", "2"), id="pool")])
 def test_a_slow_redis_holds_up_nothing_that_runs(proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...]) -> None:
     """Answers take 200 ms, and a turn is under way nearly all the time."""
     flags = (flags[0], "4", "--probe-port", "0")
