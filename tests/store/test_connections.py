@@ -211,7 +211,7 @@ def test_acl_user_without_a_permission(spawn: Spawn) -> None:
     server = spawn()
     server.client().execute_command("ACL", "SETUSER", "ann", "on", ">pw", "~rq:*", "+@all", "-flushall", "-keys")  # type: ignore[no-untyped-call]
     conn = connect(server.url + "?username=ann&password=pw")
-    assert conn.set("rq:a", "1")
+    assert conn.set("rq:k", "1")
     for error in (
         failure(conn, "FLUSHALL"),
         failure(conn, "SET", "other", "1"),

@@ -17,7 +17,7 @@ from tests.kit.hands import LEASE, Hand, expire_lease, may_reap, new, over, put
 from tests.store.cron_hands import Cron
 from tools.check_lua import sources
 
-NOTES = "rq:armed"
+NOTES = "rq:noted"
 NOTE = {hook: f"redis.call('RPUSH', '{NOTES}', '{hook} ' .. id)" for hook in HOOKS}
 #: Which hooks a script reaches: the others reach none. Wherever a job ends a callback's delivery may arrive.
 REACHED = {
