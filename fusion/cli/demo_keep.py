@@ -61,7 +61,7 @@ def _endless() -> Iterator[Callable[[], Any]]:
 
 
 def what_to_try(url: str, dashboard: str) -> str:
-    """Where the dashboard is (empty: nowhere), and the commands for another terminal, each as it can be pasted."""
+    """Name where the dashboard is (empty: nowhere) and the commands for another terminal, each as it can be pasted."""
     run = shlex.join(_near(word) for word in program())
     lines = [f"  {run} {command} -u {shlex.quote(url)}" for command in _COMMANDS]
     head = "Everything goes on until Ctrl-C: two new jobs a second, some of which fail."

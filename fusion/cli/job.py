@@ -81,7 +81,7 @@ _SHOWN_BY = {
 
 
 def _instead(cli: Cli, name: str) -> str:
-    """What there is of this name in place of a job, and the command that is for it; empty if there is nothing."""
+    """Name what else has this name, with the command that shows it; empty if nothing has."""
     from fusion.store.access import names_inspector_of, trash_inspector_of
 
     if trash_inspector_of(cli.looking).one(name) is not None:

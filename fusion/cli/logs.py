@@ -5,16 +5,35 @@ from __future__ import annotations
 import json
 import logging
 import logging.config
+from collections.abc import Callable
 from datetime import datetime, timezone
+from typing import Any
 
 import click
 
 from fusion.exceptions import ConfigurationError
-from fusion.runtime.terminal_log import LOG_FORMAT, TerminalHandler
+from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT, TerminalHandler
 from fusion.settings import Settings
 
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+#: Options of every command that goes on until it is told to end; see `long_running`.
+LOGGING = (
+    click.option("--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"),
+    click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
+    click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True),
+    click.option("--log-json", is_flag=True, default=None, help="One JSON object per line."),
+)
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
+PID = click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs.")
 #: Attributes of a record beyond the standard ones: `extra` of the calls in `fusion.worker`.
 _MORE = ("worker", "job_id", "queue", "description", "attempt")
+
+
+def long_running(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for where a command's pid is written and what its log is like."""
+    for option in reversed((PID, *LOGGING, QUIET)):
+        function = option(function)
+    return function
 
 
 class JSONFormatter(logging.Formatter):

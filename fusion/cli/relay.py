@@ -9,9 +9,8 @@ import click
 
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
-from fusion.cli.logs import set_up_logging
-from fusion.cli.worker import LEVELS, level_of, pid_file, start_embedded
-from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
+from fusion.cli.logs import long_running, set_up_logging
+from fusion.cli.worker import level_of, pid_file, start_embedded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,15 +21,8 @@ def _common(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--probe-port", metavar="PORT", help="Answer /livez and /readyz there; 0 for any port."),
         click.option("--probe-host", metavar="HOST", help="At which address.  [default: 127.0.0.1]"),
         click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs."),
-        click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs."),
-        click.option(
-            "--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"
-        ),
-        click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
-        click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True),
-        click.option("--log-json", is_flag=True, default=None, help="One JSON object per line."),
-        click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors."),
     )
+    function = long_running(function)
     for option in reversed(options):
         function = option(function)
     return function

@@ -11,9 +11,8 @@ import click
 from fusion.cli import names
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
-from fusion.cli.logs import set_up_logging
-from fusion.cli.worker import LEVELS, level_of, pid_file, start_embedded
-from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
+from fusion.cli.logs import long_running, set_up_logging
+from fusion.cli.worker import level_of, pid_file, start_embedded
 
 #: What it has in common with `start`, which hands these on.
 DECLARING = (
@@ -44,12 +43,7 @@ def declaring_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--probe-port", metavar="PORT", help="Answer /livez and /readyz there; 0 for any port.")
 @click.option("--probe-host", metavar="HOST", help="At which address.  [default: 127.0.0.1]")
 @click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs.")
-@click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs.")
-@click.option("--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]")
-@click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True)
-@click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True)
-@click.option("--log-json", is_flag=True, default=None, help="One JSON object per line.")
-@click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
+@long_running
 @shared_options
 def scheduler(cli: Cli, embedded: bool, pid: str | None, schedule: tuple[str, ...], tasks: tuple[str, ...], **given: Any) -> None:
     """Enqueue what is due: jobs enqueued for a time, retries, cron entries.

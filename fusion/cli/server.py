@@ -14,14 +14,13 @@ import click
 
 from fusion.cli import names
 from fusion.cli.context import Cli, shared_options
-from fusion.cli.hints import Command
-from fusion.cli.logs import set_up_logging
+from fusion.cli.hints import Command, Group
+from fusion.cli.logs import long_running, set_up_logging
 from fusion.cli.output import echo
-from fusion.cli.worker import LEVELS, level_of, pid_file
+from fusion.cli.worker import level_of, pid_file
 from fusion.exceptions import ConfigurationError, OptionError
 from fusion.kernel import defaults, titles
 from fusion.kernel.timeutil import now, parse_moment, parse_seconds, to_delay
-from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -33,12 +32,9 @@ if TYPE_CHECKING:
     from fusion.web.waitress_server import WebServer
 
 
-class _Group(Command, click.Group):
-    """A command of its own that has commands."""
-
-
 def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What every command that serves HTTP takes."""
+    """Add the options of every command that serves HTTP."""
+    command = long_running(command)
     for option in reversed(
         (
             click.option("--host", metavar="HOST", help=f"Where to listen.  [default: {defaults.SERVER_HOST}]"),
@@ -54,14 +50,6 @@ def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
                 help="Host names to answer besides this machine's own; .example.com with all below, '*' for any. Repeatable.",
             ),
             click.option("--threads", metavar="N", help=f"Requests at a time.  [default: {defaults.SERVER_THREADS}]"),
-            click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs."),
-            click.option(
-                "--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"
-            ),
-            click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
-            click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True),
-            click.option("--log-json", is_flag=True, default=None, help="One JSON object per line."),
-            click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors."),
         )
     ):
         command = option(command)
@@ -69,7 +57,7 @@ def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.group(
-    cls=_Group,
+    cls=Group,
     invoke_without_command=True,
     epilog="\b\nExamples:\n  run_worker.py server token web --scope operate --file tokens.txt\n"
     "  run_worker.py server --tokens tokens.txt --host 0.0.0.0 --allowed-host fusion.example.com\n  run_worker.py server --no-auth",

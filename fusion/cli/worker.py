@@ -16,18 +16,15 @@ from fusion.cli import names
 from fusion.cli.child_flags import as_typed, hand_on_url, program
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
-from fusion.cli.logs import set_up_logging
+from fusion.cli.logs import LOGGING, PID, QUIET, set_up_logging
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 from fusion.kernel import defaults, titles
-from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT
 from fusion.store.embedded.own_files import read_own, reason, write_own
 from fusion.store.layout.names import is_pattern
 
 if TYPE_CHECKING:
     from fusion.settings import Settings
-
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 #: Flags that are settings of the same name.
@@ -137,16 +134,13 @@ _RUNNING = (
     click.option("--embedded", is_flag=True, help="Use the built-in Redis; start it unless it runs."),
     click.option("--no-relay", is_flag=True, help="Leave events and callbacks to others, even if nobody delivers them."),
     click.option("--probation", is_flag=True, hidden=True),
-    click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs."),
+    PID,
     click.option("--reload", is_flag=True, help="For development: start afresh, its jobs done, when code of the tasks changes."),
 )
 _LOGGING = (
-    click.option("--logging_level", "--logging-level", type=click.Choice(LEVELS, case_sensitive=False), help="[default: INFO]"),
-    click.option("--log-format", default=LOG_FORMAT, metavar="FORMAT", help="Of log lines.", show_default=True),
-    click.option("--date-format", default=DATE_FORMAT, metavar="FORMAT", help="Of their times.", show_default=True),
-    click.option("--log-json", is_flag=True, default=None, help="One JSON object per line."),
+    *LOGGING,
     click.option("--disable-job-desc-logging", is_flag=True, help="Leave the jobs' descriptions out of the log."),
-    click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors."),
+    QUIET,
 )
 
 

@@ -56,6 +56,16 @@ def test_of_other_texts_it_is_made_anew_and_takes_the_place(maker: Maker, source
     assert maker.made == 3
 
 
+def test_without_its_sources_nothing_is_kept(maker: Maker, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Fusion that was shipped as bytecode alone."""
+    before = place.read_bytes()
+    kept._makers.cache_clear()
+    monkeypatch.setattr(kept, "_STORE", place.parent)
+    monkeypatch.setattr(kept, "_path", lambda name: place)
+    assert kept.kept("x", ("a", "b"), maker) == "return 'ä'\r\n"
+    assert maker.made == 2 and place.read_bytes() == before
+
+
 def test_by_other_code_it_is_made_anew(maker: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "_makers", lambda: "of another version")
     kept.kept("x", ("a", "b"), maker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard.chosen import TOLD, refusals
 from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Action, Page, Said, View
 from fusion.dashboard.words import VERBS, Verb
@@ -20,8 +21,6 @@ from fusion.web.exchange import HttpError
 _PAGE = 50
 #: Queues and classes of errors that are offered.
 _QUEUES, _ERRORS = 200, 20
-#: Refused jobs that are told one by one.
-_TOLD = 3
 
 
 def jobs(view: View) -> dict[str, Any]:
@@ -87,18 +86,11 @@ def _begun(view: View, verb: Verb, ids: list[str]) -> Said:
 
 
 def _done(view: View, verb: Verb, ids: list[str]) -> Said:
-    done, refused = 0, dict[str, str]()
-    for job_id in ids:
-        try:
-            act(view, verb.name, job_id)
-            done += 1
-        except HttpError as error:
-            if error.status not in (404, 409, 429):
-                raise
-            refused[job_id] = str(error)
+    refused = refusals(ids, lambda job_id: act(view, verb.name, job_id))
+    done = len(ids) - len(refused)
     told = f"{done} of {len(ids)} {verb.done}." if refused else f"{plural(done, 'job')} {verb.done}."
-    reasons = [f"{job_id}: {why}" for job_id, why in list(refused.items())[:_TOLD]]
-    more = [f"and {len(refused) - _TOLD} more"] if len(refused) > _TOLD else []
+    reasons = [f"{job_id}: {why}" for job_id, why in list(refused.items())[:TOLD]]
+    more = [f"and {len(refused) - TOLD} more"] if len(refused) > TOLD else []
     return Said(" ".join([told, "; ".join(reasons + more)]).strip(), wrong=bool(refused))
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from fusion.dashboard.chosen import TOLD, chosen, refusals
+from fusion.dashboard.filters import plural
 from fusion.dashboard.page import Action, Page, Said, View
 from fusion.store.read.callback_inspector import STATUSES
-from fusion.web.exchange import HttpError
 
 _PAGE = 100
 _LIGHTS = {"delivering": "good", "failing": "warn", "open": "bad", "unserved": "bad"}
 _STATUSES = {"delivered": "good", "failed": "bad", "retrying": "warn"}
-#: Reasons that are told of callbacks that are not tried again.
-_TOLD = 3
 
 
 def relay(view: View) -> dict[str, Any]:
@@ -34,19 +33,13 @@ def relay(view: View) -> dict[str, Any]:
 
 def retry(view: View) -> str | Said:
     """Deliver again what is selected."""
-    ids, refused = list(dict.fromkeys(view.form.get("id", []))), list[str]()
+    ids = chosen(view)
     if not ids:
         return Said("Select the callbacks to try again first.", wrong=True)
-    for delivery in ids:
-        try:
-            view.post(f"/callbacks/{quote(delivery, safe='')}/retry")
-        except HttpError as error:
-            if error.status not in (404, 409):
-                raise
-            refused.append(f"{delivery}: {error}")
-    done = len(ids) - len(refused)
-    told = f"{done} {'callback is' if done == 1 else 'callbacks are'} tried again."
-    return Said(f"{told} {len(refused)} not: {'; '.join(refused[:_TOLD])}", wrong=True) if refused else told
+    refused = refusals(ids, lambda delivery: view.post(f"/callbacks/{quote(delivery, safe='')}/retry"))
+    told = f"{plural(len(ids) - len(refused), 'callback is', 'callbacks are')} tried again."
+    reasons = "; ".join(f"{delivery}: {why}" for delivery, why in list(refused.items())[:TOLD])
+    return Said(f"{told} {len(refused)} not: {reasons}", wrong=True) if refused else told
 
 
 PAGES = (

@@ -1,0 +1,24 @@
+"""What Python says of bounds that scripts keep is what they keep."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fusion.dashboard.pages import trash
+from fusion.store.read import audit_inspector
+from fusion.store.scripting.scripts import include
+
+
+@pytest.mark.parametrize(
+    ("name", "named", "bounds"),
+    [
+        ("trash", "MOST_TRASH, MOST_TRASH_BYTES", (trash.MOST, trash.MOST_BYTES)),
+        ("note_audit", "AUDIT_CAP", (audit_inspector.KEPT,)),
+    ],
+)
+def test_they_are_alike(name: str, named: str, bounds: tuple[int, ...]) -> None:
+    found = re.search(rf"^local .*{named} = (.*)$", include(name), re.MULTILINE)
+    assert found is not None
+    assert [int(value) for value in found[1].split(", ")[-len(bounds) :]] == list(bounds)
