@@ -25,6 +25,7 @@ _STATES = {
     "retry": "scheduled",
     "abandoned": "scheduled",
     "released": "queued",
+    "displaced": "queued",
     "blocked": "blocked",
     "held": "blocked",
     "canceled": "canceled",
@@ -102,7 +103,7 @@ def _of_event(entry: StreamEntry) -> Step | None:
         state = "queued"
     if event == "failed" or event == "retry":
         cause, why = event, reason
-    elif event in ("abandoned", "released", "held", "canceled", "stopped"):
+    elif event in ("abandoned", "displaced", "released", "held", "canceled", "stopped"):
         cause, why = {"abandoned": "lost"}.get(event, event), reason
     else:
         cause, why = (event if event == "expired" else reason), ""

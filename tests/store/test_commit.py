@@ -359,3 +359,37 @@ def test_the_stream_of_events_is_bounded(conn: redis.Redis) -> None:
         broker.enqueue("q", [new(f"j{i}-{k}") for k in range(50)], str(i))
     assert conn.xlen("rq:events") < 300
     assert events_of(conn)[-1]["n"] == "1000"
+
+
+@pytest.mark.parametrize(("kind", "event", "suspect"), [("displaced", "displaced", None), ("suspect", "abandoned", "1")])
+def test_what_another_job_of_its_process_did_is_not_charged(
+    broker: Broker, conn: redis.Redis, hand: Hand, kind: str, event: str, suspect: str | None
+) -> None:
+    """However often it goes back, to its place, at once; and one that may have taken its process down says so until it has an outcome."""
+    put(broker, "q", "a", "b")
+    for _ in range(defaults.MAX_LOST + 1):
+        claimed = hand.take()
+        assert (claimed.id, claimed.fields.get(b"suspect")) == ("a", suspect and suspect.encode() if _ else None)
+        assert hand.tell(claimed, kind, reason="its process died") == "ok"
+        assert hand.tell(claimed, kind, reason="its process died") == "ok", "told again"
+        found = fields_of(conn, "a")
+        assert (found["status"], found["lost"], found.get("attempts"), found.get("suspect")) == ("queued", "0", None, suspect)
+        assert events_of(conn, "a")[-1]["event"] == event
+    hand.tell(hand.take(), "retry", delay=0.0, reason="ValueError")
+    assert "suspect" not in fields_of(conn, "a")
+    assert check_conservation(conn, ["a", "b"]) == {"a": "queued", "b": "queued"}
+
+
+def test_a_suspect_that_finishes_is_none_any_more(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    hand.tell(hand.take(), "suspect", reason="its process died")
+    hand.tell(hand.take())
+    assert {"suspect", "lost", "reason"}.isdisjoint(fields_of(conn, "a"))
+
+
+@pytest.mark.parametrize("kind", ["displaced", "suspect"])
+def test_one_run_at_most_is_meant_whoever_was_to_blame(broker: Broker, conn: redis.Redis, hand: Hand, kind: str) -> None:
+    put(broker, "q", "a", on_lost="fail")
+    hand.tell(hand.take(), kind, reason="its process died")
+    assert status_of(conn, "a") == "failed"
+    assert "suspect" not in fields_of(conn, "a")

@@ -254,6 +254,7 @@ def test_every_field_of_a_job_is_documented(used: redis.Redis) -> None:
         "begun",
         "retry_since",
         "spared",
+        "suspect",
         "result_once",
         "given",
         "given_as",

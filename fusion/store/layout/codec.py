@@ -38,6 +38,7 @@ RUN_FIELDS = (
     "ttl",
     "signature",
     "cursor",
+    "suspect",
     # stays last, where claim.lua looks for it: jobs without have answers as short as they were
     "ties",
 )

@@ -56,7 +56,8 @@ class Room:
 @dataclass(slots=True)
 class Commit:
     """The end of one execution: finished, failed, retry, held, later (put off, no attempt spent), release, lost or struck (lost with what
-    it had in common with others). One that is held has the field `task`, which is not written down.
+    it had in common with others), displaced (its process was killed for another job in it) or suspect (its process died, and which of its
+    jobs did that nobody knows: it runs in one of its own next). One that is held has the field `task`, which is not written down.
 
     `elapsed` seconds from hand-out to outcome; `age` seconds since the outcome was known; `delay` seconds until a retry or another look.
     `attempt`: what is known of an execution that did not finish, for the job's history (`signal`, `exit_code`, `maxrss` in KiB, `oom`).

@@ -61,7 +61,7 @@ local function requeue(id)
   if ties then tied[key] = ties end
   tally('requeued', queue, priority, ties and counters_of_key(key))
   redis.call('HDEL', key, 'ended_at', 'exc_info', 'reason', 'error_class', 'error_bases', 'error_frame', 'quarantined',
-    'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared',
+    'cancel', 'held_since', 'execution_id', 'expires_at', 'at_front', 'begun', 'spared', 'suspect',
     'queue_timeout', 'wanted', 'retry_since', 'pin')
   local given = not waits and not tonumber(ttl) and timeout_of(queue)
   if given then redis.call('HSET', key, 'queue_timeout', given) end

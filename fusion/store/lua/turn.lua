@@ -21,7 +21,7 @@
 --   worker may not know of, -1 for none; waits: {} if the worker has the list of sets of blocked jobs; else its
 --   version (empty: there is none), and the sets; open_ms: ms until this worker is to take a turn, as a queue that is
 --   closed by its rate opens then; missing mostly
--- Events: completed failed retry held released abandoned canceled stopped processing expired blocked
+-- Events: completed failed retry held released displaced abandoned canceled stopped processing expired blocked
 -- A token answers twice alike: the worker's hash keeps, in `turn`, the last token, what it answered (a line per
 -- outcome) and was given (a line per job), ms to what it put into the schedule, and open_ms.
 -- entries that are no work (stale, expired, corrupt) cleared per call; and expired ones before more are set aside

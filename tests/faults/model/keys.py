@@ -300,8 +300,8 @@ class Keyed(State):
         if kind == "held" and not self._keeps_for_task(job):
             self.leave(job)
 
-    def settle(self, job: Job, *, lost: bool, shared: bool = False) -> None:
-        super().settle(job, lost=lost, shared=shared)
+    def settle(self, job: Job, *, lost: bool, shared: bool = False, kind: str = "") -> None:
+        super().settle(job, lost=lost, shared=shared, kind=kind)
         if job.status == "queued":
             self.came_back(job)
 

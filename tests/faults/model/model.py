@@ -144,12 +144,12 @@ class Model(People):
             worker.finished += 1
             self.end(job, "finished", RESULT_TTL if job.result_ttl is None else job.result_ttl)
             job.lost, job.reason, job.cancel = 0, False, ""
-            job.held_since, job.wanted = None, False
+            job.held_since, job.wanted, job.suspect = None, False, False
             self.emit("completed", job)
             return "ok"
-        if told.kind in ("release", "lost", "struck"):
+        if told.kind in ("release", "lost", "struck", "displaced", "suspect"):
             shared = told.kind == "struck" and not told.execution.endswith("s")
-            self.settle(job, lost=told.kind != "release", shared=shared)
+            self.settle(job, lost=told.kind != "release", shared=shared, kind=told.kind)
             return "ok"
         if told.kind == "limited":
             self.hold_key_back(job, self.now + told.delay * 1000)
@@ -172,7 +172,7 @@ class Model(People):
             job.reason = True
             self.emit("held", job)
             return "ok"
-        job.held_since = None  # another hold has its own time
+        job.held_since, job.suspect = None, False  # another hold has its own time
         job.attempts, job.lost = job.attempts + 1, 0
         if told.kind != "retry":
             self.fail(job)

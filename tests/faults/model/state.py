@@ -97,6 +97,7 @@ class Job:
     expires: int | None = None
     expiry: float = inf
     held_since: int | None = None
+    suspect: bool = False
     waits_in: str | None = None
     wait_until: float = inf
     reason: bool = False
@@ -314,23 +315,27 @@ class State:
         job.reason = True
         self.emit("failed", job)
 
-    def settle(self, job: Job, *, lost: bool, shared: bool = False) -> None:
-        """An execution is over without an outcome. `shared`: others may have been the cause."""
-        if lost:
+    def settle(self, job: Job, *, lost: bool, shared: bool = False, kind: str = "") -> None:
+        """An execution is over without an outcome. `shared`: others may have been the cause; if `kind` is displaced or suspect, nothing is
+        counted."""
+        counted = lost and kind not in ("displaced", "suspect")
+        if counted:
             job.lost = max(job.lost, min(job.lost + 1, PROBATION)) if shared else job.lost + 1
         if job.cancel:
             self.call_off(job, job.cancel)
-        elif lost and (job.on_lost == "fail" or (job.lost >= MAX_LOST and not shared and job.on_lost != "again")):
+        elif lost and (job.on_lost == "fail" or (job.lost >= MAX_LOST and counted and not shared and job.on_lost != "again")):
+            job.suspect = False
             self.fail(job)
         else:
+            job.suspect = job.suspect or kind == "suspect"
             spread = 0.5 + int(sha1(f"{job.id}{job.lost}".encode()).hexdigest()[:4], 16) / 65536
-            pause = int(1000 * 2 ** min(job.lost - 2, 6) * spread) if lost and job.lost > 1 else 0
+            pause = int(1000 * 2 ** min(job.lost - 2, 6) * spread) if counted and job.lost > 1 else 0
             job.reason = job.reason or lost
             if pause:
                 self.schedule(job, (self.now + pause) / 1000)
             else:
                 self.to_place(job)
-            self.emit("abandoned" if lost else "released", job)
+            self.emit("displaced" if kind == "displaced" else "abandoned" if lost else "released", job)
 
     def recover(self, job: Job) -> None:
         """Others found that it is lost: what its execution says counts no more."""

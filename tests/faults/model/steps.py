@@ -45,7 +45,21 @@ _fair_orders = _lists([1, 1, 1, 2], fair=st.sampled_from([None, "x", "x", "y"]))
 _seldom = st.sampled_from([False, False, False, False, True])
 _delayed = st.builds(Order, _ids, front=st.booleans(), ttl=st.just(60), delay=st.sampled_from([0, 5, 40]))
 _kinds = st.sampled_from(
-    ["finished", "finished", "retry", "failed", "release", "held", "later", "limited", "lost", "struck", "stopped"]
+    [
+        "finished",
+        "finished",
+        "retry",
+        "failed",
+        "release",
+        "held",
+        "later",
+        "limited",
+        "lost",
+        "struck",
+        "displaced",
+        "suspect",
+        "stopped",
+    ]
 )
 _wishes = st.sampled_from([
     Wish(), Wish(("held",)), Wish(lacks=True), Wish(("probation",), lacks=True), Wish(("held", "probation"), alone=True),

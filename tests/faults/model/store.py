@@ -170,6 +170,7 @@ _WAITS = {"processing", "canceled", "stopped", "expired", "deleted"}
 _FOLLOWS = {
     "": {"queued", "scheduled", "failed"},
     "queued": _WAITS | {"blocked"},
+    "displaced": _WAITS | {"blocked", "failed"},
     "released": _WAITS | {"blocked", "failed"},  # failed: it had been held before, and is held again without a word
     "abandoned": _WAITS | {"queued", "scheduled", "blocked", "failed"},
     "admitted": _WAITS | {"blocked", "failed"},  # failed: as above
@@ -177,7 +178,7 @@ _FOLLOWS = {
     "scheduled": {"queued", "canceled", "stopped", "expired", "deleted", "scheduled"},
     "retry": {"queued", "canceled", "stopped", "expired", "deleted", "scheduled"},
     "held": _WAITS | {"failed", "queued", "scheduled", "blocked"},
-    "processing": {"completed", "failed", "retry", "held", "released", "abandoned", "canceled", "stopped"},
+    "processing": {"completed", "failed", "retry", "held", "released", "displaced", "abandoned", "canceled", "stopped"},
     "deleted": {"queued", "scheduled", "failed"},
     **{event: {"queued", "scheduled", "deleted", "failed"} for event in _ENDED},
 }
@@ -262,7 +263,7 @@ def _held(seen: Snapshot) -> dict[str, Any]:
 _ASIDE = ("seq", "seq:front", "events", "events:meta", "schema", "leases", "queues:idle", "clean", "survey", "sample", "wildcards",
           "fifos", "callbacks:secret")  # fmt: skip
 _FIELDS = ("status", "origin", "execution_id", "worker_name", "priority", "attempts", "lost", "deliveries", "requeued", "nonce",
-           "requeue_nonce", "cancel", "expires_at", "held_since", "quarantined", "at_front", "waits_in", "ties")  # fmt: skip
+           "requeue_nonce", "cancel", "expires_at", "held_since", "suspect", "quarantined", "at_front", "waits_in", "ties")  # fmt: skip
 
 
 def _wanted(model: Model) -> dict[str, Any]:
@@ -359,6 +360,7 @@ def _fields(job: Job) -> dict[str, str]:
         "cancel": {"canceled": 1, "stopped": "stop"}.get(job.cancel),
         "expires_at": job.expires,
         "held_since": job.held_since,
+        "suspect": 1 if job.suspect else None,
         "quarantined": "set aside" if job.quarantined else None,
         "at_front": int(job.front),
         "waits_in": job.waits_in,

@@ -18,7 +18,7 @@ from tests.store.limits_hands import faults
 
 TERMINAL = {"finished", "failed", "canceled", "stopped"}
 #: What an execution leads to, by its event.
-_SETTLED = ("completed", "retry", "abandoned", "released", "held")
+_SETTLED = ("completed", "retry", "abandoned", "displaced", "released", "held")
 
 
 def memberships(conn: redis.Redis, keys: Keys | None = None) -> dict[str, list[str]]:
@@ -163,7 +163,7 @@ def check_ended(
             wrong.append(f"{job_id}: {settled} outcomes of {events['processing']} executions: {dict(events)}")
         if runs is None:
             continue
-        bound = 1 + sum(events[event] for event in ("retry", "abandoned", "released", "requeued"))
+        bound = 1 + sum(events[event] for event in ("retry", "abandoned", "displaced", "released", "requeued"))
         if runs.get(job_id, 0) > bound:
             wrong.append(f"{job_id} ran {runs[job_id]} times, {bound} are explained: {dict(events)}")
         if status == "finished" and not runs.get(job_id):

@@ -108,7 +108,7 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
   end
   note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
   -- of an earlier run; this one may have no such thing
-  redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since')
+  redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since', 'suspect')
   if kind ~= 'retry' then
     local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
       elapsed, unpack(raised) }
@@ -176,17 +176,19 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     if dropped then redis.call('HDEL', key, 'result') end
     if job.attempts or job.lost or job.reason or job.cancel then
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
-        'held_since', 'begun', 'spared', 'wanted')
+        'held_since', 'begun', 'spared', 'wanted', 'suspect')
     end
     left[wip] = left[wip] or {}
     left[wip][#left[wip] + 1] = id
     emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
-  elseif kind == 'release' or kind == 'lost' or kind == 'struck' then
+  elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
     if job.lost and has_moved(more) then -- it gets somewhere: earlier losses count no more
       job.lost = false
       if kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
     end
-    job.shared = kind == 'struck' and string.sub(exec, -1) ~= 's'
+    job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
+    job.unbegun = job.displaced or job.suspect
+    job.shared = job.unbegun or kind == 'struck' and string.sub(exec, -1) ~= 's'
     settle(kind == 'release' and 'released' or 'lost', id, key, queue, job, wip, reason, job.worker_name, more)
   elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then
     local status = kind == 'stopped' and kind or wish_of(job)

@@ -26,7 +26,9 @@ local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'cancel
 -- ones, at growing intervals.
 -- `job.shared`: others ran beside it, and nobody knows which of them took down what they had in common. Such a loss
 -- fails no job; it counts up to PROBATION, from where on the job runs alone and answers for its losses.
--- `job.unbegun`: the loss is not the job's own and counts for nothing but on_lost.
+-- `job.unbegun`: the loss is not the job's own and counts for nothing but on_lost. `job.displaced`: its process was
+-- killed for another job that ran in it. `job.suspect`: it ran in a process with others, which died of one of them; it
+-- runs in one of its own until it has an outcome.
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   local before = tonumber(job.lost) or 0
   local shared = job.shared and math.max(before, math.min(before + 1, PROBATION))
@@ -42,7 +44,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   elseif lost and (job.on_lost == 'fail' or lost >= MAX_LOST and not job.shared and job.on_lost ~= 'again') then
     local why = reason .. (job.on_lost == 'fail' and ' (on_lost="fail")'
       or ' (lost ' .. lost .. ' times: a poison pill; requeue it once the cause is mended)')
-    redis.call('HDEL', key, 'error_bases', 'error_frame') -- of an earlier run
+    redis.call('HDEL', key, 'error_bases', 'error_frame', 'suspect') -- of an earlier run
     return fail_job(id, key, queue, job.priority, leave, job.log_tag, job.failure_ttl, why, { 'reason', why, 'worker',
       worker or '', 'lost', lost }, 'ended_at', now_iso, 'exc_info', 'fusion.exceptions.JobLost: ' .. why,
       'error_class', 'fusion.exceptions.JobLost', unpack(more))
@@ -51,6 +53,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   if lost then
     more[#more + 1] = 'reason'
     more[#more + 1] = reason
+    if job.suspect then more[#more + 1], more[#more + 2] = 'suspect', 1 end
   end
   local pause = 0
   -- a half more or less: those that were lost together need not meet again
@@ -68,7 +71,9 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   expect_expiry(id, job.expires_at)
   redis.call('ZREM', leave, id)
   if pause == 0 then ring(queue) end
-  if lost then
+  if job.displaced then
+    emit('displaced', id, queue, job.log_tag, 'worker', worker, 'reason', reason)
+  elseif lost then
     emit('abandoned', id, queue, job.log_tag, 'reason', reason, 'worker', worker, 'lost', lost, 'delay_ms', pause,
       'blame', (job.shared or job.unbegun) and 'shared' or 'job')
   else
