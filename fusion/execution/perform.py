@@ -13,19 +13,39 @@ from fusion import context
 from fusion.exceptions import DependencyFailed, JobInterrupted, PayloadTooLarge, TaskNotAllowed, TaskNotFound
 from fusion.execution import outcome
 from fusion.execution.callbacks import callback_limit
-from fusion.kernel import defaults
+from fusion.kernel import defaults, stopping
 from fusion.kernel.compression import compressed, plain
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.importing import check_no_generator, check_result, is_allowed, resolve
 from fusion.kernel.serializers import JSONSerializer, Serializer, get_serializer, split_call
-from fusion.kernel.stopping import ended_by_stop, run_task
-from fusion.kernel.timeouts import run_with_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
-    from typing import Any
+    from typing import Any, Protocol
 
     from fusion.execution.steps import Line, Steps
+
+    class Guard(Protocol):
+        """Keeps the soft limits of one run, and has it stop when it is told to; the module `stopping` does, for a process."""
+
+        #: Other jobs run in this process at the same time.
+        among_others: bool
+
+        def run_task(self, seconds: float | None, func: Callable[[], Any], /) -> Any:
+            """Call `func`; JobTimeoutException is raised in it after so many seconds, JobStopped when the task is to stop."""
+
+        def run_with_timeout(self, seconds: float | None, what: str, func: Callable[[], Any], /) -> Any:
+            """Call `func`; JobTimeoutException is raised in it after so many seconds."""
+
+        def run_coroutine(self, coroutine: Any, /) -> Any:
+            """What a coroutine returns, amid `run_task` or `run_with_timeout`."""
+
+        def ended_by_stop(self, error: BaseException, /) -> bool:
+            """The task was told to stop, and ended with this error because of that."""
+
+        def check(self) -> None:
+            """Raise what the task is to end by, if it is."""
+
 
 Fields = dict[bytes, bytes]
 
@@ -37,16 +57,13 @@ _OWN_MODULES = frozenset({__name__, "fusion.kernel.stopping", "fusion.kernel.tim
 
 
 class Performer:
-    """Runs jobs under one worker's rules."""
+    """Runs jobs under one worker's rules, as many at once as there are callers: what is of one run is in its `Execution`."""
 
     def __init__(self, tasks: tuple[str, ...], max_result: int = defaults.MAX_RESULT, allow_pickle: bool = False) -> None:
-        self._tasks = tasks
-        self._send: Callable[[Fields], None] = _send_nowhere
-        self._max_result = max_result
-        self._allow_pickle = allow_pickle
-        self._json = JSONSerializer(may_import=self._may_import)
-        self._found = False
-        self._compress = self._keyless = False
+        self.tasks = tasks
+        self.max_result = max_result
+        self.allow_pickle = allow_pickle
+        self.json = JSONSerializer(may_import=self._may_import)
 
     def run(
         self,
@@ -54,169 +71,261 @@ class Performer:
         send: Callable[[Fields], None],
         offer: Callable[[Fields], bool] | None = None,
         line: Line | None = None,
+        guard: Guard = stopping,
     ) -> Fields:
         """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker; `offer` does so unless it had to wait,
-        and says whether it did. `line`: where both are of, for what hears of the worker, too."""
-        started = monotonic()
-        self._send = send
+        and says whether it did. `line`: where both are of, for what hears of the worker, too. `guard`: keeps the limits; by default those of
+        a task that has the process to itself."""
+        return Execution(self, fields, send, offer, line, guard).run()
+
+    def serializer(self, name: bytes) -> Serializer:
+        """The one that a job names; JSON if it names none."""
+        if name in (b"", b"json"):
+            return self.json
+        return get_serializer(name.decode("utf-8", "replace"), allow_pickle=self.allow_pickle)
+
+    def _may_import(self, module: str) -> bool:
+        return module in sys.modules or is_allowed(module, self.tasks)
+
+
+class Execution:
+    """One run of one job: from its fields to its outcome.
+
+    `run` is the whole of it. Who must await in between goes the same way by himself: `begin`, `call` (or `prepare` and what the task is),
+    `succeeded` or `failed`, the `callback` if there is one, `finish`. None of them raises but `prepare`, `call` and `call_back`.
+    """
+
+    def __init__(
+        self,
+        performer: Performer,
+        fields: Fields,
+        send: Callable[[Fields], None],
+        offer: Callable[[Fields], bool] | None,
+        line: Line | None,
+        guard: Guard,
+    ) -> None:
+        self._performer, self._fields = performer, fields
+        self._send, self._line, self._guard = send, line, guard
         self._found = self._keyless = False
         # A record of the second layout: those who read it know compressed texts. Stock RQ, which reads pickled jobs, does not.
         self._compress = b"func" in fields and b"serializer" not in fields
-        job = context.CurrentJob(fields, self._save_meta, offer, lambda: self._make_steps(fields, line))
-        context.set_current_job(job)
+        self.job = context.CurrentJob(fields, self._save_meta, offer, self._make_steps, guard.check)
+        self._answer: Fields = {}
+        self._started = self._elapsed = 0.0
+        #: The function to be called when the task has ended, and with what; None for none.
+        self.callback: Callback | None = None
+
+    def run(self) -> Fields:
+        """The outcome frame's fields."""
+        self.begin()
         try:
-            limit = context.seconds(fields.get(b"timeout"))
-            value = run_task(limit, self._perform, job, fields)
+            value = self._guard.run_task(self.limit, self.call)
         except BaseException as error:
-            elapsed = monotonic() - started
-            answer = self._failure(job, fields, error)
+            self.failed(error)
+            self._run_callback()  # amid the handling of the error: it may ask for that
         else:
-            elapsed = monotonic() - started
-            answer = self._success(job, fields, value)
-        answer[b"elapsed"] = b"%.6f" % elapsed
+            self.succeeded(value)
+            self._run_callback()
+        return self.finish()
+
+    def _run_callback(self) -> None:
+        if (callback := self.callback) is not None:
+            try:
+                self._guard.run_with_timeout(callback.limit, "Callback", self.call_back)
+            except BaseException as error:
+                self.callback_failed(error)
+
+    # -- the task
+
+    def begin(self) -> None:
+        """From here on this is the current job."""
+        self._started = monotonic()
+        context.set_current_job(self.job, among_others=self._guard.among_others)
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds that the task may take; None for any."""
+        return context.seconds(self._fields.get(b"timeout"))
+
+    def call(self) -> Any:
+        """Find the task and call it: what it returns."""
+        function = self.prepare()
+        value = _called(self._guard, function, self.job.func_name, self.job.args, self.job.kwargs)
+        failpoint("horse.after_task")
+        return value
+
+    def prepare(self) -> Callable[..., Any]:
+        """The task's function; its arguments are in `job`."""
+        job, fields = self.job, self._fields
+        name, load = split_call(self._serializer, fields.get(b"data", b""))
+        job.func_name = name
+        function = resolve(name, self._performer.tasks)
+        self._found = True
+        self._keyless = b"k" not in fields.get(b"ties", b"") and _declares_key(function)
+        job.args, job.kwargs = load()
+        if b"takes" in fields:
+            job.args = (self._given(), *job.args)
+        check_no_generator(function, name)
+        failpoint("horse.before_task")
+        return function
+
+    def _given(self) -> Any:
+        """What the step before this one in its chain returned."""
+        raw = self._fields.get(b"given")
+        if raw is None:
+            raise DependencyFailed(
+                "what the job before it in its chain returned is gone: that job was deleted, or did not finish"
+            )
+        if self._fields.get(b"given_as") == b"pickle":
+            return self._performer.serializer(b"pickle").loads(raw)
+        return self._performer.json.loads(plain(raw))
+
+    @property
+    def _serializer(self) -> Serializer:
+        return self._performer.serializer(self._fields.get(b"serializer", b""))
+
+    def _make_steps(self) -> Steps:
+        from fusion.execution.steps import Steps
+
+        return Steps(self._line, self._fields.get(b"cursor"), self._performer.json)
+
+    # -- its end
+
+    def succeeded(self, value: Any) -> None:
+        """Note what the task returned."""
+        self._elapsed = monotonic() - self._started
+        retry = sys.modules.get("fusion.retry")  # not loaded: then the value can't be one
+        if retry is not None and issubclass(type(value), retry.Retry):
+            self._asked(value, retry.retries_done(self._fields.get(b"retryCount")))
+            return
+        self._answer = {b"kind": b"finished"}
+        if value is not None:
+            try:
+                self._answer[b"result"] = self._encoded(value)
+            except BaseException as error:  # the task is done: a result that can't be kept must not make it run again
+                self._answer[b"result_error"] = outcome.exc_line(error)
+        self._plan_callback(b"on_success", value)
+
+    def failed(self, error: BaseException) -> None:
+        """Note what the task, or the search for it, raised."""
+        self._elapsed = monotonic() - self._started
+        job = self.job
+        if isinstance(error, (TaskNotAllowed, TaskNotFound)) and not self._found:
+            self._answer = outcome.held(error, job.func_name)
+            return
+        if isinstance(error, JobInterrupted) and job.steps is not None and job.steps.interrupted:
+            self._answer = {b"kind": b"interrupted"}
+            return
+        tb = _beyond_own_frames(error.__traceback__)
+        self._answer = outcome.failed(error, tb)
+        if self._guard.ended_by_stop(error):
+            self._answer[b"kind"] = b"stopped"
+            self._plan_callback(b"on_stopped")
+        else:
+            self._plan_callback(b"on_failure", type(error), error, tb)
+
+    def _asked(self, policy: Any, done: int) -> None:
+        """The task returned a `Retry`. No failure, and no callback, until its retries are used up."""
+        self._answer = outcome.asked(policy.to_json(), policy.said)
+        if done >= policy.max:
+            from fusion.retry import RetryLater
+
+            error = RetryLater(0, f"the task returned {policy.said} after {done} retries")
+            self._answer |= {b"exc_line": outcome.exc_line(error), b"exc_info": outcome.exc_line(error)}
+            self._plan_callback(b"on_failure", type(error), error, None)
+
+    def _encoded(self, value: Any) -> bytes:
+        serializer, most = self._serializer, self._performer.max_result
+        if type(value) in (bytes, str) and len(value) > most:
+            raise self._too_large(len(value))
+        raw = serializer.dumps(value)
+        if len(raw) > most:
+            raise self._too_large(len(raw))
+        return compressed(raw) if self._compress and serializer is self._performer.json else raw
+
+    def _too_large(self, size: int) -> PayloadTooLarge:
+        return PayloadTooLarge(
+            f"the result of {size} bytes was dropped; the limit is {self._performer.max_result} (max_result, FUSION_MAX_RESULT). "
+            "Store it elsewhere and return its key"
+        )
+
+    def finish(self) -> Fields:
+        """The outcome frame's fields; this is the current job no more."""
+        answer, job = self._answer, self.job
+        answer[b"elapsed"] = b"%.6f" % self._elapsed
         answer[b"maxrss"] = b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)
-        self._add_meta(job, fields, answer)
+        self._add_meta(answer)
         if job.steps is not None:
             answer |= job.steps.left()
         if self._keyless:
             answer[b"keyless"] = job.func_name.encode("utf-8", "replace")
         if job.unsaid:
             answer[b"unsaid"] = b"%d" % job.unsaid
-        context.set_current_job(None)
+        context.set_current_job(None, among_others=self._guard.among_others)
         job.end()
         return answer
 
-    def _make_steps(self, fields: Fields, line: Line | None) -> Steps:
-        from fusion.execution.steps import Steps
+    # -- its callback
 
-        return Steps(line, fields.get(b"cursor"), self._json)
-
-    def _perform(self, job: context.CurrentJob, fields: Fields) -> Any:
-        name, load = split_call(self._serializer(fields), fields.get(b"data", b""))
-        job.func_name = name
-        function = resolve(name, self._tasks)
-        self._found = True
-        self._keyless = b"k" not in fields.get(b"ties", b"") and _declares_key(function)
-        job.args, job.kwargs = load()
-        if b"takes" in fields:
-            job.args = (self._given(fields), *job.args)
-        check_no_generator(function, name)
-        failpoint("horse.before_task")
-        value = _called(function, name, job.args, job.kwargs)
-        failpoint("horse.after_task")
-        return value
-
-    def _given(self, fields: Fields) -> Any:
-        """What the step before this one in its chain returned."""
-        raw = fields.get(b"given")
-        if raw is None:
-            raise DependencyFailed(
-                "what the job before it in its chain returned is gone: that job was deleted, or did not finish"
-            )
-        if fields.get(b"given_as") == b"pickle":
-            return get_serializer("pickle", allow_pickle=self._allow_pickle).loads(raw)
-        return self._json.loads(plain(raw))
-
-    def _serializer(self, fields: Fields) -> Serializer:
-        name = fields.get(b"serializer", b"")
-        if name in (b"", b"json"):
-            return self._json
-        return get_serializer(name.decode("utf-8", "replace"), allow_pickle=self._allow_pickle)
-
-    def _may_import(self, module: str) -> bool:
-        return module in sys.modules or is_allowed(module, self._tasks)
-
-    def _success(self, job: context.CurrentJob, fields: Fields, value: Any) -> Fields:
-        retry = sys.modules.get("fusion.retry")  # not loaded: then the value can't be one
-        if retry is not None and issubclass(type(value), retry.Retry):
-            return self._asked(job, fields, value, retry.retries_done(fields.get(b"retryCount")))
-        answer: Fields = {b"kind": b"finished"}
-        if value is not None:
-            try:
-                answer[b"result"] = self._encoded(value, self._serializer(fields))
-            except BaseException as error:  # the task is done: a result that can't be kept must not make it run again
-                answer[b"result_error"] = outcome.exc_line(error)
-        self._call_back(b"on_success", fields, answer, job, None, value)
-        return answer
-
-    def _failure(self, job: context.CurrentJob, fields: Fields, error: BaseException) -> Fields:
-        if isinstance(error, (TaskNotAllowed, TaskNotFound)) and not self._found:
-            return outcome.held(error, job.func_name)
-        if isinstance(error, JobInterrupted) and job.steps is not None and job.steps.interrupted:
-            return {b"kind": b"interrupted"}
-        tb = _beyond_own_frames(error.__traceback__)
-        answer = outcome.failed(error, tb)
-        if ended_by_stop(error):
-            answer[b"kind"] = b"stopped"
-            self._call_back(b"on_stopped", fields, answer, job, None)
-            return answer
-        self._call_back(b"on_failure", fields, answer, job, None, type(error), error, tb)
-        return answer
-
-    def _asked(self, job: context.CurrentJob, fields: Fields, policy: Any, done: int) -> Fields:
-        """The task returned a `Retry`. No failure, and no callback, until its retries are used up."""
-        answer = outcome.asked(policy.to_json(), policy.said)
-        if done >= policy.max:
-            from fusion.retry import RetryLater
-
-            error = RetryLater(0, f"the task returned {policy.said} after {done} retries")
-            answer |= {b"exc_line": outcome.exc_line(error), b"exc_info": outcome.exc_line(error)}
-            self._call_back(b"on_failure", fields, answer, job, None, type(error), error, None)
-        return answer
-
-    def _encoded(self, value: Any, serializer: Serializer) -> bytes:
-        if type(value) in (bytes, str) and len(value) > self._max_result:
-            raise self._too_large(len(value))
-        raw = serializer.dumps(value)
-        if len(raw) > self._max_result:
-            raise self._too_large(len(raw))
-        return compressed(raw) if self._compress and serializer is self._json else raw
-
-    def _too_large(self, size: int) -> PayloadTooLarge:
-        return PayloadTooLarge(
-            f"the result of {size} bytes was dropped; the limit is {self._max_result} (max_result, FUSION_MAX_RESULT). "
-            "Store it elsewhere and return its key"
-        )
-
-    def _call_back(self, key: bytes, fields: Fields, answer: Fields, *args: Any) -> None:
-        spec = fields.get(key)
+    def _plan_callback(self, key: bytes, *args: Any) -> None:
+        spec = self._fields.get(key)
         if not spec:
             return
         try:
             wanted = json.loads(spec)
-            limit = callback_limit(wanted)
+            self.callback = Callback(key, wanted["func"], callback_limit(wanted), (self.job, None, *args))
             # The job is over; the worker moves the deadline of this process on by what the callback may take.
-            self._send({b"kind": b"callback", b"seconds": b"%.3f" % limit})
-            run_with_timeout(limit, "Callback", self._run_callback, wanted["func"], args)
+            self._send({b"kind": b"callback", b"seconds": b"%.3f" % self.callback.limit})
         except BaseException as error:
-            answer[b"callback_error"] = outcome.one_line(f"{key.decode()}: {outcome.exc_line(error).decode()}")
+            self.callback = None
+            self._note(key, error)
 
-    def _run_callback(self, path: str, args: tuple[Any, ...]) -> None:
-        function = resolve(path, self._tasks)
-        check_no_generator(function, path)
-        _called(function, path, args, {})
+    def call_back(self) -> None:
+        """Call the `callback`."""
+        callback = self.callback
+        assert callback is not None
+        function = resolve(callback.path, self._performer.tasks)
+        check_no_generator(function, callback.path)
+        _called(self._guard, function, callback.path, callback.args, {})
+
+    def callback_failed(self, error: BaseException) -> None:
+        """Note what the `callback` raised: it changes nothing of the job's outcome."""
+        assert self.callback is not None
+        self._note(self.callback.key, error)
+
+    def _note(self, key: bytes, error: BaseException) -> None:
+        self._answer[b"callback_error"] = outcome.one_line(f"{key.decode()}: {outcome.exc_line(error).decode()}")
+
+    # -- its meta
 
     def _save_meta(self, meta: dict[str, Any]) -> None:
         self._send({b"kind": b"meta", b"meta": self._encoded_meta(meta)})
 
     def _encoded_meta(self, meta: dict[str, Any]) -> bytes:
-        raw = self._json.dumps(meta)
-        if len(raw) > self._max_result:
-            raise PayloadTooLarge(
-                f"job.meta takes {len(raw)} bytes; the limit is {self._max_result} (max_result, FUSION_MAX_RESULT)"
-            )
+        raw, most = self._performer.json.dumps(meta), self._performer.max_result
+        if len(raw) > most:
+            raise PayloadTooLarge(f"job.meta takes {len(raw)} bytes; the limit is {most} (max_result, FUSION_MAX_RESULT)")
         return compressed(raw) if self._compress else raw
 
-    def _add_meta(self, job: context.CurrentJob, fields: Fields, answer: Fields) -> None:
-        if job.touched_meta is None:
+    def _add_meta(self, answer: Fields) -> None:
+        if self.job.touched_meta is None:
             return
         try:
-            raw = self._encoded_meta(job.touched_meta)
+            raw = self._encoded_meta(self.job.touched_meta)
         except BaseException as error:
             answer.setdefault(b"result_error", outcome.one_line(f"job.meta was not saved: {outcome.exc_line(error).decode()}"))
             return
-        if raw != fields.get(b"meta", b"{}"):
+        if raw != self._fields.get(b"meta", b"{}"):
             answer[b"meta"] = raw
+
+
+class Callback:
+    """A function that the job has called at its end: the field that names it, its path, its limit in seconds, its arguments."""
+
+    __slots__ = ("args", "key", "limit", "path")
+
+    def __init__(self, key: bytes, path: str, limit: float, args: tuple[Any, ...]) -> None:
+        self.key, self.path, self.limit, self.args = key, path, limit, args
 
 
 def _declares_key(function: Any) -> bool:
@@ -225,18 +334,12 @@ def _declares_key(function: Any) -> bool:
     return ties is not None and not _OF_KEYS.isdisjoint(ties)
 
 
-def _called(function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _called(guard: Guard, function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     value = function(*args, **kwargs)
     if type(value) is CoroutineType:
-        import asyncio
-
-        value = asyncio.run(value)
+        value = guard.run_coroutine(value)
     check_result(value, name)
     return value
-
-
-def _send_nowhere(fields: Fields) -> None:
-    return None
 
 
 def _beyond_own_frames(tb: TracebackType | None) -> TracebackType | None:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
 import sys
 from collections.abc import Callable
-from types import FrameType
+from math import inf
+from time import monotonic
+from types import CoroutineType, FrameType
 
 from fusion.exceptions import JobStopped
-from fusion.kernel.timeouts import is_guarded, run_with_timeout, strike
+from fusion.kernel.timeouts import is_guarded, overrun, strike
+from fusion.kernel.timeouts import run_with_timeout as run_with_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -20,6 +23,8 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     T = TypeVar("T")
 
+#: What runs here has the process to itself.
+among_others = False
 SIGNAL = _signal.SIGURG
 _WHAT = "the job was stopped"
 #: Links of a chain of errors that are followed.
@@ -27,9 +32,11 @@ _LONGEST_CHAIN = 100
 
 
 class _Task:
-    """What runs in this process: a task, if it was told to stop, and the event loop that was asked to raise that."""
+    """What runs in this process: a task, its limit in seconds and as a monotonic time, if it was told to stop, and the event loop that was asked
+    to raise that."""
 
     runs = stopped = False
+    limit, until = 0.0, inf
     loop: Any = None
 
 
@@ -45,10 +52,27 @@ def listen() -> None:
 def run_task(seconds: float | None, func: Callable[..., T], *args: Any) -> T:
     """Call `func` as `run_with_timeout` does; JobStopped may be raised in it, too, and nowhere else."""
     _Task.runs, _Task.stopped, _Task.loop = True, False, None
+    _Task.limit, _Task.until = (seconds, monotonic() + seconds) if seconds else (0.0, inf)
     try:
         return run_with_timeout(seconds, "Task", func, *args)
     finally:
         _Task.runs = False
+
+
+def run_coroutine(coroutine: CoroutineType[Any, Any, T]) -> T:
+    """What a coroutine returns."""
+    import asyncio
+
+    return asyncio.run(coroutine)
+
+
+def check() -> None:
+    """Raise JobStopped if the task that runs was told to stop, JobTimeoutException if its time is up: it has swallowed that before."""
+    if _Task.runs:
+        if _Task.stopped:
+            raise JobStopped(_WHAT)
+        if monotonic() >= _Task.until:
+            raise overrun("Task", _Task.limit)
 
 
 def ended_by_stop(error: BaseException) -> bool:

@@ -104,6 +104,11 @@ def is_guarded(frame: FrameType | None) -> bool:
     return False
 
 
+def overrun(what: str, seconds: float) -> JobTimeoutException:
+    """The error of one whose `seconds` are over; `what` it is begins its message."""
+    return JobTimeoutException(f"{what} exceeded maximum timeout value ({seconds:g} seconds)")
+
+
 def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Call `func`; JobTimeoutException is raised in it after `seconds` (None or <= 0: no limit). Main thread only.
 
@@ -116,7 +121,7 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
     def on_alarm(signum: int, frame: FrameType | None) -> None:
         """Raise the timeout if `func` is on the stack; else leave the caller alone."""
         if is_guarded(frame):
-            strike(JobTimeoutException(f"{what} exceeded maximum timeout value ({seconds:g} seconds)"))
+            strike(overrun(what, seconds))
 
     with _Thread():
         previous = _signal.signal(_signal.SIGALRM, on_alarm)

@@ -1,12 +1,17 @@
-"""Where classes of a job's arguments may come from: modules that are loaded, and those of allowed tasks."""
+"""A run of a job: where classes of its arguments may come from, and what it shares with those that run beside it."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import sys
+import threading
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 import pytest
 
+from fusion import get_current_job
 from fusion.execution.perform import Performer
 from fusion.kernel.serializers import JSONSerializer, dumps_call
 from tests.jobs.typed import Colour, Point
@@ -43,3 +48,56 @@ def test_a_module_that_no_task_needs_is_not_imported_for_an_argument(unloaded: s
 def test_the_module_of_an_allowed_task_is_imported_for_one(unloaded: str) -> None:
     answer = Performer(("tests.jobs.basic", unloaded)).run({b"id": b"j", b"data": _of_side(unloaded)}, lambda frame: None)
     assert answer[b"kind"] == b"finished", answer
+
+
+class _Many:
+    """The limits of one of many runs, without any."""
+
+    among_others = True
+
+    def __init__(self) -> None:
+        self.checked = 0
+
+    def run_task(self, seconds: float | None, func: Callable[[], object]) -> object:
+        return func()
+
+    def run_with_timeout(self, seconds: float | None, what: str, func: Callable[[], object]) -> object:
+        return func()
+
+    def run_coroutine(self, coroutine: Coroutine[object, object, object]) -> object:
+        return asyncio.run(coroutine)
+
+    def ended_by_stop(self, error: BaseException) -> bool:
+        return False
+
+    def check(self) -> None:
+        self.checked += 1
+
+
+def test_one_performer_runs_many_jobs_at_once() -> None:
+    """Each thread has its own current job, and what one says and declares is not of another."""
+    many = 8
+    performer, together = Performer(("tests.jobs.beside",)), threading.Barrier(many)
+    answers, said, guards = {}, {}, [_Many() for _ in range(many)]
+
+    def run(number: int) -> None:
+        frames: list[dict[bytes, bytes]] = []
+        together.wait(10)
+        data = dumps_call(JSONSerializer(), "tests.jobs.beside.slowly", (number,), {})
+        fields = {b"id": b"job-%d" % number, b"data": data, b"on_success": b'{"func": "tests.jobs.beside.note"}'}
+        answers[number] = contextvars.copy_context().run(performer.run, fields, frames.append, guard=guards[number])
+        said[number] = frames
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(many)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    for number in range(many):
+        answer = answers[number]
+        assert (answer[b"kind"], answer[b"result"]) == (b"finished", b'["job-%d","job-%d",null]' % (number, number)), answer
+        assert b"callback_error" not in answer, answer
+        assert answer[b"meta"] == b'{"number":%d,"noted":"job-%d"}' % (number, number)
+        assert [frame[b"kind"] for frame in said[number]] == [b"meta", b"callback"]
+        assert guards[number].checked == 1
+    assert get_current_job() is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from email.utils import formatdate
 from typing import Any
+from unittest import mock
 
 import pytest
 import requests
@@ -157,8 +158,8 @@ def returned(policy: Retry, calls: list[object] | None = None, **job: bytes) -> 
     """What becomes of a job whose task returned it."""
     fields = {name.encode(): value for name, value in {"data": b'["builtins.dict", null, [], {}]', **job}.items()}
     performer = Performer(("*",))
-    performer._perform = lambda *args: policy  # type: ignore[method-assign]
-    return decide(fields, performer.run(fields, lambda frame: calls.append(frame) if calls is not None else None))
+    with mock.patch("fusion.execution.perform._called", return_value=policy):
+        return decide(fields, performer.run(fields, lambda frame: calls.append(frame) if calls is not None else None))
 
 
 def test_a_returned_retry_reschedules_up_to_its_own_max() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from fusion.exceptions import JobStopped
+from fusion.exceptions import JobStopped, JobTimeoutException
 from fusion.kernel import stopping
-from fusion.kernel.stopping import ended_by_stop, run_task
+from fusion.kernel.stopping import check, ended_by_stop, run_task
 from fusion.kernel.timeouts import held, run_with_timeout, was_struck
 
 
@@ -234,3 +234,20 @@ def test_a_loop_that_is_run_again_is_asked_again() -> None:
                 loop.run_until_complete(task)
     finally:
         loop.close()
+
+
+def test_check_raises_what_a_task_has_swallowed() -> None:
+    def swallows(what: Callable[[], object]) -> None:
+        try:
+            what()
+        except (JobStopped, JobTimeoutException):
+            check()
+
+    check()  # of no task: nothing to say
+    with pytest.raises(JobTimeoutException, match=r"Task exceeded maximum timeout value \(0.02 seconds\)"):
+        run_task(0.02, swallows, lambda: time.sleep(5))
+    with pytest.raises(JobStopped, match="the job was stopped") as caught:
+        run_task(5, swallows, stop)
+    assert ended_by_stop(caught.value)
+    run_task(5, check)
+    run_task(None, check)

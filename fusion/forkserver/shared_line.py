@@ -1,0 +1,121 @@
+"""The socket of a horse that runs many jobs at once: every frame of a job says of which run it is. Read by one thread, written to by all."""
+
+from __future__ import annotations
+
+import os
+from _socket import MSG_DONTWAIT, socket
+from _thread import allocate_lock
+from collections.abc import Iterator
+
+from fusion.forkserver.horse import Channel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Protocol
+
+    class Runner(Protocol):
+        """Runs the jobs of such a horse. Heard from the thread that reads."""
+
+        def start(self, fields: dict[bytes, bytes], line: RunLine) -> None:
+            """Begin to run a job, which speaks to the worker by `line`."""
+
+        def stop(self, execution_id: bytes) -> None:
+            """Ask the task of this run to stop, if it is not over."""
+
+
+class SharedChannel(Channel):
+    """The socket itself."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self._socket = socket(fileno=os.dup(fd))
+        self._lines: dict[bytes, RunLine] = {}
+
+    def serve(self, runner: Runner) -> None:
+        """Hand out what the worker sends, until it will send nothing more."""
+        for frame in self._frames():
+            execution_id = frame.get(b"execution_id", b"")
+            kind = frame.get(b"kind")
+            if kind is None and b"id" in frame:
+                self._lines[execution_id] = line = RunLine(self, execution_id)
+                runner.start(frame, line)
+            elif kind == b"stop":
+                runner.stop(execution_id)
+            elif kind == b"ping":
+                self.send({b"kind": b"pong"})
+            elif execution_id in self._lines:
+                self._lines[execution_id].hear(frame)
+        for line in list(self._lines.values()):
+            line.hear(None)
+
+    def _frames(self) -> Iterator[dict[bytes, bytes]]:
+        reader = self._reader
+        while True:
+            try:
+                data = self._socket.recv(1 << 18)
+            except ConnectionResetError:  # the worker died with something of this process unread
+                return
+            if not data:
+                return
+            reader.feed(data)
+            while (frame := reader.next()) is not None:
+                yield frame
+
+    def forget(self, execution_id: bytes) -> None:
+        """This run is over."""
+        self._lines.pop(execution_id, None)
+
+    def _try(self, frame: bytes) -> bool:
+        # A flag of this call: O_NONBLOCK would be the reader's, too.
+        try:
+            if self._rest:
+                self._rest = self._rest[self._socket.send(self._rest, MSG_DONTWAIT) :]
+            if self._rest:
+                return False
+            self._rest = frame[self._socket.send(frame, MSG_DONTWAIT) :]
+            return True
+        except BlockingIOError:
+            return False
+
+
+class RunLine:
+    """What one run says to the worker, and hears of it."""
+
+    def __init__(self, channel: SharedChannel, execution_id: bytes) -> None:
+        self.execution_id = execution_id
+        self._channel = channel
+        self._heard: list[dict[bytes, bytes]] = []
+        self._ended = False
+        self._news = allocate_lock()
+        self._news.acquire()
+
+    def send(self, fields: dict[bytes, bytes]) -> None:
+        """Raises OSError if the socket is gone or another file has taken its number."""
+        self._channel.send({b"execution_id": self.execution_id, **fields})
+
+    def offer(self, fields: dict[bytes, bytes]) -> bool:
+        """Send a frame if that needs no waiting: False if it was not sent."""
+        return self._channel.offer({b"execution_id": self.execution_id, **fields})
+
+    def asked_to_end(self) -> bool:
+        """The worker wants this process to end when it can."""
+        return self._channel.asked_to_end()
+
+    def hear(self, frame: dict[bytes, bytes] | None) -> None:
+        """The worker sent this for the run; None: nothing more will come."""
+        if frame is None:
+            self._ended = True
+        else:
+            self._heard.append(frame)
+        if self._news.locked():
+            self._news.release()
+
+    def wait_for(self, key: bytes, value: bytes) -> bool:
+        """Wait for a frame of the worker's in which `key` is `value`. False if none can come any more. Not in the thread that reads."""
+        while True:
+            while self._heard:
+                if self._heard.pop(0).get(key) == value:
+                    return True
+            if self._ended:
+                return False
+            self._news.acquire()

@@ -1,0 +1,115 @@
+"""The socket of a horse that runs many jobs at once: who hears what, and that the writing of one does not stop the reading."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fusion.execution.frames import FrameReader, pack
+from fusion.forkserver.shared_line import RunLine, SharedChannel
+
+Frame = dict[bytes, bytes]
+
+
+class Horse:
+    """Reads in a thread of its own, and notes what it is to do."""
+
+    def __init__(self, fd: int) -> None:
+        self.channel = SharedChannel(fd)
+        self.lines: dict[bytes, RunLine] = {}
+        self.stops: list[bytes] = []
+        self.started = threading.Semaphore(0)
+        self.thread = threading.Thread(target=self.channel.serve, args=(self,))
+        self.thread.start()
+
+    def start(self, fields: Frame, line: RunLine) -> None:
+        self.lines[fields[b"execution_id"]] = line
+        self.started.release()
+
+    def stop(self, execution_id: bytes) -> None:
+        self.stops.append(execution_id)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, Horse]]:
+    ours, theirs = socket.socketpair()
+    horse = Horse(theirs.fileno())
+    with ours, theirs:
+        yield ours, horse
+        ours.close()
+        horse.thread.join(5)
+
+
+def _hear(ours: socket.socket, count: int) -> list[Frame]:
+    reader, frames = FrameReader(1 << 20), list[Frame]()
+    while len(frames) < count:
+        reader.feed(ours.recv(65536))
+        while (frame := reader.next()) is not None:
+            frames.append(frame)
+    return frames
+
+
+def test_each_run_hears_what_is_meant_for_it(ends: tuple[socket.socket, Horse]) -> None:
+    ours, horse = ends
+    jobs = [pack({b"id": b"j", b"execution_id": name}) for name in (b"a", b"b")]
+    ours.sendall(b"".join([*jobs, pack({b"kind": b"stop", b"execution_id": b"b"}), pack({b"kind": b"ping"})]))
+    assert _hear(ours, 1) == [{b"kind": b"pong"}], "it reads, whatever its jobs do"
+    assert horse.stops == [b"b"]
+    heard: dict[bytes, bool] = {}
+    waiting = [
+        threading.Thread(target=lambda n=name: heard.update({n: horse.lines[n].wait_for(b"stored", b"1")}))
+        for name in horse.lines
+    ]
+    for thread in waiting:
+        thread.start()
+    ours.sendall(pack({b"stored": b"1", b"execution_id": b"b"}))
+    waiting[1].join(5)
+    assert heard == {b"b": True}
+    assert not horse.lines[b"a"].asked_to_end()
+    ours.shutdown(socket.SHUT_WR)
+    waiting[0].join(5)
+    assert heard == {b"b": True, b"a": False} and horse.lines[b"a"].asked_to_end()
+
+
+def test_frames_of_many_threads_stay_whole_and_say_of_which_run_they_are(ends: tuple[socket.socket, Horse]) -> None:
+    ours, horse = ends
+    names = [b"%d" % number for number in range(8)]
+    ours.sendall(b"".join(pack({b"id": b"j", b"execution_id": name}) for name in names))
+    for _ in names:
+        assert horse.started.acquire(timeout=5)
+    sent = dict.fromkeys(names, 0)
+
+    def write(name: bytes) -> None:
+        line = horse.lines[name]
+        for number in range(200):
+            if number % 2:
+                sent[name] += line.offer({b"kind": b"log", b"message": b"x" * 500})
+            else:
+                line.send({b"kind": b"log", b"message": b"y" * 5000})
+                sent[name] += 1
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for number in range(50):  # it reads all the while
+        ours.sendall(pack({b"kind": b"stop", b"execution_id": b"%d" % number}))
+    frames: list[Frame] = []
+    ours.settimeout(0.2)
+    reader = FrameReader(1 << 20)
+    while any(thread.is_alive() for thread in threads) or reader.pending or len(frames) < sum(sent.values()):
+        try:
+            reader.feed(ours.recv(65536))
+        except TimeoutError:
+            for line in horse.lines.values():  # what an offer has left half sent goes with the next frame
+                line.send({b"kind": b"last"})
+            continue
+        while (frame := reader.next()) is not None:
+            frames.append(frame)
+    found = dict.fromkeys(names, 0)
+    for frame in frames:
+        found[frame[b"execution_id"]] += frame[b"kind"] == b"log"
+    assert found == sent
+    assert horse.stops == [b"%d" % number for number in range(50)]
