@@ -81,7 +81,8 @@ def check_path(path: str) -> None:
 
 def _import(module_name: str, path: str) -> ModuleType:
     module = sys.modules.get(module_name)
-    if module is not None:
+    # One that another thread imports right now lacks what it does not define yet: wait for that.
+    if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
         return module
     try:
         return import_module(module_name)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -231,3 +232,16 @@ def test_func_name_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module_level, "__module__", "__main__")
     with pytest.raises(SerializationError, match=r"'mytasks.module_level'"):
         func_name_of(module_level)
+
+
+def test_a_module_that_another_thread_is_importing_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "late_tasks.py").write_text("import time\n\ntime.sleep(0.2)\n\n\ndef task() -> None:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found: list[object] = []
+    threads = [threading.Thread(target=lambda: found.append(resolve("late_tasks.task", ("late_tasks",)))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.02)
+    for thread in threads:
+        thread.join(5)
+    assert len(found) == 3 and len(set(found)) == 1
