@@ -10,12 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from fusion.exceptions import ConfigurationError
-
-if TYPE_CHECKING:
-    from fusion.settings import Settings
 
 #: Percent in use, None where there is no such memory or it can't be told.
 Reader = Callable[[], float | None]
@@ -35,20 +32,38 @@ class Bound:
     read: Reader
 
 
+class Limits(Protocol):
+    """The settings of a throttle, in percent and seconds: those of workers have them, and those of the in-process manager."""
+
+    @property
+    def memory_throttle_threshold(self) -> float: ...
+    @property
+    def memory_resume_threshold(self) -> float: ...
+    @property
+    def gpu_throttle_threshold(self) -> float: ...
+    @property
+    def gpu_resume_threshold(self) -> float: ...
+    @property
+    def swap_threshold(self) -> float: ...
+    @property
+    def memory_check_interval(self) -> float: ...
+
+
 class MemoryThrottle:
     """Active from the moment a reading reaches its limit until it is down at its resume figure; each kind of memory for itself.
 
-    A reading that can't be had neither stops nor holds anything. `active` names what is scarce, with its last figure.
+    A reading that can't be had neither stops nor holds anything. `scarce` has the last figure of each kind that is, `active` says the
+    same as a text.
     """
 
     def __init__(self, bounds: list[Bound], interval: float) -> None:
         self._bounds, self._interval = bounds, interval
-        self._over: set[str] = set()
+        self.scarce: dict[str, float] = {}
         self.active = ""
         self.next_at = 0.0
 
     @classmethod
-    def of(cls, settings: Settings, readers: Mapping[str, Reader] | None = None) -> MemoryThrottle:
+    def of(cls, settings: Limits, readers: Mapping[str, Reader] | None = None) -> MemoryThrottle:
         """A throttle by the settings. `readers` for `RAM`, `swap` and `GPU` stand in for those of this machine."""
         readers = machine_readers() if readers is None else readers
         if not readers:
@@ -66,17 +81,18 @@ class MemoryThrottle:
     def check(self, now: float) -> str:
         """Read memory and decide, if the interval is over. Returns the line to log if the decision changed, else an empty text."""
         self.next_at = now + self._interval
-        was, before, told = bool(self._over), self._over, []
-        self._over = set()
+        before, told = self.scarce, list[str]()
+        scarce: dict[str, float] = {}
         for bound in self._bounds:
             used = bound.read()
             if used is not None and (used > bound.resume if bound.name in before else used >= bound.stop):
-                self._over.add(bound.name)
-                told.append((f"{bound.name} {used:.1f} %", bound.stop))
-        self.active = ", ".join(figure for figure, _ in told)
-        if told and not was:
-            return "MEMORY THROTTLE ACTIVE: " + ", ".join(f"{figure} (limit {stop:g} %)" for figure, stop in told)
-        return "MEMORY THROTTLE RELEASED" if was and not told else ""
+                scarce[bound.name] = used
+                told.append(f"{bound.name} {used:.1f} % (limit {bound.stop:g} %)")
+        self.scarce = scarce
+        self.active = ", ".join(f"{name} {used:.1f} %" for name, used in scarce.items())
+        if scarce and not before:
+            return "MEMORY THROTTLE ACTIVE: " + ", ".join(told)
+        return "MEMORY THROTTLE RELEASED" if before and not scarce else ""
 
 
 # -- readings

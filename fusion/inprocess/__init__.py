@@ -1,0 +1,30 @@
+"""Many jobs at once in one process, whose workers are threads and share what it has loaded. Needs no Redis; docs/inprocess.md is its page."""
+
+from __future__ import annotations
+
+from fusion.inprocess.current import CurrentJob, get_current_job
+from fusion.inprocess.events import Event
+from fusion.inprocess.job import JobState, ReadyJob
+from fusion.inprocess.job_queue import JobQueue
+from fusion.inprocess.manager import JobQueueManager
+from fusion.inprocess.memory_plan import MemoryPlan
+from fusion.inprocess.plan import ExecutionPlan
+from fusion.inprocess.settings import ManagerSettings
+from fusion.inprocess.stats import Stats
+from fusion.inprocess.table_plan import Row, TablePlan
+
+__all__ = [
+    "CurrentJob",
+    "Event",
+    "ExecutionPlan",
+    "JobQueue",
+    "JobQueueManager",
+    "JobState",
+    "ManagerSettings",
+    "MemoryPlan",
+    "ReadyJob",
+    "Row",
+    "Stats",
+    "TablePlan",
+    "get_current_job",
+]

@@ -1,0 +1,226 @@
+"""The threads of one start of a manager, and the supervisor that keeps them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from math import inf
+from typing import Any
+
+from fusion.inprocess.job import Outcome, Run, said
+from fusion.inprocess.master import Master
+from fusion.inprocess.shared import CrewThread, Shared
+from fusion.inprocess.worker import Worker, settle
+from fusion.kernel.memory import MemoryThrottle
+from fusion.runtime.backoff import Backoff
+
+#: Seconds until the supervisor tries again what it could not do, like starting a thread: the first pause, and the longest.
+_FIRST, _LONGEST = 1.0, 60.0
+#: Seconds between two looks for threads that ended without a goodbye.
+_SWEEP = 5.0
+
+
+class Crew:
+    """Master, workers, and the supervisor: it starts them, replaces those that ended, names jobs that are overdue, and measures memory.
+
+    It ends with the last of them; a job that hangs keeps it.
+    """
+
+    def __init__(self, shared: Shared, total: int, throttle: MemoryThrottle) -> None:
+        self._shared, self.total, self._throttle = shared, total, throttle
+        self.master = Master(shared)
+        self._supervisor = CrewThread(shared, "Supervisor", self._supervise)
+        self._master_thread: CrewThread | None = None
+        self._master_at = self._workers_at = 0.0
+        self._workers: list[Worker] = []
+        #: Threads that do not count as workers: those of overdue jobs, and stand-ins.
+        self._others: list[CrewThread] = []
+        #: Numbers of the workers that are to take the place of others, and when each may begin.
+        self._vacant: list[tuple[int, float]] = []
+        self._first_starts = 0
+        self._last_number = total
+        self._backoff = Backoff(_FIRST, _LONGEST)
+        self._over = False
+
+    def start(self) -> None:
+        """Start the supervisor, which starts the others. RuntimeError if the system has no thread left."""
+        self._shared.queue.pause(False)
+        self._supervisor.start()
+
+    def stop(self) -> None:
+        """Have all threads end: running jobs finish, none is pulled, and those in the queue stay Pending."""
+        with self._shared.lock:
+            if self._shared.stopping:
+                return
+            self._shared.stopping = True
+            dropped = self._shared.queue.clear()
+            self._shared.changed()
+        self._tell("stopping", logging.INFO, f"Stopping: {len(self._mine())} jobs are active, {dropped} queued ones stay Pending")
+
+    def join(self, timeout: float | None) -> bool:
+        """Wait until all threads have ended after a stop; False if they have not within `timeout` seconds, or if this is one of them."""
+        shared = self._shared
+        if self.has(threading.current_thread()):
+            return False
+        until = inf if timeout is None else shared.clock.now() + timeout
+        shared.pause(lambda: -inf if self._over else until)
+        if self._over:
+            self._supervisor.join()
+            return True
+        hanging = ", ".join(f"{run.thread.name} with job {run.job.name!r} ({run.job.id!r})" for run in self._mine())
+        text = f"FATAL: not stopped in time: {hanging or 'the master, in a call of the plan'}"
+        self._tell("overdue", logging.CRITICAL, text)
+        return False
+
+    def has(self, thread: threading.Thread) -> bool:
+        """This is one of its threads."""
+        return isinstance(thread, CrewThread) and thread.shared is self._shared
+
+    def alive(self) -> tuple[int, bool]:
+        """How many workers are alive, without those whose jobs are overdue; whether the master is."""
+        return sum(worker.is_alive() for worker in self._workers), bool(self._master_thread and self._master_thread.is_alive())
+
+    @property
+    def throttled(self) -> str:
+        """The memory that is scarce; empty if none is."""
+        return self._throttle.active
+
+    # -- the supervisor's thread
+
+    def _supervise(self) -> None:
+        while not self._over:
+            try:
+                next_at = self._tick(self._shared.clock.now())
+            except BaseException as error:
+                next_at = self._shared.clock.now() + self._backoff.next()
+                self._tell(
+                    "thread_died", logging.CRITICAL, f"FATAL: the supervisor could not go on, and tries again: {said(error)}"
+                )
+            self._shared.await_news(next_at)
+
+    def _tick(self, now: float) -> float:
+        """Do what is due. Returns when there is more to do, unless there is news before."""
+        self._sweep(now)
+        times = [now + _SWEEP, self._name_overdue(now)]
+        if self._shared.stopping:
+            self._end_if_alone()
+        else:
+            times += [self._look_at_memory(now), self._keep_master(now), self._keep_workers(now)]
+        return min(times)
+
+    def _sweep(self, now: float) -> None:
+        """Note who has ended: a worker leaves a vacancy, a job without an outcome in the plan gets a stand-in."""
+        shared = self._shared
+        for thread in shared.left():
+            if thread is not self._supervisor:
+                thread.join()
+        with shared.lock:
+            for worker in [worker for worker in self._workers if not worker.is_alive()]:
+                self._workers.remove(worker)
+                rest = shared.settings.worker_cooldown_seconds if worker.worked else 0
+                self._vacant.append((worker.number, now + rest))
+            self._others = [thread for thread in self._others if thread.is_alive()]
+        for run in self._mine():
+            if not run.thread.is_alive():
+                self._stand_in(run)
+
+    def _mine(self) -> list[Run]:
+        """The active jobs of this crew: after a stop that left some, those of the crew before are in the queue, too."""
+        return [run for run in self._shared.queue.active() if self.has(run.thread)]
+
+    def _stand_in(self, run: Run) -> None:
+        """Have a thread tell the plan of a job whose own thread has ended."""
+        shared, who = self._shared, run.thread.name
+        shared.queue.decide(run, Outcome.failed(f"{who}, the thread that ran it, died"))
+        thread = CrewThread(shared, who, lambda: settle(shared, run, who))
+        thread.start()
+        with shared.lock:
+            run.thread = thread
+            self._others.append(thread)
+
+    def _name_overdue(self, now: float) -> float:
+        """Give up on jobs whose time and grace are over: others take their workers' places. Returns when the next one's are."""
+        grace, named, next_at = self._shared.settings.job_timeout_grace_seconds, list[Run](), inf
+        with self._shared.lock:
+            for run in self._mine():
+                if run.outcome is not None:
+                    continue
+                if run.deadline + grace > now:
+                    next_at = min(next_at, run.deadline + grace)
+                    continue
+                run.overdue, run.outcome = True, Outcome.failed("its timeout was over, and it had not ended")
+                named.append(run)
+                if isinstance(run.thread, Worker):
+                    self._replace(run.thread, now)
+        for run in named:
+            text = f"FATAL: {run.thread.name} does not end job {run.job.name!r} ({run.job.id!r}), whose timeout is over. The job stays active "
+            text += "until its thread ends"
+            self._tell("overdue", logging.CRITICAL, text, job=run.job, worker=run.thread.name)
+        return next_at
+
+    def _replace(self, worker: Worker, now: float) -> None:
+        worker.retired = True
+        self._workers.remove(worker)
+        self._others.append(worker)
+        self._last_number += 1
+        self._vacant.append((self._last_number, now))
+
+    def _look_at_memory(self, now: float) -> float:
+        throttle = self._throttle
+        if now >= throttle.next_at and throttle.check(now):
+            self._shared.queue.pause(bool(throttle.active))
+            self._shared.changed()
+            if throttle.scarce:
+                figures = ", ".join(
+                    f"{'Swap' if kind == 'swap' else kind} at {used:.1f}%" for kind, used in throttle.scarce.items()
+                )
+                self._tell("throttled", logging.WARNING, f"🚨 MEMORY THROTTLE ACTIVE: {figures}")
+            else:
+                self._tell("released", logging.WARNING, "✅ MEMORY THROTTLE RELEASED")
+        return throttle.next_at
+
+    def _keep_master(self, now: float) -> float:
+        """Start the master's thread; one that died, after a pause that grows from death to death."""
+        thread = self._master_thread
+        if thread is not None and thread.is_alive():
+            return inf
+        if thread is not None:
+            self._master_thread, self._master_at = None, now + self.master.failed()
+        if now < self._master_at:
+            return self._master_at
+        thread = CrewThread(self._shared, "Master", self.master.work)
+        thread.start()
+        self._master_thread = thread
+        return inf
+
+    def _keep_workers(self, now: float) -> float:
+        """Start the workers that are missing: first starts come one by one. With overdue jobs there are at most twice as many threads."""
+        while self._vacant and self._has_room():
+            self._start_worker(*self._vacant[0])
+            self._vacant.pop(0)
+        while self._first_starts < self.total and self._has_room():
+            if now < self._workers_at:
+                return self._workers_at
+            self._start_worker(self._first_starts + 1, now)
+            self._first_starts += 1
+            self._workers_at = now + self._shared.settings.worker_stagger_seconds
+        self._backoff.reset()
+        return inf
+
+    def _has_room(self) -> bool:
+        return len(self._workers) + len(self._others) < 2 * self.total
+
+    def _start_worker(self, number: int, ready_at: float) -> None:
+        worker = Worker(self._shared, number, ready_at)
+        worker.start()
+        with self._shared.lock:
+            self._workers.append(worker)
+
+    def _end_if_alone(self) -> None:
+        threads = [*self._workers, *self._others, *([self._master_thread] if self._master_thread else [])]
+        if not any(thread.is_alive() for thread in threads) and not self._mine():
+            self._over = True
+            self._shared.changed()
+
+    def _tell(self, kind: str, level: int, text: str, **about: Any) -> None:
+        self._shared.events.tell(kind, level, text, **about)

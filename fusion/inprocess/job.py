@@ -1,0 +1,88 @@
+"""A job as a plan gives it, as a worker has it, and how its run ended."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from fusion.kernel.redaction import cut, printable
+
+#: Characters of a traceback that a plan is given at most.
+_LONGEST = 20_000
+
+
+class JobState(str, Enum):
+    """Where a job is. The plan keeps Pending and Complete; Queued and Active are the manager's, and gone with its process."""
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    ACTIVE = "active"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class ReadyJob:
+    """A job that may run now. `id` tells it from all others of its plan, `name` is for people.
+
+    A worker calls `run` without arguments: bind them with functools.partial or a lambda. `timeout`: seconds for this job in place of
+    the manager's `job_timeout_seconds`; 0 = any time. TypeError, ValueError if a field can't be used.
+    """
+
+    id: Hashable
+    name: str
+    run: Callable[[], Any]
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        hash(self.id)
+        if not isinstance(self.name, str):
+            raise TypeError(f"the name of job {self.id!r} is of type {type(self.name).__name__}; use a str")
+        if not callable(self.run):
+            raise TypeError(f"run of job {self.name!r} is of type {type(self.run).__name__}; use a function without arguments")
+        if self.timeout is not None and not self.timeout >= 0:
+            raise ValueError(f"the timeout of job {self.name!r} is {self.timeout!r}; use seconds, or 0 for any time")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: with `result`, or with `error`, a text for the plan; `reason` says the same on one line."""
+
+    result: Any = None
+    error: str | None = None
+    reason: str = ""
+
+    @classmethod
+    def failed(cls, reason: str) -> Outcome:
+        """That of a run that was cut off."""
+        return cls(error=reason, reason=reason)
+
+    @classmethod
+    def raised(cls, error: BaseException) -> Outcome:
+        """That of a run that raised: the traceback, of a very long one the end."""
+        text = "".join(traceback.format_exception(error))[-_LONGEST:].replace("\0", "\\0")
+        # Databases take no half characters, which are in the names of some files.
+        return cls(error=text.encode("utf-8", "backslashreplace").decode(), reason=said(error))
+
+
+@dataclass(eq=False)
+class Run:
+    """An active job. JobQueue's lock guards it."""
+
+    job: ReadyJob
+    #: When its time is over, by the clock of its queue; inf = never.
+    deadline: float
+    #: Who has it: a worker, and after the death of that one a stand-in that tells the plan.
+    thread: threading.Thread = field(default_factory=threading.current_thread)
+    #: None while it runs. The first one counts: a result that comes after the run was given up for overdue is no more.
+    outcome: Outcome | None = None
+    #: Its time was over before it had an outcome.
+    overdue: bool = False
+
+
+def said(error: BaseException) -> str:
+    """Class and message of an error on one line, for the log."""
+    return cut(printable("".join(traceback.format_exception_only(error)).strip()), 500)

@@ -1,0 +1,145 @@
+"""The queue between master and workers, and the memory that keeps a job from running twice."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from enum import Enum
+from math import inf
+
+from fusion.inprocess.clock import Clock
+from fusion.inprocess.job import JobState, Outcome, ReadyJob, Run
+
+#: Seconds for which a completed job is not taken again: a plan may answer from a copy of its data that is behind.
+RECENT = 30.0
+
+
+class Refusal(Enum):
+    """Why a job was not put into the queue. The value is what the log says."""
+
+    QUEUED = "already in queue"
+    ACTIVE = "already running"
+    RECENT = f"completed within the last {RECENT:g} s"
+
+
+class JobQueue:
+    """Jobs in the order of arrival, each id once: queued, active, or completed a short while ago. Safe to use from any thread.
+
+    `lock` guards all of it; whoever holds it sees one consistent moment. Every step but the waiting takes O(1).
+    """
+
+    def __init__(self, *, job_timeout: float = 0, clock: Clock | None = None) -> None:
+        """`job_timeout`: seconds for a job that has no timeout of its own; 0 = any time."""
+        self._clock, self._job_timeout = clock or Clock(), job_timeout
+        #: Reentrant: a signal handler that calls `stop` may interrupt whoever holds it.
+        self.lock = threading.RLock()
+        self._ready = threading.Condition(self.lock)
+        self._queued: OrderedDict[Hashable, ReadyJob] = OrderedDict()
+        self._active: dict[Hashable, Run] = {}
+        #: When each job completed, the oldest first.
+        self._completed: OrderedDict[Hashable, float] = OrderedDict()
+        self._paused = False
+
+    def refusal(self, job_id: Hashable, as_of: float | None = None) -> Refusal | None:
+        """Why a job of this id would not be taken; None if it would.
+
+        `as_of`: when the caller learned that the job is ready. What completed later, or shortly before, is not ready any more.
+        """
+        with self.lock:
+            forgotten = (self._clock.now() if as_of is None else as_of) - RECENT
+            while self._completed and next(iter(self._completed.values())) <= forgotten:
+                self._completed.popitem(last=False)
+            if job_id in self._queued:
+                return Refusal.QUEUED
+            if job_id in self._active:
+                return Refusal.ACTIVE
+            return Refusal.RECENT if job_id in self._completed else None
+
+    def put(self, job: ReadyJob, as_of: float | None = None) -> Refusal | None:
+        """Append a job, unless there is a reason not to, which is returned. `as_of` as in `refusal`."""
+        with self.lock:
+            refusal = self.refusal(job.id, as_of)
+            if refusal is None:
+                self._queued[job.id] = job
+                self._ready.notify()
+            return refusal
+
+    def get(self, timeout: float | None = None, leave: Callable[[], bool] = lambda: False) -> Run | None:
+        """Take the first job, which is active from now on, in the name of this thread.
+
+        Waits for one while there is none or the queue is paused. None after `timeout` seconds, or once `leave` is true; who makes it
+        true calls `wake_all`.
+        """
+        until = inf if timeout is None else self._clock.now() + timeout
+        with self.lock:
+            while not leave():
+                if self._queued and not self._paused:
+                    _, job = self._queued.popitem(last=False)
+                    seconds = self._job_timeout if job.timeout is None else job.timeout
+                    run = self._active[job.id] = Run(job, self._clock.now() + seconds if seconds else inf)
+                    return run
+                left = until - self._clock.now()
+                if left <= 0:
+                    return None
+                self._clock.wait(self._ready, None if left == inf else left)
+            return None
+
+    def decide(self, run: Run, outcome: Outcome) -> bool:
+        """Set how a run ended. False if that is decided already: of a result and the end of its time exactly one counts."""
+        with self.lock:
+            if run.outcome is not None:
+                return False
+            run.outcome = outcome
+            return True
+
+    def settled(self, run: Run) -> None:
+        """The plan knows how the run ended: its job is no longer active. One without an outcome was somebody else's job."""
+        with self.lock:
+            if self._active.get(run.job.id) is not run:
+                return
+            del self._active[run.job.id]
+            if run.outcome is not None and run.outcome.error is None:
+                self._completed[run.job.id] = self._clock.now()
+
+    def pause(self, paused: bool = True) -> None:
+        """Hand out no jobs; False: hand them out again."""
+        with self.lock:
+            self._paused = paused
+            self._ready.notify_all()
+
+    def clear(self) -> int:
+        """Drop the queued jobs, which stay Pending in the plan. Returns how many they were."""
+        with self.lock:
+            count = len(self._queued)
+            self._queued.clear()
+            return count
+
+    def wake_all(self) -> None:
+        """Have all who wait in `get` ask `leave` again."""
+        with self.lock:
+            self._ready.notify_all()
+
+    @property
+    def paused(self) -> bool:
+        """No jobs are handed out."""
+        return self._paused
+
+    def state(self, job_id: Hashable) -> JobState:
+        """The state of a job as far as this process knows: one that it does not know is Pending."""
+        with self.lock:
+            if job_id in self._queued:
+                return JobState.QUEUED
+            if job_id in self._active:
+                return JobState.ACTIVE
+            return JobState.COMPLETE if job_id in self._completed else JobState.PENDING
+
+    def queued_ids(self) -> tuple[Hashable, ...]:
+        """Ids of the queued jobs, the next one first."""
+        with self.lock:
+            return tuple(self._queued)
+
+    def active(self) -> tuple[Run, ...]:
+        """The runs of the active jobs, the oldest first."""
+        with self.lock:
+            return tuple(self._active.values())

@@ -1,0 +1,120 @@
+"""A worker: a thread that pulls jobs, runs them and tells the plan how they ended."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+from contextvars import Context
+from math import inf
+from typing import Any, NoReturn
+
+from fusion.exceptions import JobTimeoutException
+from fusion.inprocess.current import CurrentJob, current_job
+from fusion.inprocess.job import Outcome, Run, said
+from fusion.inprocess.shared import CrewThread, Shared
+from fusion.runtime.backoff import Backoff
+
+#: Seconds between two tries to tell a plan that raises: the first, and the longest. Nobody waits longer than the last for a stop.
+_FIRST, _LONGEST, _WHILE_STOPPING = 1.0, 60.0, 1.0
+
+
+class Worker(CrewThread):
+    """One job after the other, in single-job mode one. It does not begin before `ready_at`, by the clock."""
+
+    def __init__(self, shared: Shared, number: int, ready_at: float) -> None:
+        super().__init__(shared, f"Worker-{number}", self._work)
+        self.number = number
+        #: It is to take no more jobs: its job is overdue, and another has its place.
+        self.retired = False
+        #: It had a job.
+        self.worked = False
+        self._ready_at = ready_at
+
+    def _work(self) -> None:
+        shared = self.shared
+        while True:
+            shared.pause(lambda: -inf if self._leaves() else self._ready_at)
+            run = shared.queue.get(leave=self._leaves)
+            if run is None or not self._do(run) or shared.settings.worker_single_job_mode:
+                return
+            self._ready_at = shared.clock.now() + shared.settings.worker_cooldown_seconds
+
+    def _leaves(self) -> bool:
+        return self.retired or self.shared.stopping
+
+    def _do(self, run: Run) -> bool:
+        """Run the job and tell the plan. False if the job is overdue: a stand-in tells the plan when this thread has ended."""
+        shared, job = self.shared, run.job
+        shared.expect(run.deadline + shared.settings.job_timeout_grace_seconds)
+        self.worked, self.doing = True, f" with job {job.name!r} ({job.id!r})"
+        shared.events.tell("pulled", logging.INFO, f"👷 {self.name} pulled job from queue", job=job, worker=self.name)
+        try:
+            if shared.plan.mark_running(job.id) is False:
+                shared.queue.settled(run)
+                text = f"Job {job.name!r} is left to who was faster: the plan says that it runs already"
+                shared.events.tell("left", logging.INFO, text, job=job, worker=self.name)
+                return True
+            # A plan that took all the time there was has left none for the job.
+            outcome = run.outcome or Outcome(result=perform(run, shared))
+        except (Exception, JobTimeoutException) as error:
+            outcome = Outcome.raised(error)
+        except BaseException as error:
+            shared.queue.decide(run, Outcome.raised(error))
+            raise
+        if not shared.queue.decide(run, outcome):
+            return False
+        settle(shared, run, self.name)
+        self.doing = ""
+        return True
+
+
+def perform(run: Run, shared: Shared) -> Any:
+    """Run a job's function in a context of its own, so that no context variable passes from one job to the next."""
+    pid = os.getpid()
+    context = Context()
+    context.run(current_job.set, CurrentJob(run, shared.clock, lambda: shared.stopping))
+    try:
+        result = context.run(run.job.run)
+    except BaseException as error:
+        if os.getpid() != pid:
+            _leave_fork(error)
+        raise
+    if os.getpid() != pid:
+        _leave_fork(None)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError(f"job {run.job.name!r} gave a coroutine, which nobody runs; wrap it: lambda: asyncio.run(...)")
+    return result
+
+
+def _leave_fork(error: BaseException | None) -> NoReturn:
+    """End a process that the job forked and that came back from the job's function: what came of the job is for the other one to tell."""
+    code = error.code if isinstance(error, SystemExit) else error
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def settle(shared: Shared, run: Run, who: str) -> None:
+    """Tell the plan how a run ended, until it takes it: so long the job stays active, and its outcome is kept."""
+    job, outcome, backoff = run.job, run.outcome, Backoff(_FIRST, _LONGEST)
+    assert outcome is not None
+    while True:
+        try:
+            if outcome.error is None:
+                shared.plan.mark_complete(job.id, outcome.result)
+            else:
+                shared.plan.mark_pending(job.id, outcome.error)
+            break
+        except BaseException as error:
+            failed_at, pause = shared.clock.now(), backoff.next()
+            call = "mark_complete" if outcome.error is None else "mark_pending"
+            text = f"FATAL: {call} of the plan raised for job {job.name!r} ({job.id!r}): {said(error)}. The job stays active, "
+            text += f"its outcome is kept, and {who} tries again in {pause:g} s"
+            shared.events.tell("plan_failed", logging.CRITICAL, text, job=job, worker=who, error=said(error))
+        shared.pause(lambda: failed_at + (min(pause, _WHILE_STOPPING) if shared.stopping else pause))  # noqa: B023 - called in this round
+    shared.queue.settled(run)
+    if outcome.error is None:
+        shared.events.tell("finished", logging.INFO, f"✅ {who} finished job", job=job, worker=who)
+    else:
+        text = f"Job {job.name!r} ({job.id!r}) is Pending again: {outcome.reason}"
+        shared.events.tell("pending", logging.ERROR, text, job=job, worker=who, error=outcome.error)
