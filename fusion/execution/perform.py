@@ -53,7 +53,9 @@ Fields = dict[bytes, bytes]
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
 #: Options of which each gives a job a key, see `enqueue.ties`.
 _OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
-_OWN_MODULES = frozenset({__name__, "fusion.kernel.stopping", "fusion.kernel.timeouts", "fusion.kernel.importing"})
+_OWN_MODULES = frozenset(
+    {__name__, "fusion.kernel.stopping", "fusion.kernel.striking", "fusion.kernel.timeouts", "fusion.kernel.importing"}
+)
 
 
 class Performer:

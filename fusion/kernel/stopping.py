@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 #: What runs here has the process to itself.
 among_others = False
 SIGNAL = _signal.SIGURG
-_WHAT = "the job was stopped"
+WHAT = "the job was stopped"
 #: Links of a chain of errors that are followed.
 _LONGEST_CHAIN = 100
 
@@ -70,22 +70,22 @@ def check() -> None:
     """Raise JobStopped if the task that runs was told to stop, JobTimeoutException if its time is up: it has swallowed that before."""
     if _Task.runs:
         if _Task.stopped:
-            raise JobStopped(_WHAT)
+            raise JobStopped(WHAT)
         if monotonic() >= _Task.until:
             raise overrun("Task", _Task.limit)
 
 
 def ended_by_stop(error: BaseException) -> bool:
     """True if the last task was told to stop, and ended with this error because of that: it is JobStopped, or was raised on its way out."""
-    return _Task.stopped and _leads_to_stop(error)
+    return _Task.stopped and leads_to(error, (JobStopped,))
 
 
 def _on_signal(signum: int, frame: FrameType | None) -> None:
     # Who handles one already is cleaning up: the grace is the limit of that.
-    if _Task.runs and is_guarded(frame) and not _leads_to_stop(sys.exception()):
+    if _Task.runs and is_guarded(frame) and not leads_to(sys.exception(), (JobStopped,)):
         _Task.stopped = True
         if not _loop_raises():
-            strike(JobStopped(_WHAT))
+            strike(JobStopped(WHAT))
 
 
 def _loop_raises() -> bool:
@@ -106,15 +106,15 @@ def _loop_raises() -> bool:
 
 def _leave_loop() -> None:
     _Task.loop = None
-    raise _LeaveLoop(_WHAT)
+    raise _LeaveLoop(WHAT)
 
 
-def _leads_to_stop(error: BaseException | None) -> bool:
-    """True if there is a JobStopped among these: the error, what it was raised from or amid, and the members of groups."""
+def leads_to(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:
+    """True if there is an error of these kinds among these: the error, what it was raised from or amid, and the members of groups."""
     seen, left = 0, [error]
     while left and seen < _LONGEST_CHAIN:
         one, seen = left.pop(), seen + 1
-        if isinstance(one, JobStopped):
+        if isinstance(one, kinds):
             return True
         if one is not None:
             left += (one.__context__, one.__cause__)

@@ -29,41 +29,65 @@ REPEAT = 1.0
 PATIENCE = 2.0
 
 
-class _Hold:
-    """State of the thread that runs the task, the only one in which signal handlers run."""
+class Hold:
+    """Keeps out of a thread, for a while, what is to be raised in it: its sections of `deferred` and `held`.
 
-    thread = 0
-    #: Depth of sections of `deferred` and `held`, and of those of `held` alone.
-    depth = firm = 0
-    #: The error that waits for the end of the section, and since when.
-    due: BaseException | None = None
-    since = 0.0
-    #: True if something was raised since the last call of `was_struck`.
-    struck = False
+    `depth` counts both, `firm` those of `held` alone; `due` is the error that waits for their end, `since` a monotonic time. `struck`: something was
+    raised in the thread since somebody last asked.
+    """
+
+    __slots__ = ("depth", "due", "firm", "since", "struck")
+
+    def __init__(self) -> None:
+        self.depth = self.firm = 0
+        self.due: BaseException | None = None
+        self.since = 0.0
+        self.struck = False
+
+    def keeps_out(self, error: BaseException) -> bool:
+        """True if it can't be raised now; it is as soon as that is allowed."""
+        if self.depth:
+            now = monotonic()
+            if self.due is None:
+                self.due, self.since = error, now
+            if self.firm or now - self.since < PATIENCE:
+                return True
+        self.due, self.struck = None, True
+        return False
+
+
+#: Of each thread that runs what may be struck, by its id.
+holds: dict[int, Hold] = {}
+#: Of the thread in which signal handlers run.
+_of_handlers = Hold()
 
 
 class deferred:
-    """`with deferred():` keeps what a signal handler raises out of the block; it is raised at its end, or inside after `PATIENCE`.
+    """`with deferred():` keeps what a signal handler or another thread raises out of the block; it is raised at its end, or inside after
+    `PATIENCE`.
 
     For code that an exception between any two of its steps would leave in a state that harms what comes after it.
     """
 
-    __slots__ = ("_outer",)
+    __slots__ = ("_hold", "_outer")
     _firm = 0
 
     def __enter__(self) -> None:
-        self._outer: tuple[int, int] | None = None
-        if _Hold.thread and _Hold.thread == _thread.get_ident():
-            self._outer = depth, firm = _Hold.depth, _Hold.firm
-            _Hold.depth, _Hold.firm = depth + 1, firm + self._firm
+        self._hold = hold = holds.get(_thread.get_ident())
+        if hold is not None:
+            # Nothing is called after this: it is only at a call that something may be raised.
+            self._outer = depth, firm = hold.depth, hold.firm
+            hold.firm = firm + self._firm
+            hold.depth = depth + 1
 
     def __exit__(self, *exc: object) -> None:
-        if self._outer is None:
+        hold = self._hold
+        if hold is None:
             return
         # As it was, not one less: one that was raised amid an `__enter__` has left no `__exit__`.
-        _Hold.depth, _Hold.firm = self._outer
-        if not _Hold.depth and _Hold.due is not None:
-            strike(_Hold.due)
+        hold.depth, hold.firm = self._outer
+        if not hold.depth and (due := hold.due) is not None and not hold.keeps_out(due):
+            raise due
 
 
 class held(deferred):
@@ -75,19 +99,13 @@ class held(deferred):
 
 def strike(error: BaseException) -> None:
     """Raise `error` in the code that a signal interrupted, now or as soon as `deferred` and `held` allow. For signal handlers."""
-    if _Hold.depth:
-        now = monotonic()
-        if _Hold.due is None:
-            _Hold.due, _Hold.since = error, now
-        if _Hold.firm or now - _Hold.since < PATIENCE:
-            return
-    _Hold.due, _Hold.struck = None, True
-    raise error
+    if not _of_handlers.keeps_out(error):
+        raise error
 
 
 def was_struck() -> bool:
     """True if `strike` raised something since the last call of this function: what ran then may have left anything half done."""
-    struck, _Hold.struck = _Hold.struck, False
+    struck, _of_handlers.struck = _of_handlers.struck, False
     return struck
 
 
@@ -136,13 +154,15 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
 class _Thread:
     """Inside, this is the thread in which `deferred` and `held` keep exceptions out; the outermost one forgets what is due."""
 
-    __slots__ = ("_before",)
+    __slots__ = ("_ident", "_outer")
 
     def __enter__(self) -> None:
-        self._before, _Hold.thread = _Hold.thread, _thread.get_ident()
+        self._ident = _thread.get_ident()
+        self._outer = holds.get(self._ident)
+        holds[self._ident] = _of_handlers
 
     def __exit__(self, *exc: object) -> None:
-        if not self._before:
-            _Hold.depth = _Hold.firm = 0
-            _Hold.due = None
-        _Hold.thread = self._before
+        if self._outer is None:
+            del holds[self._ident]
+            _of_handlers.depth = _of_handlers.firm = 0
+            _of_handlers.due = None

@@ -41,7 +41,7 @@ OF_STOPS = (
         "stop5",
         "a task that cleans up is struck again",
         "unit/test_stopping.py::test_who_cleans_up_is_left_alone",
-        Edit("fusion/kernel/stopping.py", " and not _leads_to_stop(sys.exception())", ""),
+        Edit("fusion/kernel/stopping.py", " and not leads_to(sys.exception(), (JobStopped,))", ""),
     ),
     a_mutant(
         "stop6",
