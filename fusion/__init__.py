@@ -20,6 +20,7 @@ _HOME = {
     "Callback": "callbacks",
     "Connection": "store.client.connections",
     "Dependency": "dependency",
+    "EmbeddedWorker": "embedded.embedded_worker",
     "FailedFilter": "jobs.failures",
     "FailedQueue": "failed_queue",
     "Job": "job",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from fusion.cron.scheduler import Scheduler as Scheduler
     from fusion.decorators import job as job
     from fusion.dependency import Dependency as Dependency
+    from fusion.embedded.embedded_worker import EmbeddedWorker as EmbeddedWorker
     from fusion.exceptions import JobInterrupted as JobInterrupted
     from fusion.exceptions import JobStopped as JobStopped
     from fusion.exceptions import JobTimeoutException as JobTimeoutException

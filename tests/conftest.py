@@ -25,7 +25,19 @@ from tests.kit.waiting import eventually
 
 pytest_plugins = ["tests.kit.fixtures"]
 
-_GUARDED = {"process", "relay", "scheduler", "supervisor", "worker", "faults", "courier", "upgrade", "budgets", "doctor"}
+_GUARDED = {
+    "process",
+    "relay",
+    "scheduler",
+    "supervisor",
+    "worker",
+    "faults",
+    "courier",
+    "upgrade",
+    "budgets",
+    "doctor",
+    "embedded",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

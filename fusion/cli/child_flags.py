@@ -9,6 +9,8 @@ from collections.abc import Collection
 import click
 from click.core import ParameterSource
 
+from fusion.embedded import SWITCH
+
 
 def as_typed(context: click.Context, command: click.Command, without: Collection[str]) -> list[str]:
     """The command line again, as far as `command` knows it, less what is not for it, and less --url: see `hand_on_url`."""
@@ -33,6 +35,11 @@ def hand_on_url(url: str | None) -> None:
     """Let the children find the Redis that --url named in their environment: it may hold a password, and everybody sees command lines."""
     if url:
         os.environ["FUSION_REDIS_URL"] = url
+
+
+def without_embedded_worker() -> None:
+    """Let applications that task modules or jobs import start no worker of their own: they are inside of one."""
+    os.environ[SWITCH] = "0"
 
 
 def program() -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fusion.cli import names
+from fusion.cli.child_flags import without_embedded_worker
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.logs import long_running, set_up_logging
@@ -68,6 +69,7 @@ def scheduler(cli: Cli, embedded: bool, pid: str | None, schedule: tuple[str, ..
     from fusion.scheduler.loading import Sources
     from fusion.scheduler.process import SchedulerProcess
 
+    without_embedded_worker()
     Signals.ends_process = True
     if not settings.debuggable:
         close_to_others()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fusion.cli import names
-from fusion.cli.child_flags import as_typed, hand_on_url, program
+from fusion.cli.child_flags import as_typed, hand_on_url, program, without_embedded_worker
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.logs import LOGGING, PID, QUIET, set_up_logging
@@ -179,6 +179,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
     from fusion.worker.worker import Companions, Worker
 
     hand_on_url(cli.url)  # to its jobs as well: a task that enqueues means the same Redis
+    without_embedded_worker()
     relay, probation = _relay() if plan.relay else [], [] if plan.probation else _probation()
     Signals.ends_process = True
     adopt()

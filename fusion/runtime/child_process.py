@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fusion.exceptions import FusionError, ProcessExitError, ProcessPrunedError
@@ -35,11 +35,19 @@ class Child:
     - `told`: `stop` or the signal it was sent last, empty if it goes on; `stop_by`: when that is insisted on.
     """
 
-    def __init__(self, label: str, command: Sequence[str], patience: float, *, own_group: bool = False) -> None:
+    def __init__(
+        self,
+        label: str,
+        command: Sequence[str],
+        patience: float,
+        *,
+        own_group: bool = False,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """Start `command`. OSError if that can't be done.
 
         `label`: its name in the log. `patience`: seconds it may take for a warm end once its parent is gone. `own_group`: a signal to the
-        process group of this process does not reach it.
+        process group of this process does not reach it. `environment`: this process's own, if none is given.
         """
         self.label = label
         self.name = self.incarnation = ""
@@ -55,7 +63,8 @@ class Child:
         self._in = b""
         ours, theirs = socket.socketpair()
         with theirs:
-            env = {name: value for name, value in os.environ.items() if name not in _PRIVATE}
+            inherited = os.environ if environment is None else environment
+            env = {name: value for name, value in inherited.items() if name not in _PRIVATE}
             try:
                 self._process = subprocess.Popen(
                     command,

@@ -130,6 +130,8 @@ class WorkerSettings:
     queue_gates: Mapping[str, Mapping[str, str | int | None]] | None = _setting(None, readers.gates)
     #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything; `tasks` itself need not exist.
     tasks: tuple[str, ...] = _setting(("tasks",), readers.names)
+    #: Let `EmbeddedWorker.start()` start a worker; off for tests, say. Always off inside of workers and their jobs.
+    embedded_worker: bool = _setting(True, readers.flag)
     #: Modules that declare cron entries, by `@recurring` or a function `register(scheduler)`; `tasks` may, too.
     schedule: tuple[str, ...] | None = _setting(None, readers.names)
     #: Whose declared cron entries these are; each app removes its own alone.

@@ -1,0 +1,190 @@
+"""`EmbeddedWorker`: what an application says and hears of the worker beside it."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib.util import find_spec
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from fusion.embedded import SWITCH
+from fusion.exceptions import ConfigurationError
+from fusion.kernel.importing import task_modules
+from fusion.settings import Settings, get_settings
+from fusion.settings.handing_on import environment_for
+from fusion.store.client.connections import connect, url_of
+from fusion.store.layout.names import check_queue_name, is_pattern
+
+if TYPE_CHECKING:
+    from fusion.embedded.keeper import Keeper, Post
+
+log = logging.getLogger("fusion.embedded")
+
+_ZIP = f"python{sys.version_info.major}{sys.version_info.minor}.zip"
+
+
+class EmbeddedWorker:
+    """A worker beside a web application, for a small site: started as a process of its own, ended with the application.
+
+        from fusion import EmbeddedWorker
+
+        EmbeddedWorker(["sms", "email"], tasks=["shop.tasks"]).start()
+
+    Every process of the application may start it: one per host keeps the worker, the others stand by and take over when that one ends.
+    `with EmbeddedWorker(...):` starts and stops it.
+    """
+
+    def __init__(self, queues: Iterable[str] | str = (), *, settings: Settings | None = None, **named: Any) -> None:
+        """Nothing runs yet.
+
+        - `queues`: names, wildcards or `all`, as for the command `worker`; none: `queues` of the settings, else `default`;
+        - `settings`: this process's own, if none are given;
+        - others: settings by name (docs/settings.md), on top of those of the environment: `redis_url=`, `tasks=`, `slots=` ...
+
+        ConfigurationError if one is not valid; TypeError for an unknown one; InvalidName for what can't be a queue.
+        """
+        if settings is not None and named:
+            raise TypeError(f"give settings=, or single ones ({', '.join(named)}), not both")
+        self._queues = (queues,) if isinstance(queues, str) else tuple(queues)
+        for queue in self._queues:
+            if not is_pattern(queue):
+                check_queue_name(queue)
+        self._settings = settings or (_load(named) if named else get_settings())
+        self._keeper: Keeper | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id, if it is this process that keeps it."""
+        keeper = self._own_keeper
+        return keeper.worker if keeper else None
+
+    def start(self) -> EmbeddedWorker:
+        """Start the worker, or stand by if another process of this host has; return this object.
+
+        Returns at once, and does nothing if it was started already, inside of workers and jobs, or where FUSION_EMBEDDED_WORKER is 0.
+
+        ConfigurationError if it can't work here: no such task modules, no Redis named, a setting that no other process can be given,
+        Windows.
+        """
+        if not self._settings.embedded_worker or os.environ.get(SWITCH) == "0":
+            log.debug("the embedded worker is switched off (%s)", SWITCH)
+            return self
+        if os.name != "posix":
+            raise ConfigurationError("a worker needs Linux or macOS: run `fusion start` there; here only enqueue")
+        from fusion.embedded.host_lock import HostLock
+        from fusion.embedded.keeper import Keeper, guard
+
+        post = self._post()
+        with guard:
+            if self._own_keeper is None:
+                self._keeper = Keeper(post, HostLock(self._shared(post)))
+                self._keeper.start()
+                atexit.register(self._at_exit)
+        return self
+
+    def stop(self, timeout: float | None = None) -> None:
+        """End the worker and wait for it, or stand by no more. Another process of this host takes over; `start` begins anew.
+
+        It takes no more jobs. Those that run have `timeout` seconds to finish, `shutdown_timeout` of the settings at most and by default;
+        then they go back to their place and run again.
+        """
+        keeper = self._own_keeper
+        if keeper is not None:
+            patience = self._settings.shutdown_timeout
+            keeper.stop(patience if timeout is None else min(timeout, patience))
+            self._keeper = None
+            atexit.unregister(self._at_exit)
+
+    def __enter__(self) -> EmbeddedWorker:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def _own_keeper(self) -> Keeper | None:
+        """That of this process: a fork copies what belongs to its parent."""
+        return self._keeper if self._keeper is not None and self._keeper.pid == os.getpid() else None
+
+    def _at_exit(self) -> None:
+        try:
+            self.stop()
+        except KeyboardInterrupt:  # somebody will not wait for the jobs
+            self.stop(0)
+
+    def _post(self) -> Post:
+        from fusion.embedded.keeper import Post
+
+        settings = self._settings
+        _check_tasks(settings)
+        paths = [part for path in _own_paths() for part in ("--path", path)]
+        return Post(
+            command=[_python(), "-m", "fusion", "worker", *paths, *(["--", *self._queues] if self._queues else ())],
+            environment={**environment_for(settings, os.environ), SWITCH: "0"},
+            queues=", ".join(self._queues) or "the queues of its settings",
+            patience=settings.shutdown_timeout,
+            hang_timeout=settings.hang_timeout,
+        )
+
+    def _shared(self, post: Post) -> str:
+        """What one worker per host is for: two applications, or two EmbeddedWorkers for other queues, don't stand in each other's way."""
+        connection = connect(self._settings)
+        try:
+            return repr((url_of(connection), self._settings.prefix, post.queues, sorted(self._settings.tasks)))
+        finally:
+            connection.close()
+
+
+def _load(named: dict[str, Any]) -> Settings:
+    try:
+        return Settings.load(**named)
+    except ConfigurationError as error:
+        spelled = re.sub(r"flag --([a-z-]+)", lambda found: f"argument {found[1].replace('-', '_')}", str(error))
+        raise ConfigurationError(spelled) from None
+
+
+def _check_tasks(settings: Settings) -> None:
+    """Refuse task modules that are not there: a worker without any would set all jobs aside."""
+    found = task_modules(settings.tasks)
+    if not found and "*" not in settings.tasks:
+        raise ConfigurationError(
+            "there is no module `tasks`, so the worker would have no tasks: name yours, EmbeddedWorker(tasks=['shop.tasks']) or FUSION_TASKS"
+        )
+    for name in found:
+        try:
+            missing = name not in sys.modules and find_spec(name) is None
+        except ModuleNotFoundError:
+            missing = True
+        if missing:
+            raise ConfigurationError(
+                f"task module {name!r} (from {settings.origin_of('tasks')}) can't be found from here; correct the name, or add its directory "
+                "to sys.path"
+            )
+
+
+def _own_paths() -> list[str]:
+    """The directories from which this process imports and a new one would not."""
+    paths = sysconfig.get_paths()
+    known = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    known |= {os.path.join(paths["stdlib"], "lib-dynload"), os.path.join(sys.base_prefix, sys.platlibdir, _ZIP)}
+    return [path for path in dict.fromkeys(os.path.abspath(entry) for entry in sys.path) if path not in known]
+
+
+def _python() -> str:
+    """This Python's program. Inside of uWSGI and the like `sys.executable` is theirs."""
+    names = [
+        sys.executable,
+        *(os.path.join(sys.exec_prefix, "bin", name) for name in (f"python{sysconfig.get_python_version()}", "python3")),
+    ]
+    for name in names:
+        if re.match(r"(python|pypy)", os.path.basename(name or "")) and os.access(name, os.X_OK):
+            return name
+    raise ConfigurationError(
+        f"sys.executable is {sys.executable!r}, which is no Python that could run a worker; set it to one before start()"
+    )

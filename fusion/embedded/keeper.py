@@ -1,0 +1,225 @@
+"""The thread of an application that keeps a worker running while its process has the host's lock."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from fusion.embedded.host_lock import HostLock
+from fusion.exceptions import ConfigurationError
+from fusion.runtime.backoff import Backoff
+from fusion.runtime.child_process import Child, cause_of, named
+from fusion.runtime.loop import Loop
+
+log = logging.getLogger("fusion.embedded")
+
+#: Seconds between two tries to get the lock, and once an heir was given it: a reloader's children come and go.
+_POLL, _POLL_BEHIND_HEIR = 1.0, 10.0
+#: Seconds between two looks at a worker, and at one that has closed its line.
+_CHECK, _SOON = 1.0, 0.05
+#: A worker that was ready for this long is healthy: what ends it then is no crash loop.
+_HEALTHY = 10.0
+#: Seconds after the first bad end until the next start, and at most; and from one start to the next in any case.
+_FIRST_PAUSE, _LONGEST_PAUSE, _BETWEEN_STARTS = 0.5, 30.0, 1.0
+#: Seconds from QUIT to KILL.
+_QUIT_LIMIT = 10.0
+
+
+@dataclass(frozen=True)
+class Post:
+    """The place that is to be filled: what a worker is started with. `queues`: for the log; `patience`: seconds that a warm end may take."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    queues: str
+    patience: float
+    hang_timeout: float
+
+
+class Keeper:
+    """Asks for the lock until this process has it, then keeps one worker running; gives the lock up as soon as the worker is told to end."""
+
+    def __init__(self, post: Post, lock: HostLock) -> None:
+        self._post, self._lock = post, lock
+        #: The process whose keeper this is. After a fork the child has none: its threads did not come along.
+        self.pid = os.getpid()
+        self._loop = Loop()
+        self._child: Child | None = None
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        self._poll = _POLL
+        self._start_at = 0.0
+        self._is_deaf = False
+        self._stands_by: object = None
+        self._last_step, self._pause = time.monotonic(), 0.0
+        #: When a warm end is over, once `stop` was called.
+        self._stop_by: float | None = None
+        self._wake, self._woken = socket.socketpair()
+        for end in (self._wake, self._woken):
+            end.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="fusion-embedded-worker", daemon=True)
+
+    @property
+    def worker(self) -> int | None:
+        """The pid of the worker that this process keeps."""
+        child = self._child
+        return child.pid if child else None
+
+    def start(self) -> None:
+        """Begin. From here on a fork leaves the child without this."""
+        _running.add(self)
+        self._thread.start()
+
+    def stop(self, within: float) -> None:
+        """Give the lock up and have the worker end warm, by QUIT after `within` seconds, by KILL 10 s later. Returns once it is gone."""
+        self._stop_by = time.monotonic() + within
+        try:
+            self._wake.send(b"!")
+        except OSError:
+            pass  # woken already, or ended
+        self._thread.join()
+
+    def _forget(self) -> None:
+        """Close what a fork copied: the worker's line must end with the process that started it."""
+        self._lock.forget()
+        if self._child is not None:
+            self._child.close()
+        self._wake.close()
+        self._woken.close()
+
+    # -- in the thread
+
+    def _run(self) -> None:
+        self._loop.watch(self._woken.fileno(), self._drain)
+        while self._stop_by is None or self._child is not None:
+            try:
+                self._step(time.monotonic())
+            except Exception:
+                log.exception("what keeps the embedded worker failed; it goes on")
+                self._pause = _CHECK
+            self._loop.run_once(self._pause)
+        with guard:
+            _running.discard(self)
+            self._lock.release()
+            self._wake.close()
+            self._woken.close()
+
+    def _drain(self) -> None:
+        self._woken.recv(64)
+
+    def _step(self, now: float) -> None:
+        stood, self._last_step = now - self._last_step - self._pause, now
+        self._pause = _SOON if self._is_deaf else _CHECK
+        if self._child is not None:
+            if stood > _CHECK:
+                self._child.heard += stood  # what stopped this process, or this thread, kept it from hearing
+            self._look_after(self._child, now)
+        if self._stop_by is not None:
+            self._release(self._stop_by)
+        elif self._child is None:
+            if now >= self._start_at:
+                self._fill(now)
+            self._pause = min(_CHECK, max(0.0, self._start_at - now))
+        elif heir := self._lock.heir():
+            log.info("process %d, which this one started, gets the worker", heir)
+            self._poll, self._start_at = _POLL_BEHIND_HEIR, now + _POLL_BEHIND_HEIR
+            self._release(inf)
+
+    def _release(self, stop_by: float) -> None:
+        """Have the worker take no more jobs, and let another process start one."""
+        if self._child is not None:
+            self._child.release(stop_by)
+            if self._child.told == "stop":
+                self._child.stop_by = min(self._child.stop_by, stop_by)
+            self._pause = min(self._pause, max(0.0, self._child.stop_by - time.monotonic()))
+        self._lock.release()
+
+    def _fill(self, now: float) -> None:
+        try:
+            child = self._start_child()
+        except (OSError, ConfigurationError) as error:
+            self._lock.release()  # another process may be able to
+            self._stand_by(now, str(error), logging.ERROR, "a worker can't be started: %s")
+            return
+        if child is None:
+            self._stand_by(now, self._lock.holder, logging.INFO, "process %s of this host keeps the worker; this one stands by")
+            return
+        self._stands_by, self._is_deaf, self._poll = None, False, _POLL
+        self._loop.watch(child.fileno(), self._hear)
+        log.info("%s is started for %s", child, self._post.queues)
+
+    def _start_child(self) -> Child | None:
+        """Start a worker if this process has the lock or gets it."""
+        with guard:  # no fork between the birth of a descriptor and the moment from which `_forget` knows it
+            if not self._lock.held and not self._lock.acquire():
+                return None
+            post = self._post
+            self._child = Child("worker", post.command, post.patience, own_group=True, environment=post.environment)
+            return self._child
+
+    def _stand_by(self, now: float, why: object, level: int, text: str) -> None:
+        """Try again later. A reason is told once."""
+        self._start_at = now + self._poll
+        if why != self._stands_by:
+            self._stands_by = why
+            log.log(level, text, why)
+
+    def _look_after(self, child: Child, now: float) -> None:
+        self._hear()
+        code = child.collect()
+        if code is not None:
+            self._on_exit(child, code, now)
+        elif now > child.stop_by:
+            number = signal.SIGQUIT if child.told == "stop" else signal.SIGKILL
+            log.warning("%s has not ended in time: %s", child, number.name)
+            child.signal(number, now + _QUIT_LIMIT)
+        elif now - child.heard > self._post.hang_timeout and child.told != "SIGKILL":
+            child.hung = True
+            log.error("%s has given no sign of life for %.0f s and is killed", child, now - child.heard)
+            child.signal(signal.SIGKILL, inf)
+
+    def _hear(self) -> None:
+        child = self._child
+        if child is not None and not self._is_deaf and not child.listen():
+            self._loop.unwatch(child.fileno())
+            self._is_deaf = True  # it has closed its line: most likely it ends this moment
+
+    def _on_exit(self, child: Child, code: int, now: float) -> None:
+        self._loop.unwatch(child.fileno())
+        with guard:
+            self._child = None
+        child.close()
+        # Whoever else reaps all children of this process, as gunicorn's master does, keeps the exit code to himself: we get 0.
+        clean = code == 0 and (child.ready or bool(child.told))
+        if clean or (child.ready_at is not None and now - child.ready_at > _HEALTHY):
+            self._backoff.reset()
+        pause = 0.0 if clean else self._backoff.next()
+        self._start_at = max(self._start_at, now + pause, child.started + _BETWEEN_STARTS)
+        again = "" if child.told else f"; another starts in {self._start_at - now:.1f} s"
+        if clean:
+            log.info("%s ended%s", child, again)
+        else:
+            log.log(logging.WARNING if child.told else logging.ERROR, "%s%s", named(cause_of(child, code)), again)
+
+
+#: All of this process that have begun and not ended.
+_running: set[Keeper] = set()
+#: Held while descriptors are made and handed over, and by each fork.
+guard = threading.RLock()
+
+
+def _forget_all() -> None:
+    for keeper in _running:
+        keeper._forget()
+    _running.clear()
+    guard.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=guard.acquire, after_in_parent=guard.release, after_in_child=_forget_all)

@@ -1,0 +1,62 @@
+"""Settings for a process of its own that is started with an environment: passwords are among them, and everybody sees command lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+from fusion.exceptions import ConfigurationError
+from fusion.settings.settings import Settings
+
+
+def environment_for(settings: Settings, env: Mapping[str, str]) -> dict[str, str]:
+    """`env`, with what a process that is started in it must find there besides to have the same settings.
+
+    ConfigurationError names a setting that a variable can't hold.
+    """
+    handed = dict(env)
+    for item in _different(settings, handed):
+        if (value := getattr(settings, item.name)) is not None:
+            handed[_variable(item)] = _text(item, value)
+    # Only now: beside a url that is named here, what else names a Redis may stay for whoever uses it.
+    for item in _different(settings, handed):
+        if getattr(settings, item.name) is None:
+            for name in (_variable(item), *item.metadata["env"]):
+                handed.pop(name, None)
+    for item in _different(settings, handed):
+        raise ConfigurationError(_cannot(item.name))
+    return handed
+
+
+def _different(settings: Settings, env: Mapping[str, str]) -> Iterator[Any]:
+    found = Settings.load(env=env)
+    return (
+        item for item in fields(Settings) if "read" in item.metadata and getattr(found, item.name) != getattr(settings, item.name)
+    )
+
+
+def _variable(item: Any) -> str:
+    return f"FUSION_{item.name.upper()}"
+
+
+def _text(item: Any, value: Any) -> str:
+    """What a variable has to say for its reader to find `value`."""
+    try:
+        text = (
+            ",".join(map(str, value))
+            if isinstance(value, tuple)
+            else json.dumps(value)
+            if isinstance(value, Mapping)
+            else str(value)
+        )
+        if item.metadata["read"](text) == value:
+            return text
+    except (TypeError, ValueError):  # it has no such text, or that is none for the reader
+        pass
+    raise ConfigurationError(_cannot(item.name))
+
+
+def _cannot(name: str) -> str:
+    return f"setting {name} can't be handed to another process as it is: set FUSION_{name.upper()}, or name it in a module (FUSION_CONFIG)"
