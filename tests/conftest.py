@@ -145,7 +145,7 @@ def private_redis(server_binary: ServerBinary) -> Iterator[PrivateRedis]:
 @pytest.fixture(autouse=True)
 def process_guard(request: pytest.FixtureRequest) -> Iterator[None]:
     """After a test that starts processes none of their descendants is left, not even an orphan in another session."""
-    if not _GUARDED & set(Path(str(request.path)).parts):
+    if not _GUARDED & set(request.path.relative_to(Path(__file__).parent).parts):
         yield
         return
     if "redis_url" in request.fixturenames:

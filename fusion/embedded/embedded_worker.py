@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import re
@@ -85,7 +84,6 @@ class EmbeddedWorker:
             if self._own_keeper is None:
                 self._keeper = Keeper(post, HostLock(self._shared(post)))
                 self._keeper.start()
-                atexit.register(self._at_exit)
         return self
 
     def stop(self, timeout: float | None = None) -> None:
@@ -95,11 +93,10 @@ class EmbeddedWorker:
         then they go back to their place and run again.
         """
         keeper = self._own_keeper
+        self._keeper = None
         if keeper is not None:
-            patience = self._settings.shutdown_timeout
-            keeper.stop(patience if timeout is None else min(timeout, patience))
-            self._keeper = None
-            atexit.unregister(self._at_exit)
+            keeper.stop(keeper.patience if timeout is None else min(timeout, keeper.patience))
+            keeper.join()
 
     def __enter__(self) -> EmbeddedWorker:
         return self.start()
@@ -111,12 +108,6 @@ class EmbeddedWorker:
     def _own_keeper(self) -> Keeper | None:
         """That of this process: a fork copies what belongs to its parent."""
         return self._keeper if self._keeper is not None and self._keeper.pid == os.getpid() else None
-
-    def _at_exit(self) -> None:
-        try:
-            self.stop()
-        except KeyboardInterrupt:  # somebody will not wait for the jobs
-            self.stop(0)
 
     def _post(self) -> Post:
         from fusion.embedded.keeper import Post
@@ -145,8 +136,12 @@ def _load(named: dict[str, Any]) -> Settings:
     try:
         return Settings.load(**named)
     except ConfigurationError as error:
-        spelled = re.sub(r"flag --([a-z-]+)", lambda found: f"argument {found[1].replace('-', '_')}", str(error))
-        raise ConfigurationError(spelled) from None
+        raise ConfigurationError(_spelled(str(error))) from None
+
+
+def _spelled(origin: str) -> str:
+    """What the command line calls a flag is an argument here."""
+    return re.sub(r"flag --([a-z-]+)", lambda found: f"argument {found[1].replace('-', '_')}", origin)
 
 
 def _check_tasks(settings: Settings) -> None:
@@ -163,8 +158,8 @@ def _check_tasks(settings: Settings) -> None:
             missing = True
         if missing:
             raise ConfigurationError(
-                f"task module {name!r} (from {settings.origin_of('tasks')}) can't be found from here; correct the name, or add its directory "
-                "to sys.path"
+                f"task module {name!r} (from {_spelled(settings.origin_of('tasks'))}) can't be found from here; "
+                "correct the name, or add its directory to sys.path"
             )
 
 

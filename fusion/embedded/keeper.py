@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
@@ -22,6 +23,8 @@ log = logging.getLogger("fusion.embedded")
 
 #: Seconds between two tries to get the lock, and once an heir was given it: a reloader's children come and go.
 _POLL, _POLL_BEHIND_HEIR = 1.0, 10.0
+#: Seconds from the end of another process's lock to the start of a worker: where all are told to end, another may be about to, too.
+_SETTLE = 1.0
 #: Seconds between two looks at a worker, and at one that has closed its line.
 _CHECK, _SOON = 1.0, 0.05
 #: A worker that was ready for this long is healthy: what ends it then is no crash loop.
@@ -66,23 +69,31 @@ class Keeper:
         self._thread = threading.Thread(target=self._run, name="fusion-embedded-worker", daemon=True)
 
     @property
+    def patience(self) -> float:
+        """Seconds that a warm end may take."""
+        return self._post.patience
+
+    @property
     def worker(self) -> int | None:
         """The pid of the worker that this process keeps."""
         child = self._child
         return child.pid if child else None
 
     def start(self) -> None:
-        """Begin. From here on a fork leaves the child without this."""
-        _running.add(self)
+        """Begin; the caller holds `guard`. From here on a fork leaves the child without this."""
         self._thread.start()
+        _running.add(self)
 
     def stop(self, within: float) -> None:
-        """Give the lock up and have the worker end warm, by QUIT after `within` seconds, by KILL 10 s later. Returns once it is gone."""
+        """Give the lock up and have the worker end warm, by QUIT after `within` seconds, by KILL 10 s later. `join` waits for it."""
         self._stop_by = time.monotonic() + within
         try:
             self._wake.send(b"!")
         except OSError:
             pass  # woken already, or ended
+
+    def join(self) -> None:
+        """Wait for the end that `stop` asked for."""
         self._thread.join()
 
     def _forget(self) -> None:
@@ -142,26 +153,33 @@ class Keeper:
 
     def _fill(self, now: float) -> None:
         try:
+            if not self._lock.held:
+                if not self._acquire():
+                    self._stand_by(
+                        now, self._lock.holder, logging.INFO, "process %s of this host keeps the worker; this one stands by"
+                    )
+                    return
+                if self._stands_by is not None:
+                    self._stands_by, self._start_at = None, now + _SETTLE
+                    return
             child = self._start_child()
         except (OSError, ConfigurationError) as error:
             self._lock.release()  # another process may be able to
             self._stand_by(now, str(error), logging.ERROR, "a worker can't be started: %s")
             return
-        if child is None:
-            self._stand_by(now, self._lock.holder, logging.INFO, "process %s of this host keeps the worker; this one stands by")
-            return
         self._stands_by, self._is_deaf, self._poll = None, False, _POLL
         self._loop.watch(child.fileno(), self._hear)
         log.info("%s is started for %s", child, self._post.queues)
 
-    def _start_child(self) -> Child | None:
-        """Start a worker if this process has the lock or gets it."""
-        with guard:  # no fork between the birth of a descriptor and the moment from which `_forget` knows it
-            if not self._lock.held and not self._lock.acquire():
-                return None
-            post = self._post
-            self._child = Child("worker", post.command, post.patience, own_group=True, environment=post.environment)
-            return self._child
+    def _acquire(self) -> bool:
+        with guard:
+            return self._lock.acquire()
+
+    def _start_child(self) -> Child:
+        post = self._post
+        with guard:
+            self._child = child = Child("worker", post.command, post.patience, own_group=True, environment=post.environment)
+        return child
 
     def _stand_by(self, now: float, why: object, level: int, text: str) -> None:
         """Try again later. A reason is told once."""
@@ -210,8 +228,23 @@ class Keeper:
 
 #: All of this process that have begun and not ended.
 _running: set[Keeper] = set()
-#: Held while descriptors are made and handed over, and by each fork.
+#: Held by each fork, and from the birth of a descriptor to the moment from which `_forget` knows it.
 guard = threading.RLock()
+
+
+def _stop_all() -> None:
+    """The application ends by itself: its workers do first, so that a container does not go with jobs in it."""
+    keepers = list(_running)
+    for keeper in keepers:
+        keeper.stop(keeper.patience)
+    try:
+        for keeper in keepers:
+            keeper.join()
+    except KeyboardInterrupt:  # somebody will not wait for the jobs
+        for keeper in keepers:
+            keeper.stop(0)
+        for keeper in keepers:
+            keeper.join()
 
 
 def _forget_all() -> None:
@@ -221,5 +254,5 @@ def _forget_all() -> None:
     guard.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=guard.acquire, after_in_parent=guard.release, after_in_child=_forget_all)
+atexit.register(_stop_all)
+os.register_at_fork(before=guard.acquire, after_in_parent=guard.release, after_in_child=_forget_all)
