@@ -271,7 +271,7 @@ def run_many(channel: Channel, performer: Performer, chance: Chance) -> int:
         flush_stdio()
         chance.between_jobs()
         if "django.db" in sys.modules:
-            _renew_django_connections()
+            renew_django_connections()
     return 0
 
 
@@ -343,7 +343,7 @@ def close_django_connections() -> None:
         pass
 
 
-def _renew_django_connections() -> None:
+def renew_django_connections() -> None:
     """As between two requests: what is broken or too old is not used again."""
     try:
         sys.modules["django.db"].close_old_connections()

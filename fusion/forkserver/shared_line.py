@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from _socket import MSG_DONTWAIT, socket
 from _thread import allocate_lock
 from collections.abc import Iterator
@@ -28,7 +27,8 @@ class SharedChannel(Channel):
 
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
-        self._socket = socket(fileno=os.dup(fd))
+        self._socket = socket(fileno=fd)
+        self._socket.setblocking(True)  # whatever time limit for sockets a task module has set
         self._lines: dict[bytes, RunLine] = {}
 
     def serve(self, runner: Runner) -> None:

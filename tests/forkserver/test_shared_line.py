@@ -36,8 +36,8 @@ class Horse:
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, Horse]]:
     ours, theirs = socket.socketpair()
-    horse = Horse(theirs.fileno())
-    with ours, theirs:
+    horse = Horse(theirs.detach())
+    with ours:
         yield ours, horse
         ours.close()
         horse.thread.join(5)
