@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from tests.faults.model.lines import Lines
-from tests.faults.model.people import People
 from tests.faults.model.state import (
     CANCELED_TTL,
     FAILURE_TTL,
@@ -15,18 +14,18 @@ from tests.faults.model.state import (
     LEASE_MS,
     PROBATION,
     RESULT_TTL,
-    TERMINAL,
     Job,
     Told,
     Wish,
     Worker,
 )
+from tests.faults.model.upkeep import Upkeep
 
 _TAKE_OVER = 20
 _NO_WISH = Wish()
 
 
-class Model(People):
+class Model(Upkeep):
     """Of each call an answer, as `model_store.Store` returns it of Redis."""
 
     # -- workers
@@ -329,68 +328,3 @@ class Model(People):
             self.recover(job)
         self._strike_off(name)
         return len(held)
-
-    def promote(self, limit: int) -> int:
-        waiting = [job for job in self.of("scheduled") if job.due <= self.now / 1000]
-        due = sorted((job.due, job.arrival if job.seq is None else job.seq, job.id) for job in waiting)[:limit]
-        for _, _, job_id in due:
-            job = self.jobs[job_id]
-            if job.seq is not None:
-                self.to_place(job)
-            elif job.front:
-                self.to_front(job)
-                job.front = False
-            else:
-                self.line_up(job)
-            self.emit("queued", job)
-            self.arrive(job)
-        self.look_due(limit)
-        return len(due)
-
-    def expire(self, limit: int) -> int:
-        over = sorted((job.expires or 0, job.id) for job in self.expiring() if (job.expires or 0) <= self.now)[:limit]
-        for _, job_id in over:
-            self._out_of_inbox(self.jobs[job_id])
-            self.end(self.jobs[job_id], "canceled", CANCELED_TTL)
-            self.jobs[job_id].reason = True
-            self.emit("expired", self.jobs[job_id])
-        return len(over)
-
-    def clean(self) -> bool:
-        for job in [job for job in self.jobs.values() if job.status in TERMINAL and job.expiry < self.now // 1000]:
-            del self.jobs[job.id]
-        for queue in self.known_queues:
-            if not self.waiting(queue):
-                self.fair.pop(queue, None)
-        self.audit()
-        return False
-
-    # -- switches, and the world
-
-    def pause(self, queue: str) -> None:
-        self.paused.setdefault(queue, self.iso)
-
-    def unpause(self, queue: str) -> bool:
-        was = queue in self.paused
-        self.paused.pop(queue, None)
-        self.wake_for(queue)
-        return was
-
-    def suspend(self) -> None:
-        self.suspended = True
-
-    def resume(self) -> bool:
-        was, self.suspended = self.suspended, False
-        for queue in self.known_queues:
-            self.wake_for(queue)
-        return was
-
-    def flush_scripts(self) -> None:
-        """Redis was restarted, or told to forget them."""
-
-    def hear(self, queue: str) -> None:
-        """A worker took the tokens out of its doorbells."""
-
-    def forget_worker(self, name: str) -> None:
-        """Its registration expired."""
-        self.workers.pop(name, None)

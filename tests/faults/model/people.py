@@ -209,3 +209,33 @@ class People(Keyed):
             self.tats.pop(queue, None)
         elif self.room(queue) >= 1:
             self.wake_for(queue)
+
+    # -- switches, and the world
+
+    def pause(self, queue: str) -> None:
+        self.paused.setdefault(queue, self.iso)
+
+    def unpause(self, queue: str) -> bool:
+        was = queue in self.paused
+        self.paused.pop(queue, None)
+        self.wake_for(queue)
+        return was
+
+    def suspend(self) -> None:
+        self.suspended = True
+
+    def resume(self) -> bool:
+        was, self.suspended = self.suspended, False
+        for queue in self.known_queues:
+            self.wake_for(queue)
+        return was
+
+    def flush_scripts(self) -> None:
+        """Redis was restarted, or told to forget them."""
+
+    def hear(self, queue: str) -> None:
+        """A worker took the tokens out of its doorbells."""
+
+    def forget_worker(self, name: str) -> None:
+        """Its registration expired."""
+        self.workers.pop(name, None)

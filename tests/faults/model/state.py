@@ -156,6 +156,9 @@ class State:
         self.inbox: list[str] = []
         self.struck: dict[str, int] = {}
         self.known_queues: set[str] = set()
+        #: By queue: since when nothing is in it; when its name was forgotten.
+        self.empty_since: dict[str, int] = {}
+        self.forgotten: dict[str, int] = {}
         #: Each with since when.
         self.paused: dict[str, str] = {}
         #: By queue: jobs at once; ms from one start to the next, and how many after a rest; how far ahead its starts used that up (us).
@@ -299,6 +302,8 @@ class State:
     # -- ends
 
     def end(self, job: Job, status: str, ttl: int) -> None:
+        if job.status == "scheduled" and status != "failed":
+            self.known_queues.add(job.queue)
         self.unblock(job)
         job.status, job.expiry = status, inf
         if ttl >= 0:

@@ -270,6 +270,7 @@ def _wanted(model: Model) -> dict[str, Any]:
     wanted: dict[str, Any] = {
         "gates": {queue: _gate(model, queue) for queue in sorted({*model.limits, *model.rates})},
         "queues": {f"rq:queue:{queue}" for queue in model.known_queues},
+        "totals": dict(model.forgotten),
         "workers": {f"rq:worker:{name}" for name in model.listed},
         "fleet": set(model.listed),
         f"queue:{INBOX}": model.inbox,

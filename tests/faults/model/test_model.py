@@ -8,7 +8,7 @@ import random
 import pytest
 import redis
 
-from tests.faults.model.state import INBOX, Order, Wish
+from tests.faults.model.state import INBOX, START, Order, Wish
 from tests.faults.model.walk import machine_on, walk
 
 SOAK = os.environ.get("FUSION_TEST_SOAK", "") not in ("", "0")
@@ -64,3 +64,36 @@ def test_a_job_that_was_held_and_given_back_is_held_again_without_an_event(admin
     state.turn("A", wish=Wish((), lacks=True))
     state.beat("A")
     state.watch(1, 5000, alive="")
+
+
+def test_a_queue_that_was_empty_for_a_day_is_forgotten_and_its_counters_a_month_later(admin: redis.Redis) -> None:
+    state = machine_on(admin)
+    state.enqueue("a", Order("j0", result_ttl=0))
+    state.turn("A")
+    state.turn("A", "finished")
+    state.pass_time(65_000)
+    for known in ({"a"}, {"a"}, set(), set()):
+        state.clean()
+        assert (state._model.known_queues, bool(state._model.totals)) == (known, True)
+        state.pass_time(86_400_000)
+    state.pass_time(30 * 86_400_000)
+    state.clean()
+    assert not state._model.totals
+
+
+@pytest.mark.parametrize("how", ["cancel", "stop"])
+def test_a_job_that_ends_before_its_time_in_a_queue_long_forgotten_is_forgotten_in_turn(admin: redis.Redis, how: str) -> None:
+    """It came when its queue was known; without it nobody would look among the queue's jobs that ended."""
+    state = machine_on(admin)
+    state.enqueue("a", Order("j0", at=START + 40 * 86_400_000))
+    for _ in range(2):
+        state.clean()
+        state.pass_time(2 * 86_400_000)
+    state.clean()
+    assert not state._model.known_queues
+    state.pass_time(36 * 86_400_000)
+    getattr(state, how)(0)
+    assert state._model.known_queues == {"a"}
+    state.pass_time(40 * 86_400_000)
+    state.clean()
+    assert not state._model.jobs

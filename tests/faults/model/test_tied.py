@@ -8,8 +8,9 @@ import pytest
 import redis
 
 from tests.faults.model.scripts import Mistake
+from tests.faults.model.state import INBOX
 from tests.faults.model.tied import TiedMachine
-from tests.faults.model.walk import finds, walk
+from tests.faults.model.walk import finds, machine_on, walk
 
 EXAMPLES = int(os.environ.get("FUSION_TEST_WALKS") or 40)
 
@@ -19,6 +20,24 @@ EXAMPLES = int(os.environ.get("FUSION_TEST_WALKS") or 40)
 @pytest.mark.parametrize("start", range(3))
 def test_jobs_that_know_each_other_are_sound_whatever_comes_in_between(admin: redis.Redis, start: int) -> None:
     walk(admin, start, EXAMPLES, 50, machine=TiedMachine)
+
+
+def test_a_unique_job_in_the_inbox_of_a_list_whose_place_a_newer_one_takes_is_passed_over_there(admin: redis.Redis) -> None:
+    state = machine_on(admin, TiedMachine)
+    rest = {
+        "parents": [],
+        "signs": [],
+        "unique": "u",
+        "until": "end",
+        "batch": "",
+        "key": "",
+        "discard": False,
+        "delay": None,
+        "ttl": None,
+    }
+    state.enqueue(queue=INBOX, number=1, way="skip", more=False, **rest)
+    state.enqueue(queue="a", number=0, way="replace", more=False, **rest)
+    state.teardown()
 
 
 MISTAKES = (

@@ -28,7 +28,11 @@ local function end_job(id, key, queue, class, status, ttl, leave, ...)
   else -- that of one with parents comes when it has left them (`expire_later`)
     redis.call('PERSIST', key)
   end
-  if leave then redis.call('ZREM', leave, id) end
+  if leave then
+    -- the queue's name may have been forgotten meanwhile, and `clean` goes by the names
+    if leave == SCHEDULED and status ~= 'failed' then redis.call('SADD', QUEUES, queue_key(queue)) end
+    redis.call('ZREM', leave, id)
+  end
   on_end(id, key, queue, status)
   if queue == '_callbacks' then redis.pcall('ZREM', P .. 'callbacks:open', id) end
   if hooked[key] then tell_ended(id, key, queue, status) end

@@ -1,5 +1,5 @@
 -- A job with a unique key is to come into being: whom it meets, and what becomes of either.
--- INCLUDE: keys unique_keys time unique limit_keys end_job expiry emit ties accept
+-- INCLUDE: keys unique_keys time unique limit_keys end_job inbox expiry emit ties accept
 -- RARER: unique_of meets view_of end_replaced accept_unique
 -- Uses: tied
 local SHOWN = 1048576 -- bytes of arguments and meta of others' jobs that one call answers
@@ -54,6 +54,9 @@ local function end_replaced(id, by)
   local status, queue, class, log_tag, expires, ties, set = unpack(redis.call('HMGET', key, 'status', 'origin',
       'priority', 'log_tag', 'expires_at', 'ties', 'waits_in'))
   if ties then tied[key] = ties end
+  if is_list(queue) and not is_elsewhere(status) and not redis.call('ZSCORE', fifo_key(queue), id) then
+    strike(queue, id)
+  end
   end_job(id, key, queue, class, 'canceled', CANCELED_TTL, set_of(status, queue), 'ended_at', now_iso, 'reason',
     'replaced', 'replaced_by', by)
   if set then
