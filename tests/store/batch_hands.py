@@ -84,8 +84,10 @@ def batch_faults(redis_of_test: redis.Redis | Still) -> list[str]:
                     wrong.append(f"{name}: {member} is over={over} and open={member in left}")
                 continue
             status, own = (value and value.decode() for value in conn.hmget(f"rq:job:{member}", "status", "batch"))
-            if own not in (None, name):
-                continue  # another life
+            if status is not None and own != name:  # another life; this one has ended
+                if member in left:
+                    wrong.append(f"{name}: {member} is open, and there it is one of {own}")
+                continue
             if (status is not None and status not in _TERMINAL) != (member in left):
                 wrong.append(f"{name}: {member} is {status} and open={member in left}")
             counted = ended.get(member, "finished")
