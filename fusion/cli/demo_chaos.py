@@ -63,6 +63,8 @@ class Family:
         self._young: set[int] = set()
         self._gone: list[_Member] = []
         self._dead: set[int] = set()
+        #: Parents of fork servers.
+        self._begun: set[int] = set()
 
     def look(self, supervisor: int, now: float) -> list[_Member]:
         """Read the process table. Returns those that died since, unless they followed the process above them.
@@ -84,10 +86,16 @@ class Family:
         for pid in found.keys() & self._young - self.members.keys() - self._dead:
             if kind := _kind(_words(pid), of_worker=found[pid] != supervisor):
                 self.members[pid] = _Member(kind, pid, found[pid], now)
+                if kind == "fork server":
+                    self._begun.add(found[pid])
         self._young = set(
             found
         )  # at its first sight a process may be a copy of its parent that has yet to become what it will be
         return told
+
+    def had_begun(self, member: _Member) -> bool:
+        """Tell if it was more than a start: a worker that finds no Redis ends by itself, before it has a fork server."""
+        return member.kind != "worker" or member.pid in self._begun
 
     def is_whole(self, workers: int) -> bool:
         """Tell if there are so many workers, each with its fork server."""
@@ -223,7 +231,8 @@ class Chaos(threading.Thread):
             self._supervisor = self._start_supervisor()
             self._died("supervisor", pid, f"another one, {self._supervisor.pid}, took over")
         for member in self._family.look(self._supervisor.pid, now):
-            self._died(member.kind, member.pid, "it is replaced")
+            if member.pid in self._struck or self._family.had_begun(member):
+                self._died(member.kind, member.pid, "it is replaced")
         if self._family.is_whole(self._workers) and (game := self._fair_game()) != self._shown:
             self._shown = game
             self._news.put(f"yours to `kill -9`: {game}")

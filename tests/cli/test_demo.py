@@ -20,6 +20,7 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
+from fusion.cli.demo_chaos import Family
 from tests.cli.conftest import ROOT, Invoke
 from tests.kit.length import long_case
 from tests.kit.waiting import eventually
@@ -160,6 +161,26 @@ def test_whoever_kills_what_in_a_demo_with_chaos_every_job_ends_once(tmp_path: P
     by_others = re.search(r"^ +by others, you perhaps: (.*)$", demo.out, re.MULTILINE)
     assert by_others
     assert by_others[1] == "1 worker, 1 supervisor, 1 Redis"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="who is there is found in /proc")
+@pytest.mark.parametrize(("below", "begun"), [("sleep 60; :", False), ("setsid sleep 60 & wait", True)])
+def test_a_worker_that_ended_before_it_had_a_fork_server_was_killed_by_nobody(below: str, begun: bool) -> None:
+    """As one does that finds no Redis."""
+    family = Family()
+    worker = subprocess.Popen(["/bin/sh", "-c", below, "worker"], start_new_session=True)
+    try:
+        wanted = {"worker", "fork server"} if begun else {"worker"}
+        eventually(
+            lambda: family.look(os.getpid(), 0.0) or {one.kind for one in family.members.values()} == wanted, 10, why=below
+        )
+        members = list(family.members)
+    finally:
+        for pid in members:
+            os.kill(pid, signal.SIGKILL)
+        worker.wait()
+    told = family.look(os.getpid(), 0.0) + family.look(os.getpid(), 0.0)
+    assert [(member.pid, family.had_begun(member)) for member in told if member.kind == "worker"] == [(worker.pid, begun)]
 
 
 def _kill_shown(demo: Demo, kind: str) -> None:
