@@ -32,7 +32,10 @@ _SETTINGS = (
     *(
         "name",
         "slots",
+        "executor",
         "horses",
+        "concurrency",
+        "neighbour_grace",
         "max_jobs_per_horse",
         "max_horse_rss",
         "claim_ahead",
@@ -54,7 +57,17 @@ _NOT_FOR_RELAY = {"name", "pid", "embedded", "probe_port", "probe_host"}
 #: Those that --reload has done for the worker that it starts.
 _NOT_FOR_RELOADED = {"reload", "pid", "embedded"}
 #: Of the worker's flags, those that the worker for its jobs on probation does without.
-_NOT_FOR_PROBATION = {*_NOT_FOR_RELAY, "burst", "slots", "horses", "reserve_high", "no_relay", "probation"}
+_NOT_FOR_PROBATION = {
+    *_NOT_FOR_RELAY,
+    "burst",
+    "slots",
+    "executor",
+    "horses",
+    "concurrency",
+    "reserve_high",
+    "no_relay",
+    "probation",
+}
 #: Seconds without a job after which that one ends.
 _IDLE_PROBATION = 5.0
 
@@ -77,10 +90,24 @@ _RUNNING = (
     click.option("-n", "--name", metavar="NAME", help="Its name.  [default: host.pid]"),
     click.option("--slots", metavar="N", help="Jobs it runs at a time.  [default: 1]"),
     click.option(
+        "--executor",
+        type=click.Choice(["process", "pool", "asyncio"]),
+        help="What jobs run in: a process each, warm processes one after another, or many at once in one: coroutines.  "
+        "[default: process; with --horses pool]",
+    ),
+    click.option(
         "--horses",
         metavar="N|auto",
         help="Warm processes that run one job after another, in place of one process per job. "
         "A task can read the arguments of jobs that wait in its process.",
+    ),
+    click.option(
+        "--concurrency", metavar="N", help=f"Jobs that a process of asyncio runs at once.  [default: {defaults.CONCURRENCY}]"
+    ),
+    click.option(
+        "--neighbour-grace",
+        metavar="SECONDS",
+        help=f"How long jobs go on whose process is killed for another in it.  [default: {defaults.NEIGHBOUR_GRACE:g}]",
     ),
     click.option(
         "--max-jobs-per-horse",
@@ -274,7 +301,9 @@ def plan_worker(
     if queues and not customq and settings.origin_of("order") == "default" and not any(map(is_pattern, served)):
         settings = cli.load(**{**flags, "order": "listed"})  # RQ's form, and what it means there
     if probation:
-        settings = replace(settings, name=None, slots=1, horses=None, reserve_high=0, probe_port=None)
+        settings = replace(
+            settings, name=None, slots=1, executor="process", horses=None, concurrency=None, reserve_high=0, probe_port=None
+        )
         settings = replace(settings, max_jobs=None, max_age=None, max_idle_time=_IDLE_PROBATION)
     return WorkerPlan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation)
 

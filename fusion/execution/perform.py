@@ -25,26 +25,29 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     from fusion.execution.steps import Line, Steps
 
-    class Guard(Protocol):
-        """Keeps the soft limits of one run, and has it stop when it is told to; the module `stopping` does, for a process."""
+    class Judge(Protocol):
+        """Knows what ends one run before its time."""
 
         #: Other jobs run in this process at the same time.
         among_others: bool
 
-        def run_task(self, seconds: float | None, func: Callable[[], Any], /) -> Any:
-            """Call `func`; JobTimeoutException is raised in it after so many seconds, JobStopped when the task is to stop."""
-
-        def run_with_timeout(self, seconds: float | None, what: str, func: Callable[[], Any], /) -> Any:
-            """Call `func`; JobTimeoutException is raised in it after so many seconds."""
-
         def run_coroutine(self, coroutine: Any, /) -> Any:
-            """What a coroutine returns, amid `run_task` or `run_with_timeout`."""
+            """What a coroutine returns that the task, or its callback, turned out to be."""
 
         def ended_by_stop(self, error: BaseException, /) -> bool:
             """The task was told to stop, and ended with this error because of that."""
 
         def check(self) -> None:
             """Raise what the task is to end by, if it is."""
+
+    class Guard(Judge, Protocol):
+        """Keeps the soft limits of one run, and has it stop when it is told to; the module `stopping` does, for a process."""
+
+        def run_task(self, seconds: float | None, func: Callable[[], Any], /) -> Any:
+            """Call `func`; JobTimeoutException is raised in it after so many seconds, JobStopped when the task is to stop."""
+
+        def run_with_timeout(self, seconds: float | None, what: str, func: Callable[[], Any], /) -> Any:
+            """Call `func`; JobTimeoutException is raised in it after so many seconds."""
 
 
 Fields = dict[bytes, bytes]
@@ -53,9 +56,10 @@ Fields = dict[bytes, bytes]
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
 #: Options of which each gives a job a key, see `enqueue.ties`.
 _OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
-_OWN_MODULES = frozenset(
-    {__name__, "fusion.kernel.stopping", "fusion.kernel.striking", "fusion.kernel.timeouts", "fusion.kernel.importing"}
-)
+_OWN_MODULES = frozenset((
+    *(__name__, "fusion.kernel.stopping", "fusion.kernel.striking", "fusion.kernel.timeouts", "fusion.kernel.importing"),
+    "fusion.forkserver.asyncio_horse",
+))  # fmt: skip
 
 
 class Performer:
@@ -78,7 +82,7 @@ class Performer:
         """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker; `offer` does so unless it had to wait,
         and says whether it did. `line`: where both are of, for what hears of the worker, too. `guard`: keeps the limits; by default those of
         a task that has the process to itself."""
-        return Execution(self, fields, send, offer, line, guard).run()
+        return Execution(self, fields, send, offer, line, guard).run(guard)
 
     def serializer(self, name: bytes) -> Serializer:
         """The one that a job names; JSON if it names none."""
@@ -104,36 +108,36 @@ class Execution:
         send: Callable[[Fields], None],
         offer: Callable[[Fields], bool] | None,
         line: Line | None,
-        guard: Guard,
+        judge: Judge,
     ) -> None:
         self._performer, self._fields = performer, fields
-        self._send, self._line, self._guard = send, line, guard
+        self._send, self._line, self._judge = send, line, judge
         self._found = self._keyless = False
         # A record of the second layout: those who read it know compressed texts. Stock RQ, which reads pickled jobs, does not.
         self._compress = b"func" in fields and b"serializer" not in fields
-        self.job = context.CurrentJob(fields, self._save_meta, offer, self._make_steps, guard.check)
+        self.job = context.CurrentJob(fields, self._save_meta, offer, self._make_steps, judge.check)
         self._answer: Fields = {}
         self._started = self._elapsed = 0.0
         #: The function to be called when the task has ended, and with what; None for none.
         self.callback: Callback | None = None
 
-    def run(self) -> Fields:
+    def run(self, guard: Guard) -> Fields:
         """The outcome frame's fields."""
         self.begin()
         try:
-            value = self._guard.run_task(self.limit, self.call)
+            value = guard.run_task(self.limit, self.call)
         except BaseException as error:
             self.failed(error)
-            self._run_callback()  # amid the handling of the error: it may ask for that
+            self._run_callback(guard)  # amid the handling of the error: it may ask for that
         else:
             self.succeeded(value)
-            self._run_callback()
+            self._run_callback(guard)
         return self.finish()
 
-    def _run_callback(self) -> None:
+    def _run_callback(self, guard: Guard) -> None:
         if (callback := self.callback) is not None:
             try:
-                self._guard.run_with_timeout(callback.limit, "Callback", self.call_back)
+                guard.run_with_timeout(callback.limit, "Callback", self.call_back)
             except BaseException as error:
                 self.callback_failed(error)
 
@@ -142,7 +146,7 @@ class Execution:
     def begin(self) -> None:
         """From here on this is the current job."""
         self._started = monotonic()
-        context.set_current_job(self.job, among_others=self._guard.among_others)
+        context.set_current_job(self.job, among_others=self._judge.among_others)
 
     @property
     def limit(self) -> float | None:
@@ -152,7 +156,7 @@ class Execution:
     def call(self) -> Any:
         """Find the task and call it: what it returns."""
         function = self.prepare()
-        value = _called(self._guard, function, self.job.func_name, self.job.args, self.job.kwargs)
+        value = _called(self._judge, function, self.job.func_name, self.job.args, self.job.kwargs)
         failpoint("horse.after_task")
         return value
 
@@ -220,7 +224,7 @@ class Execution:
             return
         tb = _beyond_own_frames(error.__traceback__)
         self._answer = outcome.failed(error, tb)
-        if self._guard.ended_by_stop(error):
+        if self._judge.ended_by_stop(error):
             self._answer[b"kind"] = b"stopped"
             self._plan_callback(b"on_stopped")
         else:
@@ -263,7 +267,7 @@ class Execution:
             answer[b"keyless"] = job.func_name.encode("utf-8", "replace")
         if job.unsaid:
             answer[b"unsaid"] = b"%d" % job.unsaid
-        context.set_current_job(None, among_others=self._guard.among_others)
+        context.set_current_job(None, among_others=self._judge.among_others)
         job.end()
         return answer
 
@@ -288,7 +292,7 @@ class Execution:
         assert callback is not None
         function = resolve(callback.path, self._performer.tasks)
         check_no_generator(function, callback.path)
-        _called(self._guard, function, callback.path, callback.args, {})
+        _called(self._judge, function, callback.path, callback.args, {})
 
     def callback_failed(self, error: BaseException) -> None:
         """Note what the `callback` raised: it changes nothing of the job's outcome."""
@@ -336,10 +340,10 @@ def _declares_key(function: Any) -> bool:
     return ties is not None and not _OF_KEYS.isdisjoint(ties)
 
 
-def _called(guard: Guard, function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _called(judge: Judge, function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     value = function(*args, **kwargs)
     if type(value) is CoroutineType:
-        value = guard.run_coroutine(value)
+        value = judge.run_coroutine(value)
     check_result(value, name)
     return value
 

@@ -23,6 +23,7 @@ class KillCause(Enum):
     - LOST: its lease went to another worker; COLD: its worker ends at once. Neither has an outcome;
     - STOPPED: it was to stop, and had not begun;
     - NO_PROCESS: it never ran, as no process could be made for it;
+    - DISPLACED: its process was killed for another run in it;
     - STOLEN: its process read it and then answered for another job; BROKEN: its process sent bytes that are no frames.
     """
 
@@ -33,6 +34,7 @@ class KillCause(Enum):
     COLD = "cold"
     STOPPED = "stop"
     NO_PROCESS = "fork failed"
+    DISPLACED = "displaced"
     STOLEN = "stolen"
     BROKEN = "broken"
 
@@ -72,13 +74,15 @@ class Death:
     """The end of a run's process before the run had an outcome.
 
     `status`: the raw wait status, None if nobody saw it: the executor itself died. `maxrss`: KiB. `killed`: the executor sent the signal;
-    `timed_out`: it did so, or would have by now, as the run's time was up, or that which it had to stop.
+    `timed_out`: it did so, or would have by now, as the run's time was up, or that which it had to stop. `suspect`: others ran in it, and
+    which of them is to blame nobody knows.
     """
 
     status: int | None = None
     maxrss: int = 0
     killed: bool = False
     timed_out: bool = False
+    suspect: bool = False
 
 
 class ExecutorListener(Protocol):
@@ -113,7 +117,7 @@ class Executor(Protocol):
 
     @property
     def queued(self) -> Collection[Run]:
-        """Prefetched runs that have not begun."""
+        """Runs that have not begun: prefetched ones, and such as wait for a process of their own."""
 
     @property
     def busy(self) -> bool:

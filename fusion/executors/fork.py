@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from signal import SIGKILL
 
 from fusion.executors.base import ExecutorListener, KillCause, Run
+from fusion.executors.queueing import Queueing
 from fusion.executors.session import EXIT_LIMIT, HorseRun, ServerSession
 from fusion.forkserver.client import ForkServerClient, Horse
 from fusion.forkserver.messages import ForkFailed, HorseExited
@@ -20,16 +21,13 @@ from fusion.store.layout.records import Claimed
 _LINES = (b"log", b"report")
 
 
-class ForkExecutor:
+class ForkExecutor(Queueing[int, HorseRun]):
     """Gives each job to a spare horse.
 
     - there is a spare more than there are slots, so that a job never waits for a fork;
     - a run's death is reported once the horse's last words are read; it is learnt from the fork server, never from an end of file;
     - the fork server keeps hard deadlines, by its own clock.
     """
-
-    #: Nothing is queued in a process that runs one job.
-    prefetching = None
 
     def __init__(
         self,

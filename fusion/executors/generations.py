@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from math import inf
 
 from fusion.executors.base import ExecutorListener, KillCause, Run
+from fusion.executors.concurrent import ConcurrentExecutor
+from fusion.executors.concurrent_horse import ConcurrentForkServerClient
 from fusion.executors.fork import ForkExecutor
 from fusion.executors.prefetch import Prefetch
 from fusion.executors.session import ServerSession
@@ -31,7 +33,7 @@ _STILLBORN = 3
 
 
 #: One fork server with its horses.
-Generation = ForkExecutor | WarmExecutor
+Generation = ForkExecutor | WarmExecutor | ConcurrentExecutor
 
 
 class ExecutorGenerations:
@@ -74,14 +76,14 @@ class ExecutorGenerations:
 
     @property
     def queued(self) -> list[Run]:
-        """Prefetched runs that have not begun."""
-        return [run for generation in self._all if generation.prefetching for run in generation.prefetching.queued]
+        """Runs that have not begun: prefetched ones, and such as wait for a process of their own."""
+        return [run for generation in self._all for run in generation.queued]
 
     @property
     def busy(self) -> bool:
         """True while anything runs."""
         current = self._current
-        return bool(current and current.runs) or any(generation.runs for generation in self._draining)
+        return bool(current and (current.runs or current.queued)) or any(generation.runs for generation in self._draining)
 
     @property
     def capacity(self) -> int:
@@ -89,9 +91,9 @@ class ExecutorGenerations:
         current = self._current
         if self._drained or current is None or not (room := current.capacity):
             return 0
-        free = self._settings.slots - len(current.runs)
+        free = self._settings.slots - current.taken
         for generation in self._draining:
-            free -= len(generation.runs)
+            free -= generation.taken
         return max(0, min(free, room))
 
     @property
@@ -148,8 +150,7 @@ class ExecutorGenerations:
     def recall(self, why: str) -> None:
         """Return the jobs that have not begun."""
         for generation in self._all:
-            if generation.prefetching:
-                generation.prefetching.recall(why)
+            generation.return_queued(why)
 
     def kill(self, run: Run, cause: KillCause) -> None:
         """Kill a job's process group. `cause` stands in `run.killed` when its end is reported."""
@@ -203,8 +204,7 @@ class ExecutorGenerations:
     def flush(self) -> None:
         """Send what was prefetched; have the loop finish what the fork servers' sockets would not take at once."""
         for generation in self._all:
-            if generation.prefetching:
-                generation.prefetching.send()
+            generation.send_queued()
             generation.session.flush()
 
     def reload(self) -> None:
@@ -239,7 +239,8 @@ class ExecutorGenerations:
             grace=settings.timeout_grace,
             max_result=settings.max_result,
             allow_pickle=settings.allow_pickle,
-            warm=settings.horses is not None,
+            executor=settings.executor or "process",
+            places=settings.places,
             before_fork=settings.before_fork,
             after_fork=settings.after_fork,
             environment=for_tasks(settings, os.environ),
@@ -249,10 +250,12 @@ class ExecutorGenerations:
         assert self._listener is not None
         rest = (settings, self._loop, self._log, self._listener, self._import_timeout)
         try:
-            if config.warm:
+            if config.executor == "process":
+                self._current = ForkExecutor(ForkServerClient(config), *rest)
+            elif config.executor == "pool":
                 self._current = WarmExecutor(WarmForkServerClient(config), *rest)
             else:
-                self._current = ForkExecutor(ForkServerClient(config), *rest)
+                self._current = ConcurrentExecutor(ConcurrentForkServerClient(config), *rest)
         except OSError as error:
             self._postpone(f"the fork server can't be started: {error.strerror}")
 

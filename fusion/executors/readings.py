@@ -24,8 +24,17 @@ def time_limit(job: Mapping[bytes, bytes], grace: float) -> float:
 
 def elapsed(frame: Mapping[bytes, bytes]) -> float:
     """Seconds the task ran, as its process says; 0 if that is no time."""
+    return _seconds(frame.get(b"elapsed"))
+
+
+def standstill(frame: Mapping[bytes, bytes]) -> float:
+    """Seconds for which an event loop has not come round, as its process says; 0 if that is no time."""
+    return _seconds(frame.get(b"seconds"))
+
+
+def _seconds(raw: bytes | None) -> float:
     try:
-        value = float(frame.get(b"elapsed") or 0)
+        value = float(raw or 0)
     except ValueError:
         return 0.0
     return value if 0.0 <= value <= FURTHEST else FURTHEST if isfinite(value) and value > 0.0 else 0.0

@@ -18,6 +18,7 @@ from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import processes
 from fusion.runtime.backoff import Backoff
 from fusion.runtime.loop import Loop
+from fusion.store.layout.records import Claimed
 
 #: Seconds after an outcome within which the horse must be gone by itself (its atexit handlers have 2 s).
 FAREWELL = 3.0
@@ -40,6 +41,11 @@ class HorseRun(Run):
     horse: Horse = field(kw_only=True)
     gone_by: float = inf
 
+    @property
+    def must_end(self) -> float:
+        """Monotonic time of the signal that ends it; inf for none."""
+        return min(self.horse.deadline, self.gone_by)
+
     def death(self, exited: HorseExited | None) -> Death:
         """Its end without an outcome; None: the fork server's end, or nothing was forked."""
         if exited is None:
@@ -47,6 +53,16 @@ class HorseRun(Run):
         if self.horse.broken and self.killed is None:
             self.killed = KillCause.BROKEN
         return Death(exited.status, exited.maxrss, exited.why == "killed", exited.why in ("timeout", "stopped"))
+
+
+class Mortal(Protocol):
+    """A run that may have to be killed."""
+
+    claimed: Claimed
+
+    @property
+    def must_end(self) -> float:
+        """Monotonic time of the signal that ends it; inf for none."""
 
 
 class HorseOwner(Protocol):
@@ -171,7 +187,7 @@ class ServerSession:
             self.backoff.reset()
             leaving[0].close()
 
-    def check(self, now: float, runs: Iterable[HorseRun]) -> None:
+    def check(self, now: float, runs: Iterable[Mortal]) -> None:
         """Insist on what is overdue: the end of an import, an exit, the death of one of these runs; but hear first what came while we stood still."""
         late, self.check_at = now - self.check_at, now + CHECK_INTERVAL
         if late > _LATE:
@@ -181,7 +197,7 @@ class ServerSession:
             self._kill_all()
             self._owner.close()
 
-    def _overdue(self, now: float, runs: Iterable[HorseRun]) -> str:
+    def _overdue(self, now: float, runs: Iterable[Mortal]) -> str:
         if not self.ready and not self.closed and now > self._ready_by:
             return f"task module {self.server.importing} does not end its import"
         for serial, (horse, by) in self.leaving.items():
@@ -190,7 +206,7 @@ class ServerSession:
             if now > by:
                 self.server.kill(horse, SIGKILL)
         for run in runs:
-            if now > min(run.horse.deadline, run.gone_by) + EXIT_LIMIT:
+            if now > run.must_end + EXIT_LIMIT:
                 return f"job {run.claimed.id} was to be killed and is not reported dead"
         return ""
 

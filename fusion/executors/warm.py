@@ -13,6 +13,7 @@ from fusion.executors.base import ExecutorListener, KillCause, Run
 from fusion.executors.ending import Ending
 from fusion.executors.leftovers import LeftoverLog
 from fusion.executors.prefetch import Prefetch
+from fusion.executors.queueing import Queueing
 from fusion.executors.session import HorseRun, ServerSession
 from fusion.executors.warm_horse import WarmForkServerClient, WarmHorse
 from fusion.forkserver.messages import ForkFailed, HorseExited
@@ -31,7 +32,7 @@ _OF_A_RUN = (b"meta", b"log", b"callback", b"report")
 _LINES = (b"log", b"report")
 
 
-class WarmExecutor:
+class WarmExecutor(Queueing[int, HorseRun]):
     """Gives each job to an idle horse, or lets it wait in a busy one (see `Prefetch`).
 
     - the first job in a horse is in `runs`; those behind it are recalled when the one before them takes long, dies or is killed;
@@ -57,7 +58,7 @@ class WarmExecutor:
         #: The horse that ran last at the end: its memory is warm, and fresh ones stay fresh.
         self.idle: list[WarmHorse] = []
         self._ending = Ending(self, server, listener)
-        self.prefetching = Prefetch(self, settings.claim_ahead / 1000, settings.max_jobs_per_horse)
+        self.prefetching: Prefetch = Prefetch(self, settings.claim_ahead / 1000, settings.max_jobs_per_horse)
         self._leftovers = LeftoverLog(log)
         self._runs_at = inf
         self._server = server

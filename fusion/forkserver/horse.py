@@ -49,6 +49,10 @@ _REHEARSE_AFTER = 30
 _PIECE = 64 * 1024
 
 
+#: What runs many jobs at once, by executor: loaded by the fork server where it is used.
+CROWDED = {"asyncio": "fusion.forkserver.asyncio_horse"}
+
+
 class HorseSettings:
     """Made by the fork server, inherited by every horse with the fork."""
 
@@ -58,8 +62,9 @@ class HorseSettings:
     after_fork: Callable[[], Any] | None = None
     #: Soft and hard limit to put back, if the fork server raised them for itself.
     nofile: tuple[int, int] | None = None
-    #: Run one job after another.
-    warm = False
+    #: `process`: run one job; `pool`: one after another; `thread`, `asyncio`: `places` of them at once.
+    executor = "process"
+    places = 1
     server_pid = 0
     private_fds: tuple[int, ...] = ()
     #: Runs a job that does nothing; None for no rehearsals.
@@ -206,12 +211,15 @@ def _live(fd: int, settings: HorseSettings) -> int:
     _settle(settings)
     if settings.chance.found:
         settings.chance.after_fork()
-    channel = Channel(_lift(fd, settings))
+    fd = _lift(fd, settings)
     failpoint("horse.start")
     _prepare(settings)
-    if settings.warm:
-        code = run_many(channel, settings.performer, settings.chance)
+    if settings.executor in CROWDED:
+        code = int(import_module(CROWDED[settings.executor]).run_jobs(fd, settings))
+    elif settings.executor == "pool":
+        code = run_many(Channel(fd), settings.performer, settings.chance)
     else:
+        channel = Channel(fd)
         if settings.rehearsed is not None:
             rehearse(channel, settings.rehearsed)
         code = run_one(channel, settings.performer)

@@ -27,8 +27,9 @@ class ForkServerConfig:
     #: Dotted paths of functions called without arguments: in the fork server before each fork, in each horse after it.
     before_fork: str | None = None
     after_fork: str | None = None
-    #: Horses run one job after another instead of one each.
-    warm: bool = False
+    #: `process`: a horse runs one job; `pool`: one after another; `thread`, `asyncio`: `places` of them at once.
+    executor: str = "process"
+    places: int = 1
     #: Variables that tasks find otherwise than the worker does; None: not at all.
     environment: dict[str, str | None] = field(default_factory=dict)
     #: Soft limit of core dumps to give to tasks, where the worker's own is another.

@@ -21,7 +21,7 @@ from collections.abc import Callable
 import fusion.kernel.json_types  # noqa: F401  each process whose job has a tuple would import it
 from fusion.execution.frames import FrameReader, pack
 from fusion.execution.perform import Performer
-from fusion.forkserver.horse import SAFE_FD, Channel, HorseSettings, close_django_connections, rehearse, run_one
+from fusion.forkserver.horse import CROWDED, SAFE_FD, Channel, HorseSettings, close_django_connections, rehearse, run_one
 from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.process_hooks import HooksWatched
 from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
@@ -63,7 +63,9 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     settings.nofile = _raise_file_limit()
     if config["core"] is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (config["core"], resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    settings.warm = config["warm"]
+    settings.executor, settings.places = config["executor"], config["places"]
+    if settings.executor in CROWDED:
+        importlib.import_module(CROWDED[settings.executor])
     late = list(config["late"])
     modules = list(config["modules"])
     if config["preload"] == "off":

@@ -109,7 +109,7 @@ class ForkServer:
         poll.register(self._wake_fd, select.POLLIN)
         flush_stdio()
         gc.collect()
-        if not self._settings.warm:  # which lives long enough to let go of what it was forked with
+        if self._settings.executor == "process":  # others live long enough to let go of what they were forked with
             make_immortal()
         gc.freeze()
         try:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from _socket import MSG_DONTWAIT, socket
-from _thread import allocate_lock
-from collections.abc import Iterator
+from _thread import allocate_lock, get_ident
 
 from fusion.forkserver.horse import Channel
 
@@ -30,36 +29,55 @@ class SharedChannel(Channel):
         self._socket = socket(fileno=fd)
         self._socket.setblocking(True)  # whatever time limit for sockets a task module has set
         self._lines: dict[bytes, RunLine] = {}
+        self._draining = False
+        #: The worker sends nothing more.
+        self.at_end = False
+        #: The thread that reads.
+        self.reader = 0
+
+    def attach(self, runner: Runner) -> None:
+        """Hand out what the worker sends to this one; this thread is the one that reads."""
+        self._runner, self.reader = runner, get_ident()
 
     def serve(self, runner: Runner) -> None:
         """Hand out what the worker sends, until it will send nothing more."""
-        for frame in self._frames():
-            execution_id = frame.get(b"execution_id", b"")
-            kind = frame.get(b"kind")
-            if kind is None and b"id" in frame:
-                self._lines[execution_id] = line = RunLine(self, execution_id)
-                runner.start(frame, line)
-            elif kind == b"stop":
-                runner.stop(execution_id)
-            elif kind == b"ping":
-                self.send({b"kind": b"pong"})
-            elif execution_id in self._lines:
-                self._lines[execution_id].hear(frame)
-        for line in list(self._lines.values()):
-            line.hear(None)
+        self.attach(runner)
+        while self.hear():
+            pass
 
-    def _frames(self) -> Iterator[dict[bytes, bytes]]:
-        reader = self._reader
-        while True:
-            try:
-                data = self._socket.recv(1 << 18)
-            except ConnectionResetError:  # the worker died with something of this process unread
-                return
-            if not data:
-                return
-            reader.feed(data)
-            while (frame := reader.next()) is not None:
-                yield frame
+    def hear(self) -> bool:
+        """Wait until the worker has sent something, and hand it out. False if it will send nothing more."""
+        try:
+            data = self._socket.recv(1 << 18)
+        except ConnectionResetError:  # the worker died with something of this process unread
+            data = b""
+        if not data:
+            self.at_end = True
+            for line in list(self._lines.values()):
+                line.hear(None)
+            return False
+        self._reader.feed(data)
+        while (frame := self._reader.next()) is not None:
+            self._take(frame)
+        return True
+
+    def _take(self, frame: dict[bytes, bytes]) -> None:
+        kind, execution_id = frame.get(b"kind"), frame.get(b"execution_id", b"")
+        if kind is None and b"id" in frame:
+            self._lines[execution_id] = line = RunLine(self, execution_id)
+            self._runner.start(frame, line)
+        elif kind == b"stop":
+            self._runner.stop(execution_id)
+        elif kind == b"ping":
+            self.send({b"kind": b"pong"})
+        elif kind == b"drain":
+            self._draining = True
+        elif execution_id in self._lines:
+            self._lines[execution_id].hear(frame)
+
+    def asked_to_end(self) -> bool:
+        """The worker wants to end; what runs here may go on, and be stopped."""
+        return self._draining or super().asked_to_end()
 
     def forget(self, execution_id: bytes) -> None:
         """This run is over."""
@@ -111,11 +129,15 @@ class RunLine:
             self._news.release()
 
     def wait_for(self, key: bytes, value: bytes) -> bool:
-        """Wait for a frame of the worker's in which `key` is `value`. False if none can come any more. Not in the thread that reads."""
+        """Wait for a frame of the worker's in which `key` is `value`. False if none can come any more. In the thread that reads whatever else
+        comes meanwhile is handed out."""
         while True:
             while self._heard:
                 if self._heard.pop(0).get(key) == value:
                     return True
             if self._ended:
                 return False
-            self._news.acquire()
+            if get_ident() == self._channel.reader:
+                self._channel.hear()
+            else:
+                self._news.acquire()

@@ -61,6 +61,10 @@ HANG_TIMEOUT = 60.0
 FORKSERVER_GROWTH = 128
 #: Jobs after which a warm process is replaced.
 MAX_JOBS_PER_HORSE = 1000
+#: Coroutines that a process runs at once.
+CONCURRENCY = 200
+#: Seconds for which jobs may go on beside one for which their process is to be killed.
+NEIGHBOUR_GRACE = 30.0
 #: Milliseconds of work that may wait in a warm process.
 CLAIM_AHEAD = 4
 #: Lost leases after which a job is a poison pill and fails.

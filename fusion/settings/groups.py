@@ -78,9 +78,16 @@ class WorkerSettings:
         None, readers.matching(r"[A-Za-z0-9_.-]{1,128}", "use 1 to 128 of the characters A-Z a-z 0-9 _ . -")
     )
     #: Jobs that one worker runs at a time.
-    slots: int = _setting(1, readers.whole(1, 1024))
-    #: Warm processes that run one job after another, and so the slots; `auto`: one per CPU; none: a process for each job.
+    slots: int = _setting(1, readers.whole(1, readers.SLOTS))
+    #: What jobs run in: `process`, one of its own for each; `pool`, warm processes that run one after another; `asyncio`, processes that run
+    #: many at once, as coroutines. With `horses` and no word here it is `pool`, else `process`.
+    executor: str | None = _setting(None, readers.choice("process", "pool", "asyncio"))
+    #: Warm processes; in a pool they are the slots. `auto`: one per CPU. Without a number a pool has that, asyncio one.
     horses: int | None = _setting(None, readers.horses)
+    #: Coroutines, and plain functions in threads, that one process of asyncio runs at once (200 if no number is given).
+    concurrency: int | None = _setting(None, readers.whole(1, 10_000))
+    #: Time for which jobs may go on whose process is to be killed for another job in it.
+    neighbour_grace: float = _setting(defaults.NEIGHBOUR_GRACE, readers.seconds(0))
     #: Jobs after which a warm process is replaced; 0 = any number.
     max_jobs_per_horse: int = _setting(defaults.MAX_JOBS_PER_HORSE, readers.whole(0))
     #: Memory at its peak after which a warm process is replaced.

@@ -15,6 +15,8 @@ _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?\Z", re.IGNORECASE)
 #: Seconds that one attempt may take: more than a day is no bound, and from 24 days on poll() takes it for none.
 ATTEMPT = 24 * 3600.0
+#: Jobs that one worker runs at a time, at most; and processes for them.
+SLOTS, PROCESSES = 16_384, 1024
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?\Z")
 
 
@@ -77,7 +79,7 @@ def horses(value: Any) -> int:
     if str(value).strip().lower() == "auto":
         return cpus()
     try:
-        return whole(1, 1024)(value)
+        return whole(1, PROCESSES)(value)
     except Invalid:
         raise Invalid("use a whole number from 1 to 1024, or auto for a process per CPU") from None
 

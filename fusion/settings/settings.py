@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from fusion.exceptions import ConfigurationError
 from fusion.settings import readers
+from fusion.settings.executors import settle_executor
 from fusion.settings.groups import JobSettings, RedisSettings, WorkerSettings, default_home
 from fusion.settings.masking import mask
 from fusion.settings.reporting import ReportingSettings
@@ -39,10 +40,7 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
                 object.__setattr__(
                     self, item.name, _read(item.name, value, self.origins.get(item.name, "an argument"), item.metadata["read"])
                 )
-        if self.horses is not None:
-            if self.slots != self.horses and (self.slots != 1 or "slots" in self.origins):
-                self._refuse("horses", f"slots is {self.slots} (from {self.origin_of('slots')}); give one of the two")
-            object.__setattr__(self, "slots", self.horses)
+        settle_executor(self, self._refuse)
         if self.reserve_high > self.slots:
             self._refuse("reserve_high", f"there are {self.slots} slots; reserve that many or fewer, or raise slots")
         if self.secret_keys and self.secret_keys_file:
@@ -53,6 +51,11 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
             limit = getattr(self, f"{kind}_throttle_threshold")
             if getattr(self, f"{kind}_resume_threshold") > limit:
                 self._refuse(f"{kind}_resume_threshold", f"use at most {kind}_throttle_threshold, which is {limit:g}")
+
+    @property
+    def places(self) -> int:
+        """Jobs that one warm process runs at once."""
+        return self.concurrency or 1
 
     def _refuse(self, name: str, rule: str) -> None:
         origin = self.origins.get(name, "an argument")

@@ -95,11 +95,13 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
     """Decide by the death of a process that gave no outcome, and by who killed it.
 
     - whoever it was, and it was to stop: stopped;
+    - the worker, for another job in its process: it goes back, unharmed;
     - nobody, as there was no process: the job goes back;
     - the worker, since an earlier job of the process read this one, which never ran, or another one's answer came: it is lost and runs again;
     - its executor at the deadline, or the executor's end after it: the task's own doing, it failed by timeout;
     - together with the whole executor: lost, but which of its jobs had a part in that nobody knows;
     - the worker, for the memory it held, or as an operator said so: it failed;
+    - whoever it was, if others ran in its process: each is a suspect, and runs again alone;
     - a polite signal while the worker stops: systemd and Heroku signal the whole tree, the job goes back unharmed;
     - nobody of us, by SIGKILL: the host's doing (OOM killer, operator), the job is lost and runs again;
     - anything else (SIGSEGV, os._exit, exit code 0 too): the task's own doing, it failed.
@@ -109,6 +111,8 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
         return NOT_BEGUN
     if run.stopping:
         return Decision("stopped", _how_it_went(death, grace), attempt=_attempt(death))
+    if cause is KillCause.DISPLACED:
+        return Decision("displaced", "its process was killed for another job in it", attempt=_attempt(death))
     if cause is KillCause.NO_PROCESS:
         return Decision("release", "no process could be forked")
     if cause is KillCause.STOLEN:
@@ -118,6 +122,10 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
         return died(fields, why, "fusion.exceptions.JobTimeoutException", _attempt(death))
     if death.status is None:
         return Decision("struck", "the fork server died with the job's process")
+    what = describe_death(death.status)
+    if death.suspect and not _is_polite(death.status, stopping):
+        why = f"its process was {what}, and which of its jobs did that nobody knows: each runs again in one of its own"
+        return Decision("suspect", why, attempt=_attempt(death))
     if death.killed and cause is KillCause.MEMORY:
         return died(fields, f"its processes {run.detail} and were killed", "fusion.exceptions.JobMemoryExceeded", _attempt(death))
     if death.killed:
@@ -126,16 +134,20 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
             "its process broke off its answer and was killed" if broken else f"killed by {cause.value if cause else 'the worker'}"
         )
         return died(fields, why, attempt=_attempt(death))
-    what = describe_death(death.status)
     peak = f" (peak memory {death.maxrss / 1024:.0f} MiB)"
     if os.WIFSIGNALED(death.status):
         number = os.WTERMSIG(death.status)
-        if number in _POLITE and stopping:
+        if _is_polite(death.status, stopping):
             return Decision("release", f"its process was {what} while the worker stopped", attempt=_attempt(death))
         if number == signal.SIGKILL or number in _POLITE:
             hint = "; the OOM killer, or a person" if number == signal.SIGKILL else ""
             return Decision("lost", f"work-horse {what}, not by Fusion{hint}{peak}", attempt=_attempt(death))
     return died(fields, f"work-horse {what}{peak}", attempt=_attempt(death))
+
+
+def _is_polite(status: int, stopping: bool) -> bool:
+    """The signal that ended it is one that comes with the worker's own end."""
+    return stopping and os.WIFSIGNALED(status) and os.WTERMSIG(status) in _POLITE
 
 
 def _how_it_went(death: Death, grace: float) -> str:

@@ -31,7 +31,7 @@ def test_what_lasts_is_not_counted_and_the_rest_is(driver: Driver) -> None:
 
 
 def test_warm_processes_count_everything() -> None:
-    with Driver(modules=("tests.jobs.immortal",), warm=True) as driver:
+    with Driver(modules=("tests.jobs.immortal",), executor="pool") as driver:
         horse = driver.server.fork()
         driver.hand_out(job_fields(JOBS + "counts"), horse)
         frames = driver.wait_until(horse.receive, "an outcome")

@@ -20,7 +20,7 @@ from fusion.forkserver.messages import ForkServerConfig
 from fusion.store.layout.records import Claimed
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs a socket that keeps boundaries")
-SERVER = ForkServerClient(ForkServerConfig(warm=True))
+SERVER = ForkServerClient(ForkServerConfig(executor="pool"))
 
 
 @pytest.fixture

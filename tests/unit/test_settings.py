@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -272,3 +274,37 @@ def test_current_settings_are_loaded_once_and_can_be_replaced(monkeypatch: pytes
     assert get_settings() is mine
     use_settings(None)
     assert get_settings().lease == 12
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, ("process", None, 1)),
+        ({"slots": 3}, ("process", None, 3)),
+        ({"horses": 2}, ("pool", 2, 2)),
+        ({"executor": "pool"}, ("pool", cpus(), cpus())),
+        ({"executor": "asyncio"}, ("asyncio", 1, 200)),
+        ({"executor": "asyncio", "horses": 2, "concurrency": 30}, ("asyncio", 2, 60)),
+    ],
+)
+def test_executors(given: dict[str, Any], found: tuple[str, int | None, int]) -> None:
+    settings = Settings(**given)
+    assert (settings.executor, settings.horses, settings.slots) == found
+    assert replace(settings, name="a") == replace(settings, name="a"), "what was filled in agrees with itself"
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ({"executor": "process", "horses": 2}, "say executor pool"),
+        ({"executor": "pool", "concurrency": 2}, "say executor asyncio, or leave concurrency out"),
+        ({"concurrency": 2}, "say executor asyncio"),
+        ({"executor": "asyncio", "slots": 7}, "they are 1 times 200; give one of the two"),
+        ({"executor": "asyncio", "max_job_memory": 100}, "use max_horse_rss"),
+        ({"executor": "green"}, "asyncio"),
+        ({"slots": 2000}, "use at most 1024 processes"),
+    ],
+)
+def test_executors_that_contradict_what_else_is_said(given: dict[str, Any], fix: str) -> None:
+    with pytest.raises(ConfigurationError, match=fix):
+        Settings(**given)

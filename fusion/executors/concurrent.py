@@ -1,0 +1,367 @@
+"""Concurrent horses: processes that run many jobs at once, as threads or as coroutines."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from fusion.executors.base import ExecutorListener, KillCause, Run
+from fusion.executors.concurrent_horse import ConcurrentForkServerClient, ConcurrentHorse, CrowdRun
+from fusion.executors.condemned import Condemned
+from fusion.executors.queueing import Queueing
+from fusion.executors.session import ServerSession
+from fusion.executors.standstill import StandstillLog
+from fusion.forkserver.messages import ForkFailed, HorseExited
+from fusion.kernel.failpoints import failpoint
+from fusion.runtime.loop import Loop
+from fusion.settings import Settings
+from fusion.store.layout.records import Claimed
+
+#: Jobs that one turn may take: what is claimed is begun at once, and its lease is renewed from then on.
+_MOST = 50
+#: Seconds by which the fork server's deadline is too late, so that each job need not tell it anew.
+_SLACK = 5.0
+#: An idle horse's deadline is taken from it so many seconds before it strikes.
+_NEAR = 2.0
+_LINES = (b"log", b"report")
+_OF_A_RUN = (*_LINES, b"meta", b"callback")
+
+
+class ConcurrentExecutor(Queueing[str, CrowdRun]):
+    """Gives each job to the horse that runs fewest; one with `isolate` gets a process of its own.
+
+    - soft timeouts and stops are asked inside the horse; the hard ones are kept here, each from the run's own begin (see `Condemned`), and
+      later by the fork server, for a worker that is stuck;
+    - jobs that are to run alone do so in as many processes as there are others; more of them wait here, and take nobody's place.
+    """
+
+    def __init__(
+        self,
+        server: ConcurrentForkServerClient,
+        settings: Settings,
+        loop: Loop,
+        log: logging.Logger,
+        listener: ExecutorListener,
+        import_timeout: float,
+    ) -> None:
+        """Start the fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
+        self._settings, self._loop, self._listener = settings, loop, listener
+        self._places, self._wanted = settings.places, settings.horses or 1
+        #: What has begun, by execution.
+        self.runs: dict[str, CrowdRun] = {}
+        #: What is to run alone, the best first.
+        self._waiting: list[CrowdRun] = []
+        self.horses: dict[int, ConcurrentHorse] = {}
+        self._server = server
+        self._condemned = Condemned(server, settings, log)
+        self._standstills = StandstillLog(log)
+        self._due_at = inf
+        self.session = ServerSession(server, loop, log, self, 2 * self._wanted, import_timeout)
+
+    # -- room
+
+    @property
+    def capacity(self) -> int:
+        """Jobs that can be started now."""
+        if not self.session.open or len(self._waiting) > self._settings.slots:
+            return 0
+        return min(_MOST, sum(horse.room(self._places) for horse in self.horses.values()))
+
+    @property
+    def taken(self) -> int:
+        """Slots that runs have: those that run alone, or are about to be killed with their process, have none."""
+        return sum(len(horse.runs) for horse in self.horses.values() if not (horse.alone or horse.condemned))
+
+    @property
+    def queued(self) -> list[CrowdRun]:
+        """What is to run alone and has not begun."""
+        return self._waiting
+
+    @property
+    def next_at(self) -> float:
+        """Monotonic time of the next check, or look at a run; inf at rest."""
+        soonest = self.session.next_at(at_rest=not self.runs, short=self._short)
+        if self.runs:
+            return min(soonest, self._due_at)
+        return min(soonest, max(self.session.check_at, min((horse.told for horse in self.horses.values()), default=inf) - _NEAR))
+
+    @property
+    def _short(self) -> bool:
+        return self._sharing < self._wanted or (bool(self._waiting) and self._alone < self._wanted)
+
+    @property
+    def _sharing(self) -> int:
+        return sum(not (horse.alone or horse.leaving) for horse in self.horses.values())
+
+    @property
+    def _alone(self) -> int:
+        return sum(horse.alone for horse in self.horses.values())
+
+    def fill(self, now: float) -> None:
+        """Fork what is missing, and begin what waits to run alone."""
+        while self.session.may_fork(now) and self._sharing < self._wanted and self._fork():
+            pass
+        while self.session.may_fork(now) and self._waiting and self._alone < self._wanted and (horse := self._fork()):
+            horse.alone = True
+            self._give(horse, self._waiting.pop(0))
+
+    def _fork(self) -> ConcurrentHorse | None:
+        horse = self.session.fork(self._server.fork)
+        if horse is not None:
+            self.horses[horse.serial] = horse
+            self._loop.watch(horse.fileno(), lambda: self._on_readable(horse))
+        return horse
+
+    # -- jobs
+
+    def expect(self) -> None:
+        """Wake the horse that gets the next job."""
+        if (horse := self._freest()) and not horse.runs and not horse.wants_write:
+            horse.wake()
+
+    def _freest(self) -> ConcurrentHorse | None:
+        horse = max(self.horses.values(), key=lambda one: one.room(self._places), default=None)
+        return horse if horse and horse.room(self._places) > 0 else None
+
+    def start(self, claimed: Claimed, limit: float) -> CrowdRun | None:
+        """Give a job to a horse, or have it wait to run alone. None if no horse has room."""
+        run = CrowdRun(claimed, limit, time.monotonic())
+        if claimed.fields.get(b"isolate"):
+            at = next((at for at, other in enumerate(self._waiting) if other.priority < run.priority), len(self._waiting))
+            self._waiting.insert(at, run)
+            self.fill(run.began)
+            return run
+        if (horse := self._freest()) is None:
+            return None
+        self._give(horse, run)
+        return run
+
+    def _give(self, horse: ConcurrentHorse, run: CrowdRun) -> None:
+        run.horse, run.began = horse, time.monotonic()
+        run.due = run.began + run.limit
+        self._due_at = min(self._due_at, run.due)
+        self.runs[run.claimed.execution_id] = run
+        if horse.told == inf or horse.told < run.due:  # the fork server hears of it before the job comes
+            self._server.tell_deadline(horse, run.due + _SLACK)
+        horse.give(run)
+        if horse.given == self._settings.max_jobs_per_horse:
+            horse.leaving = "jobs"
+
+    def send_queued(self) -> None:
+        """Send the jobs that were given since, each horse's together."""
+        for horse in self.horses.values():
+            if horse.send_jobs():
+                failpoint("handout.frame")
+                self.session.finish_sending(horse)
+
+    def kill(self, run: Run, cause: KillCause) -> None:
+        """End a run, if it is one of these and has not ended by now. The process goes with it if it runs nothing else, or all of it is to
+        end; else the task is asked to stop, and the process is condemned if it does not."""
+        if (own := self._own(run)) is None or self._dequeue(own, cause) or (horse := own.horse) is None:
+            return
+        self._listen_to(horse)  # it may be over; what is told of it now counts
+        if own.claimed.execution_id not in self.runs:
+            return
+        own.killed = cause
+        if cause is KillCause.LOST and len(horse.runs) > 1:
+            self._ask_to_stop(horse, own)
+        else:
+            own.overdue = True
+            self._condemned.strike(horse)
+
+    def stop(self, run: Run) -> None:
+        """Ask the task of a run to stop; its horse is condemned if it still runs when the grace is over."""
+        if (own := self._own(run)) is None or self._dequeue(own, KillCause.STOPPED) or (horse := own.horse) is None:
+            return
+        self._listen_to(horse)
+        if own.claimed.execution_id in self.runs and not (own.stopping or own.killed or own.task_over):
+            own.stopping = True
+            self._ask_to_stop(horse, own)
+
+    def _ask_to_stop(self, horse: ConcurrentHorse, run: CrowdRun) -> None:
+        run.due = min(run.due, time.monotonic() + self._settings.timeout_grace)
+        self._due_at = min(self._due_at, run.due)
+        self._say(horse, {b"kind": b"stop", b"execution_id": run.claimed.execution_id.encode()})
+
+    def _dequeue(self, run: CrowdRun, cause: KillCause) -> bool:
+        """End a run that waits here; False if it does not."""
+        if run not in self._waiting:
+            return False
+        self._waiting.remove(run)
+        run.killed = cause
+        self._listener.ended(run, run.death(None, 1))
+        return True
+
+    def tell(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """Send a frame to a run that waits for it."""
+        if (own := self._own(run)) and own.horse:
+            self._say(own.horse, {**frame, b"execution_id": own.claimed.execution_id.encode()})
+
+    def _say(self, horse: ConcurrentHorse, frame: Mapping[bytes, bytes]) -> None:
+        horse.say(frame)
+        self.session.finish_sending(horse)
+
+    def pid(self, run: Run) -> int | None:
+        """The process of a run that is alone in it; asked for by the first call, known some time later."""
+        own = self._own(run)
+        return own.horse.known_pid() if own and own.horse and own.horse.alone else None
+
+    def _own(self, run: Run) -> CrowdRun | None:
+        own = self.runs.get(run.claimed.execution_id)
+        return own if own is run else next((other for other in self._waiting if other is run), None)
+
+    def return_queued(self, why: str) -> None:
+        """Return what waits to run alone."""
+        waiting, self._waiting = self._waiting, []
+        for run in waiting:
+            self._listener.returned(run, why)
+
+    # -- what horses say
+
+    def _on_readable(self, horse: ConcurrentHorse) -> None:
+        self._listen_to(horse)
+        if horse.at_eof and horse.serial in self.horses:
+            self._loop.unwatch(horse.fileno())
+
+    def _listen_to(self, horse: ConcurrentHorse) -> None:
+        self._take_in(horse, horse.receive())
+        if horse.broken and not horse.struck and horse.serial in self.horses:
+            horse.leaving = horse.leaving or "broken"
+            self._condemned.strike(horse)
+
+    def _take_in(self, horse: ConcurrentHorse, frames: list[dict[bytes, bytes]]) -> None:
+        newest = {frame.get(b"execution_id"): at for at, frame in enumerate(frames) if frame.get(b"kind") not in _LINES}
+        for at, frame in enumerate(frames):
+            if horse.serial not in self.horses:
+                return
+            kind, run = frame.get(b"kind"), horse.runs.get(frame.get(b"execution_id", b""))
+            if kind == b"pong":
+                horse.answer_by = inf
+            elif kind == b"tainted":
+                horse.tainted = True
+                self._condemn(horse, run, frame.get(b"why", b"").decode("utf-8", "replace"))
+            elif kind == b"blocked":
+                self._standstills.found(horse, run, frame)
+            elif run is None and kind in _OF_A_RUN:
+                continue  # nothing counts after an outcome
+            elif run is None:
+                horse.broken, horse.at_eof = "an outcome of no job that it has", True
+                return
+            elif kind == b"callback":
+                run.grant_callback(time.monotonic(), self._settings.timeout_grace)
+            elif kind in _LINES:
+                self._listener.frame(run, frame)
+            elif kind != b"meta":
+                self._finish(horse, run, frame)
+            elif at == newest.get(frame.get(b"execution_id")):  # else a later one has it too
+                self._listener.frame(run, frame)
+
+    def _finish(self, horse: ConcurrentHorse, run: CrowdRun, frame: dict[bytes, bytes]) -> None:
+        self._drop(horse, run)
+        if why := horse.why_replace(frame, self._settings.max_horse_rss):
+            horse.leaving = horse.leaving or why
+        self._listener.frame(run, frame)
+        self._rest(horse)
+
+    def _drop(self, horse: ConcurrentHorse, run: CrowdRun) -> None:
+        execution = run.claimed.execution_id
+        del self.runs[execution], horse.runs[execution.encode()]
+
+    def _rest(self, horse: ConcurrentHorse) -> None:
+        """See to a horse in which a run has ended."""
+        if horse.serial not in self.horses or horse.struck:
+            return
+        if horse.condemned:
+            self._condemned.judge(horse, time.monotonic())
+        if not horse.runs and (horse.leaving or horse.alone or self.session.draining):
+            self._forget(horse)
+            horse.finish()
+            self.session.leave(horse)
+
+    def _forget(self, horse: ConcurrentHorse) -> None:
+        self._loop.unwatch(horse.fileno())
+        self.horses.pop(horse.serial, None)
+
+    # -- deaths
+
+    def exited(self, exited: HorseExited) -> None:
+        """A horse is dead that was not dismissed."""
+        if (horse := self.horses.get(exited.serial)) is None:
+            return
+        if not self._die(horse, exited) and exited.why == "-" and not horse.leaving:
+            self.session.back_off("a process for many jobs died without one")
+        else:
+            self.session.backoff.reset()
+
+    def fork_failed(self, failed: ForkFailed) -> None:
+        """A horse has no process; the jobs that it may have been given are returned."""
+        if horse := self.horses.get(failed.serial):
+            self._forget(horse)
+            runs = list(horse.runs.values())
+            for run in runs:
+                self._drop(horse, run)
+            horse.close()
+            for run in runs:
+                self._listener.returned(run, "no process could be forked")
+
+    def _die(self, horse: ConcurrentHorse, exited: HorseExited | None) -> bool:
+        """See to the runs of a horse that is no more. True if there were some."""
+        self._take_in(horse, horse.drain())  # its last words
+        self.session.leaving.pop(horse.serial, None)
+        self._forget(horse)
+        runs = list(horse.runs.values())
+        for run in runs:
+            self._drop(horse, run)
+            self._listener.ended(run, run.death(exited, len(runs)))
+        horse.close()
+        return bool(runs)
+
+    # -- time and the end
+
+    def tick(self, now: float) -> None:
+        """Insist on what is overdue."""
+        if now >= self.session.check_at:
+            self.session.check(now, self.runs.values())
+            for horse in self.horses.values():
+                self._mind_net(horse, now)
+        if now >= self._due_at:
+            for run in list(self.runs.values()):
+                if now >= run.due and not run.overdue and run.horse:
+                    run.overdue = True
+                    self._condemn(run.horse, run, "does not end")
+            self._due_at = self._condemned.tick(self.horses.values(), now)
+
+    def _condemn(self, horse: ConcurrentHorse, run: CrowdRun | None, why: str) -> None:
+        self._condemned.condemn(horse, run, why)
+        self.session.finish_sending(horse)
+        self._due_at = 0.0
+        self._rest(horse)
+
+    def _mind_net(self, horse: ConcurrentHorse, now: float) -> None:
+        """Tell the fork server of another deadline if the one that it knows would strike too soon, or much too late."""
+        latest = max((run.due for run in horse.runs.values()), default=inf)
+        if horse.runs and not latest <= horse.told <= latest + 2 * _SLACK:
+            self._server.tell_deadline(horse, latest + _SLACK)
+        elif not horse.runs and horse.told < now + _NEAR:
+            self._server.tell_deadline(horse, inf)
+
+    def drain(self) -> None:
+        """Take no more jobs: what waits is returned, what runs goes on and hears of it, idle horses end."""
+        self.session.draining = True
+        self.return_queued("its worker takes no more jobs")
+        for horse in list(self.horses.values()):
+            if horse.runs:
+                self._say(horse, {b"kind": b"drain"})
+            self._rest(horse)
+
+    def close(self) -> None:
+        """End the fork server and with it every horse. Each run without an outcome ends, or is returned."""
+        if self.session.closed:
+            return
+        horses: Iterable[ConcurrentHorse] = list(self.horses.values())
+        self.session.end()
+        for horse in horses:
+            self._die(horse, None)
+        self.return_queued("the fork server ended")

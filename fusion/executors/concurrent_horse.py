@@ -1,0 +1,154 @@
+"""The worker's end of a horse that runs many jobs at once, and the runs in it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from fusion.execution.callbacks import CALLBACKS, callback_limits
+from fusion.execution.frames import FrameError, pack
+from fusion.executors import readings
+from fusion.executors.base import Death, KillCause, Run
+from fusion.forkserver.client import ForkServerClient, Horse
+from fusion.forkserver.messages import HorseExited
+
+#: Bytes of one read: a horse that says much must not hold up the others.
+_READ = 256 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class CrowdRun(Run):
+    """A run among others in a horse; None while it waits for one. `due`: monotonic time at which its end is insisted on; `overdue`: that has
+    been done, and it still runs. `callbacks`: the limits of its callbacks of which one may move `due`, once; `task_over`: that has happened.
+    """
+
+    horse: ConcurrentHorse | None = None
+    due: float = inf
+    overdue: bool = False
+    callbacks: list[float] = field(default_factory=list)
+    task_over: bool = False
+
+    @property
+    def must_end(self) -> float:
+        """Monotonic time of the signal that ends it; inf if none was sent."""
+        return self.horse.deadline if self.horse else inf
+
+    def grant_callback(self, now: float, grace: float) -> None:
+        """The task has ended and its callback begins. Only what the job's own fields allow, and once: the word comes from foreign code."""
+        if self.callbacks:
+            self.task_over = True
+            self.due = now + max(self.callbacks) + grace
+            self.callbacks = []
+
+    def death(self, exited: HorseExited | None, crowd: int) -> Death:
+        """Its end without an outcome, and with it that of so many runs in its horse; None: the fork server's end, or it had no process yet."""
+        late = self.overdue and self.killed is None
+        if exited is None or self.horse is None:
+            return Death(timed_out=late)
+        late = late or (exited.why == "timeout" and time.monotonic() >= self.due)
+        if self.horse.broken:
+            if crowd == 1 and self.killed is None:
+                self.killed = KillCause.BROKEN
+            return Death(exited.status, exited.maxrss, killed=True, suspect=crowd > 1)
+        ours = exited.why != "-"
+        if ours and not late and self.killed is None:
+            self.killed = KillCause.DISPLACED
+        return Death(exited.status, exited.maxrss, killed=ours, timed_out=late, suspect=crowd > 1 and not (ours or late))
+
+
+class ConcurrentHorse(Horse):
+    """`runs`: what it runs, by execution; `given`: the jobs it has had. `alone`: it runs one job in all."""
+
+    def __init__(self, server: ForkServerClient, serial: int, end: socket.socket, limit: int) -> None:
+        super().__init__(server, serial, end, limit)
+        self.runs: dict[bytes, CrowdRun] = {}
+        self.given = 0
+        self.alone = False
+        #: Why it gets no more jobs; empty if it does.
+        self.leaving = ""
+        #: Condemned: when its group is killed though some in it still run, and by when it has to show that it is not stuck, or that is done at once.
+        self.kill_by = self.answer_by = inf
+        #: An exception was raised in one of its threads: it may have left a lock taken for ever.
+        self.tainted = False
+        #: Its group was killed by the worker.
+        self.struck = False
+        #: The deadline that the fork server knows: a net, no sooner than any run in it has used up its time.
+        self.told = inf
+        self._unsent: list[bytes] = []
+
+    @property
+    def condemned(self) -> bool:
+        """True if it is to be killed."""
+        return self.kill_by < inf
+
+    def room(self, places: int) -> int:
+        """Jobs that it can be given."""
+        return 0 if self.leaving or self.alone else places - len(self.runs)
+
+    def give(self, run: CrowdRun) -> None:
+        """Have the next `send_jobs` send a job."""
+        claimed = run.claimed
+        execution = claimed.execution_id.encode()
+        run.callbacks = [] if CALLBACKS.isdisjoint(claimed.fields) else callback_limits(claimed.fields)
+        self.runs[execution] = run
+        self.given += 1
+        self._unsent.append(pack({b"id": claimed.id.encode(), b"execution_id": execution, **claimed.fields}))
+
+    def send_jobs(self) -> bool:
+        """Send the jobs that were given, together, or begin to: see `wants_write`. False if there were none."""
+        if not self._unsent:
+            return False
+        self._out = memoryview(b"".join((self._out, *self._unsent)))
+        self._unsent.clear()
+        self.flush()
+        return True
+
+    def say(self, fields: Mapping[bytes, bytes]) -> None:
+        """Send a frame behind what was given."""
+        self.send_jobs()
+        self.send(fields)
+
+    def receive(self, limit: int = _READ) -> list[dict[bytes, bytes]]:
+        """Like its base, but with `callback` frames among the others: each is of a run."""
+        frames: list[dict[bytes, bytes]] = []
+        if self.at_eof:
+            return frames
+        try:
+            data = self._socket.recv(limit)
+        except BlockingIOError:
+            return frames
+        except OSError:
+            data = b""
+        self.at_eof = not data
+        try:
+            self._reader.feed(data)
+            while (frame := self._reader.next()) is not None:
+                frames.append(frame)
+        except FrameError as error:
+            self.broken, self.at_eof = str(error), True
+        return frames
+
+    def why_replace(self, frame: Mapping[bytes, bytes], rss: int | None) -> str:
+        """Why it gets no more jobs after the one with this outcome; empty if it does. `rss`: bytes that it may have held."""
+        return "memory" if rss is not None and readings.peak(frame) > rss else ""
+
+
+class ConcurrentForkServerClient(ForkServerClient):
+    """A fork server whose horses run many jobs at once."""
+
+    def tell_deadline(self, horse: ConcurrentHorse, deadline: float) -> None:
+        """When to kill the horse's group, should the worker not do so; `inf` for never."""
+        horse.told = deadline
+        self._say(f"RUN {horse.serial} {deadline!r}")
+
+    def fork(self) -> ConcurrentHorse:
+        """Ask for a horse."""
+        self._serial += 1
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        horse = ConcurrentHorse(self, self._serial, ours, self._limit)
+        self._say(f"FORK {horse.serial}", theirs)
+        return horse

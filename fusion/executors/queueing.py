@@ -1,0 +1,39 @@
+"""What a generation of horses does with runs that have not begun."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from fusion.executors.base import Run
+from fusion.executors.prefetch import Prefetch
+
+Key = TypeVar("Key", int, str)
+AnyRun = TypeVar("AnyRun", bound=Run)
+
+
+class Queueing(Generic[Key, AnyRun]):
+    """As it is where each process runs one job at a time: none waits, or those that were prefetched."""
+
+    prefetching: Prefetch | None = None
+    runs: dict[Key, AnyRun]
+
+    @property
+    def taken(self) -> int:
+        """Slots that runs have."""
+        return len(self.runs)
+
+    @property
+    def queued(self) -> Sequence[Run]:
+        """Runs that have not begun."""
+        return self.prefetching.queued if self.prefetching else ()
+
+    def return_queued(self, why: str) -> None:
+        """Return them."""
+        if self.prefetching:
+            self.prefetching.recall(why)
+
+    def send_queued(self) -> None:
+        """Send what was given since."""
+        if self.prefetching:
+            self.prefetching.send()

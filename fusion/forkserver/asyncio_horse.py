@@ -1,0 +1,249 @@
+"""A horse that runs many jobs at once on an event loop: coroutines on it, plain functions in threads beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import CancelledError, Future, Task
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
+from importlib import import_module
+from inspect import iscoroutinefunction
+from time import monotonic
+from typing import Any
+
+from fusion.exceptions import JobStopped
+from fusion.execution.perform import Execution, Performer
+from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, flush_stdio
+from fusion.forkserver.loop_watch import LoopWatch
+from fusion.forkserver.offspring import note_struck
+from fusion.forkserver.shared_line import RunLine, SharedChannel
+from fusion.kernel.failpoints import failpoint
+from fusion.kernel.importing import check_result
+from fusion.kernel.stopping import WHAT, leads_to
+from fusion.kernel.striking import ThreadGuard, Watcher
+from fusion.kernel.timeouts import REPEAT, overrun
+from fusion.kernel.titles import title
+
+#: Plain functions whose names are remembered: their jobs go to a thread at once.
+_MOST_NAMES = 10_000
+
+
+def run_jobs(fd: int, settings: HorseSettings) -> int:
+    """Run jobs until the worker sends no more and those under way have ended. Returns the exit code."""
+    loop = _new_loop()
+    asyncio.set_event_loop(loop)
+    horse = AsyncioHorse(SharedChannel(fd), settings.performer, settings.places, loop)
+    title("runs jobs on an event loop")
+    return loop.run_until_complete(horse.over)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        loop: asyncio.AbstractEventLoop = import_module("uvloop").new_event_loop()
+    except ImportError:
+        return asyncio.new_event_loop()
+    return loop
+
+
+class AsyncioHorse:
+    """Runs each job as a task of the loop. `over`: the exit code, when the worker sends no more and nothing runs."""
+
+    def __init__(self, channel: SharedChannel, performer: Performer, places: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._channel, self._performer, self._loop = channel, performer, loop
+        self.over: Future[int] = loop.create_future()
+        self._runs: dict[bytes, tuple[Task[None], CoroutineGuard | ThreadGuard]] = {}
+        self._threads = ThreadPoolExecutor(places, "fusion")
+        self._watch = LoopWatch(loop, self._tell_standstill)
+        #: Strikes in threads, once there are some.
+        self._watcher: Watcher | None = None
+        self._plain: set[bytes] = set()
+        channel.attach(self)
+        loop.add_reader(channel.fd, self._hear)
+
+    def _hear(self) -> None:
+        if not self._channel.hear():
+            self._loop.remove_reader(self._channel.fd)
+            self._end_if_idle()
+
+    def _end_if_idle(self, code: int = 0) -> None:
+        if (code or (self._channel.at_end and not self._runs)) and not self.over.done():
+            self.over.set_result(code)
+
+    # -- what the worker wants
+
+    def start(self, fields: dict[bytes, bytes], line: RunLine) -> None:
+        """Begin to run a job."""
+        guard = CoroutineGuard(self._loop)
+        task = self._loop.create_task(self._run(fields, line, guard))
+        self._runs[line.execution_id] = task, guard
+        self._watch.mind()
+
+    def stop(self, execution_id: bytes) -> None:
+        """Ask the task of this run to stop, if it is not over."""
+        if (run := self._runs.get(execution_id)) is not None:
+            run[1].stop()
+
+    # -- a run
+
+    async def _run(self, fields: dict[bytes, bytes], line: RunLine, guard: CoroutineGuard) -> None:
+        code = 0
+        if fields.get(b"func", b"") in self._plain:
+            answer = await self._run_in_thread(fields, line, guard)
+        else:
+            execution = Execution(self._performer, fields, line.send, line.offer, line, guard)
+            answer = await self._run_here(execution, guard) or await self._run_in_thread(fields, line, guard)
+        answer[b"execution_id"] = line.execution_id
+        if answer.get(b"kind") == b"failed":
+            await self._loop.run_in_executor(self._threads, note_struck, answer)  # which may wait a moment
+        failpoint("horse.before_outcome")
+        self._channel.forget(line.execution_id)
+        try:
+            self._channel.send(answer)
+        except OSError:
+            code = EXIT_NO_CHANNEL
+        failpoint("horse.after_outcome")
+        del self._runs[line.execution_id]
+        flush_stdio()
+        if not self._runs:
+            self._watch.rest()
+        self._end_if_idle(code)
+
+    async def _run_here(self, execution: Execution, guard: CoroutineGuard) -> dict[bytes, bytes] | None:
+        """The outcome of a coroutine function; None if the task is a plain one."""
+        execution.begin()
+        try:
+            function, job = execution.prepare(), execution.job
+            if not iscoroutinefunction(function):
+                self._remember(job.func_name)
+                return None
+            value = await guard.run_task(execution.limit, function(*job.args, **job.kwargs))
+            failpoint("horse.after_task")
+            check_result(value, job.func_name)
+        except BaseException as error:
+            execution.failed(error)
+        else:
+            execution.succeeded(value)
+        if (callback := execution.callback) is not None:
+            guard.limit = callback.limit
+            try:
+                await self._loop.run_in_executor(self._threads, copy_context().run, execution.call_back)
+            except BaseException as error:
+                execution.callback_failed(error)
+        return execution.finish()
+
+    async def _run_in_thread(self, fields: dict[bytes, bytes], line: RunLine, before: CoroutineGuard) -> dict[bytes, bytes]:
+        """The outcome of a plain function: the whole of its run is in a thread."""
+        if self._watcher is None:
+            self._watcher = Watcher()
+        guard = ThreadGuard(self._watcher, partial(self._tell_tainted, line))
+        if before.stopped:
+            guard.stop()
+        self._runs[line.execution_id] = self._runs[line.execution_id][0], guard
+        run = self._performer.run
+        return await self._loop.run_in_executor(
+            self._threads, copy_context().run, run, fields, line.send, line.offer, line, guard
+        )
+
+    def _remember(self, name: str) -> None:
+        if len(self._plain) < _MOST_NAMES:
+            self._plain.add(name.encode())
+
+    def _tell_tainted(self, line: RunLine, why: str) -> None:
+        """Something is raised in a thread at a place that nobody chose. Called in a thread of its own."""
+        with suppress(OSError):  # the worker is gone
+            line.send({b"kind": b"tainted", b"why": why.encode("utf-8", "replace")})
+
+    def _tell_standstill(self, seconds: float, task: object, stack: str) -> None:
+        """The loop does not come round. Called in a thread of its own."""
+        frame = {b"kind": b"blocked", b"seconds": b"%.3f" % seconds, b"stack": stack.encode("utf-8", "replace")}
+        execution_id = next((found for found, (other, _) in list(self._runs.items()) if other is task), None)
+        if execution_id is not None:
+            frame[b"execution_id"] = execution_id
+        self._channel.send(frame)
+
+
+class CoroutineGuard:
+    """Keeps the soft limits of one run: what is due is raised in its task as it waits for something, again each second."""
+
+    among_others = True
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._task: Task[Any] | None = None
+        self._due: BaseException | None = None
+        self.stopped = False
+        self._until: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        #: Seconds that the task may take, or its callback.
+        self.limit: float | None = None
+
+    async def run_task(self, seconds: float | None, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """What a coroutine returns; JobTimeoutException is raised in place of its CancelledError after so many seconds, JobStopped when the task is
+        to stop."""
+        if self.stopped:
+            coroutine.close()
+            raise JobStopped(WHAT)
+        self.limit = seconds if seconds and seconds > 0 else None
+        self._task = asyncio.current_task()
+        if self.limit is not None:
+            self._until = monotonic() + self.limit
+            self._timer = self._loop.call_later(self.limit, self._overrun)
+        try:
+            return await coroutine
+        except CancelledError as error:
+            if self._due is None:
+                raise
+            raise self._due.with_traceback(error.__traceback__) from None
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        task, self._task = self._task, None
+        while task is not None and task.cancelling():
+            task.uncancel()
+
+    def stop(self) -> None:
+        """Raise JobStopped in the task, if it is not over."""
+        self.stopped = True
+        if self._task is not None:
+            self._strike(JobStopped(WHAT))
+
+    def _overrun(self) -> None:
+        self._strike(overrun("Task", self.limit or 0))
+
+    def _strike(self, error: BaseException) -> None:
+        if self._task is None:
+            return
+        if self._due is None or isinstance(error, JobStopped):
+            self._due = error
+        self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(REPEAT, self._strike, self._due)
+
+    def check(self) -> None:
+        """Raise what the task is to end by, if it is."""
+        if self.stopped:
+            raise JobStopped(WHAT)
+        if self._until is not None and monotonic() >= self._until:
+            raise overrun("Task", self.limit or 0)
+
+    def ended_by_stop(self, error: BaseException) -> bool:
+        """The task was told to stop, and ended with this error because of that."""
+        return self.stopped and leads_to(error, (JobStopped, CancelledError))
+
+    def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """What a coroutine returns that a callback is, on the loop, while the thread that calls this waits."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(self.limit)
+        except TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            raise overrun("Callback", self.limit or 0) from None

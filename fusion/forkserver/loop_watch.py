@@ -1,0 +1,66 @@
+"""Notices that an event loop does not come round, and finds what blocks it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from time import monotonic, sleep
+
+#: Seconds for which a loop may not come round; between two signs of life of it, and between two looks at them.
+LONGEST, _SIGN, _LOOK = 1.0, 0.2, 0.25
+#: Lines of a stack that are told.
+_LINES = 20
+
+
+class LoopWatch:
+    """A thread that looks at the loop of the thread in which it was made, while that has something to do.
+
+    `tell` is called in it once for each standstill, with the seconds so far, the task that runs and its stack.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[float, object, str], None]) -> None:
+        self._loop, self._tell = loop, tell
+        self._ident = threading.get_ident()
+        self._busy = threading.Event()
+        self._came_round = 0.0
+        self._thread: threading.Thread | None = None
+
+    def mind(self) -> None:
+        """The loop has something to do."""
+        if self._busy.is_set():
+            return
+        self._busy.set()
+        self._come_round()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="fusion-watch", daemon=True)
+            self._thread.start()
+
+    def rest(self) -> None:
+        """It has nothing to do."""
+        self._busy.clear()
+
+    def _come_round(self) -> None:
+        self._came_round = monotonic()
+        if self._busy.is_set():
+            self._loop.call_later(_SIGN, self._come_round)
+
+    def _watch(self) -> None:
+        told = 0.0
+        while True:
+            self._busy.wait()
+            sleep(_LOOK)
+            at = self._came_round
+            still = monotonic() - at
+            if still > LONGEST + _SIGN and at != told and self._busy.is_set():
+                told = at
+                try:
+                    self._tell(still - _SIGN, asyncio.current_task(self._loop), self._stack())
+                except OSError:  # the worker is gone
+                    return
+
+    def _stack(self) -> str:
+        frame = sys._current_frames().get(self._ident)
+        return "".join(traceback.format_stack(frame)[-_LINES:]) if frame else ""

@@ -1,0 +1,80 @@
+"""Tasks that run among others in a process: coroutines and plain functions. Each leaves a line for its begin, and for its end."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from contextlib import suppress
+from typing import Any
+
+import fusion
+from fusion.context import CurrentJob
+
+
+def _current() -> CurrentJob:
+    job = fusion.get_current_job()
+    assert job is not None
+    return job
+
+
+def _note(seen: str, word: str) -> None:
+    with open(seen, "a") as file:
+        file.write(f"{word} {_current().id} {os.getpid()}\n")
+
+
+async def nap(seen: str, seconds: float) -> str:
+    """Waits, as most jobs do."""
+    _note(seen, "begun")
+    await asyncio.sleep(seconds)
+    _note(seen, "ended")
+    return _current().id
+
+
+def plain_nap(seen: str, seconds: float) -> str:
+    """The same as a plain function."""
+    _note(seen, "begun")
+    time.sleep(seconds)
+    _note(seen, "ended")
+    return _current().id
+
+
+async def where() -> list[Any]:
+    """Its process, and what it sees of itself."""
+    job = _current()
+    job.meta["seen"] = job.id
+    await asyncio.sleep(0.05)
+    fusion.Log.log(f"here is {job.id}")
+    return [os.getpid(), job.id, _current().id]
+
+
+async def dies(seen: str, seconds: float) -> None:
+    """Takes its process down."""
+    _note(seen, "begun")
+    await asyncio.sleep(seconds)
+    ctypes.string_at(0)
+
+
+async def swallows(seen: str) -> None:
+    """Does not end, whatever is asked."""
+    _note(seen, "begun")
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+
+async def hogs(seconds: float) -> None:
+    """Blocks the loop."""
+    time.sleep(seconds)
+
+
+async def fails() -> None:
+    """Raises."""
+    raise ValueError("no")
+
+
+def interrupts() -> None:
+    """Kills its own process from outside, as an operator would."""
+    os.kill(os.getpid(), signal.SIGKILL)
