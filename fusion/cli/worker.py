@@ -34,6 +34,7 @@ _SETTINGS = (
         "slots",
         "executor",
         "horses",
+        "threads",
         "concurrency",
         "neighbour_grace",
         "max_jobs_per_horse",
@@ -91,8 +92,8 @@ _RUNNING = (
     click.option("--slots", metavar="N", help="Jobs it runs at a time.  [default: 1]"),
     click.option(
         "--executor",
-        type=click.Choice(["process", "pool", "asyncio"]),
-        help="What jobs run in: a process each, warm processes one after another, or many at once in one: coroutines.  "
+        type=click.Choice(["process", "pool", "thread", "asyncio"]),
+        help="What jobs run in: a process each, warm processes one after another, or many at once in one: threads, or coroutines.  "
         "[default: process; with --horses pool]",
     ),
     click.option(
@@ -101,6 +102,7 @@ _RUNNING = (
         help="Warm processes that run one job after another, in place of one process per job. "
         "A task can read the arguments of jobs that wait in its process.",
     ),
+    click.option("--threads", metavar="N", help=f"Jobs that a process of thread runs at once.  [default: {defaults.THREADS}]"),
     click.option(
         "--concurrency", metavar="N", help=f"Jobs that a process of asyncio runs at once.  [default: {defaults.CONCURRENCY}]"
     ),
@@ -302,7 +304,15 @@ def plan_worker(
         settings = cli.load(**{**flags, "order": "listed"})  # RQ's form, and what it means there
     if probation:
         settings = replace(
-            settings, name=None, slots=1, executor="process", horses=None, concurrency=None, reserve_high=0, probe_port=None
+            settings,
+            name=None,
+            slots=1,
+            executor="process",
+            horses=None,
+            threads=None,
+            concurrency=None,
+            reserve_high=0,
+            probe_port=None,
         )
         settings = replace(settings, max_jobs=None, max_age=None, max_idle_time=_IDLE_PROBATION)
     return WorkerPlan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation)

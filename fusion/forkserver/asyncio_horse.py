@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio import CancelledError, Future, Task
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from typing import Any
 
 from fusion.exceptions import JobStopped
 from fusion.execution.perform import Execution, Performer
-from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, flush_stdio
+from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, flush_stdio, renew_django_connections
 from fusion.forkserver.loop_watch import LoopWatch
 from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.shared_line import RunLine, SharedChannel
@@ -142,10 +143,13 @@ class AsyncioHorse:
         if before.stopped:
             guard.stop()
         self._runs[line.execution_id] = self._runs[line.execution_id][0], guard
-        run = self._performer.run
-        return await self._loop.run_in_executor(
-            self._threads, copy_context().run, run, fields, line.send, line.offer, line, guard
-        )
+        return await self._loop.run_in_executor(self._threads, copy_context().run, self._run_whole, fields, line, guard)
+
+    def _run_whole(self, fields: dict[bytes, bytes], line: RunLine, guard: ThreadGuard) -> dict[bytes, bytes]:
+        answer = self._performer.run(fields, line.send, line.offer, line, guard)
+        if "django.db" in sys.modules:
+            renew_django_connections()
+        return answer
 
     def _remember(self, name: str) -> None:
         if len(self._plain) < _MOST_NAMES:

@@ -50,7 +50,7 @@ _PIECE = 64 * 1024
 
 
 #: What runs many jobs at once, by executor: loaded by the fork server where it is used.
-CROWDED = {"asyncio": "fusion.forkserver.asyncio_horse"}
+CROWDED = {"thread": "fusion.forkserver.thread_horse", "asyncio": "fusion.forkserver.asyncio_horse"}
 
 
 class HorseSettings:

@@ -61,6 +61,8 @@ HANG_TIMEOUT = 60.0
 FORKSERVER_GROWTH = 128
 #: Jobs after which a warm process is replaced.
 MAX_JOBS_PER_HORSE = 1000
+#: Threads of a process that run jobs at once.
+THREADS = 25
 #: Coroutines that a process runs at once.
 CONCURRENCY = 200
 #: Seconds for which jobs may go on beside one for which their process is to be killed.

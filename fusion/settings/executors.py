@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fusion.settings.settings import Settings
 
 #: Executors whose processes run many jobs at once, each with its setting of how many, and the number if none is given.
-CROWDED = {"asyncio": ("concurrency", defaults.CONCURRENCY)}
+CROWDED = {"thread": ("threads", defaults.THREADS), "asyncio": ("concurrency", defaults.CONCURRENCY)}
 
 
 def settle_executor(settings: Settings, refuse: Callable[[str, str], None]) -> None:
@@ -46,5 +46,5 @@ def settle_executor(settings: Settings, refuse: Callable[[str, str], None]) -> N
         put("horses", horses)
         put("slots", slots)
     elif settings.slots > readers.PROCESSES:
-        refuse("slots", f"use at most {readers.PROCESSES} processes, or executor asyncio")
+        refuse("slots", f"use at most {readers.PROCESSES} processes, or executor thread or asyncio")
     put("executor", kind)

@@ -79,11 +79,13 @@ class WorkerSettings:
     )
     #: Jobs that one worker runs at a time.
     slots: int = _setting(1, readers.whole(1, readers.SLOTS))
-    #: What jobs run in: `process`, one of its own for each; `pool`, warm processes that run one after another; `asyncio`, processes that run
-    #: many at once, as coroutines. With `horses` and no word here it is `pool`, else `process`.
-    executor: str | None = _setting(None, readers.choice("process", "pool", "asyncio"))
-    #: Warm processes; in a pool they are the slots. `auto`: one per CPU. Without a number a pool has that, asyncio one.
+    #: What jobs run in: `process`, one of its own for each; `pool`, warm processes that run one after another; `thread` and
+    #: `asyncio`, processes that run many at once, in threads or as coroutines. With `horses` and no word here it is `pool`, else `process`.
+    executor: str | None = _setting(None, readers.choice("process", "pool", "thread", "asyncio"))
+    #: Warm processes; in a pool they are the slots. `auto`: one per CPU. Without a number a pool has that, thread and asyncio have one.
     horses: int | None = _setting(None, readers.horses)
+    #: Threads of one process of the executor thread (25 if no number is given).
+    threads: int | None = _setting(None, readers.whole(1, 1000))
     #: Coroutines, and plain functions in threads, that one process of asyncio runs at once (200 if no number is given).
     concurrency: int | None = _setting(None, readers.whole(1, 10_000))
     #: Time for which jobs may go on whose process is to be killed for another job in it.

@@ -55,7 +55,7 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
     @property
     def places(self) -> int:
         """Jobs that one warm process runs at once."""
-        return self.concurrency or 1
+        return self.threads or self.concurrency or 1
 
     def _refuse(self, name: str, rule: str) -> None:
         origin = self.origins.get(name, "an argument")

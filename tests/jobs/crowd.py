@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
-import signal
 import time
 from contextlib import suppress
 from typing import Any
@@ -34,11 +33,22 @@ async def nap(seen: str, seconds: float) -> str:
 
 
 def plain_nap(seen: str, seconds: float) -> str:
-    """The same as a plain function."""
+    """The same as a plain function, which can be struck between two moments."""
     _note(seen, "begun")
-    time.sleep(seconds)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(0.02)
     _note(seen, "ended")
     return _current().id
+
+
+def plain_where() -> list[Any]:
+    """The same of a plain function."""
+    job = _current()
+    job.meta["seen"] = job.id
+    time.sleep(0.05)
+    fusion.Log.log(f"here is {job.id}")
+    return [os.getpid(), job.id, _current().id]
 
 
 async def where() -> list[Any]:
@@ -57,6 +67,22 @@ async def dies(seen: str, seconds: float) -> None:
     ctypes.string_at(0)
 
 
+def plain_dies(seen: str, seconds: float) -> None:
+    """Takes its process down."""
+    _note(seen, "begun")
+    time.sleep(seconds)
+    ctypes.string_at(0)
+
+
+def plain_swallows(seen: str) -> None:
+    """Does not end, whatever is asked."""
+    _note(seen, "begun")
+    while True:
+        with suppress(fusion.JobTimeoutException):
+            while True:
+                time.sleep(0.05)
+
+
 async def swallows(seen: str) -> None:
     """Does not end, whatever is asked."""
     _note(seen, "begun")
@@ -73,8 +99,3 @@ async def hogs(seconds: float) -> None:
 async def fails() -> None:
     """Raises."""
     raise ValueError("no")
-
-
-def interrupts() -> None:
-    """Kills its own process from outside, as an operator would."""
-    os.kill(os.getpid(), signal.SIGKILL)

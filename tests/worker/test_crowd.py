@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -15,7 +16,7 @@ from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import events_of
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, lines, runs_of, status_of
-from tests.kit.workers import WorkerProcess, Workers
+from tests.kit.workers import Workers
 
 ENV = {"FUSION_TASKS": "tests.jobs.crowd", "FUSION_TIMEOUT_GRACE": "0.5"}
 
@@ -28,21 +29,35 @@ def _begun(seen: Path, count: int) -> None:
     eventually(lambda: len(runs_of(seen, "begun")) >= count, why=f"{count} have begun")
 
 
-@pytest.fixture
-def crowd(workers: Workers) -> WorkerProcess:
-    return workers.start("c", "--executor", "asyncio", "--neighbour-grace", "2", env=ENV)
+class Crowd:
+    """A worker of one process that runs many jobs at once, and tasks of the kind that its executor is for."""
+
+    def __init__(self, workers: Workers, conn: redis.Redis, executor: str) -> None:
+        self.executor, self.queue = executor, Queue("c", conn)
+        threads = ("--threads", "60") if executor == "thread" else ()
+        self.worker = workers.start("c", "--executor", executor, *threads, "--neighbour-grace", "2", env=ENV)
+
+    def enqueue(self, task: str, *args: Any, **options: Any) -> Job:
+        name = task if self.executor == "asyncio" else f"plain_{task}"
+        return self.queue.enqueue_call(f"tests.jobs.crowd.{name}", args, **options)
 
 
-def test_they_share_a_process_and_know_each_who_they_are(crowd: WorkerProcess, conn: redis.Redis, tmp_path: Path) -> None:
-    queue = Queue("c", conn)
-    jobs = [queue.enqueue_call("tests.jobs.crowd.where") for _ in range(60)]
+@pytest.fixture(params=["asyncio", "thread"])
+def crowd(request: pytest.FixtureRequest, workers: Workers, conn: redis.Redis) -> Crowd:
+    return Crowd(workers, conn, request.param)
+
+
+def test_they_share_a_process_and_know_each_who_they_are(crowd: Crowd, conn: redis.Redis, tmp_path: Path) -> None:
+    jobs = [crowd.enqueue("where") for _ in range(60)]
     _all(conn, jobs, "finished")
     found = [job.result for job in jobs]
     assert len({pid for pid, _, _ in found}) == 1
     assert [[job.id, job.id] for job in jobs] == [ids for _, *ids in found]
     assert [Job.fetch(job.id, conn).meta for job in jobs] == [{"seen": job.id} for job in jobs]
     begun = time.monotonic()
-    naps = [queue.enqueue_call(f"tests.jobs.crowd.{task}", (str(tmp_path / "seen"), 1.0)) for task in ("nap", "plain_nap") * 25]
+    naps = [
+        crowd.queue.enqueue_call(f"tests.jobs.crowd.{task}", (str(tmp_path / "seen"), 1.0)) for task in ("nap", "plain_nap") * 25
+    ]
     _all(conn, naps, "finished")
     assert time.monotonic() - begun < 4
     assert [job.result for job in naps] == [job.id for job in naps]
@@ -50,11 +65,11 @@ def test_they_share_a_process_and_know_each_who_they_are(crowd: WorkerProcess, c
 
 
 @pytest.mark.long
-def test_a_soft_timeout_and_a_stop_end_one_and_leave_the_others(crowd: WorkerProcess, conn: redis.Redis, tmp_path: Path) -> None:
-    seen, queue = tmp_path / "seen", Queue("c", conn)
-    late = queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 60.0), timeout=1)
-    stopped = queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 60.0))
-    other = queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 3.0))
+def test_a_soft_timeout_and_a_stop_end_one_and_leave_the_others(crowd: Crowd, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    late = crowd.enqueue("nap", str(seen), 60.0, timeout=1)
+    stopped = crowd.enqueue("nap", str(seen), 60.0)
+    other = crowd.enqueue("nap", str(seen), 2.0)
     _begun(seen, 3)
     assert stopped.stop() == "pending"
     _all(conn, [stopped], "stopped")
@@ -67,16 +82,16 @@ def test_a_soft_timeout_and_a_stop_end_one_and_leave_the_others(crowd: WorkerPro
 
 @pytest.mark.long
 def test_one_that_does_not_end_is_killed_with_its_process_and_no_neighbour_runs_twice(
-    crowd: WorkerProcess, conn: redis.Redis, tmp_path: Path
+    crowd: Crowd, conn: redis.Redis, tmp_path: Path
 ) -> None:
     """Those that end within the grace. Meanwhile another process has its place."""
-    seen, queue = tmp_path / "seen", Queue("c", conn)
-    late = queue.enqueue_call("tests.jobs.crowd.swallows", (str(seen),), timeout=1)
-    others = [queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 2.5)) for _ in range(5)]
+    seen = tmp_path / "seen"
+    late = crowd.enqueue("swallows", str(seen), timeout=1)
+    others = [crowd.enqueue("nap", str(seen), 2.5) for _ in range(5)]
     _begun(seen, 6)
-    crowd.says("gets no more jobs")
+    crowd.worker.says("gets no more jobs")
     assert status_of(conn, late.id) == "started"
-    after = queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 0.0))
+    after = crowd.enqueue("nap", str(seen), 0.0)
     _all(conn, [after], "finished")
     _all(conn, [late], "failed")
     assert "did not end within its timeout of 1 s plus 0.5 s grace and was killed" in field(conn, late.id, "reason")
@@ -86,12 +101,10 @@ def test_one_that_does_not_end_is_killed_with_its_process_and_no_neighbour_runs_
 
 
 @pytest.mark.long
-def test_a_neighbour_that_takes_longer_than_the_grace_goes_back_unharmed(
-    crowd: WorkerProcess, conn: redis.Redis, tmp_path: Path
-) -> None:
-    seen, queue = tmp_path / "seen", Queue("c", conn)
-    late = queue.enqueue_call("tests.jobs.crowd.swallows", (str(seen),), timeout=1)
-    other = queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 6.0))
+def test_a_neighbour_that_takes_longer_than_the_grace_goes_back_unharmed(crowd: Crowd, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    late = crowd.enqueue("swallows", str(seen), timeout=1)
+    other = crowd.enqueue("nap", str(seen), 6.0)
     _all(conn, [late], "failed")
     _all(conn, [other], "finished", 12)
     assert len(runs_of(seen, "begun", other.id)) == 2
@@ -107,11 +120,11 @@ def test_a_neighbour_that_takes_longer_than_the_grace_goes_back_unharmed(
 
 @pytest.mark.long
 def test_of_a_process_that_dies_nobody_is_charged_but_who_does_it_again_alone(
-    crowd: WorkerProcess, conn: redis.Redis, tmp_path: Path
+    crowd: Crowd, conn: redis.Redis, tmp_path: Path
 ) -> None:
-    seen, queue = tmp_path / "seen", Queue("c", conn)
-    others = [queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 0.8)) for _ in range(9)]
-    wild = queue.enqueue_call("tests.jobs.crowd.dies", (str(seen), 0.3))
+    seen = tmp_path / "seen"
+    others = [crowd.enqueue("nap", str(seen), 0.8) for _ in range(9)]
+    wild = crowd.enqueue("dies", str(seen), 0.3)
     _all(conn, [wild], "failed", 20)
     assert "killed by SIGSEGV" in field(conn, wild.id, "reason")
     _all(conn, others, "finished", 30)
@@ -120,27 +133,28 @@ def test_of_a_process_that_dies_nobody_is_charged_but_who_does_it_again_alone(
     check_conservation(conn, [job.id for job in (*others, wild)])
 
 
-def test_one_that_blocks_the_loop_is_named(crowd: WorkerProcess, conn: redis.Redis) -> None:
-    job = Queue("c", conn).enqueue_call("tests.jobs.crowd.hogs", (2.0,))
-    crowd.says(f"blocked by job {job.id}")
-    assert "time.sleep(seconds)" in crowd.output
+def test_one_that_blocks_the_loop_is_named(workers: Workers, conn: redis.Redis) -> None:
+    crowd = Crowd(workers, conn, "asyncio")
+    job = crowd.enqueue("hogs", 2.0)
+    crowd.worker.says(f"blocked by job {job.id}")
+    assert "time.sleep(seconds)" in crowd.worker.output
     _all(conn, [job], "finished")
 
 
-def test_a_warm_end_lets_them_finish(crowd: WorkerProcess, conn: redis.Redis, tmp_path: Path) -> None:
-    seen, queue = tmp_path / "seen", Queue("c", conn)
-    jobs = [queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 1.0)) for _ in range(5)]
+def test_a_warm_end_lets_them_finish(crowd: Crowd, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    jobs = [crowd.enqueue("nap", str(seen), 1.0) for _ in range(5)]
     _begun(seen, 5)
-    crowd.signal(signal.SIGTERM)
-    assert crowd.wait() == 0, crowd.output
+    crowd.worker.signal(signal.SIGTERM)
+    assert crowd.worker.wait() == 0, crowd.worker.output
     _all(conn, jobs, "finished", 0.1)
     assert len(list(lines(seen))) == 10
 
 
 @pytest.mark.long
-def test_a_process_killed_from_outside_costs_nobody_a_life(crowd: WorkerProcess, conn: redis.Redis, tmp_path: Path) -> None:
-    seen, queue = tmp_path / "seen", Queue("c", conn)
-    jobs = [queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 0.7)) for _ in range(8)]
+def test_a_process_killed_from_outside_costs_nobody_a_life(crowd: Crowd, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    jobs = [crowd.enqueue("nap", str(seen), 0.7) for _ in range(8)]
     _begun(seen, 8)
     os.kill(runs_of(seen, "begun")[0], signal.SIGKILL)
     _all(conn, jobs, "finished", 30)
