@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -278,3 +279,21 @@ def test_strikes_at_random_instants_hit_no_section_and_no_other_run(watcher: Wat
 @pytest.mark.usefixtures("_hurried")
 def test_many_strikes_at_random_instants(watcher: Watcher) -> None:
     _attack(watcher, 4000, 8)
+
+
+def test_one_that_returns_amid_the_raise_ends_by_it(watcher: Watcher) -> None:
+    """What waits in C returns without a call after it: it is still raised in the run, not in what comes after that."""
+    queue: SimpleQueue[str] = SimpleQueue()
+
+    def task() -> str:
+        for item in iter(queue.get, None):
+            return item
+        return ""
+
+    run = Run(watcher, task, 0.05)
+    while not run.taints:
+        time.sleep(0.01)
+    time.sleep(0.05)
+    queue.put("an answer")
+    assert type(run.end()) is JobTimeoutException
+    assert run.thread.ident not in holds

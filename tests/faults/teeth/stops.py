@@ -55,4 +55,17 @@ OF_STOPS = (
         "executors/test_stops.py::test_an_outcome_stopped_counts_only_of_one_that_was_asked",
         Edit("fusion/worker/outcomes.py", 'if frame.get(b"kind") == b"stopped" and not run.stopping:', "if False:"),
     ),
+    a_mutant(
+        "stop8",
+        "a task in a thread is struck amid a section of Fusion's own",
+        "store/test_struck_threads.py::test_no_connection_is_left_half_used_and_no_other_run_is_struck[ours]"
+        " unit/test_striking.py::test_strikes_at_random_instants_hit_no_section_and_no_other_run",
+        Edit("fusion/kernel/striking.py", "        if hold.firm or (hold.depth and not late):\n", "        if False:\n"),
+    ),
+    a_mutant(
+        "stop9",
+        "what is raised in a thread may hit what comes after the task",
+        "unit/test_striking.py::test_one_that_returns_amid_the_raise_ends_by_it",
+        Edit("fusion/kernel/striking.py", "                _nothing()  # a call", "                pass  # a call"),
+    ),
 )
