@@ -1,4 +1,4 @@
-"""The dashboard for `benchmarks.million`: every page, asked anew each time, as if nobody had looked for a second."""
+"""The dashboard for `benchmarks.million`: every page, asked anew each time, as if nobody had looked for five seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import redis
 
 from fusion.dashboard.app import DashboardApp
-from fusion.dashboard.calls import KEPT
+from fusion.dashboard.calls import LONGEST
 from fusion.web.auth import ANONYMOUS
 from tests.browser.house import addresses
 from tests.browser.staged import stage
@@ -52,7 +52,7 @@ class Looks:
     def pages(self) -> Iterator[tuple[str, Callable[[], object]]]:
         """Name and call of each page."""
         for path in self.addresses():
-            yield f"page {path}", lambda path=path: self._look(path, 2 * KEPT)
+            yield f"page {path}", lambda path=path: self._look(path, LONGEST)
 
     def redis_time(self, path: str) -> float:
         """Milliseconds of Redis for a look, at LOOKS a second."""
