@@ -149,7 +149,7 @@ class Keeper:
             if self._child.told == "stop":
                 self._child.stop_by = min(self._child.stop_by, stop_by)
             self._pause = min(self._pause, max(0.0, self._child.stop_by - time.monotonic()))
-        self._lock.release()
+        self._unlock()
 
     def _fill(self, now: float) -> None:
         try:
@@ -164,7 +164,7 @@ class Keeper:
                     return
             child = self._start_child()
         except (OSError, ConfigurationError) as error:
-            self._lock.release()  # another process may be able to
+            self._unlock()  # another process may be able to
             self._stand_by(now, str(error), logging.ERROR, "a worker can't be started: %s")
             return
         self._stands_by, self._is_deaf, self._poll = None, False, _POLL
@@ -174,6 +174,10 @@ class Keeper:
     def _acquire(self) -> bool:
         with guard:
             return self._lock.acquire()
+
+    def _unlock(self) -> None:
+        with guard:
+            self._lock.release()
 
     def _start_child(self) -> Child:
         post = self._post
@@ -212,7 +216,7 @@ class Keeper:
         self._loop.unwatch(child.fileno())
         with guard:
             self._child = None
-        child.close()
+            child.close()
         # Whoever else reaps all children of this process, as gunicorn's master does, keeps the exit code to himself: we get 0.
         clean = code == 0 and (child.ready or bool(child.told))
         if clean or (child.ready_at is not None and now - child.ready_at > _HEALTHY):

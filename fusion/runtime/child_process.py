@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,9 @@ class Child:
                     env={**env, VARIABLE: f"{theirs.fileno()}:{patience:g}"},
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
+                    # in a process that was started without them these numbers are something else's by now
+                    stdout=None if sys.__stdout__ else subprocess.DEVNULL,
+                    stderr=None if sys.__stderr__ else subprocess.DEVNULL,
                     process_group=0 if own_group else None,
                 )
             except BaseException:

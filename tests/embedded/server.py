@@ -1,15 +1,20 @@
-"""A web server in small, as far as processes go: `server.py N [preload]`. It forks N web processes and ends them as gunicorn does.
+"""A web server in small, as far as processes go: `server.py N [preload | reload]`. It forks N web processes and ends them as
+gunicorn does; with 0 it serves itself.
 
-The application starts an EmbeddedWorker for the queue `s`: each web process does, or with `preload` the server before it forks.
+The application starts an EmbeddedWorker for the queue `s`: each web process does, or with `preload` the server before it forks. With `reload` all
+that is the child of one that has started it, too, and does nothing more.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from types import FrameType
+from typing import NoReturn
 
 from fusion import EmbeddedWorker
 
@@ -22,18 +27,24 @@ def ended(number: int, frame: FrameType | None) -> None:
     sys.exit(0)
 
 
+def serve(starts: bool) -> NoReturn:
+    signal.signal(signal.SIGTERM, ended)
+    if starts:
+        application()
+    print(f"web {os.getpid()} serves", flush=True)
+    while True:
+        time.sleep(60)
+
+
 def main(count: int, preload: bool) -> None:
+    if not count:
+        serve(True)
     if preload:
         application()
     webs = set()
     for _ in range(count):
         if not (pid := os.fork()):
-            signal.signal(signal.SIGTERM, ended)
-            if not preload:
-                application()
-            print(f"web {os.getpid()} serves", flush=True)
-            while True:
-                time.sleep(60)
+            serve(not preload)
         webs.add(pid)
 
     def pass_on(number: int, frame: FrameType | None) -> None:
@@ -45,8 +56,16 @@ def main(count: int, preload: bool) -> None:
         webs.discard(os.waitpid(-1, 0)[0])  # whoever ended, also a worker
 
 
-if __name__ == "__main__":
-    import logging
+def reloader(arguments: list[str]) -> None:
+    application()
+    child = subprocess.Popen([sys.executable, *arguments])
+    signal.signal(signal.SIGTERM, lambda number, frame: child.terminate())
+    child.wait()
 
+
+if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(process)d %(name)s: %(message)s")
-    main(int(sys.argv[1]), "preload" in sys.argv)
+    if sys.argv[2:] == ["reload"]:
+        reloader(sys.argv[:2])
+    else:
+        main(int(sys.argv[1]), "preload" in sys.argv)

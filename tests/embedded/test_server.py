@@ -109,6 +109,35 @@ def test_a_forked_web_process_does_not_hold_up_the_end_of_a_worker(sites: Sites,
 
 
 @pytest.mark.long
+def test_a_successor_need_not_wait_for_the_last_job(sites: Sites, conn: redis.Redis, tmp_path: Path) -> None:
+    site = sites.start("2")
+    web, worker = site.ready()
+    gate, seen = tmp_path / "gate", tmp_path / "seen"
+    gate.touch()
+    job = Queue("s", conn).enqueue(GATED, str(gate), str(seen))
+    eventually(lambda: runs_of(seen, "started", job.id))
+    os.kill(web, signal.SIGTERM)
+    successor, _ = site.ready(2)
+    assert successor != web
+    assert runs_jobs(conn)
+    assert alive(web), "it waits for its worker"
+    assert alive(worker)
+    gate.unlink()
+    eventually(lambda: not alive(web))
+    assert status_of(conn, job.id) == "finished"
+
+
+@pytest.mark.long
+def test_under_a_reloader_the_process_that_serves_gets_the_worker(sites: Sites, conn: redis.Redis) -> None:
+    site = sites.start("0", "reload")
+    site.says("which this one started, gets the worker")
+    eventually(lambda: [web for web, _ in site.started()] == [site.pid, *site.webs])
+    eventually(lambda: site.workers() == [site.started()[-1][1]])
+    assert runs_jobs(conn)
+    check_end(site)
+
+
+@pytest.mark.long
 def test_everybody_is_killed_in_turn(sites: Sites, conn: redis.Redis) -> None:
     site = sites.start("4")
     for kills in range(1, 4):

@@ -18,6 +18,7 @@ from tests.faults.teeth.queries import OF_QUERIES
 from tests.faults.teeth.queues import OF_QUEUES
 from tests.faults.teeth.sheets import OF_SHEETS
 from tests.faults.teeth.shipped import OF_WHAT_IS_SHIPPED
+from tests.faults.teeth.sites import OF_SITES
 from tests.faults.teeth.stops import OF_STOPS
 from tests.faults.teeth.totals import OF_TOTALS
 from tests.faults.teeth.trash import OF_TRASH
@@ -351,6 +352,7 @@ MUTANTS = (
     *OF_SHEETS,
     *OF_TRASH,
     *OF_UNIQUE_KEYS,
+    *OF_SITES,
     *OF_WEB,
     *OF_WHAT_IS_SHIPPED,
 )
