@@ -114,7 +114,7 @@ _RUNNING = (
     click.option(
         "--max-jobs-per-horse",
         metavar="N",
-        help=f"A warm process ends after N jobs; 0: never.  [default: {defaults.MAX_JOBS_PER_HORSE}]",
+        help=f"A warm process ends after N jobs for each it runs at once; 0: never.  [default: {defaults.MAX_JOBS_PER_HORSE}]",
     ),
     click.option("--max-horse-rss", metavar="SIZE", help="... or after a job that took more memory at its peak, like 200m."),
     click.option(

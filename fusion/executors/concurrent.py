@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from math import inf
 
+from fusion.executors import readings
 from fusion.executors.base import ExecutorListener, KillCause, Run
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient, ConcurrentHorse, CrowdRun
 from fusion.executors.condemned import Condemned
@@ -49,6 +50,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         """Start the fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
         self._settings, self._loop, self._listener = settings, loop, listener
         self._places, self._wanted = settings.places, settings.horses or 1
+        self._most_jobs = settings.max_jobs_per_horse * settings.places
         #: What has begun, by execution.
         self.runs: dict[str, CrowdRun] = {}
         #: What is to run alone, the best first.
@@ -146,8 +148,14 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         if horse.told == inf or horse.told < run.due:  # the fork server hears of it before the job comes
             self._server.tell_deadline(horse, run.due + _SLACK)
         horse.give(run)
-        if horse.given == self._settings.max_jobs_per_horse:
-            horse.leaving = "jobs"
+        if horse.given == self._most_jobs:
+            self._retire(horse, "jobs")
+
+    def _retire(self, horse: ConcurrentHorse, why: str) -> None:
+        """Give a horse no more jobs; another takes its place at once: some may have been claimed for it."""
+        if not horse.leaving:
+            horse.leaving = why
+            self.fill(time.monotonic())
 
     def send_queued(self) -> None:
         """Send the jobs that were given since, each horse's together."""
@@ -228,7 +236,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     def _listen_to(self, horse: ConcurrentHorse) -> None:
         self._take_in(horse, horse.receive())
         if horse.broken and not horse.struck and horse.serial in self.horses:
-            horse.leaving = horse.leaving or "broken"
+            self._retire(horse, "broken")
             self._condemned.strike(horse)
 
     def _take_in(self, horse: ConcurrentHorse, frames: list[dict[bytes, bytes]]) -> None:
@@ -260,8 +268,8 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     def _finish(self, horse: ConcurrentHorse, run: CrowdRun, frame: dict[bytes, bytes]) -> None:
         self._drop(horse, run)
-        if why := horse.why_replace(frame, self._settings.max_horse_rss):
-            horse.leaving = horse.leaving or why
+        if (most := self._settings.max_horse_rss) is not None and readings.peak(frame) > most:
+            self._retire(horse, "memory")
         self._listener.frame(run, frame)
         self._rest(horse)
 
@@ -334,6 +342,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             self._due_at = self._condemned.tick(self.horses.values(), now)
 
     def _condemn(self, horse: ConcurrentHorse, run: CrowdRun | None, why: str) -> None:
+        self._retire(horse, "condemned")
         self._condemned.condemn(horse, run, why)
         self.session.finish_sending(horse)
         self._due_at = 0.0

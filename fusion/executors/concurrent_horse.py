@@ -10,7 +10,6 @@ from math import inf
 
 from fusion.execution.callbacks import CALLBACKS, callback_limits
 from fusion.execution.frames import FrameError, pack
-from fusion.executors import readings
 from fusion.executors.base import Death, KillCause, Run
 from fusion.forkserver.client import ForkServerClient, Horse
 from fusion.forkserver.messages import HorseExited
@@ -130,10 +129,6 @@ class ConcurrentHorse(Horse):
         except FrameError as error:
             self.broken, self.at_eof = str(error), True
         return frames
-
-    def why_replace(self, frame: Mapping[bytes, bytes], rss: int | None) -> str:
-        """Why it gets no more jobs after the one with this outcome; empty if it does. `rss`: bytes that it may have held."""
-        return "memory" if rss is not None and readings.peak(frame) > rss else ""
 
 
 class ConcurrentForkServerClient(ForkServerClient):

@@ -27,7 +27,6 @@ class Condemned:
 
     def condemn(self, horse: ConcurrentHorse, run: CrowdRun | None, why: str) -> None:
         """Condemn a horse for what this run of it does, or has done."""
-        horse.leaving = horse.leaving or "condemned"
         if horse.condemned or horse.struck:
             return
         now = time.monotonic()

@@ -90,7 +90,7 @@ class WorkerSettings:
     concurrency: int | None = _setting(None, readers.whole(1, 10_000))
     #: Time for which jobs may go on whose process is to be killed for another job in it.
     neighbour_grace: float = _setting(defaults.NEIGHBOUR_GRACE, readers.seconds(0))
-    #: Jobs after which a warm process is replaced; 0 = any number.
+    #: Jobs after which a warm process is replaced, for each that it runs at once; 0 = any number.
     max_jobs_per_horse: int = _setting(defaults.MAX_JOBS_PER_HORSE, readers.whole(0))
     #: Memory at its peak after which a warm process is replaced.
     max_horse_rss: int | None = _setting(None, readers.size)
