@@ -127,6 +127,11 @@ _OF_SLOTS = ("turn.before", "turn.after", "claim.after_reply", "outcome.received
              "prune.after", "promote.after", "deregister.after", "extend.before")  # fmt: skip
 
 
+#: Where many jobs run at once in a process. Of processes there is one, so that few are forked.
+CROWDED = tuple(point for point in POINTS if point.nth < 3 and not (point.name == "fork.ask" and point.nth > 1))
+_OF_CROWDS = ("turn.after", "handout.frame", "outcome.received", "fork.after", "horse.before_task", "horse.before_outcome")
+
+
 class Mode(NamedTuple):
     """A way to start a worker, the places it can be struck at, and those of them that the short run is about. `keyed`: its jobs have a key."""
 
@@ -139,7 +144,7 @@ class Mode(NamedTuple):
     @property
     def ahead(self) -> bool:
         """Whether short jobs are claimed ahead."""
-        return bool(self.args)
+        return "--horses" in self.args
 
     @property
     def suffix(self) -> str:
@@ -151,6 +156,15 @@ MODES = (
     Mode("process per job", POINTS, POINTS),
     Mode("pool", (*POINTS, *AMID_MANY), AMID_MANY, ("--horses", "2")),
     Mode("keys", KEYED, tuple(point for point in KEYED if point.name in _OF_SLOTS), keyed=True),
+    *(
+        Mode(
+            executor,
+            CROWDED,
+            tuple(point for point in CROWDED if point.name in _OF_CROWDS),
+            ("--executor", executor, number, "2"),
+        )
+        for executor, number in (("thread", "--threads"), ("asyncio", "--concurrency"))
+    ),
 )
 
 
