@@ -59,15 +59,7 @@ _NOT_FOR_RELAY = {"name", "pid", "embedded", "probe_port", "probe_host"}
 _NOT_FOR_RELOADED = {"reload", "pid", "embedded"}
 #: Of the worker's flags, those that the worker for its jobs on probation does without.
 _NOT_FOR_PROBATION = {
-    *_NOT_FOR_RELAY,
-    "burst",
-    "slots",
-    "executor",
-    "horses",
-    "concurrency",
-    "reserve_high",
-    "no_relay",
-    "probation",
+    *(*_NOT_FOR_RELAY, "burst", "slots", "executor", "horses", "threads", "concurrency", "reserve_high", "no_relay", "probation"),
 }
 #: Seconds without a job after which that one ends.
 _IDLE_PROBATION = 5.0

@@ -173,7 +173,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         if own.claimed.execution_id not in self.runs:
             return
         own.killed = cause
-        if cause is KillCause.LOST and len(horse.runs) > 1:
+        if cause is KillCause.LOST and any(other.killed is not KillCause.LOST for other in horse.runs.values()):
             self._ask_to_stop(horse, own)
         else:
             own.overdue = True

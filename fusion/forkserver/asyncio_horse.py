@@ -25,7 +25,7 @@ from fusion.kernel.failpoints import failpoint
 from fusion.kernel.importing import check_result
 from fusion.kernel.stopping import WHAT, leads_to
 from fusion.kernel.striking import ThreadGuard, Watcher
-from fusion.kernel.timeouts import REPEAT, overrun
+from fusion.kernel.timeouts import REPEAT, Hold, hold_of_coroutine, overrun
 from fusion.kernel.titles import title
 
 #: Plain functions whose names are remembered: their jobs go to a thread at once.
@@ -178,6 +178,7 @@ class CoroutineGuard:
         self._loop = loop
         self._task: Task[Any] | None = None
         self._due: BaseException | None = None
+        self._hold = Hold()
         self.stopped = False
         self._until: float | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -192,6 +193,7 @@ class CoroutineGuard:
             raise JobStopped(WHAT)
         self.limit = seconds if seconds and seconds > 0 else None
         self._task = asyncio.current_task()
+        hold_of_coroutine.set(self._hold)
         if self.limit is not None:
             self._until = monotonic() + self.limit
             self._timer = self._loop.call_later(self.limit, self._overrun)
@@ -225,7 +227,8 @@ class CoroutineGuard:
             return
         if self._due is None or isinstance(error, JobStopped):
             self._due = error
-        self._task.cancel()
+        if not self._hold.keeps_out(self._due):  # else it is raised when Redis has answered
+            self._task.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(REPEAT, self._strike, self._due)

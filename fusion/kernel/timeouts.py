@@ -11,6 +11,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
 import _thread
 from collections.abc import Callable
+from contextvars import ContextVar
 from time import monotonic
 from types import FrameType
 
@@ -58,6 +59,8 @@ class Hold:
 
 #: Of each thread that runs what may be struck, by its id.
 holds: dict[int, Hold] = {}
+#: Of a coroutine that runs beside others.
+hold_of_coroutine: ContextVar[Hold | None] = ContextVar("fusion_hold", default=None)
 #: Of the thread in which signal handlers run.
 _of_handlers = Hold()
 
@@ -88,6 +91,18 @@ class deferred:
         hold.depth, hold.firm = self._outer
         if not hold.depth and (due := hold.due) is not None and not hold.keeps_out(due):
             raise due
+
+
+class unbroken(deferred):
+    """As `deferred`, for a section that awaits: what is to end the job's coroutine waits for its end."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        self._hold = hold = hold_of_coroutine.get()
+        if hold is not None:
+            self._outer = hold.depth, hold.firm
+            hold.depth += 1
 
 
 class held(deferred):

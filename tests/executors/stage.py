@@ -13,7 +13,7 @@ from fusion.executors.generations import ExecutorGenerations
 from fusion.runtime.loop import Loop
 from fusion.settings import Settings
 from tests.executors.rig import claimed
-from tests.kit.fake_fork_server import FakeForkServer, FakeWarmForkServer, settle
+from tests.kit.fake_fork_server import FakeConcurrentForkServer, FakeForkServer, FakeWarmForkServer, settle
 
 
 class Listener:
@@ -45,19 +45,20 @@ class Listener:
 class Stage:
     """Generations whose fork servers are played. `now`: the time that its ticks are given, apart from the clock's."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, warm: bool, **settings: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, warm: bool = False, executor: str = "", **settings: Any) -> None:
         self.servers: list[Any] = []
-        kind = FakeWarmForkServer if warm else FakeForkServer
+        name, kind = ("WarmForkServerClient", FakeWarmForkServer) if warm else ("ForkServerClient", FakeForkServer)
+        size: dict[str, Any] = {"slots": 2, "horses": 2 if warm else None}
+        if executor:
+            name, kind, size = "ConcurrentForkServerClient", FakeConcurrentForkServer, {"executor": executor}
 
         def make(config: Any) -> Any:
             self.servers.append(kind(config))
             return self.servers[-1]
 
-        monkeypatch.setattr(module, "WarmForkServerClient" if warm else "ForkServerClient", make)
+        monkeypatch.setattr(module, name, make)
         self.loop, self.listener, self.warm = Loop(), Listener(), warm
-        self.executor = ExecutorGenerations(
-            Settings(slots=2, horses=2 if warm else None, **settings), self.loop, logging.getLogger("fusion.worker")
-        )
+        self.executor = ExecutorGenerations(Settings(**{**size, **settings}), self.loop, logging.getLogger("fusion.worker"))
         self.executor.listen(self.listener)
 
     @property

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping
 
 from fusion.execution.frames import FrameReader, pack
+from fusion.executors.concurrent_horse import ConcurrentForkServerClient
 from fusion.executors.warm_horse import WarmForkServerClient
 from fusion.forkserver.client import ForkServerClient
 from fusion.forkserver.messages import ForkServerConfig
@@ -97,6 +98,10 @@ class FakeForkServer(_Played, ForkServerClient):
 
 class FakeWarmForkServer(_Played, WarmForkServerClient):
     """For `WarmExecutor`."""
+
+
+class FakeConcurrentForkServer(_Played, ConcurrentForkServerClient):
+    """For `ConcurrentExecutor`."""
 
 
 def settle(loop: Loop) -> None:

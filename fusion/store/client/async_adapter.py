@@ -8,6 +8,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from fusion.kernel.timeouts import unbroken
 from fusion.store.client.adapter import plain, undecoded, words
 from fusion.store.client.async_connections import AsyncCleanPool
 
@@ -39,7 +40,8 @@ class AsyncAsking:
 
     async def _whole(self, call: Awaitable[Any]) -> Any:
         try:
-            return await call
+            with unbroken():
+                return await call
         except (RedisError, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException:

@@ -1,0 +1,257 @@
+"""Processes that run many jobs at once, played by the test: which one gets a job, what runs alone, and who ends with whom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fusion.executors.base import Death, KillCause, Run
+from fusion.executors.condemned import SIGN
+from tests.executors.rig import Rig, claimed
+from tests.executors.stage import Stage
+
+GRACE, NEIGHBOURS = 1.0, 30.0
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    made = Stage(
+        monkeypatch, executor="thread", horses=2, threads=3, timeout_grace=GRACE, neighbour_grace=NEIGHBOURS, max_jobs_per_horse=0
+    )
+    made.ready()
+    yield made
+    made.executor.close()
+
+
+def serials(stage: Stage, runs: list[Run]) -> list[int]:
+    return [stage.serial(run) for run in runs]
+
+
+def said(stage: Stage, run: Run) -> list[bytes]:
+    """What its horse was told besides jobs."""
+    stage.executor.flush()
+    return [frame[b"kind"] for frame in stage.server.jobs(stage.serial(run)) if b"kind" in frame]
+
+
+def killed(stage: Stage) -> list[str]:
+    stage.server.read()
+    return [command.split()[1] for command in stage.server.commands if command.startswith("KILL")]
+
+
+def _inside(stage: Stage) -> Any:
+    return stage.executor._current
+
+
+def overrun(stage: Stage, run: Any) -> None:
+    """Its time is up."""
+    run.due = time.monotonic()
+    _inside(stage)._due_at = 0.0
+    stage.tick(time.monotonic())
+
+
+def at(stage: Stage, seconds: float) -> None:
+    """So much later, by the clock of its condemned horses."""
+    for horse in _inside(stage).horses.values():
+        horse.kill_by, horse.answer_by = horse.kill_by - seconds, horse.answer_by - seconds
+    _inside(stage)._due_at = 0.0
+    stage.tick(time.monotonic())
+
+
+def test_the_one_that_runs_fewest_gets_the_job_and_no_more_than_it_has_places(stage: Stage) -> None:
+    runs = [stage.start() for _ in range(5)]
+    assert sorted(serials(stage, runs)) in ([1, 1, 1, 2, 2], [1, 1, 2, 2, 2])
+    assert stage.executor.capacity == 1
+    stage.executor.flush()
+    assert sum(len(stage.server.jobs(serial)) for serial in (1, 2)) == 5
+    stage.start()
+    assert stage.executor.capacity == 0
+    stage.answer(runs[0])
+    assert (stage.executor.capacity, len(stage.executor.running)) == (1, 5)
+
+
+def test_the_fork_server_hears_of_a_deadline_that_no_run_has_reached_and_not_with_each_job(stage: Stage) -> None:
+    runs = [stage.start() for _ in range(6)]
+    stage.server.read()
+    deadlines = [command.split() for command in stage.server.commands if command.startswith("RUN")]
+    assert len(deadlines) == 2
+    assert all(float(deadline) > max(run.began + run.limit for run in runs) for _, _, deadline in deadlines)
+
+
+def test_one_that_is_overdue_ends_with_its_process_when_the_others_have_ended(stage: Stage) -> None:
+    late, *others = [stage.start() for _ in range(6)]
+    beside = [run for run in others if stage.serial(run) == stage.serial(late)]
+    overrun(stage, late)
+    assert said(stage, late) == [b"ping"]
+    stage.answer(late, b"pong")
+    assert killed(stage) == []
+    assert stage.executor.capacity == 3, "another process has its place, and theirs"
+    for run in beside:
+        stage.answer(run)
+    assert killed(stage) == [str(stage.serial(late))]
+    assert stage.listener.ends == [], "not before it is gone"
+    stage.server.exit(stage.serial(late), 9, "killed")
+    stage.tick()
+    ((ended, death),) = stage.listener.ends
+    assert (ended, death.timed_out, ended.killed) == (late, True, None)
+
+
+def test_when_the_grace_is_over_the_others_are_displaced(stage: Stage) -> None:
+    late, *others = [stage.start() for _ in range(6)]
+    beside = [run for run in others if stage.serial(run) == stage.serial(late)]
+    overrun(stage, late)
+    stage.answer(late, b"pong")
+    at(stage, NEIGHBOURS - 1)
+    assert killed(stage) == []
+    at(stage, 1)
+    assert killed(stage) == [str(stage.serial(late))]
+    stage.server.exit(stage.serial(late), 9, "killed")
+    stage.tick()
+    assert {run: run.killed for run, _ in stage.listener.ends} == {late: None, **dict.fromkeys(beside, KillCause.DISPLACED)}
+
+
+def test_one_that_gives_no_sign_of_life_is_killed_sooner(stage: Stage) -> None:
+    late, *_ = [stage.start() for _ in range(6)]
+    overrun(stage, late)
+    at(stage, SIGN - 0.5)
+    assert killed(stage) == []
+    at(stage, 0.5)
+    assert killed(stage) == [str(stage.serial(late))]
+
+
+def test_one_that_ends_after_all_spares_its_process(stage: Stage) -> None:
+    late, *others = [stage.start() for _ in range(6)]
+    overrun(stage, late)
+    stage.answer(late)
+    at(stage, 2 * NEIGHBOURS)
+    assert killed(stage) == []
+    assert len(stage.executor.running) == 5
+    for run in others:
+        stage.answer(run)
+    assert stage.executor.capacity == 6
+
+
+def test_a_tainted_one_gets_no_more_jobs_and_goes_when_it_is_empty(stage: Stage) -> None:
+    runs = [stage.start() for _ in range(6)]
+    first = stage.serial(runs[0])
+    stage.answer(runs[0], b"tainted", why=b"struck")
+    for run in runs:
+        stage.answer(run)
+    assert killed(stage) == []
+    assert stage.executor.capacity == 6
+    assert first not in serials(stage, [stage.start() for _ in range(6)])
+
+
+def test_of_one_that_dies_among_others_nobody_knows(stage: Stage) -> None:
+    runs = [stage.start() for _ in range(6)]
+    doomed = [run for run in runs if stage.serial(run) == 1]
+    stage.server.exit(1, 11)
+    stage.tick()
+    assert stage.listener.ends == [(run, Death(11, 1024, suspect=True)) for run in doomed]
+    stage.answer(next(run for run in runs if run not in doomed))
+
+
+def test_one_that_dies_alone_did_it(stage: Stage) -> None:
+    run = stage.start()
+    stage.server.exit(stage.serial(run), 11)
+    stage.tick()
+    assert stage.listener.ends == [(run, Death(11, 1024))]
+
+
+def test_those_that_answer_for_others_are_killed_and_nobody_is_charged(stage: Stage) -> None:
+    runs = [run for run in [stage.start() for _ in range(6)] if stage.serial(run) == 1]
+    stage.server.answer(1, {b"kind": b"finished", b"execution_id": b"of-another"})
+    stage.tick(time.monotonic())
+    assert killed(stage) == ["1"]
+    stage.server.exit(1, 9, "killed")
+    stage.tick()
+    assert [(run, death.suspect) for run, death in stage.listener.ends] == [(run, True) for run in runs]
+
+
+def test_what_a_run_says_after_its_end_counts_for_nothing(stage: Stage) -> None:
+    run = stage.start()
+    stage.answer(run)
+    for kind in (b"log", b"meta", b"callback", b"report"):
+        stage.answer(run, kind)
+    assert stage.listener.frames == [(run, b"finished")]
+    assert killed(stage) == []
+
+
+def test_those_that_are_to_run_alone_do_so_some_at_a_time_and_take_nobodys_place(stage: Stage) -> None:
+    runs = [stage.start(isolate=b"1", priority=priority) for priority in (1, 1, 1, 2)]
+    assert [run in stage.executor.running for run in runs] == [True, True, False, False]
+    assert stage.executor.queued == [runs[3], runs[2]], "the best first"
+    assert stage.executor.capacity == 6
+    stage.answer(runs[0])
+    stage.tick(time.monotonic())
+    assert runs[3] in stage.executor.running
+    stage.executor.stop(runs[2])
+    assert stage.listener.ends == [(runs[2], Death())]
+    assert runs[2].killed is KillCause.STOPPED
+    assert len(set(serials(stage, [runs[0], runs[1], runs[3]]))) == 3
+
+
+def test_they_go_back_when_no_job_is_to_begin(stage: Stage) -> None:
+    runs = [stage.start(isolate=b"1") for _ in range(4)]
+    stage.executor.recall("quiet")
+    assert stage.listener.back == [(run, "quiet") for run in runs[2:]]
+    assert stage.executor.queued == []
+
+
+def test_who_lost_its_lease_is_asked_to_stop_for_the_others_sake(stage: Stage) -> None:
+    lost, *_ = [stage.start() for _ in range(6)]
+    stage.executor.kill(lost, KillCause.LOST)
+    assert said(stage, lost) == [b"stop"]
+    assert (killed(stage), lost.stopping) == ([], False)
+
+
+def test_who_lost_its_lease_and_is_alone_is_killed(stage: Stage) -> None:
+    lost = stage.start()
+    stage.executor.kill(lost, KillCause.LOST)
+    assert killed(stage) == [str(stage.serial(lost))]
+
+
+def test_at_a_drain_what_runs_hears_of_it_and_can_still_be_stopped(stage: Stage) -> None:
+    run = stage.start()
+    stage.executor.drain()
+    stage.executor.stop(run)
+    assert said(stage, run) == [b"drain", b"stop"]
+    assert stage.executor.capacity == 0
+    stage.answer(run)
+    assert not stage.executor.busy
+
+
+def test_a_process_is_replaced_before_the_next_job_when_it_has_had_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, executor="thread", threads=2, max_jobs_per_horse=2)
+    stage.ready()
+    runs = []
+    for _ in range(5):
+        assert stage.executor.capacity
+        runs.append(stage.start())
+        stage.answer(runs[-1])
+    assert serials(stage, runs) == [1, 1, 1, 1, 2]
+    stage.executor.close()
+
+
+def test_a_turn_takes_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, executor="asyncio")
+    stage.ready()
+    assert stage.executor.capacity == 50
+    for _ in range(160):
+        assert stage.executor.start(claimed(), 10.0)
+    assert stage.executor.capacity == 40
+    stage.executor.close()
+
+
+def test_a_suspect_runs_alone() -> None:
+    job = Rig().start(suspect=b"1")
+    assert job.fields[b"isolate"] == b"1"
+
+
+def test_a_horse_whose_jobs_are_all_lost_is_killed(stage: Stage) -> None:
+    runs = [stage.start() for _ in range(6)]
+    for run in runs:
+        stage.executor.kill(run, KillCause.LOST)
+    assert sorted(killed(stage)) == ["1", "2"]

@@ -1,0 +1,35 @@
+"""Mistakes about jobs that share a process."""
+
+from __future__ import annotations
+
+from tests.faults.teeth.edits import INCLUDE, Edit, a_mutant
+
+_UNCOUNTED = "    job.unbegun = job.displaced or job.suspect\n"
+_TIME = "(len(must_end) == len(horse.runs) or now >= min(horse.kill_by, horse.answer_by))"
+
+OF_CROWDS = (
+    a_mutant(
+        "crowd1",
+        "what another job of its process did costs a job a life",
+        "store/test_commit.py::test_what_another_job_of_its_process_did_is_not_charged",
+        Edit(INCLUDE + "commit.lua", _UNCOUNTED, "    job.unbegun = false\n"),
+    ),
+    a_mutant(
+        "crowd2",
+        "one that does not end takes its neighbours along",
+        "executors/test_concurrent.py::test_one_that_is_overdue_ends_with_its_process_when_the_others_have_ended",
+        Edit("fusion/executors/condemned.py", _TIME, "True"),
+    ),
+    a_mutant(
+        "crowd3",
+        "a suspect runs among others",
+        "executors/test_concurrent.py::test_a_suspect_runs_alone",
+        Edit("fusion/worker/envelope.py", 'if fields.get(b"suspect"):', "if False:"),
+    ),
+    a_mutant(
+        "crowd4",
+        "who died among others is charged",
+        "executors/test_concurrent.py::test_of_one_that_dies_among_others_nobody_knows",
+        Edit("fusion/executors/concurrent_horse.py", "suspect=crowd > 1 and not (ours or late)", "suspect=False"),
+    ),
+)
