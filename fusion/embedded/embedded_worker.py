@@ -17,7 +17,6 @@ from fusion.exceptions import ConfigurationError
 from fusion.kernel.importing import task_modules
 from fusion.settings import Settings, get_settings
 from fusion.settings.handing_on import environment_for
-from fusion.store.client.connections import connect, url_of
 from fusion.store.layout.names import check_queue_name, is_pattern
 
 if TYPE_CHECKING:
@@ -125,6 +124,8 @@ class EmbeddedWorker:
 
     def _shared(self, post: Post) -> str:
         """What one worker per host is for: two applications, or two EmbeddedWorkers for other queues, don't stand in each other's way."""
+        from fusion.store.client.connections import connect, url_of
+
         connection = connect(self._settings)
         try:
             return repr((url_of(connection), self._settings.prefix, post.queues, sorted(self._settings.tasks)))

@@ -66,6 +66,7 @@ class Keeper:
         self._wake, self._woken = socket.socketpair()
         for end in (self._wake, self._woken):
             end.setblocking(False)
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fusion-embedded-worker", daemon=True)
 
     @property
@@ -94,6 +95,7 @@ class Keeper:
 
     def join(self) -> None:
         """Wait for the end that `stop` asked for."""
+        self._ended.wait()  # a join that ^C interrupts takes the thread for ended, until Python 3.13
         self._thread.join()
 
     def _forget(self) -> None:
@@ -120,6 +122,7 @@ class Keeper:
             self._lock.release()
             self._wake.close()
             self._woken.close()
+        self._ended.set()
 
     def _drain(self) -> None:
         self._woken.recv(64)
@@ -244,7 +247,7 @@ def _stop_all() -> None:
     try:
         for keeper in keepers:
             keeper.join()
-    except KeyboardInterrupt:  # somebody will not wait for the jobs
+    except (KeyboardInterrupt, SystemExit):  # a second ^C, or the handler of a second TERM: somebody will not wait for the jobs
         for keeper in keepers:
             keeper.stop(0)
         for keeper in keepers:

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from fusion import EmbeddedWorker, Queue
-from fusion.embedded import embedded_worker
+from fusion.embedded import embedded_worker, host_lock, keeper
 from fusion.exceptions import ConfigurationError, InvalidName
 from fusion.settings import Settings, get_settings
 from tests.kit.waiting import eventually
@@ -86,6 +86,30 @@ def test_two_with_other_queues_stand_in_nobodys_way(conn: redis.Redis) -> None:
             assert same.pid is None
             one.stop()
             assert pid_of(same)
+
+
+def test_each_redis_prefix_and_kind_of_work_has_a_lock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    locked: list[str] = []
+    monkeypatch.setattr(host_lock, "HostLock", locked.append)
+    monkeypatch.setattr(keeper.Keeper, "start", lambda self: None)
+
+    def lock(**named: object) -> str:
+        EmbeddedWorker(**{"queues": "s", "tasks": TASKS, "redis_url": "redis://:of-anna@a:1/0", **named}).start()  # type: ignore[arg-type]
+        return locked.pop()
+
+    usual = lock()
+    assert "of-anna" not in usual
+    assert lock(redis_url="redis://:of-berta@a:1/0", slots=4, name="box") == usual
+    others: list[dict[str, object]] = [
+        {"redis_url": "redis://b:1/0"},
+        {"redis_url": "redis://a:2/0"},
+        {"redis_url": "redis://a:1/1"},
+        {"prefix": "shop:"},
+        {"queues": ["s", "t"]},
+        {"tasks": ["tests.jobs"]},
+    ]
+    assert usual not in [lock(**named) for named in others]
+    assert len({lock(**named) for named in others}) == len(others)
 
 
 @pytest.mark.long

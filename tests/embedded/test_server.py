@@ -128,6 +128,25 @@ def test_a_successor_need_not_wait_for_the_last_job(sites: Sites, conn: redis.Re
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_insists_does_not_wait_for_the_jobs(sites: Sites, conn: redis.Redis, tmp_path: Path, number: int) -> None:
+    site = sites.start("0")
+    site.ready()
+    gate, seen = tmp_path / "gate", tmp_path / "seen"
+    gate.touch()
+    job = Queue("s", conn).enqueue(GATED, str(gate), str(seen))
+    eventually(lambda: runs_of(seen, "started", job.id))
+    site.note()
+    site.signal(number)
+    site.says("1 running job(s) will be finished")
+    assert site.process.poll() is None
+    site.signal(number)
+    site.wait()
+    assert status_of(conn, job.id) == "queued"
+    site.nothing_left()
+
+
+@pytest.mark.long
 def test_under_a_reloader_the_process_that_serves_gets_the_worker(sites: Sites, conn: redis.Redis) -> None:
     site = sites.start("0", "reload")
     site.says("which this one started, gets the worker")
