@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import click
 
+from fusion.cli import executors
 from fusion.cli.child_flags import as_typed, hand_on_url, program
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
 from fusion.cli.relay import relay
 from fusion.cli.scheduler import declaring_flags, scheduler
-from fusion.cli.worker import pid_file, prepare, worker
+from fusion.cli.worker import WorkerPlan, pid_file, prepare, worker
 from fusion.kernel import defaults, titles
 from fusion.kernel.importing import task_modules
 from fusion.runtime.child_process import Kind
@@ -57,15 +59,18 @@ def start(
     other, each only once its successor is ready.
     """
     context = click.get_current_context()
-    flags = as_typed(context, worker, _NOT_HANDED_ON)
     planning = as_typed(context, scheduler, _NOT_FOR_OTHERS)
     telling = as_typed(context, relay, _NOT_FOR_OTHERS)
     cli.load(app=app, app_version=app_version)  # a wrong one is told here, not by the scheduler
     plan = prepare(cli, embedded, name=name, shutdown_timeout=shutdown_timeout, **given)
     hand_on_url(cli.url)
+    workers = [("worker", as_typed(context, worker, _NOT_HANDED_ON))]
+    if len(plan.by_executor) > 1:
+        workers = list(_by_executor(plan, _NOT_HANDED_ON))
     if plan.settings.probe_port is not None:
         # the port is the supervisor's; they get any free one each
-        flags, planning, telling = (["--probe-port", "0", *each] for each in (flags, planning, telling))
+        workers = [(kind, ["--probe-port", "0", *flags]) for kind, flags in workers]
+        planning, telling = (["--probe-port", "0", *each] for each in (planning, telling))
     task_modules(plan.settings.tasks)  # a wrong one is told here, not by each worker
 
     from fusion.kernel.linux import close_to_others
@@ -81,7 +86,7 @@ def start(
         close_to_others()
     titles.show("keeps", num_workers, "workers of", ",".join(plan.queues))
     with pid_file(pid):
-        kinds = [Kind("worker", ("worker", *flags), num_workers)]
+        kinds = [Kind(kind, ("worker", *flags), num_workers) for kind, flags in workers]
         if not (no_scheduler or plan.burst):
             kinds.append(Kind("scheduler", ("scheduler", *planning)))
         if settings.sinks and plan.relay and not plan.burst:
@@ -90,6 +95,15 @@ def start(
         code = Supervisor(settings, Broker.of(connection, settings), kinds, program()).run()
     connection.close()
     sys.exit(code)
+
+
+def _by_executor(plan: WorkerPlan, own: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+    """A name and the flags for the workers of each executor, less those that are the supervisor's `own`."""
+    context = click.get_current_context()
+    for kind, queues in plan.by_executor.items():
+        flags = as_typed(context, worker, {*own, "executor", "queues", "customq", *executors.unknown_to(kind)})
+        served = ["--", *queues] if context.params["queues"] else ["--customq", ",".join(queues)]
+        yield f"{kind} worker", [*flags, "--executor", kind, *served]
 
 
 # What is checked for one worker is right for all of them.

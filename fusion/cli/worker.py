@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fusion.cli import names
+from fusion.cli import executors, names
 from fusion.cli.child_flags import as_typed, hand_on_url, program, without_embedded_worker
 from fusion.cli.context import Cli, shared_options
 from fusion.cli.hints import command
@@ -32,7 +32,6 @@ _SETTINGS = (
     *(
         "name",
         "slots",
-        "executor",
         "horses",
         "threads",
         "concurrency",
@@ -67,7 +66,8 @@ _IDLE_PROBATION = 5.0
 
 @dataclass(frozen=True)
 class WorkerPlan:
-    """A worker as the flags ask for it. `job_lines`: log the description of each job. `probation`: run only jobs that are to run alone."""
+    """A worker as the flags ask for it. `job_lines`: log the description of each job. `probation`: run only jobs that are to run alone.
+    `by_executor`: its queues by what their jobs run in; for more than one `start` makes workers for each."""
 
     settings: Settings
     queues: tuple[str, ...]
@@ -75,6 +75,7 @@ class WorkerPlan:
     job_lines: bool
     relay: bool
     probation: bool
+    by_executor: dict[str, list[str]]
 
 
 _RUNNING = (
@@ -84,9 +85,10 @@ _RUNNING = (
     click.option("--slots", metavar="N", help="Jobs it runs at a time.  [default: 1]"),
     click.option(
         "--executor",
-        type=click.Choice(["process", "pool", "thread", "asyncio"]),
-        help="What jobs run in: a process each, warm processes one after another, or many at once in one: threads, or coroutines.  "
-        "[default: process; with --horses pool]",
+        multiple=True,
+        metavar="[QUEUE=]NAME",
+        help="What jobs run in, or those of QUEUE: process, one each; pool, warm ones, one job after another; thread or asyncio, many jobs at "
+        "once in one. Repeatable.  [default: process; with --horses pool]",
     ),
     click.option(
         "--horses",
@@ -191,6 +193,8 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
     INT or TERM ends it when its jobs are done, twice at once; jobs that are cut off go back to their place.
     """
     plan = prepare(cli, embedded, **given)
+    if len(plan.by_executor) > 1 and not plan.probation:
+        raise click.UsageError("a worker has one executor: `start` with these flags runs workers for each")
     if reload:
         with pid_file(pid):
             sys.exit(_reloading(cli, plan))
@@ -283,6 +287,9 @@ def plan_worker(
     if adopt_rq:
         flags["adopt_rq"] = tuple(names.check(name) for name in names.split(adopt_rq))
     flags["order"] = given["order"]
+    executor = executors.read(given["executor"])
+    flags["executor"] = executor.all
+    flags = executors.of_some(executor, flags)
     settings = cli.load(**flags)
     typed = [*queues, *names.split(customq)]
     if not typed:
@@ -292,6 +299,12 @@ def plan_worker(
     served = names.expand_all(typed, settings.queues)
     # By its name: of a queue in the index of a wildcard everybody's workers say whether there is work.
     served += tuple(q for q in settings.adopt_rq or () if q not in served and any(fnmatchcase(q, name) for name in served))
+    by_executor = executors.groups(executor, settings, served)
+    if [*by_executor] != [settings.executor]:  # what was said for queues is right for each of their workers, too
+        given_sizes = {**flags, **{name: given[name] for name in executors.OF_SIZE}}
+        checked = [cli.load(**executors.fitting(kind, given_sizes)) for kind in by_executor]
+        if len(checked) == 1:
+            settings, flags = checked[0], executors.fitting(next(iter(by_executor)), given_sizes)
     if queues and not customq and settings.origin_of("order") == "default" and not any(map(is_pattern, served)):
         settings = cli.load(**{**flags, "order": "listed"})  # RQ's form, and what it means there
     if probation:
@@ -307,7 +320,7 @@ def plan_worker(
             probe_port=None,
         )
         settings = replace(settings, max_jobs=None, max_age=None, max_idle_time=_IDLE_PROBATION)
-    return WorkerPlan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation)
+    return WorkerPlan(settings, served, burst, not disable_job_desc_logging, not no_relay, probation, by_executor)
 
 
 def level_of(cli: Cli, given: dict[str, Any]) -> str | None:

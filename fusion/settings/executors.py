@@ -23,7 +23,9 @@ def settle_executor(settings: Settings, refuse: Callable[[str, str], None]) -> N
         object.__setattr__(settings, name, value)
 
     for other, (name, _) in CROWDED.items():
-        if other != kind and getattr(settings, name) is not None:
+        if other != kind and settings.origin_of(name).startswith(("environment", "module")):
+            put(name, None)  # said for a fleet, of which this process is one of another kind
+        elif other != kind and getattr(settings, name) is not None:
             refuse(name, f"it is for the executor {other}, and executor is {kind}; say executor {other}, or leave {name} out")
     places = 1
     if kind in CROWDED:

@@ -81,7 +81,9 @@ class WorkerSettings:
     slots: int = _setting(1, readers.whole(1, readers.SLOTS))
     #: What jobs run in: `process`, one of its own for each; `pool`, warm processes that run one after another; `thread` and
     #: `asyncio`, processes that run many at once, in threads or as coroutines. With `horses` and no word here it is `pool`, else `process`.
-    executor: str | None = _setting(None, readers.choice("process", "pool", "thread", "asyncio"))
+    executor: str | None = _setting(None, readers.executor)
+    #: What the jobs of some queues run in: `sms=asyncio mail=thread`. `start` has workers of their own for them.
+    queue_executors: Mapping[str, str] | None = _setting(None, readers.queue_executors)
     #: Warm processes; in a pool they are the slots. `auto`: one per CPU. Without a number a pool has that, thread and asyncio have one.
     horses: int | None = _setting(None, readers.horses)
     #: Threads of one process of the executor thread (25 if no number is given).

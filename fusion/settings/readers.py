@@ -155,6 +155,18 @@ def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
     return found
 
 
+def queue_executors(value: Any) -> dict[str, str]:
+    """`sms=asyncio mail=thread`, or a dict: what the jobs of some queues run in."""
+    if isinstance(value, str):
+        value = dict(word.split("=", 1) for word in value.replace(",", " ").split() if "=" in word)
+    if not isinstance(value, Mapping):
+        raise Invalid("use QUEUE=asyncio QUEUE=thread, or a dict")
+    for queue in value:
+        if not re.fullmatch(r"[A-Za-z0-9.-][A-Za-z0-9_.-]{0,127}", str(queue)):
+            raise Invalid(f"{queue!r} is no name of a queue")
+    return {str(queue): executor(kind) for queue, kind in value.items()}
+
+
 def _number(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
@@ -175,6 +187,10 @@ def choice(*names: str) -> Callable[[Any], str]:
         return str(value).lower()
 
     return read
+
+
+#: What jobs run in.
+executor = choice("process", "pool", "thread", "asyncio")
 
 
 def names(value: Any) -> tuple[str, ...]:

@@ -179,3 +179,17 @@ def test_the_flags_of_warm_processes_reach_every_worker(services: Services, conn
     assert max(runs.values()) == 3, "a process runs several, and no more than it may"
     by = Counter(str(conn.hget(f"rq:job:{job.id}", "worker_name")) for job in jobs)
     assert len(by) == 2, "both workers took part"
+
+
+@pytest.mark.long
+def test_queues_have_executors_of_their_own(services: Services, conn: redis.Redis, tmp_path: Path) -> None:
+    """Each in workers of its own, which are given the numbers that are for them."""
+    flags = ("--executor", "c=asyncio", "--executor", "t=thread", "--concurrency", "7", "--threads", "2", "--slots", "2")
+    services.start(1, "--customq", "c,t,p", *flags, env={"FUSION_TASKS": "tests.jobs.crowd"})
+    jobs = {name: [Queue(name, conn).enqueue("tests.jobs.crowd.plain_where") for _ in range(6)] for name in "ctp"}
+    everything = [job.id for some in jobs.values() for job in some]
+    eventually(lambda: {status_of(conn, job) for job in everything} == {"finished"}, 20)
+    workers = {name: {str(conn.hget(f"rq:job:{job.id}", "worker_name")) for job in some} for name, some in jobs.items()}
+    assert len(set[str]().union(*workers.values())) == 3
+    pids = {name: {job.result[0] for job in some} for name, some in jobs.items()}
+    assert {name: len(found) for name, found in pids.items()} == {"c": 1, "t": 1, "p": 6}

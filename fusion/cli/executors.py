@@ -1,0 +1,90 @@
+"""Executors of queues: `--executor sms=asyncio`. One worker has one executor; `start` runs workers for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fusion.settings import readers
+from fusion.store.layout.names import is_pattern
+
+if TYPE_CHECKING:
+    from fusion.settings import Settings
+
+#: How many jobs at once: the flags that an executor knows of these.
+_SIZES = {
+    "process": {"slots"},
+    "pool": {"slots", "horses"},
+    "thread": {"horses", "threads"},
+    "asyncio": {"horses", "concurrency"},
+}
+OF_SIZE = frozenset[str]().union(*_SIZES.values())
+
+
+@dataclass(frozen=True)
+class Typed:
+    """What --executor said: of all queues, None for nothing; and of some."""
+
+    all: str | None
+    queues: Mapping[str, str]
+
+
+def read(values: Sequence[str]) -> Typed:
+    """Read the values of the flag. A usage error for what is none."""
+    plain = [value for value in values if "=" not in value]
+    if len(plain) > 1:
+        raise click.UsageError(
+            f"--executor {plain[1]}: all jobs run in {plain[0]} already; say QUEUE={plain[1]} for those of some queues"
+        )
+    try:
+        named = readers.queue_executors(" ".join(value for value in values if "=" in value))
+        return Typed(readers.executor(plain[0]) if plain else None, named)
+    except readers.Invalid as rule:
+        raise click.UsageError(f"--executor: {rule}") from None
+
+
+def of_some(typed: Typed, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags as the queues have them that have no executor of their own. A usage error for a number that none of all these knows."""
+    if not typed.queues:
+        return dict(flags)
+    kind = typed.all or ("process" if flags["horses"] is None else "pool")
+    known = frozenset[str]().union(*(_SIZES[one] for one in (kind, *typed.queues.values())))
+    for name in sorted(OF_SIZE - known):
+        if flags[name] is not None:
+            raise click.UsageError(f"--{name} is for none of these executors; leave it out")
+    return fitting(kind, flags)
+
+
+def groups(typed: Typed, settings: Settings, served: Sequence[str]) -> dict[str, list[str]]:
+    """The served queues by their executor. A usage error for a queue that can't be told from the others."""
+    wanted, rest = {**(settings.queue_executors or {}), **typed.queues}, str(settings.executor)
+    for queue, kind in typed.queues.items():
+        if queue not in served:
+            raise click.UsageError(
+                f"--executor {queue}={kind}: this worker does not serve {queue} by its name; add --customq {queue}"
+            )
+    found: dict[str, list[str]] = {}
+    for name in served:
+        found.setdefault(wanted.get(name, rest), []).append(name)
+    for queue in (name for name in served if wanted.get(name, rest) != rest):
+        for pattern in filter(is_pattern, served):
+            if fnmatchcase(queue, pattern):
+                raise click.UsageError(
+                    f"{queue} has an executor of its own, and {pattern} stands for it too; name the other queues, or run another worker "
+                    f"for {queue}"
+                )
+    return found
+
+
+def unknown_to(kind: str) -> frozenset[str]:
+    """The flags that say how many jobs run at once in other executors."""
+    return OF_SIZE - _SIZES[kind]
+
+
+def fitting(kind: str, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags without those that say how many jobs run at once in other executors."""
+    return {name: None if name in unknown_to(kind) else value for name, value in flags.items()} | {"executor": kind}

@@ -1,0 +1,48 @@
+"""Queues with an executor of their own: what is read, and what can't be told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+
+from fusion.cli.executors import OF_SIZE, fitting, groups, of_some, read
+from fusion.settings import Settings
+
+NONE: dict[str, Any] = dict.fromkeys(OF_SIZE)
+
+
+def test_one_word_is_for_all_and_others_for_their_queues() -> None:
+    typed = read(["pool", "sms=asyncio", "mail=Thread"])
+    assert (typed.all, typed.queues) == ("pool", {"sms": "asyncio", "mail": "thread"})
+
+
+@pytest.mark.parametrize("values", [["pool", "thread"], ["green"], ["sms=green"], ["s*=asyncio"]])
+def test_what_is_none_is_told(values: list[str]) -> None:
+    with pytest.raises(click.UsageError, match="--executor"):
+        read(values)
+
+
+def test_queues_stand_with_those_of_their_executor() -> None:
+    settings = Settings(queue_executors={"push": "asyncio", "elsewhere": "thread"})
+    found = groups(read(["sms=asyncio", "mail=process"]), settings, ["sms", "mail", "push", "other"])
+    assert found == {"asyncio": ["sms", "push"], "process": ["mail", "other"]}
+
+
+@pytest.mark.parametrize(
+    ("served", "fix"),
+    [(["mail"], "add --customq sms"), (["sms", "s*"], "s[*] stands for it too"), (["sms", "*"], "run another worker for sms")],
+)
+def test_a_queue_that_cant_be_told_from_others(served: list[str], fix: str) -> None:
+    with pytest.raises(click.UsageError, match=fix):
+        groups(read(["sms=asyncio"]), Settings(), served)
+
+
+def test_numbers_go_to_those_that_know_them() -> None:
+    typed, flags = read(["sms=asyncio"]), {**NONE, "slots": "3", "concurrency": "50"}
+    assert of_some(typed, flags) == {**NONE, "slots": "3", "executor": "process"}
+    assert fitting("asyncio", flags) == {**NONE, "concurrency": "50", "executor": "asyncio"}
+    with pytest.raises(click.UsageError, match="--threads is for none of these"):
+        of_some(typed, {**NONE, "threads": "5"})
+    assert of_some(read([]), flags) == flags, "what contradicts is told by the settings"
