@@ -143,6 +143,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     def _give(self, horse: ConcurrentHorse, run: CrowdRun) -> None:
         run.horse, run.began = horse, time.monotonic()
         run.due = run.began + run.limit
+        run.late_from = run.due - self._settings.timeout_grace
         self._due_at = min(self._due_at, run.due)
         self.runs[run.claimed.execution_id] = run
         if horse.told == inf or horse.told < run.due:  # the fork server hears of it before the job comes

@@ -21,12 +21,14 @@ _READ = 256 * 1024
 @dataclass(slots=True, eq=False)
 class CrowdRun(Run):
     """A run among others in a horse; None while it waits for one. `due`: monotonic time at which its end is insisted on; `overdue`: that has
-    been done, and it still runs. `callbacks`: the limits of its callbacks of which one may move `due`, once; `task_over`: that has happened.
+    been done, and it still runs; `late_from`: when its task's own time is over, and it has but its grace. `callbacks`: the limits of its
+    callbacks of which one may move `due`, once; `task_over`: that has happened.
     """
 
     horse: ConcurrentHorse | None = None
     due: float = inf
     overdue: bool = False
+    late_from: float = inf
     callbacks: list[float] = field(default_factory=list)
     task_over: bool = False
 
@@ -38,7 +40,7 @@ class CrowdRun(Run):
     def grant_callback(self, now: float, grace: float) -> None:
         """The task has ended and its callback begins. Only what the job's own fields allow, and once: the word comes from foreign code."""
         if self.callbacks:
-            self.task_over = True
+            self.task_over, self.late_from = True, inf
             self.due = now + max(self.callbacks) + grace
             self.callbacks = []
 
@@ -53,6 +55,9 @@ class CrowdRun(Run):
                 self.killed = KillCause.BROKEN
             return Death(exited.status, exited.maxrss, killed=True, suspect=crowd > 1)
         ours = exited.why != "-"
+        if ours and not late and self.killed is None and time.monotonic() >= self.late_from:
+            # Not displaced: two that are late together, each of which costs the other its process, would never come to an end.
+            late, self.detail = True, "and its grace ended with its process"
         if ours and not late and self.killed is None:
             self.killed = KillCause.DISPLACED
         return Death(exited.status, exited.maxrss, killed=ours, timed_out=late, suspect=crowd > 1 and not (ours or late))

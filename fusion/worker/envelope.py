@@ -55,7 +55,7 @@ class EnvelopeCheck:
         settings, fields = self._settings, claimed.fields
         if settings.isolate_queues is not None and any(fnmatchcase(claimed.queue, name) for name in settings.isolate_queues):
             fields[b"isolate"] = b"1"
-        if fields.get(b"suspect"):  # it may have taken its last process down, and others with that
+        if fields.get(b"suspect") == b"1":  # it may have taken its last process down, and others with that
             fields[b"isolate"] = b"1"
         if not fields.get(b"timeout"):  # RQ leaves it out for its default
             fields[b"timeout"] = str(settings.job_timeout).encode()

@@ -95,7 +95,7 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
     """Decide by the death of a process that gave no outcome, and by who killed it.
 
     - whoever it was, and it was to stop: stopped;
-    - the worker, for another job in its process: it goes back, unharmed;
+    - the worker, for another job in its process: it goes back, unharmed, and the second time runs alone;
     - nobody, as there was no process: the job goes back;
     - the worker, since an earlier job of the process read this one, which never ran, or another one's answer came: it is lost and runs again;
     - its executor at the deadline, or the executor's end after it: the task's own doing, it failed by timeout;
@@ -112,13 +112,14 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
     if run.stopping:
         return Decision("stopped", _how_it_went(death, grace), attempt=_attempt(death))
     if cause is KillCause.DISPLACED:
-        return Decision("displaced", "its process was killed for another job in it", attempt=_attempt(death))
+        return _displaced(fields, death)
     if cause is KillCause.NO_PROCESS:
         return Decision("release", "no process could be forked")
     if cause is KillCause.STOLEN:
         return Decision("struck", "an earlier job of its process had read it there")
     if death.timed_out or cause is KillCause.TIMEOUT:
-        why = f"did not end within its timeout of {run.limit - grace:g} s plus {grace:g} s grace and was killed"
+        over = run.detail or f"plus {grace:g} s grace and was killed"
+        why = f"did not end within its timeout of {run.limit - grace:g} s {over}"
         return died(fields, why, "fusion.exceptions.JobTimeoutException", _attempt(death))
     if death.status is None:
         return Decision("struck", "the fork server died with the job's process")
@@ -143,6 +144,14 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
             hint = "; the OOM killer, or a person" if number == signal.SIGKILL else ""
             return Decision("lost", f"work-horse {what}, not by Fusion{hint}{peak}", attempt=_attempt(death))
     return died(fields, f"work-horse {what}{peak}", attempt=_attempt(death))
+
+
+def _displaced(fields: Mapping[bytes, bytes], death: Death) -> Decision:
+    """The first time it goes among others again; then it runs alone, or some that outlast the neighbours' grace would never end."""
+    again = b"suspect" in fields
+    after = "; it runs in one of its own next" if again else ""
+    why = f"its process was killed for another job in it{after}"
+    return Decision("displaced", why, fields={"suspect": "1" if again else "0"}, attempt=_attempt(death))
 
 
 def _is_polite(status: int, stopping: bool) -> bool:

@@ -119,6 +119,43 @@ def test_a_neighbour_that_takes_longer_than_the_grace_goes_back_unharmed(crowd: 
 
 
 @pytest.mark.long
+def test_one_that_is_displaced_twice_runs_alone(crowd: Crowd, conn: redis.Redis, tmp_path: Path) -> None:
+    """Or jobs beside it that do not end would keep it from ever coming to an end."""
+    seen = tmp_path / "seen"
+    other = crowd.enqueue("nap", str(seen), 6.0)
+    for times in (1, 2):
+        late = crowd.enqueue("swallows", str(seen), timeout=1)
+        _all(conn, [late], "failed")
+        eventually(lambda times=times: len(runs_of(seen, "begun", other.id)) == times + 1, 10, why=f"it begins anew, {times}")
+    late = crowd.enqueue("swallows", str(seen), timeout=1)
+    _all(conn, [late], "failed")
+    _all(conn, [other], "finished", 12)
+    assert len(runs_of(seen, "begun", other.id)) == 3
+    assert field(conn, other.id, "suspect") == ""
+
+
+@pytest.mark.long
+def test_those_whose_time_is_over_end_by_it_when_they_cost_each_other_their_process(
+    workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    """A thread is struck, which condemns the process, and it gives no sign of life, as its loop is blocked: nobody has used up its grace."""
+    seen, queue = tmp_path / "seen", Queue("c", conn)
+    other = queue.enqueue_call("tests.jobs.crowd.nap", (str(seen), 0.7))
+    late = [
+        queue.enqueue_call("tests.jobs.crowd.plain_swallows", (str(seen),), timeout=1),
+        queue.enqueue_call("tests.jobs.crowd.hogs", (60.0,), timeout=1),
+    ]
+    worker = workers.start("c", "--executor", "asyncio", env={**ENV, "FUSION_TIMEOUT_GRACE": "30"})
+    _all(conn, late, "failed", 15)
+    for job in late:
+        assert field(conn, job.id, "reason").endswith(
+            "did not end within its timeout of 1 s and its grace ended with its process"
+        )
+    _all(conn, [other], "finished")
+    assert worker.output.count("gets no more jobs") == 1
+
+
+@pytest.mark.long
 def test_of_a_process_that_dies_nobody_is_charged_but_who_does_it_again_alone(
     crowd: Crowd, conn: redis.Redis, tmp_path: Path
 ) -> None:

@@ -32,4 +32,16 @@ OF_CROWDS = (
         "executors/test_concurrent.py::test_of_one_that_dies_among_others_nobody_knows",
         Edit("fusion/executors/concurrent_horse.py", "suspect=crowd > 1 and not (ours or late)", "suspect=False"),
     ),
+    a_mutant(
+        "crowd5",
+        "jobs that cost each other their process do so for ever",
+        "worker/test_crowd.py::test_those_whose_time_is_over_end_by_it_when_they_cost_each_other_their_process",
+        Edit("fusion/executors/concurrent_horse.py", " and time.monotonic() >= self.late_from", " and False"),
+    ),
+    a_mutant(
+        "crowd6",
+        "one that outlasts its neighbours' grace never comes to an end",
+        "worker/test_crowd.py::test_one_that_is_displaced_twice_runs_alone[thread]",
+        Edit("fusion/worker/outcomes.py", '    again = b"suspect" in fields\n', "    again = False\n"),
+    ),
 )
