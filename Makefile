@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-acl test-pool test-es test-browser screenshots crash teeth soak lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-acl test-pool test-thread test-asyncio test-es test-browser screenshots crash teeth soak lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -49,6 +49,12 @@ crash: venv-dev bytecode ## every way to strike at every place where a worker, f
 
 test-pool: venv-dev bytecode ## the tests of workers and of their troubles once more, with workers in pool mode
 	@FUSION_TEST_HORSES=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker tests/faults/trouble $(ARGS)
+
+test-thread: venv-dev bytecode ## the tests of workers, whose jobs have threads of one process
+	@FUSION_TEST_EXECUTOR=thread $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker $(ARGS)
+
+test-asyncio: venv-dev bytecode ## the tests of workers, whose jobs are coroutines of one process, or threads beside them
+	@FUSION_TEST_EXECUTOR=asyncio $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker $(ARGS)
 
 teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses; five minutes)
 	@$(BIN)/python -m tests.faults.teeth $(MUTANTS)

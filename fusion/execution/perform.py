@@ -200,8 +200,9 @@ class Execution:
     def succeeded(self, value: Any) -> None:
         """Note what the task returned."""
         self._elapsed = monotonic() - self._started
-        retry = sys.modules.get("fusion.retry")  # not loaded: then the value can't be one
-        if retry is not None and issubclass(type(value), retry.Retry):
+        retry: Any = sys.modules.get("fusion.retry")
+        # Not loaded, or another thread has only begun to import it: then the value can't be one.
+        if issubclass(type(value), getattr(retry, "Retry", ())):
             self._asked(value, retry.retries_done(self._fields.get(b"retryCount")))
             return
         self._answer = {b"kind": b"finished"}

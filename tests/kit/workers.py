@@ -16,18 +16,28 @@ from tests.kit.witnesses import alive
 COMMAND = ("run_worker.py", "worker")
 #: `make test-pool`: workers have warm processes, this many or, where a test says `--slots`, as many as that.
 HORSES = os.environ.get("FUSION_TEST_HORSES", "")
+#: `make test-thread`, `make test-asyncio`: workers have one process that runs as many jobs at once as they have slots.
+CROWDED = os.environ.get("FUSION_TEST_EXECUTOR", "")
+_PLACES = {"thread": "FUSION_THREADS", "asyncio": "FUSION_CONCURRENCY"}
 
 
 def process_per_job(reason: str) -> pytest.MarkDecorator:
     """For a test of what only a process per job does; `reason`: what pool mode does in its place."""
-    return pytest.mark.skipif(bool(HORSES), reason=reason)
+    return pytest.mark.skipif(bool(HORSES or CROWDED), reason=reason)
+
+
+def alone_in_its_process(reason: str) -> pytest.MarkDecorator:
+    """For a test of what only a job without neighbours does."""
+    return pytest.mark.skipif(bool(CROWDED), reason=reason)
 
 
 def _mode(args: tuple[str, ...], env: dict[str, str]) -> dict[str, str]:
-    if not HORSES or "--horses" in args or "FUSION_HORSES" in env:
+    if not (HORSES or CROWDED) or {"--horses", "--executor"} & {*args} or "FUSION_HORSES" in env:
         return {}
-    slots = args[args.index("--slots") + 1] if "--slots" in args else env.get("FUSION_SLOTS", HORSES)
-    return {"FUSION_HORSES": slots}
+    if CROWDED and ("--max-job-memory" in args or "FUSION_MAX_JOB_MEMORY" in env):  # refused
+        return {}
+    slots = args[args.index("--slots") + 1] if "--slots" in args else env.get("FUSION_SLOTS", HORSES or "1")
+    return {"FUSION_EXECUTOR": CROWDED, _PLACES[CROWDED]: slots} if CROWDED else {"FUSION_HORSES": slots}
 
 
 class WorkerProcess(ProcessUnderTest):

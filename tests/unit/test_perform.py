@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -101,3 +102,8 @@ def test_one_performer_runs_many_jobs_at_once() -> None:
         assert [frame[b"kind"] for frame in said[number]] == [b"meta", b"callback"]
         assert guards[number].checked == 1
     assert get_current_job() is None
+
+
+def test_what_another_thread_is_just_importing_harms_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fusion.retry", ModuleType("fusion.retry"))
+    assert _run(("tests.jobs.basic",), 1)[b"kind"] == b"finished"

@@ -23,7 +23,7 @@ from tests.kit.monitor import Monitor
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field
-from tests.kit.workers import Workers
+from tests.kit.workers import Workers, alone_in_its_process
 from wrappers.log import Log
 
 TASKS = {"FUSION_TASKS": "tests.jobs"}
@@ -142,6 +142,7 @@ def test_a_timeout_strikes_a_task_that_does_nothing_else(workers: Workers, conn:
     assert "Task exceeded maximum timeout" in field(conn, job.id, "reason"), "the soft one, not the kill"
 
 
+@alone_in_its_process("its frame does not say of which run it is, so it is nobody's")
 def test_a_process_that_forges_frames_gains_nothing(workers: Workers, conn: redis.Redis) -> None:
     forged = {
         "kind": "log",

@@ -19,7 +19,7 @@ from tests.kit.length import long_case
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, lines, runs_of, status_of
-from tests.kit.workers import WorkerProcess, Workers
+from tests.kit.workers import WorkerProcess, Workers, alone_in_its_process
 
 GATED = "tests.jobs.basic.until_gone"
 
@@ -125,6 +125,7 @@ def test_a_signal_to_the_whole_tree_is_a_warm_end(scene: Scene, first: str) -> N
     scene.warm_end()
 
 
+@alone_in_its_process("a task has no main thread there, which handlers of signals are for")
 def test_a_horse_that_dies_of_the_trees_signal_gives_its_job_back(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     job = Queue("s", conn).enqueue("tests.jobs.basic.with_default_signals", str(seen))

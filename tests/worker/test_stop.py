@@ -16,7 +16,7 @@ from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import events_of
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, runs_of, status_of
-from tests.kit.workers import Workers
+from tests.kit.workers import Workers, alone_in_its_process
 
 GRACE = 1.0
 #: Seconds for a busy machine.
@@ -87,6 +87,7 @@ def test_a_clean_up_has_its_time(workers: Workers, conn: redis.Redis, tmp_path: 
     assert runs_of(seen, "cleaned"), "to its end"
 
 
+@alone_in_its_process("what sleeps in C is not reached before the grace")
 @pytest.mark.parametrize(
     ("task", "status"), [("returns_all_the_same", "finished"), ("fails_of_itself_later", "failed"), ("stops_itself", "failed")]
 )

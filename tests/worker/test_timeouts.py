@@ -16,7 +16,7 @@ from tests.kit.length import long_case
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, runs_of, status_of
-from tests.kit.workers import HORSES, Workers, process_per_job
+from tests.kit.workers import HORSES, Workers, alone_in_its_process, process_per_job
 
 TIMEOUT, GRACE = 0.5, 0.5
 #: Seconds for a busy machine.
@@ -42,6 +42,7 @@ def _pids(seen: Path, task: str) -> list[int]:
     return eventually(lambda: len(found := runs_of(seen, "here")) == count and found, why=f"all processes of {task} have begun")
 
 
+@alone_in_its_process("test_crowd.py has that: what sleeps in C is not reached before the grace")
 def test_a_job_is_gone_by_timeout_and_grace(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """Two at a time."""
     worker = workers.start("t", "--slots", "2", env=STUBBORN)
@@ -86,6 +87,7 @@ def test_a_job_is_gone_in_time_though_redis_hangs(
     check_conservation(conn, [job.id])
 
 
+@alone_in_its_process("the fork server's own deadline is some seconds later there")
 def test_a_job_is_gone_in_time_though_its_worker_is_stopped(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     worker = workers.start("t", env=STUBBORN)
@@ -127,6 +129,7 @@ def test_a_worker_that_stood_still_hears_first_what_came_meanwhile(
     check_conservation(conn, [job.id, beside.id])
 
 
+@alone_in_its_process("the fork server's own deadline is some seconds later there")
 @pytest.mark.parametrize("nth", [long_case(1), 2])
 def test_a_worker_stopped_as_it_sends_a_job_leaves_that_its_limit(
     nth: int, workers: Workers, conn: redis.Redis, tmp_path: Path
