@@ -65,7 +65,8 @@ class AsyncioHorse:
         loop.add_reader(channel.fd, self._hear)
 
     def _hear(self) -> None:
-        if not self._channel.hear():
+        # what the loop was woken for may have been heard by a task that waited for word since
+        if not self._channel.hear(wait=False):
             self._loop.remove_reader(self._channel.fd)
             self._end_if_idle()
 

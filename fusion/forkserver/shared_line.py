@@ -45,10 +45,12 @@ class SharedChannel(Channel):
         while self.hear():
             pass
 
-    def hear(self) -> bool:
-        """Wait until the worker has sent something, and hand it out. False if it will send nothing more."""
+    def hear(self, *, wait: bool = True) -> bool:
+        """Hand out what the worker has sent; `wait` until there is something. False if it will send nothing more."""
         try:
-            data = self._socket.recv(1 << 18)
+            data = self._socket.recv(1 << 18, 0 if wait else MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
         except ConnectionResetError:  # the worker died with something of this process unread
             data = b""
         if not data:

@@ -113,3 +113,32 @@ def test_frames_of_many_threads_stay_whole_and_say_of_which_run_they_are(ends: t
         found[frame[b"execution_id"]] += frame[b"kind"] == b"log"
     assert found == sent
     assert horse.stops == [b"%d" % number for number in range(50)]
+
+
+class Reader:
+    """Hands out in the thread that made it, as an event loop does."""
+
+    def __init__(self, fd: int) -> None:
+        self.channel, self.lines = SharedChannel(fd), list[RunLine]()
+        self.channel.attach(self)
+
+    def start(self, fields: Frame, line: RunLine) -> None:
+        self.lines.append(line)
+
+    def stop(self, execution_id: bytes) -> None:
+        pass
+
+
+def test_who_waits_for_word_in_the_thread_that_reads_hands_out_the_rest() -> None:
+    """And whoever was woken for what it has heard finds nothing, and waits for nothing."""
+    ours, theirs = socket.socketpair()
+    reader = Reader(theirs.detach())
+    with ours:
+        ours.sendall(pack({b"id": b"j", b"execution_id": b"a"}))
+        assert reader.channel.hear()
+        ours.sendall(pack({b"id": b"k", b"execution_id": b"b"}) + pack({b"stored": b"1", b"execution_id": b"a"}))
+        assert reader.lines[0].wait_for(b"stored", b"1")
+        assert [line.execution_id for line in reader.lines] == [b"a", b"b"]
+        assert reader.channel.hear(wait=False)
+    assert not reader.channel.hear(wait=False)
+    assert not reader.lines[1].wait_for(b"stored", b"1")
