@@ -120,9 +120,10 @@ class Crew:
                 rest = shared.settings.worker_cooldown_seconds if worker.worked else 0
                 self._vacant.append((worker.number, now + rest))
             self._others = [thread for thread in self._others if thread.is_alive()]
-        for run in self._mine():
-            if not run.thread.is_alive():
-                self._stand_in(run)
+            # With the lock held: a thread settles its run before it ends.
+            orphans = [run for run in self._mine() if not run.thread.is_alive()]
+        for run in orphans:
+            self._stand_in(run)
 
     def _mine(self) -> list[Run]:
         """The active jobs of this crew: after a stop that left some, those of the crew before are in the queue, too."""

@@ -96,8 +96,10 @@ class MemoryPlan:
             entry.state, entry.result = JobState.COMPLETE, result
 
     def mark_pending(self, job_id: Hashable, error: str) -> None:
-        """Active to Pending, behind those that wait."""
+        """Active to Pending, behind those that wait. A job that is Complete stays so."""
         with self._lock:
             entry = self._entries[job_id]
-            entry.state, entry.error = JobState.PENDING, error
-            self._pending[job_id] = entry
+            entry.error = error
+            if entry.state is not JobState.COMPLETE:
+                entry.state = JobState.PENDING
+                self._pending[job_id] = entry

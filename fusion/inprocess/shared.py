@@ -26,6 +26,7 @@ class Shared:
         self._changed = threading.Condition(self.lock)
         self._for_supervisor = threading.Condition(self.lock)
         self._news = False
+        #: When the supervisor, which waits, looks again; inf while it is at work, as it may have looked past the one or other already.
         self._looks_at = inf
         self._leaving: list[threading.Thread] = []
 
@@ -79,7 +80,7 @@ class Shared:
             self._looks_at = until
             while not self._news and (left := until - self.clock.now()) > 0:
                 self.clock.wait(self._for_supervisor, None if left == inf else left)
-            self._news = False
+            self._news, self._looks_at = False, inf
 
 
 class CrewThread(threading.Thread):

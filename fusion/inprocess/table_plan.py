@@ -80,11 +80,11 @@ class TablePlan:
             raise ValueError(f"table is {table!r}; use a name of letters, digits and _, with a schema and a dot before it or not")
         if placeholder not in ("?", "%s"):
             raise ValueError(f"placeholder is {placeholder!r}; use ? or %s, whichever the driver takes")
-        Owner.here(owner or host_name())  # a wrong name is told now
         self._connect, self._function, self._table, self._placeholder = connect, function, table, placeholder
         self._limit, self._max_attempts, self._stale_after = limit, max_attempts, stale_after
         self._owner_name = owner
-        self._owner: Owner | None = None
+        #: By process: one that was forked is another owner.
+        self._owners = {os.getpid(): Owner.here(owner or host_name())}
 
     def create_table(self) -> None:
         """Make the table, in SQLite's words, if it is not there."""
@@ -143,9 +143,10 @@ class TablePlan:
     @property
     def owner(self) -> Owner:
         """What this plan writes into the rows that it claims; another one in a process that was forked."""
-        if self._owner is None or self._owner.pid != os.getpid():
-            self._owner = Owner.here(self._owner_name or host_name())
-        return self._owner
+        pid = os.getpid()
+        if pid not in self._owners:  # of several threads that find so the first one's counts
+            self._owners.setdefault(pid, Owner.here(self._owner_name or host_name()))
+        return self._owners[pid]
 
     def _perform(self, row_id: Any, name: str, payload: str | None, attempts: int) -> Any:
         result = self._function(Row(row_id, name, None if payload is None else json.loads(payload), attempts))
