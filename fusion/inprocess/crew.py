@@ -16,6 +16,8 @@ from fusion.runtime.backoff import Backoff
 
 #: Seconds until the supervisor tries again what it could not do, like starting a thread: the first pause, and the longest.
 _FIRST, _LONGEST = 1.0, 60.0
+#: Seconds that a thread has after its goodbye, before it is left to a later look: what a job keeps by thread is destroyed in between.
+_GOODBYE = 0.5
 #: Seconds between two looks for threads that ended without a goodbye.
 _SWEEP = 5.0
 
@@ -58,16 +60,17 @@ class Crew:
         self._tell("stopping", logging.INFO, f"Stopping: {len(self._mine())} jobs are active, {dropped} queued ones stay Pending")
 
     def join(self, timeout: float | None) -> bool:
-        """Wait until all threads have ended after a stop; False if they have not within `timeout` seconds, or if this is one of them."""
+        """Wait until all threads have ended after a stop. False if they have not within `timeout` seconds, and at once if this is one of
+        them."""
         shared = self._shared
-        if self.has(threading.current_thread()):
+        if self.has(threading.current_thread()) or (timeout == 0 and not self._over):
             return False
         until = inf if timeout is None else shared.clock.now() + timeout
         shared.pause(lambda: -inf if self._over else until)
         if self._over:
             self._supervisor.join()
             return True
-        hanging = ", ".join(f"{run.thread.name} with job {run.job.name!r} ({run.job.id!r})" for run in self._mine())
+        hanging = ", ".join(f"{run.thread.name} with job {run.job.label}" for run in self._mine())
         text = f"FATAL: not stopped in time: {hanging or 'the master, in a call of the plan'}"
         self._tell("overdue", logging.CRITICAL, text)
         return False
@@ -113,7 +116,7 @@ class Crew:
         shared = self._shared
         for thread in shared.left():
             if thread is not self._supervisor:
-                thread.join()
+                thread.join(_GOODBYE)
         with shared.lock:
             for worker in [worker for worker in self._workers if not worker.is_alive()]:
                 self._workers.remove(worker)
@@ -154,7 +157,7 @@ class Crew:
                 if isinstance(run.thread, Worker):
                     self._replace(run.thread, now)
         for run in named:
-            text = f"FATAL: {run.thread.name} does not end job {run.job.name!r} ({run.job.id!r}), whose timeout is over. The job stays active "
+            text = f"FATAL: {run.thread.name} does not end job {run.job.label}, whose timeout is over. The job stays active "
             text += "until its thread ends"
             self._tell("overdue", logging.CRITICAL, text, job=run.job, worker=run.thread.name)
         return next_at
@@ -169,8 +172,11 @@ class Crew:
     def _look_at_memory(self, now: float) -> float:
         throttle = self._throttle
         if now >= throttle.next_at and throttle.check(now):
-            self._shared.queue.pause(bool(throttle.active))
-            self._shared.changed()
+            with self._shared.lock:
+                if self._shared.stopping:  # the queue may be the next crew's already
+                    return inf
+                self._shared.queue.pause(bool(throttle.scarce))
+                self._shared.changed()
             if throttle.scarce:
                 figures = ", ".join(
                     f"{'Swap' if kind == 'swap' else kind} at {used:.1f}%" for kind, used in throttle.scarce.items()

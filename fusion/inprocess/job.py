@@ -36,6 +36,8 @@ class ReadyJob:
     name: str
     run: Callable[[], Any]
     timeout: float | None = None
+    #: Name and id, as lines of the log have them.
+    label: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         hash(self.id)
@@ -45,6 +47,7 @@ class ReadyJob:
             raise TypeError(f"run of job {self.name!r} is of type {type(self.run).__name__}; use a function without arguments")
         if self.timeout is not None and not self.timeout >= 0:
             raise ValueError(f"the timeout of job {self.name!r} is {self.timeout!r}; use seconds, or 0 for any time")
+        object.__setattr__(self, "label", f"{self.name!r} ({cut(printable(repr(self.id)), 100)})")
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,8 @@ class JobQueueManager:
         """Take no more jobs, and wait until those that run have ended. True if all threads have; False after `timeout` seconds (None = any time).
 
         Jobs that still run then go on to their end, or to that of the process. Called from a job or from a handler of `on_event`, it
-        does not wait, and returns False.
+        does not wait, and returns False. In a signal handler use 0, which does not wait either: what it interrupted may hold a lock
+        that a job needs.
         """
         crew = self._crew
         if crew is None:

@@ -47,7 +47,7 @@ class Worker(CrewThread):
         """Run the job and tell the plan. False if the job is overdue: a stand-in tells the plan when this thread has ended."""
         shared, job = self.shared, run.job
         shared.expect(run.deadline + shared.settings.job_timeout_grace_seconds)
-        self.worked, self.doing = True, f" with job {job.name!r} ({job.id!r})"
+        self.worked, self.doing = True, f" with job {job.label}"
         shared.events.tell("pulled", logging.INFO, f"👷 {self.name} pulled job from queue", job=job, worker=self.name)
         try:
             if shared.plan.mark_running(job.id) is False:
@@ -108,7 +108,7 @@ def settle(shared: Shared, run: Run, who: str) -> None:
         except BaseException as error:
             failed_at, pause = shared.clock.now(), backoff.next()
             call = "mark_complete" if outcome.error is None else "mark_pending"
-            text = f"FATAL: {call} of the plan raised for job {job.name!r} ({job.id!r}): {said(error)}. The job stays active, "
+            text = f"FATAL: {call} of the plan raised for job {job.label}: {said(error)}. The job stays active, "
             text += f"its outcome is kept, and {who} tries again in {pause:g} s"
             shared.events.tell("plan_failed", logging.CRITICAL, text, job=job, worker=who, error=said(error))
         shared.pause(lambda: failed_at + (min(pause, _WHILE_STOPPING) if shared.stopping else pause))  # noqa: B023 - called in this round
@@ -116,5 +116,5 @@ def settle(shared: Shared, run: Run, who: str) -> None:
     if outcome.error is None:
         shared.events.tell("finished", logging.INFO, f"✅ {who} finished job", job=job, worker=who)
     else:
-        text = f"Job {job.name!r} ({job.id!r}) is Pending again: {outcome.reason}"
+        text = f"Job {job.label} is Pending again: {outcome.reason}"
         shared.events.tell("pending", logging.ERROR, text, job=job, worker=who, error=outcome.error)

@@ -178,8 +178,6 @@ def test_a_stop_waits_for_an_outcome_that_the_plan_does_not_take_and_tries_every
             clock.advance(2.0 ** (n - 1))
         witness.await_kind("plan_failed", 7)
         assert manager.stop(0) is False
-        assert witness.texts("overdue") == [f"FATAL: not stopped in time: {witness.events[-1].text.split('time: ')[1]}"]
-        assert f"with job 'job' ({job_id})" in witness.texts("overdue")[0]
         plan.raising.clear()
         clock.advance(1)
         witness.await_kind("finished")
@@ -201,7 +199,7 @@ def test_a_hanging_fetch_does_not_hold_up_a_stop() -> None:
     plan = Hanging()
     with managed(plan) as (manager, witness):
         eventually(lambda: plan.calls["fetch_ready"])
-        assert manager.stop(0) is False
+        assert manager.stop(0.01) is False
         assert witness.texts("overdue") == ["FATAL: not stopped in time: the master, in a call of the plan"]
         plan.go_on.set()
         assert manager.stop()

@@ -167,6 +167,36 @@ def test_an_overdue_job_stays_active_until_its_thread_has_ended_and_another_work
         eventually(lambda: manager.stats().alive_workers == 1 and "Worker-1" not in threads())
 
 
+class Lingering:
+    """What a job leaves in its thread, and what takes its time to go."""
+
+    def __init__(self, go: threading.Event) -> None:
+        self.go = go
+
+    def __del__(self) -> None:
+        self.go.wait(30)
+
+
+def test_a_thread_that_does_not_get_rid_of_its_locals_holds_up_nobody_else() -> None:
+    plan, clock, local, go = MemoryPlan(), HandClock(), threading.local(), threading.Event()
+
+    def leaves() -> None:
+        local.kept = Lingering(go)
+
+    first = plan.add("leaves", leaves)
+    with managed(plan, workers=2, clock=clock) as (manager, witness):
+        eventually(complete(plan, first))
+        hung = Gate()
+        plan.add("hung", hung, timeout=30)
+        manager.wake()
+        assert hung.entered.wait(30)
+        clock.advance(40)
+        witness.await_kind("overdue")
+        go.set()
+        hung.open.set()
+        advance_until(clock, lambda: manager.stats().alive_workers == 2)
+
+
 def test_there_are_at_most_twice_as_many_threads_as_workers() -> None:
     plan, clock, gates = MemoryPlan(), HandClock(), [Gate() for _ in range(8)]
     for n, gate in enumerate(gates):
@@ -318,6 +348,7 @@ def forks(how):
         # a manager of its own: nothing is left of the other one
         stats = manager.stats()
         assert (stats.active_jobs, stats.alive_workers, stats.master_thread_alive) == (0, 0, False), stats
+        manager._plan = MemoryPlan()  # whose lock nobody held at the fork
         manager.start(); assert manager.stop(10); os._exit(9)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -342,11 +373,18 @@ from fusion.inprocess import JobQueueManager, ManagerSettings, MemoryPlan
 plan = MemoryPlan()
 manager = JobQueueManager(plan, 4, settings=ManagerSettings(
     master_grace_period_seconds=0, worker_stagger_seconds=0, worker_cooldown_seconds=0), memory_readers={"RAM": lambda: 1.0})
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0 if manager.stop(10) else 1))
+def end(*_):
+    manager.stop(0)
+    sys.exit()
+
+signal.signal(signal.SIGTERM, end)
 manager.start()
 print("ready", flush=True)
-while True:  # mostly with the lock held
-    manager.stats(); plan.add("job", int); manager.wake()
+try:
+    while True:  # mostly with the lock held
+        manager.stats(); plan.add("job", int); manager.wake()
+finally:
+    print(manager.stop(20), flush=True)
 """
 
 
@@ -357,4 +395,5 @@ def test_a_signal_handler_may_stop_it_wherever_the_main_thread_is() -> None:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.2)
         os.kill(process.pid, signal.SIGTERM)
+        assert process.stdout.readline() == "True\n"
         assert process.wait(30) == 0

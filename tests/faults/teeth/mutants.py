@@ -12,6 +12,7 @@ from tests.faults.teeth.crowds import OF_CROWDS
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
 from tests.faults.teeth.failures import OF_FAILURES
 from tests.faults.teeth.hands import OF_HANDS
+from tests.faults.teeth.inprocess import OF_INPROCESS
 from tests.faults.teeth.kin import OF_KIN
 from tests.faults.teeth.limits import OF_LIMITS
 from tests.faults.teeth.long import OF_LONG
@@ -356,6 +357,7 @@ MUTANTS = (
     *OF_UNIQUE_KEYS,
     *OF_SITES,
     *OF_WEB,
+    *OF_INPROCESS,
     *OF_WHAT_IS_SHIPPED,
 )
 
