@@ -195,9 +195,8 @@ class Crew:
             self._master_thread, self._master_at = None, now + self.master.failed()
         if now < self._master_at:
             return self._master_at
-        thread = CrewThread(self._shared, "Master", self.master.work)
-        thread.start()
-        self._master_thread = thread
+        self._master_thread = CrewThread(self._shared, "Master", self.master.work)
+        self._master_thread.start()
         return inf
 
     def _keep_workers(self, now: float) -> float:
@@ -219,9 +218,14 @@ class Crew:
 
     def _start_worker(self, number: int, ready_at: float) -> None:
         worker = Worker(self._shared, number, ready_at)
-        worker.start()
         with self._shared.lock:
-            self._workers.append(worker)
+            self._workers.append(worker)  # before it can pull a job: stats() has no active job without a worker
+        try:
+            worker.start()
+        except BaseException:
+            with self._shared.lock:
+                self._workers.remove(worker)
+            raise
 
     def _end_if_alone(self) -> None:
         threads = [*self._workers, *self._others, *([self._master_thread] if self._master_thread else [])]

@@ -57,6 +57,7 @@ def check(stats: Stats, total: int) -> None:
     assert not set(stats.active_job_ids) & set(stats.queued_job_ids)
     assert set(stats.overdue_job_ids) <= set(stats.active_job_ids)
     assert 0 <= stats.alive_workers <= stats.total_workers == total
+    assert stats.active_jobs <= 2 * total
 
 
 @pytest.mark.parametrize(
