@@ -65,6 +65,8 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
     fields = {"finished": callback, "failed": error | callback, "retry": error | callback}
     for kind, claimed in zip(kinds, hand.claim(6), strict=True):
         hand.tell(claimed, kind, reason="E: r", delay=5.0, fields=fields.get(kind))
+    put(broker, "q", "beside")
+    hand.tell(hand.take(), "displaced", reason="E: r")
     broker.promote()
     conn.hset("rq:job:j11", "expires_at", 1)
     alone = Hand(broker, "q", name="host.2", alone=True)
