@@ -43,8 +43,13 @@ def settle_executor(settings: Settings, refuse: Callable[[str, str], None]) -> N
         horses = settings.horses or (readers.cpus() if kind == "pool" else 1)
         slots = horses * places
         if settings.slots != slots and (settings.slots != 1 or "slots" in settings.origins):
-            made_of = f"; they are {horses} times {places}" if kind in CROWDED else ""
-            refuse("horses", f"slots is {settings.slots} (from {settings.origin_of('slots')}){made_of}; give one of the two")
+            if kind in CROWDED:
+                name = CROWDED[kind][0]
+                refuse(
+                    "slots",
+                    f"executor {kind} has horses times {name}, {horses} times {places}; leave slots out, or say {name} in its place",
+                )
+            refuse("horses", f"slots is {settings.slots} (from {settings.origin_of('slots')}); give one of the two")
         put("horses", horses)
         put("slots", slots)
     elif settings.slots > readers.PROCESSES:

@@ -301,7 +301,7 @@ def test_executors(given: dict[str, Any], found: tuple[str, int | None, int]) ->
         ({"executor": "pool", "concurrency": 2}, "say executor asyncio, or leave concurrency out"),
         ({"concurrency": 2}, "say executor asyncio"),
         ({"executor": "asyncio", "threads": 2}, "say executor thread"),
-        ({"executor": "asyncio", "slots": 7}, "they are 1 times 200; give one of the two"),
+        ({"executor": "asyncio", "slots": 7}, "1 times 200; leave slots out, or say concurrency in its place"),
         ({"executor": "asyncio", "max_job_memory": 100}, "use max_horse_rss"),
         ({"executor": "green"}, "asyncio"),
         ({"slots": 2000}, "use at most 1024 processes"),

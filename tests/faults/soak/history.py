@@ -29,6 +29,8 @@ _SETS = re.compile(
     rb"rq:(?:(wip|finished|canceled|stopped|deferred|blocked):.+|(scheduler:scheduled_jobs)|queue:(failed)|(queue):.+)\Z"
 )
 _STATUS = {"wip": "started", "scheduler:scheduled_jobs": "scheduled", "queue": "queued"}
+#: What Redis is told of an execution that another job in its process has ended.
+_BESIDE = ("which of its jobs did that nobody knows", "killed for another job in it")
 _RUN = re.compile(r"run=([^\s'\"\\]+)")
 #: From -> to; started comes only by a claim, which brings an execution. Blocked are those on probation, and those over the limit of their
 #: key: every task of the soak is there.
@@ -153,6 +155,9 @@ class History:
         #: Executions whose loss counted against their job, and those of which it did not: they were claimed ahead and had not begun.
         self.counted: set[str] = set()
         self.let_off: set[str] = set()
+        #: Executions in processes that died of, or were killed for, one of several jobs; and those jobs.
+        self.beside: set[str] = set()
+        self.jobs_beside: set[str] = set()
         self.told_begun: set[str] = set()
         for transaction in transactions(path):
             self.transactions += 1
@@ -288,6 +293,12 @@ class History:
 
     def _note_loss(self, job_id: str, life: Life, fields: dict[bytes, str]) -> None:
         counts = int(fields.get(b"lost", 0)) - life.lost
+        if any(words in fields.get(b"reason", "") for words in _BESIDE):
+            self.beside.add(life.holder)
+            self.jobs_beside.add(job_id)
+            if counts:
+                self.wrong.append(f"{job_id}: the loss of {life.holder}, which may be another's doing, counted as {counts}")
+            return
         (self.counted if counts else self.let_off).add(life.holder)
         if counts != 1 and (counts or not life.holder.endswith("a") or life.holder in self.told_begun):
             self.wrong.append(f"{job_id}: the loss of {life.holder} counted as {counts}")

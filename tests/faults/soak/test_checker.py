@@ -79,6 +79,15 @@ def test_a_loss_counts_unless_the_job_waited(execution: str, told: bool, count: 
     assert (execution in history.counted, execution in history.let_off) == (count > 0, count == 0)
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_what_another_job_of_its_process_did_counts_for_nothing(count: int, tmp_path: Path) -> None:
+    (name, key, *fields), *rest = lost(count)
+    back = (name, key, *fields, "reason", "its process was killed by SIGKILL, and which of its jobs did that nobody knows")
+    history = read(tmp_path, claimed(RUN), [back, *rest], claimed("w:2:1"), finished())
+    assert bool(history.wrong) == bool(count)
+    assert history.beside == {RUN}
+
+
 @pytest.mark.parametrize(("runs", "allowed"), [(["w:2:1"], True), ([f"{RUN}a", "w:2:1"], True), (["w:2:1", "w:9:9"], False)])
 def test_a_job_that_waited_in_vain_may_not_run_more_often_for_that(runs: list[str], allowed: bool, tmp_path: Path) -> None:
     history = read(tmp_path, claimed(f"{RUN}a"), lost(0), claimed("w:2:1"), finished())

@@ -259,7 +259,9 @@ def _unexplained(found: Findings, suicides: set[str]) -> list[str]:
     return [
         f"{event.job_id}: lost by {event.worker}"
         for event in found.history.events
-        if event.event == "abandoned" and event.job_id not in suicides and event.worker.rpartition(".")[2] not in struck
+        if event.event == "abandoned"
+        and event.job_id not in suicides | found.history.jobs_beside
+        and event.worker.rpartition(".")[2] not in struck
     ]
 
 
