@@ -326,7 +326,7 @@ MUTANTS = (
         "w3",
         "a soft timeout strikes inside a call of Fusion's own",
         "store/test_interrupted.py::test_a_soft_timeout_lets_a_call_end[ours-enqueue]",
-        Edit("fusion/kernel/timeouts.py", "    if _Hold.depth:\n", "    if _Hold.firm:\n"),
+        Edit("fusion/kernel/timeouts.py", "        if self.depth:\n", "        if self.firm:\n"),
     ),
     a_mutant(
         "y",
