@@ -6,10 +6,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
-from fusion.kernel import defaults
+from fusion.kernel import defaults, gather
 from fusion.kernel.importing import check_no_generator
 
 if TYPE_CHECKING:
+    from datetime import timedelta
     from typing import Unpack
 
     from fusion.chains import Signature
@@ -55,12 +56,14 @@ class _Decorator:
     if TYPE_CHECKING:
         Job: type[Job]
 
-    def __call__(
+    def __call__(  # type: ignore[misc]  # `batch` of a call is another thing
         self,
         queue: str = defaults.QUEUE,
         connection: Any = None,
         *,
         timeout: float | str | None = None,
+        batch: int | None = None,
+        batch_wait: float | str | timedelta = 0,
         **options: Unpack[CallOptions],
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
@@ -69,15 +72,21 @@ class _Decorator:
         `unique_key`, `unique`, `unique_until`, `unique_window`, `on_duplicate`, `max_delay`) hold for every call of the function object, by
         `Queue.enqueue` as well; a key may be a function of the call's arguments that returns it.
 
+        `batch`: up to so many jobs that stand one behind the other go to one call of the function, which is given a list of them and yields a
+        pair of each job and its result, or exception; the first of them waits `batch_wait` seconds for others. See docs/gathered.md. What
+        is called a batch elsewhere, `Batch`, is a number of jobs that somebody waits for.
+
         `timeout` is RQ's name of job_timeout. The brackets are needed, also when empty. The function itself is unchanged. Being marked also
         lets workers that have its module loaded run it without `--tasks`.
         """
 
         if callable(queue):
             raise TypeError("write @job() or @job('sms'), with brackets")
-        ties = {name: options.pop(name) for name in OF_EVERY_CALL & options.keys()}  # type: ignore[misc]
+        ties = {name: options.pop(name) for name in OF_EVERY_CALL & options.keys()}
 
         def decorate(func: Callable[P, R]) -> Task[P, R]:
+            if batch is not None:
+                gather.mark(func, batch, batch_wait)
             check_no_generator(func, f"{func.__module__}.{getattr(func, '__qualname__', func)}")
 
             def delay(*args: P.args, **kwargs: P.kwargs) -> Job:

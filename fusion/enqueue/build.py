@@ -13,10 +13,11 @@ from fusion.callbacks import hooks, payload_url
 from fusion.dependency import at_front
 from fusion.enqueue.kinds import number, seconds
 from fusion.enqueue.options import NONE, OPTIONS, EnqueueOptions, Func
-from fusion.enqueue.ties import declared, tie, with_declared
+from fusion.enqueue.ties import GATHERED, declared, tie, with_declared
 from fusion.enqueue.unique import note_unique
 from fusion.exceptions import OptionError, PayloadTooLarge
 from fusion.kernel import defaults
+from fusion.kernel.gather import marked
 from fusion.kernel.importing import func_name_of
 from fusion.kernel.serializers import dumps_call, get_serializer
 from fusion.kernel.signing import SIGNATURE
@@ -74,13 +75,16 @@ def build(
     ends = options.success_task_handler, options.failed_task_handler
     if url is not None or ends != (None, None):
         stored |= hooks(*ends, url, settings.callback_allow_http)
+    if (gathered := marked(func)) is not None:
+        stored |= {"gather": gathered, "ties": GATHERED}
     if (ties := declared(func)) is not None:
         options = with_declared(ties, args, kwargs, options)
     if options is NONE:
         job_id = identity()
         return JobData(name, NewJob(job_id, 1, stored, nonce=job_id), len(data) + _OVERHEAD)
     ttl = _add(stored, options)
-    tie(name, stored, note_unique(name, args, kwargs, options, stored) + ("p" if "parents" in stored else ""))
+    letters = stored.get("ties", "") + note_unique(name, args, kwargs, options, stored) + ("p" if "parents" in stored else "")
+    tie(name, stored, letters)
     size = check_options(name, stored, settings.max_payload)
     priority = check_priority(1 if options.priority is None else options.priority)
     job_id = nonce = identity()

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from fusion.enqueue.options import EnqueueOptions, Func
 
 
+#: The letter for a call that shares one with others, see `fusion.kernel.gather`.
+GATHERED = "m"
+
+
 def declared(func: Func) -> Mapping[str, Any] | None:
     """The options that `@job` gives every call of the function; None for none, and for a function that is given by its name."""
     return func.__dict__.get("__fusion_ties__") if isinstance(func, FunctionType) else None

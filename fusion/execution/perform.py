@@ -16,6 +16,7 @@ from fusion.execution.callbacks import callback_limit
 from fusion.kernel import defaults, stopping
 from fusion.kernel.compression import compressed, plain
 from fusion.kernel.failpoints import failpoint
+from fusion.kernel.gather import marked
 from fusion.kernel.importing import check_no_generator, check_result, is_allowed, resolve
 from fusion.kernel.serializers import JSONSerializer, Serializer, get_serializer, split_call
 
@@ -58,7 +59,7 @@ _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
 _OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
 _OWN_MODULES = frozenset((
     *(__name__, "fusion.kernel.stopping", "fusion.kernel.striking", "fusion.kernel.timeouts", "fusion.kernel.importing"),
-    "fusion.forkserver.asyncio_horse",
+    "fusion.forkserver.asyncio_horse", "fusion.execution.gathered",
 ))  # fmt: skip
 
 
@@ -82,6 +83,10 @@ class Performer:
         """The outcome frame's fields. Never raises. `send` delivers interim frames to the worker; `offer` does so unless it had to wait,
         and says whether it did. `line`: where both are of, for what hears of the worker, too. `guard`: keeps the limits; by default those of
         a task that has the process to itself."""
+        if b"gathered" in fields:
+            from fusion.execution.gathered import run_together
+
+            return run_together(lambda member, say: Execution(self, member, say, say, None, guard), fields, send, guard) | used()
         return Execution(self, fields, send, offer, line, guard).run(guard)
 
     def serializer(self, name: bytes) -> Serializer:
@@ -105,14 +110,15 @@ class Execution:
         self,
         performer: Performer,
         fields: Fields,
-        send: Callable[[Fields], None],
+        send: Callable[[Fields], object],
         offer: Callable[[Fields], bool] | None,
         line: Line | None,
         judge: Judge,
     ) -> None:
-        self._performer, self._fields = performer, fields
+        self._performer, self.fields = performer, fields
         self._send, self._line, self._judge = send, line, judge
         self._found = self._keyless = False
+        self._shown = True
         # A record of the second layout: those who read it know compressed texts. Stock RQ, which reads pickled jobs, does not.
         self._compress = b"func" in fields and b"serializer" not in fields
         self.job = context.CurrentJob(fields, self._save_meta, offer, self._make_steps, judge.check)
@@ -143,26 +149,32 @@ class Execution:
 
     # -- the task
 
-    def begin(self) -> None:
-        """From here on this is the current job."""
-        self._started = monotonic()
-        context.set_current_job(self.job, among_others=self._judge.among_others)
+    def begin(self, *, shown: bool = True) -> None:
+        """From here on this is the current job, if it is `shown`: not one of those that share a call."""
+        self._started, self._shown = monotonic(), shown
+        if shown:
+            context.set_current_job(self.job, among_others=self._judge.among_others)
 
     @property
     def limit(self) -> float | None:
         """Seconds that the task may take; None for any."""
-        return context.seconds(self._fields.get(b"timeout"))
+        return context.seconds(self.fields.get(b"timeout"))
 
     def call(self) -> Any:
         """Find the task and call it: what it returns."""
         function = self.prepare()
-        value = _called(self._judge, function, self.job.func_name, self.job.args, self.job.kwargs)
+        if marked(function):
+            from fusion.execution.gathered import call_alone
+
+            value = call_alone(self._judge, function, self.job)
+        else:
+            value = _called(self._judge, function, self.job.func_name, self.job.args, self.job.kwargs)
         failpoint("horse.after_task")
         return value
 
     def prepare(self) -> Callable[..., Any]:
         """The task's function; its arguments are in `job`."""
-        job, fields = self.job, self._fields
+        job, fields = self.job, self.fields
         name, load = split_call(self._serializer, fields.get(b"data", b""))
         job.func_name = name
         function = resolve(name, self._performer.tasks)
@@ -177,23 +189,23 @@ class Execution:
 
     def _given(self) -> Any:
         """What the step before this one in its chain returned."""
-        raw = self._fields.get(b"given")
+        raw = self.fields.get(b"given")
         if raw is None:
             raise DependencyFailed(
                 "what the job before it in its chain returned is gone: that job was deleted, or did not finish"
             )
-        if self._fields.get(b"given_as") == b"pickle":
+        if self.fields.get(b"given_as") == b"pickle":
             return self._performer.serializer(b"pickle").loads(raw)
         return self._performer.json.loads(plain(raw))
 
     @property
     def _serializer(self) -> Serializer:
-        return self._performer.serializer(self._fields.get(b"serializer", b""))
+        return self._performer.serializer(self.fields.get(b"serializer", b""))
 
     def _make_steps(self) -> Steps:
         from fusion.execution.steps import Steps
 
-        return Steps(self._line, self._fields.get(b"cursor"), self._performer.json)
+        return Steps(self._line, self.fields.get(b"cursor"), self._performer.json)
 
     # -- its end
 
@@ -203,7 +215,7 @@ class Execution:
         retry: Any = sys.modules.get("fusion.retry")
         # Not loaded, or another thread has only begun to import it: then the value can't be one.
         if issubclass(type(value), getattr(retry, "Retry", ())):
-            self._asked(value, retry.retries_done(self._fields.get(b"retryCount")))
+            self._asked(value, retry.retries_done(self.fields.get(b"retryCount")))
             return
         self._answer = {b"kind": b"finished"}
         if value is not None:
@@ -260,7 +272,7 @@ class Execution:
         """The outcome frame's fields; this is the current job no more."""
         answer, job = self._answer, self.job
         answer[b"elapsed"] = b"%.6f" % self._elapsed
-        answer[b"maxrss"] = b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)
+        answer |= used()
         self._add_meta(answer)
         if job.steps is not None:
             answer |= job.steps.left()
@@ -268,14 +280,15 @@ class Execution:
             answer[b"keyless"] = job.func_name.encode("utf-8", "replace")
         if job.unsaid:
             answer[b"unsaid"] = b"%d" % job.unsaid
-        context.set_current_job(None, among_others=self._judge.among_others)
+        if self._shown:
+            context.set_current_job(None, among_others=self._judge.among_others)
         job.end()
         return answer
 
     # -- its callback
 
     def _plan_callback(self, key: bytes, *args: Any) -> None:
-        spec = self._fields.get(key)
+        spec = self.fields.get(key)
         if not spec:
             return
         try:
@@ -322,7 +335,7 @@ class Execution:
         except BaseException as error:
             answer.setdefault(b"result_error", outcome.one_line(f"job.meta was not saved: {outcome.exc_line(error).decode()}"))
             return
-        if raw != self._fields.get(b"meta", b"{}"):
+        if raw != self.fields.get(b"meta", b"{}"):
             answer[b"meta"] = raw
 
 
@@ -347,6 +360,11 @@ def _called(judge: Judge, function: Callable[..., Any], name: str, args: Sequenc
         value = judge.run_coroutine(value)
     check_result(value, name)
     return value
+
+
+def used() -> Fields:
+    """The most memory that this process has held, for an outcome frame."""
+    return {b"maxrss": b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)}
 
 
 def _beyond_own_frames(tb: TracebackType | None) -> TracebackType | None:

@@ -26,7 +26,7 @@ _MOST = 50
 _SLACK = 5.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
 _NEAR = 2.0
-_LINES = (b"log", b"report")
+_LINES = (b"log", b"report", b"member")
 _OF_A_RUN = (*_LINES, b"meta", b"callback")
 
 

@@ -18,7 +18,7 @@ from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 
 #: Frames of which each counts, and after which the run goes on.
-_LINES = (b"log", b"report")
+_LINES = (b"log", b"report", b"member")
 
 
 class ForkExecutor(Queueing[int, HorseRun]):

@@ -27,9 +27,9 @@ from fusion.store.layout.records import Claimed
 _LATE, SLACK = 2.0, 1.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
 _NEAR = 2.0
-_OF_A_RUN = (b"meta", b"log", b"callback", b"report")
+_OF_A_RUN = (b"meta", b"log", b"callback", b"report", b"member")
 #: Of those, the ones of which each counts.
-_LINES = (b"log", b"report")
+_LINES = (b"log", b"report", b"member")
 
 
 class WarmExecutor(Queueing[int, HorseRun]):

@@ -92,7 +92,7 @@ class AsyncioHorse:
 
     async def _run(self, fields: dict[bytes, bytes], line: RunLine, guard: CoroutineGuard) -> None:
         code = 0
-        if fields.get(b"func", b"") in self._plain:
+        if b"gathered" in fields or fields.get(b"func", b"") in self._plain:
             answer = await self._run_in_thread(fields, line, guard)
         else:
             execution = Execution(self._performer, fields, line.send, line.offer, line, guard)

@@ -14,14 +14,13 @@ from importlib import import_module
 from types import AsyncGeneratorType, BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 
 from fusion.exceptions import ConfigurationError, SerializationError, TaskNotAllowed, TaskNotFound
+from fusion.kernel.gather import GENERATES, marked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
 _MAX_UNWRAP = 32
-#: Flags of a code object whose call makes a generator, of either kind. As in `inspect`, which costs every process 2 MB.
-_GENERATES = 0x20 | 0x200
 _is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 
 
@@ -183,7 +182,7 @@ def check_no_generator(func: Any, name: str) -> None:
         elif isinstance(func, (MethodType, staticmethod, classmethod)):
             func = func.__func__
         elif isinstance(func, FunctionType):
-            if func.__code__.co_flags & _GENERATES:
+            if func.__code__.co_flags & GENERATES and marked(func) is None:
                 raise TypeError(_told(name, "is a generator function"))
             return
         else:

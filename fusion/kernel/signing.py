@@ -35,7 +35,7 @@ COVERED = (
     "ttl",
 )
 #: Covered fields that came later: of a job without them the signature is what it always was.
-LATER = ("on_stopped", "takes")
+LATER = ("on_stopped", "takes", "gather")
 _COVERED = tuple(name.encode() for name in COVERED)
 _LATER = tuple(name.encode() for name in LATER)
 _SIGNATURE = SIGNATURE.encode()

@@ -48,6 +48,10 @@ class Outcomes:
         """A job was to stop before it began."""
         self._outbox.add(claimed, NOT_BEGUN, 0.0)
 
+    def decided(self, run: Run, decision: Decision) -> None:
+        """It is known what becomes of a run, with no word of its own."""
+        self._outbox.add(run.claimed, decision, monotonic() - run.began)
+
     def begun(self, run: Run) -> None:
         """A prefetched job runs: it is lost if this worker dies now."""
         self._outbox.begun(run.claimed)

@@ -22,6 +22,8 @@ class Slots:
         #: Processes that jobs of any class may wait in.
         self.lanes = settings.slots - settings.reserve_high
         self.turn_wanted = False
+        #: Slots of calls that wait for more jobs, see `Gathered`.
+        self.kept = 0
 
     @property
     def stopping(self) -> bool:
@@ -35,8 +37,9 @@ class Slots:
 
     def floors(self) -> list[int]:
         """The lowest priority for each slot that may take a job now."""
-        free = self._executor.capacity
-        return self._admission.floors(self._recycling.room(free), len(self._executor.running)) if free else []
+        free = self._executor.capacity - self.kept
+        running = len(self._executor.running) + self.kept
+        return self._admission.floors(self._recycling.room(free), running) if free > 0 else []
 
     def ahead(self, floors: list[int]) -> int:
         """The number of jobs to claim beyond those for the free slots, whose `floors` these are."""

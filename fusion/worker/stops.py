@@ -8,13 +8,13 @@ from functools import partial
 from math import inf
 
 from fusion.exceptions import InvalidName
-from fusion.executors.base import Executor
 from fusion.runtime.commands import Command
 from fusion.runtime.job_log import one_line
 from fusion.runtime.redis_link import RedisLink
 from fusion.store.layout.names import check_job_id
 from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
+from fusion.worker.gathered import Gathered
 
 #: Executions that may be told of before the turn that brings them is heard; and jobs that Redis may be asked for.
 _MOST = 1000
@@ -27,8 +27,8 @@ class Stops:
     - a command that names no execution, as RQ's, is such a wish, not yet written down.
     """
 
-    def __init__(self, executor: Executor, broker: Broker, link: RedisLink, log: logging.Logger) -> None:
-        self._executor, self._broker, self._link, self._log = executor, broker, link, log
+    def __init__(self, gathered: Gathered, broker: Broker, link: RedisLink, log: logging.Logger) -> None:
+        self._gathered, self._broker, self._link, self._log = gathered, broker, link, log
         self._early: deque[str] = deque(maxlen=_MOST)
         self._asked: deque[str] = deque(maxlen=_MOST)
 
@@ -42,9 +42,9 @@ class Stops:
         if not command.execution_id:
             self._asked.append(command.job_id)
             return
-        for run in (*self._executor.running, *self._executor.queued):
+        for run in self._gathered.runs():
             if run.claimed.execution_id == command.execution_id:
-                self._executor.stop(run)
+                self._gathered.stop(run)
                 return
         self._early.append(command.execution_id)
 

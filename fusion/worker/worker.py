@@ -32,6 +32,7 @@ from fusion.worker.blocked import BlockedWork
 from fusion.worker.burst import Burst
 from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
+from fusion.worker.gathered import Gathered
 from fusion.worker.health import Health
 from fusion.worker.job_memory import JobMemory
 from fusion.worker.keyless import KeylessJobs
@@ -100,9 +101,11 @@ class Worker(Process):
         self.reports = Reports(self.broker, self.link, self.membership, self.executors.tell)
         keyless = KeylessJobs(self.consumer.history, log)
         outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, settings.timeout_grace)
-        self.stops = Stops(self.executors, self.broker, self.link, log)
+        self.gathered = Gathered(self.executors, self.slots, self.broker, self.link, self.membership, settings)
+        self.stops = Stops(self.gathered, self.broker, self.link, log)
         self.dispatcher = Dispatcher(
-            self.executors, self.slots, self.envelopes, outcomes, self.task_logs, self.reports, job_log, self.stops
+            *(self.executors, self.slots, self.envelopes, outcomes, self.task_logs, self.reports, job_log, self.stops),
+            self.gathered,
         )
         self.job_memory = JobMemory(settings.max_job_memory, self.executors)
         self.relay_child = RelayChild(shared, companions.relay)
@@ -129,6 +132,7 @@ class Worker(Process):
         timers.when(self.relay_child, self.relay_child.tick)
         timers.when(self.probation, self._check_probation)
         self.consumer.schedule(timers, self._renew_leases, self._work, self._hear)
+        timers.when(self.gathered, self.gathered.tick)
         timers.when(self.reports, self.reports.flush, redis=True)
         timers.when(self.task_logs, self.task_logs.flush, redis=True)
         timers.when(self.orders.commands, self.orders.commands.tick, redis=True)
@@ -281,7 +285,13 @@ class Worker(Process):
             self.consumer.doorbells.renew()
             self.probation.due(self.blocked_work.on_probation)
             self.consumer.want()
-        idle = asked and not turn.jobs and not turn.again and self.outbox.settled and not self.executors.busy
+        idle = (
+            asked
+            and not turn.jobs
+            and not turn.again
+            and self.outbox.settled
+            and not (self.executors.busy or self.gathered.waits)
+        )
         if self.burst.on and idle:
             if self.burst.is_over(turn, self.probation):
                 self.supervisor.say("DONE")
@@ -324,6 +334,7 @@ class Worker(Process):
             super().drain(why)
             self.recycling.over = True
             self.admission.block(Blocked.RECYCLING)
+            self.gathered.give_back_waiting("its worker takes no more jobs")
             self.executors.drain()
             self.probation.release()
 

@@ -40,6 +40,7 @@ REACHED = {
     "restore": "arrive",
     "tend_batches": "arrive end",
     "turn": "arrive claim return leave end",
+    "follow": "arrive claim leave end",
 }
 TASK = "tasks.sms.sendSMS"
 

@@ -152,6 +152,8 @@ def used(conn: redis.Redis) -> redis.Redis:
     broker.survey(ServedQueues(["*"])._compiled, 0)
     hand = Hand(broker, "q", "scheduler")
     jobs = hand.claim(8, ["q"])
+    put(broker, "calls", "m1", "m2", func="f", gather="10 0", ties="m")
+    hand.broker.follow(hand.name, hand.incarnation, 1, 9.0, hand.take("calls"), 5)
     every = {"result": "1", "result_error": "e", "callback_error": "e", "exc_info": "t", "meta": "{}", "retryCount": 8}
     every |= {"progress": "{}", "cursor": "1"}
     every |= {"error_class": "E", "error_bases": "B", "error_frame": "m:f:1"}

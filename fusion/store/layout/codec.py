@@ -43,7 +43,7 @@ RUN_FIELDS = (
     "ties",
 )
 #: What a run needs of a job with ties besides: its answer has these behind all of those.
-TIED_FIELDS = ("takes", "batch", "given", "given_as")
+TIED_FIELDS = ("takes", "batch", "given", "given_as", "gather")
 #: Longest whole number that is one, its sign included: a clock in microseconds has 16.
 _DIGITS = 20
 _RUN_BYTES = tuple(name.encode() for name in RUN_FIELDS + TIED_FIELDS)

@@ -288,6 +288,29 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         keys = {"worker": self.keys.worker(name), "suspended": self.keys.suspended}
         return ScriptCall(self._script("turn"), keys, args, rest, _turn_of)
 
+    def follow(
+        self, name: str, incarnation: str, token: int, lease: float, leader: Claimed, most: int
+    ) -> tuple[list[Claimed], bool]:
+        """Claim up to `most` jobs that stand next in the leader's queue, as long as they may share its call; returns them, and whether
+        what comes to stand there may be one, too. The same `token` again is a resend."""
+        fields = leader.fields
+        args = {
+            "name": name,
+            "incarnation": incarnation,
+            "token": token,
+            "lease_ms": to_ms(lease),
+            "queue": leader.queue,
+            "class": fields.get(b"priority", b"1"),
+            "execution": leader.execution_id,
+            "n": most,
+            "n_lacking": 0,
+            "func": fields[b"func"],
+            "gather": fields[b"gather"],
+            "serializer": fields.get(b"serializer", b""),
+        }
+        _, jobs, more = self._script("follow")({"worker": self.keys.worker(name), "suspended": self.keys.suspended}, args)
+        return [_claimed(*row) for row in jobs], bool(more)
+
     def hold_probation(self, host: str, incarnation: str, ttl: float, sets: Sequence[str], *, keep: bool = False) -> bool:
         """Ask for the right to run the jobs on probation of this worker's host for `ttl` seconds; True if this worker has it. It is given if
         such a job waits in these sets, and kept if the worker says `keep`."""
@@ -356,12 +379,16 @@ def _seconds(ms: int) -> float | None:
     return None if ms < 0 else ms / 1000
 
 
+def _claimed(queue: bytes, job_id: bytes, execution_id: bytes, *fields: bytes | None) -> Claimed:
+    return Claimed(codec.text(queue), codec.text(job_id), codec.text(execution_id), codec.run_fields([*fields]))
+
+
 def _turn_of(answer: Any) -> Turn:
     status, answers, jobs, bad, again, next_ms, waits, *opens_ms = answer
     return Turn(
         codec.text(status),
         to_texts(answers),
-        [Claimed(codec.text(j[0]), codec.text(j[1]), codec.text(j[2]), codec.run_fields(j[3:])) for j in jobs],
+        [_claimed(*row) for row in jobs],
         [(codec.text(queue), codec.text(error)) for queue, error in bad],
         bool(again % 2),
         _seconds(next_ms),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.courier import test_kills as courier
-from tests.faults.crash import test_clients, test_relay, test_scheduler, test_supervisor
+from tests.faults.crash import test_clients, test_gathered, test_relay, test_scheduler, test_supervisor
 from tests.faults.crash.matrix import MODES, VICTIMS, names, product, subset
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
@@ -29,6 +29,7 @@ def _struck() -> set[str]:
         *(place for pair in test_relay.PAIRS for place in pair),
         *test_relay.COURIER,
         *test_supervisor.PLACES,
+        *test_gathered.PLACES,
         *courier.PLACES,
     }
 

@@ -156,7 +156,7 @@ end
 -- Lease an entry of a queue, or of a set of its blocked jobs. Returns the row of the reply, false when the entry was
 -- no work, and whether it had expired, nil when it was set aside. In any case the caller takes it out of the queue or
 -- set afterwards, and writes down `held`: what may be of a wrong type shows here, before the job changes. KEYED for a
--- job that has a slot of its key and is not claimed ahead: it stays.
+-- job that has a slot of its key, or shares a call with others, and is not claimed ahead: it stays.
 local KEYED = 'keyed'
 local function take(queue, head, exec, set)
   local id = head.id
@@ -199,8 +199,8 @@ local function take(queue, head, exec, set)
     local task = lacking and (func or string.match(data, '^%["([%w_.]+)"'))
     if set_aside(queue, id, key, head, task, deliveries, log_tag) then return nil end
   end
+  if ties and string.find(ties, '[km]') and string.sub(exec, -1) == 'a' then return KEYED end
   if ties and string.find(ties, 'k', 1, true) then
-    if string.sub(exec, -1) == 'a' then return KEYED end
     local ok, has = pcall(take_slot, id, key, queue, head.score, log_tag)
     if not ok then return put_off_broken(id, key, queue, set, log_tag, has) end
     if not has then
@@ -235,7 +235,7 @@ local function take(queue, head, exec, set)
   if expires then unexpected[#unexpected + 1] = id end
   emit('processing', id, queue, log_tag, 'worker', A_name)
   local last = 4 + N_RUN_FIELDS -- most jobs have few of them: each that is answered costs both sides
-  if ties and string.find(ties, '[bg]') then
+  if ties and string.find(ties, '[bgm]') then
     if string.find(ties, 'g', 1, true) then take_given(key) end
     local more = redis.call('HMGET', key, TIED_FIELDS)
     for i = 1, N_TIED_FIELDS do job[4 + N_RUN_FIELDS + i] = more[i] end

@@ -1,0 +1,148 @@
+"""One call of a task for many jobs: it is given a list of them, and yields each with its result or exception. Loaded by the first such call.
+
+The worker sends the jobs as one, in the frame of the first: `gathered` holds a frame of each. What one of them says on its way, and its
+outcome, come back in `member` frames; the last frame says how the call itself ended, and those without an outcome by then have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from types import AsyncGeneratorType
+
+from fusion import context
+from fusion.execution import outcome
+from fusion.execution.frames import FrameReader, pack
+from fusion.kernel.timeouts import deferred
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from typing import Any
+
+    from fusion.execution.perform import Execution, Fields, Guard, Judge
+
+    #: Makes the run of a member from its fields, and what sends its frames.
+    Make = Callable[[Fields, Callable[[Fields], bool]], Execution]
+
+#: Bytes: as much as a frame may hold.
+_MOST = 1 << 28
+
+
+def run_together(make: Make, fields: Fields, send: Callable[[Fields], None], guard: Guard) -> Fields:
+    """Call the task for all of the jobs. Returns the last frame; never raises."""
+    call = _Call(make, fields, send, guard)
+    answer: Fields = {b"kind": b"gathered"}
+    try:
+        guard.run_task(context.seconds(fields.get(b"timeout")), call.run)
+    except BaseException as error:
+        answer |= outcome.failed(error, error.__traceback__) | {b"kind": b"gathered"}
+    call.call_back()
+    return answer
+
+
+def call_alone(judge: Judge, function: Callable[..., Any], job: context.CurrentJob) -> Any:
+    """Call the task for one job: what it yields for that. Raises what it yields or raises; an answer stands, whatever comes after it."""
+    answers: list[Any] = []
+
+    def take(found: context.CurrentJob, answer: Any) -> None:
+        if found is not job or answers:
+            raise ValueError("the task answered for a job that it was not given, or has answered for before")
+        answers.append(answer)
+
+    try:
+        _drive(judge, function, [job], take)
+    except BaseException:
+        if not answers:
+            raise
+    if not answers:
+        raise RuntimeError(f"{job.func_name} has not answered for the job: it must `yield job, result` for each that it is given")
+    if isinstance(answers[0], BaseException):
+        raise answers[0]
+    return answers[0]
+
+
+class _Call:
+    """The jobs of one call, each with a run of its own as far as its outcome goes."""
+
+    def __init__(self, make: Make, fields: Fields, send: Callable[[Fields], None], guard: Guard) -> None:
+        self._send, self._guard = send, guard
+        reader = FrameReader(_MOST)
+        reader.feed(fields[b"gathered"])
+        self._members: list[Execution] = []
+        while (frame := reader.next()) is not None:
+            self._members.append(make(frame, self._sender(frame)))
+        self._open: dict[context.CurrentJob, Execution] = {}
+        #: Answered, with a callback that comes when the call is over: it must not hold up the others.
+        self._later: list[Execution] = []
+
+    def _sender(self, fields: Fields) -> Callable[[Fields], bool]:
+        execution_id = fields[b"execution_id"]
+
+        def say(frame: Fields) -> bool:
+            self._send({b"kind": b"member", b"of": execution_id, b"frame": pack(frame)})
+            return True
+
+        return say
+
+    def run(self) -> None:
+        """Call the task, and pass on each answer as it comes. One of which not even the arguments can be read is answered here."""
+        function = None
+        for member in self._members:
+            member.begin(shown=False)
+            try:
+                function = member.prepare()
+            except BaseException as error:
+                member.failed(error)
+                self._end(member)
+            else:
+                self._open[member.job] = member
+        if function is not None:
+            _drive(self._guard, function, list(self._open), self._take)
+
+    def _take(self, job: context.CurrentJob, answer: Any) -> None:
+        with deferred():
+            member = self._open.pop(job, None)
+            if member is None:
+                raise ValueError("the task answered for a job that it was not given, or has answered for before")
+            if isinstance(answer, BaseException):
+                member.failed(answer)
+            else:
+                member.succeeded(answer)
+            if member.callback is None:
+                self._end(member)
+            else:
+                self._later.append(member)
+
+    def _end(self, member: Execution) -> None:
+        self._sender(member.fields)(member.finish())
+
+    def call_back(self) -> None:
+        """Call the callbacks of those that have some, each under its own limit."""
+        for member in self._later:
+            assert member.callback is not None
+            context.set_current_job(member.job, among_others=self._guard.among_others)
+            try:
+                self._guard.run_with_timeout(member.callback.limit, "Callback", member.call_back)
+            except BaseException as error:
+                member.callback_failed(error)
+            context.set_current_job(None, among_others=self._guard.among_others)
+            self._end(member)
+
+
+def _drive(judge: Judge, function: Callable[..., Any], jobs: list[context.CurrentJob], take: Callable[[Any, Any], None]) -> None:
+    answers = function(jobs)
+    if type(answers) is AsyncGeneratorType:
+        judge.run_coroutine(_drive_async(answers, take))
+        return
+    for answer in answers:
+        take(*_pair(answer))
+
+
+async def _drive_async(answers: AsyncIterator[Any], take: Callable[[Any, Any], None]) -> None:
+    async for answer in answers:
+        take(*_pair(answer))
+
+
+def _pair(answer: Any) -> tuple[Any, Any]:
+    if type(answer) is not tuple or len(answer) != 2 or not isinstance(answer[0], context.CurrentJob):
+        raise TypeError(f"the task must yield pairs of a job and its result or exception, not a {type(answer).__name__}")
+    return answer

@@ -1,0 +1,50 @@
+"""What `@job(batch=..., batch_wait=...)` says of a task: how many of its jobs go to one call, and how long the first waits for others."""
+
+from __future__ import annotations
+
+from types import FunctionType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
+    from datetime import timedelta
+    from typing import Any
+
+#: Jobs of one call at most; seconds that a job may be kept for others.
+MOST, LONGEST = 1000, 60.0
+#: Flags of a code object whose call makes a generator, of either kind. As in `inspect`, which costs every process 2 MB.
+GENERATES = 0x20 | 0x200
+#: The attribute of a function that is marked, and what a record says in its field `gather`: `100 0.2`.
+_MARK = "__fusion_gather__"
+
+
+def mark(function: Any, most: int, wait: float | str | timedelta) -> None:
+    """Have calls of this function share a call. TypeError for one without `yield`, ValueError for figures that are none."""
+    from fusion.kernel.timeutil import parse_seconds  # a job's process never asks, unless it has such a task
+
+    if not (isinstance(function, FunctionType) and function.__code__.co_flags & GENERATES):
+        raise TypeError(
+            f"{function!r}: with batch= a task is given a list of jobs, and yields each with its result: `yield job, result`"
+        )
+    if type(most) is not int or not 1 <= most <= MOST:
+        raise ValueError(f"batch={most!r}: the jobs of one call are a whole number from 1 to {MOST}")
+    short = isinstance(wait, str) and wait.endswith("ms")
+    seconds = parse_seconds(wait[:-2]) / 1000 if isinstance(wait, str) and short else parse_seconds(wait)
+    if not 0 <= seconds <= LONGEST:
+        raise ValueError(f"batch_wait={wait!r}: a job is kept for others for 0 to {LONGEST:g} s")
+    setattr(function, _MARK, f"{most} {seconds:g}")
+
+
+def marked(function: Any) -> str | None:
+    """What a record of a call of this function says in its field `gather`; None if each job has a call of its own. Only a real function's own
+    mark counts."""
+    return function.__dict__.get(_MARK) if isinstance(function, FunctionType) else None
+
+
+def parse(raw: bytes) -> tuple[int, float] | None:
+    """How many jobs, and seconds; None for what no `mark` has made, and where one job fills a call."""
+    most, _, seconds = raw.partition(b" ")
+    try:
+        found = int(most), float(seconds)
+    except ValueError:
+        return None
+    return found if 1 < found[0] <= MOST and 0 <= found[1] <= LONGEST else None

@@ -1,0 +1,79 @@
+-- follow: claim the jobs that stand next in line behind one that this worker has, as long as they may share its call.
+-- KEYS: worker suspended
+-- ARGV: name incarnation token lease_ms queue class execution n n_lacking func gather serializer
+-- FLAGS: allow-oom
+-- RARE: enter_line line_up_again score_of next_seq on_leave
+-- INCLUDE: keys count emit ring limit claim turn_gates
+-- Uses: gates held unexpected unrung unsettled
+-- `execution`: that of the job which has begun the call; theirs are `<execution>.<token>.<i>`. `class`, `func`,
+--   `gather`, `serializer`: what is the same of all
+-- Returns: {status, jobs, more}; status: ok | unregistered | closed (suspended, paused or held back); jobs: as `turn`
+--   returns them; more: 1 = the next in line may be one of them, 0 = another job stands there
+-- Events: processing expired blocked canceled failed held
+-- A token answers twice alike: the worker's hash keeps, in `follow`, the execution and the last token, and what it was
+-- given. Whoever has the job that begins the call asks for one at a time.
+local incarnation, memory = unpack(redis.call('HMGET', K_worker, 'incarnation', 'follow'))
+if incarnation ~= A_incarnation then return { 'unregistered', {}, 0 } end
+local execution, jobs, first = A_execution .. '.' .. A_token .. '.', {}, A_execution .. ' ' .. A_token .. ' '
+if memory and string.sub(memory, 1, #first) == first then -- a resend: what is still this worker's by that token
+  local i = 0
+  for id in string.gmatch(memory, '\n(%S+)') do
+    i = i + 1
+    local exec, job = execution .. i, redis.pcall('HMGET', job_key(id), 'status', 'execution_id', RUN_FIELDS,
+      TIED_FIELDS)
+    if job[1] == 'started' and job[2] == exec then
+      jobs[#jobs + 1] = { A_queue, id, exec, unpack(job, 3, 2 + N_RUN_FIELDS + N_TIED_FIELDS) }
+    end
+  end
+  return { 'ok', jobs, tonumber(string.sub(memory, #first + 1, #first + 1)) or 0 }
+end
+
+-- Whether the entry is a job like the one that has begun the call.
+local function is_alike(entry)
+  if entry.class ~= tonumber(A_class) or entry.aside or not is_id(entry.id) then return false end
+  local job = redis.pcall('HMGET', job_key(entry.id), 'status', 'gather', 'func', 'serializer', 'origin', 'suspect')
+  return not job.err and job[1] == 'queued' and job[2] == A_gather and job[3] == A_func
+      and (job[4] or '') == A_serializer and job[5] == A_queue and job[6] ~= '1'
+end
+
+if redis.call('EXISTS', K_suspended, paused_key(A_queue)) > 0 or read_gates({ [0] = A_queue }, 1)[1] then
+  return { 'closed', {}, 0 }
+end
+unrung, unsettled = {}, {}
+local n, out, lines, more, at = tonumber(A_n), {}, {}, 1, 1
+local line = look(A_queue, n, nil)
+while #jobs < n and line[at] do
+  local head = line[at]
+  if not is_alike(head) or gates[0] and not is_open(0, false) then
+    more = 0
+    break
+  end
+  local ok, job = pcall(take, A_queue, head, execution .. (#jobs + 1), nil)
+  if not ok then
+    more = 0
+    break
+  end
+  out[#out + 1] = head.id
+  at = at + 1
+  if job then
+    if gates[0] then note_start(0) end
+    jobs[#jobs + 1], lines[#lines + 1] = job, job[2]
+  end
+end
+
+if held[1] then redis.call('HSET', worker_jobs_key(A_name), unpack(held)) end
+if unexpected[1] then redis.call('ZREM', EXPIRING, unpack(unexpected)) end
+if out[1] then redis.call('ZREM', ready_key(A_queue), unpack(out)) end
+if jobs[1] then redis.pcall('ZADD', LEASES, 'NX', LEASE_END, A_queue) end
+if gates[0] then
+  local head = line[at]
+  if keep_gate(0, A_queue, head, nil, #jobs) then ring(A_queue, head.class) end
+end
+local rung, names = unrung, unsettled
+unrung, unsettled = nil, nil
+for queue in pairs(rung) do ring(queue) end
+for name in pairs(names) do pcall(settle_key, name) end
+redis.call('HSET', K_worker, 'follow', first .. more .. (lines[1] and '\n' .. table.concat(lines, '\n') or ''))
+give_back_numbers()
+write_tallies()
+return { 'ok', jobs, more }

@@ -1,0 +1,326 @@
+"""Jobs of a task that takes many in one call: how they come together in the worker, and what becomes of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+
+from fusion.execution.callbacks import CALLBACKS, callback_limits
+from fusion.execution.completion import Decision
+from fusion.execution.frames import FrameError, pack, unpack
+from fusion.executors import readings
+from fusion.executors.base import Death, Executor, KillCause, Run
+from fusion.kernel.gather import parse
+from fusion.runtime.free_slots import HIGH
+from fusion.runtime.membership import Membership
+from fusion.runtime.redis_link import CallRefused, RedisAway, RedisLink, refusable
+from fusion.settings import Settings
+from fusion.store.layout.records import Claimed
+from fusion.store.write.broker import Broker
+from fusion.worker.outcomes import Outcomes
+from fusion.worker.slots import Slots
+
+#: Jobs that one call to Redis may bring: no script takes longer than a moment.
+_AT_ONCE = 50
+#: Bytes of arguments that a call may have in all.
+_LARGEST = 8 * 1024 * 1024
+#: Seconds between two looks for more at least; and how often one looks while the first job waits.
+_PAUSE, _LOOKS = 0.02, 10
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A call that has not begun, and still takes jobs. `until`: when it begins at the latest; `ask_at`: when to look for more; `open`: what
+    stands next in line may be one of its jobs; `asked_at`: when that was last found to be none, monotonic times."""
+
+    key: tuple[object, ...]
+    most: int
+    until: float
+    pause: float
+    runs: list[Run] = field(default_factory=list)
+    ask_at: float = 0.0
+    asked_at: float = -inf
+    open: bool = True
+    size: int = 0
+    token: int = 0
+
+    @property
+    def room(self) -> int:
+        """Jobs that it may still have."""
+        return self.most - len(self.runs) if self.open and self.size < _LARGEST else 0
+
+    def is_due(self, now: float, away: bool) -> bool:
+        """Say whether it is to begin. With Redis away nobody can say whether more came."""
+        return not self.room or (now >= self.until and (away or self.asked_at >= self.until))
+
+
+class Gathered:
+    """Keeps jobs of such tasks until their call begins, and tells what each one's part in it came to.
+
+    - a call waits here, and has a slot: its jobs are leased, and given back when the worker is to end;
+    - it runs as one job, in a process of its own: `carrier` below is that run. Its members are no runs of the executor;
+    - a member without an answer runs again, alone in a process.
+    """
+
+    def __init__(
+        self, executor: Executor, slots: Slots, broker: Broker, link: RedisLink, membership: Membership, settings: Settings
+    ) -> None:
+        self._executor, self._slots, self._broker, self._link = executor, slots, broker, link
+        self._membership, self._settings = membership, settings
+        self._waiting: list[_Waiting] = []
+        #: Under way: the members without an outcome, by execution.
+        self._calls: dict[Run, dict[bytes, Run]] = {}
+        #: A question to Redis whose answer was not heard: it comes first, as jobs may have been claimed by it.
+        self._unheard: Callable[[], tuple[list[Claimed], bool]] | None = None
+        self._outcomes: Outcomes
+        self._start: Callable[[Claimed], None]
+
+    def attach(self, outcomes: Outcomes, start: Callable[[Claimed], None]) -> None:
+        """`start`: what is done with each claimed job. Comes once, before all else."""
+        self._outcomes, self._start = outcomes, start
+
+    # -- what this worker has
+
+    @property
+    def waits(self) -> bool:
+        """True while a call has not begun."""
+        return bool(self._waiting)
+
+    def runs(self) -> Iterator[Run]:
+        """Every run of a job that this worker holds, but for those that are being killed."""
+        for run in (*self._executor.running, *self._executor.queued):
+            if run in self._calls:
+                yield from self._calls[run].values()
+            elif not run.killed:
+                yield run
+        for call in self._waiting:
+            yield from call.runs
+
+    # -- coming together
+
+    def fits(self, claimed: Claimed) -> bool:
+        """Say whether a call that waits takes this job. One that is of no such call closes those of its queue."""
+        key = _key(claimed)
+        for call in self._waiting:
+            if call.key[0] == claimed.queue and call.key != key:
+                call.open = False
+        return any(call.key == key and call.room for call in self._waiting)
+
+    def take(self, claimed: Claimed, limit: float) -> bool:
+        """Take a job that has a slot, or `fits`; False if it is one that has a call of its own."""
+        fields = claimed.fields
+        figures = parse(fields.get(b"gather", b""))
+        if figures is None or b"func" not in fields or fields.get(b"suspect") == b"1":
+            return False
+        now, key = time.monotonic(), _key(claimed)
+        call = next((call for call in self._waiting if call.key == key and call.room), None)
+        if call is None:
+            most, wait = figures
+            wait = 0.0 if readings.priority(fields) >= HIGH else wait
+            call = _Waiting(key, most, now + wait, max(_PAUSE, wait / _LOOKS), ask_at=now)
+            self._waiting.append(call)
+            self._slots.kept += 1
+        call.runs.append(Run(claimed, limit, now))
+        call.size += len(fields.get(b"data", b"")) + len(fields.get(b"meta", b""))
+        return True
+
+    @property
+    def next_at(self) -> float:
+        """When to look for more, or to begin a call."""
+        away = self._link.away_since is not None
+        soonest = self._link.retry_at if self._unheard else inf
+        for call in self._waiting:
+            asks = max(call.ask_at, self._link.retry_at)
+            soonest = min(soonest, 0.0 if not call.room else min(asks, call.until) if away else asks)
+        return soonest
+
+    def tick(self, now: float) -> None:
+        """Look for more, and begin what is due."""
+        if self._link.open(now):
+            try:
+                self._look(now)
+            except RedisAway:
+                pass  # its question is kept, and calls that are due begin without the answer
+        for call in [call for call in self._waiting if call.is_due(now, self._link.away_since is not None)]:
+            self._begin(call)
+
+    def _look(self, now: float) -> None:
+        if self._unheard:
+            self._ask()
+        for call in list(self._waiting):
+            while call.room and now >= call.ask_at:
+                wanted = min(call.room, _AT_ONCE)
+                call.token += 1
+                leader, membership = call.runs[0].claimed, self._membership
+                lease = self._settings.lease
+                about = (membership.name, membership.incarnation, call.token, lease, leader, wanted)
+                self._unheard = partial(self._broker.follow, *about)
+                before = len(call.runs)
+                more = self._ask()
+                call.open = call.open and more
+                if len(call.runs) - before < wanted:
+                    call.asked_at = now
+                    call.ask_at = min(now + call.pause, call.until) if now < call.until else inf
+
+    def _ask(self) -> bool:
+        """Ask, and take in what it brings; whether more may come. RedisAway: the question is kept."""
+        assert self._unheard is not None
+        try:
+            jobs, more = self._link.attempt(refusable(self._unheard))
+        except CallRefused:
+            jobs, more = [], False  # a broken queue: its turn says so
+        self._unheard = None
+        for claimed in jobs:
+            self._start(claimed)
+        return more
+
+    # -- the call
+
+    def _begin(self, call: _Waiting) -> None:
+        self._drop(call)
+        runs = call.runs
+        if not runs:
+            return
+        if not self._executor.capacity:
+            self._give_back(runs, "no process for it")
+            return
+        carrier = self._executor.start(*(_together(runs) if len(runs) > 1 else (runs[0].claimed, runs[0].limit)))
+        if carrier is None:
+            self._give_back(runs, "no process for it")
+        elif len(runs) > 1:
+            self._calls[carrier] = {run.claimed.execution_id.encode(): run for run in runs}
+            for run in runs:
+                run.began = carrier.began
+
+    def _drop(self, call: _Waiting) -> None:
+        self._waiting.remove(call)
+        self._slots.kept -= 1
+
+    def _give_back(self, runs: list[Run], why: str) -> None:
+        self._slots.took(-len(runs))
+        for run in runs:
+            self._outcomes.give_back(run.claimed, why)
+
+    def give_back_waiting(self, why: str) -> None:
+        """Give back what waits: it has not begun, nothing is counted."""
+        for call in list(self._waiting):
+            self._drop(call)
+            self._give_back(call.runs, why)
+
+    # -- what is wanted of members
+
+    def stop(self, run: Run) -> None:
+        """Stop a job. One that shares a call ends that: the others run again."""
+        if call := self._waiting_with(run):
+            call.runs.remove(run)
+            self._outcomes.stopped(run.claimed)
+            if not call.runs:
+                self._drop(call)
+        elif carrier := self._carrier_of(run):
+            run.stopping = True
+            self._executor.stop(carrier)
+        else:
+            self._executor.stop(run)
+
+    def lost(self, run: Run) -> None:
+        """Another worker has this job: nothing that it comes to here counts. A call of which nothing counts any more is ended."""
+        if call := self._waiting_with(run):
+            call.runs.remove(run)
+            if not call.runs:
+                self._drop(call)
+        elif carrier := self._carrier_of(run):
+            del self._calls[carrier][run.claimed.execution_id.encode()]
+            if not self._calls[carrier]:
+                self._executor.kill(carrier, KillCause.LOST)
+        else:
+            self._executor.kill(run, KillCause.LOST)
+
+    def _waiting_with(self, run: Run) -> _Waiting | None:
+        return next((call for call in self._waiting if run in call.runs), None)
+
+    def _carrier_of(self, run: Run) -> Run | None:
+        execution = run.claimed.execution_id.encode()
+        return next((carrier for carrier, members in self._calls.items() if members.get(execution) is run), None)
+
+    # -- what becomes of them
+
+    def opened(self, run: Run, frame: Mapping[bytes, bytes]) -> tuple[Run, dict[bytes, bytes]] | None:
+        """The member that a frame is about, and what it says; None if the frame is none for a member that has no outcome yet."""
+        member = self._calls.get(run, {}).get(frame.get(b"of", b""))
+        try:
+            inner = unpack(frame.get(b"frame", b"")[4:])
+        except FrameError:
+            return None
+        kind = inner.get(b"kind")
+        if member is None or kind in (b"callback", b"member"):
+            return None
+        if kind not in (b"log", b"meta", b"report"):
+            del self._calls[run][member.claimed.execution_id.encode()]
+        return member, inner
+
+    def over(self, run: Run, frame: Mapping[bytes, bytes]) -> bool:
+        """The call has ended by itself; False if the run is no call of many. Who has no answer runs again alone."""
+        members = self._calls.pop(run, None)
+        if members is None:
+            return False
+        stopped = any(member.stopping for member in members.values())
+        line = frame.get(b"exc_line", b"").decode("utf-8", "replace")
+        shown = line.partition(":")[0] or "it did not yield it"
+        for member in members.values():
+            if member.stopping:
+                decision = Decision("stopped", line or "the call that it shared was stopped", shown="JobStopped")
+            elif stopped:
+                decision = Decision("displaced", "the call that it shared was stopped for another job in it")
+            else:
+                why = "the call that it shared gave no answer for it: it runs again alone"
+                decision = Decision("suspect", f"{why}; {line or shown}", shown=f"{why}; {shown}")
+            self._outcomes.decided(member, decision)
+        return True
+
+    def ended(self, run: Run, death: Death) -> bool:
+        """The call's process died; False if the run is no call of many."""
+        members = self._calls.pop(run, None)
+        if members is None:
+            return False
+        stopped = any(member.stopping for member in members.values())
+        for member in members.values():
+            member.killed = run.killed
+            if stopped and not member.stopping:
+                member.killed = KillCause.DISPLACED
+            if death.timed_out and not stopped:
+                why = f"the call that it shared did not end within {run.limit:g} s and was killed: it runs again alone"
+                self._outcomes.decided(member, Decision("suspect", why))
+            else:
+                self._outcomes.died(member, replace(death, timed_out=False, suspect=True), {})
+        return True
+
+    def returned(self, run: Run, why: str) -> bool:
+        """The call has not begun and will not; False if the run is no call of many."""
+        members = self._calls.pop(run, None)
+        if members is None:
+            return False
+        self._give_back(list(members.values()), why)
+        return True
+
+
+def _key(claimed: Claimed) -> tuple[object, ...]:
+    """What is the same of all jobs of a call, the queue first."""
+    fields = claimed.fields
+    return claimed.queue, readings.priority(fields), *map(fields.get, (b"func", b"gather", b"serializer"))
+
+
+def _together(runs: list[Run]) -> tuple[Claimed, float]:
+    """The call as one job, and the seconds after which its process is killed: the least of its jobs', and what their callbacks may take."""
+    first = runs[0].claimed
+    frames = [
+        pack({b"id": c.id.encode(), b"execution_id": c.execution_id.encode(), **c.fields}) for c in (run.claimed for run in runs)
+    ]
+    shortest = min(runs, key=lambda run: run.limit)
+    fields = {name: value for name, value in first.fields.items() if name in (b"func", b"data", b"priority", b"origin")}
+    fields |= {b"isolate": b"1", b"gathered": b"".join(frames), b"timeout": shortest.claimed.fields[b"timeout"]}
+    callbacks = [run.claimed.fields for run in runs if not CALLBACKS.isdisjoint(run.claimed.fields)]
+    limit = shortest.limit + sum(max(callback_limits(found), default=0.0) for found in callbacks)
+    return Claimed(first.queue, first.id, first.execution_id, fields), limit

@@ -1,0 +1,37 @@
+"""SIGKILL of a worker while jobs come together for a call: before and after it asks for those that follow, and while they wait."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+import redis
+
+from fusion import Queue
+from tests.faults.rig.conservation import check_conservation
+from tests.jobs import gathering
+from tests.kit.waiting import eventually
+from tests.kit.witnesses import field, status_of
+from tests.kit.workers import Workers
+
+PLACES = ("follow.before", "follow.after")
+ENV = {"FUSION_TASKS": "tests.jobs.gathering", "FUSION_LEASE": "1"}
+
+
+@pytest.mark.parametrize("place", [*PLACES, "waits"])
+def test_the_jobs_of_a_call_that_has_not_begun_run_all_the_same(workers: Workers, conn: redis.Redis, place: str) -> None:
+    queue = Queue("g", conn)
+    jobs = [queue.enqueue_call(gathering.send, (n,)) for n in range(5)]
+    if place == "waits":
+        conn.hset(f"rq:job:{jobs[0].id}", "gather", "10 60")
+        dies = workers.start("g", env=ENV)
+        eventually(lambda: status_of(conn, jobs[0].id) == "started", why="it waits for others")
+        dies.signal(signal.SIGKILL)
+    else:
+        dies = workers.start("g", ready=False, env={**ENV, "FUSION_FAILPOINTS": f"{place}=kill"})
+    assert dies.wait(15) == -signal.SIGKILL
+    conn.hset(f"rq:job:{jobs[0].id}", "gather", field(conn, jobs[1].id, "gather"))
+    workers.start("g", env=ENV)
+    eventually(lambda: {status_of(conn, job.id) for job in jobs} == {"finished"}, 15, why="all have run")
+    assert [job.result[0] for job in jobs] == [2 * n for n in range(5)]
+    check_conservation(conn, [job.id for job in jobs])
