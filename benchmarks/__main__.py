@@ -1,6 +1,7 @@
 """`python -m benchmarks COMMAND` measures Fusion on servers of its own; each COMMAND has --help.
 
 - `table`: all that is to be reached, with its bounds, beside the contenders that these name; some minutes.
+- `executors`: many jobs at once in one process, beside the libraries made for it; some minutes.
 - `peers`: all contenders in all columns, and plots.
 - `ab OLD NEW`: two versions of Fusion.
 - `page`: rewrite what the documents quote of saved results.
@@ -53,6 +54,10 @@ def main() -> int:
         from benchmarks.figures.command import main as table
 
         return table(arguments)
+    if command == "executors":
+        from benchmarks.figures.command import main as table
+
+        return table(arguments, crowds=True)
     if command == "ab":
         from benchmarks.ab.command import main as ab
 

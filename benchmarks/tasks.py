@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 import time
 
+#: Seconds of I/O.
+NAP = 0.02
+#: The names of what contenders register, as threads or processes run it and as a loop does.
+PLAIN = ("noop", "stamp", "hold", "nap", "compute", "stay")
+COROUTINES = ("noop_async", "nap_async", "compute_async", "stay_async")
+
 _fd = -1
 
 
@@ -28,6 +34,50 @@ def stamp(sent: int) -> None:
 def hold(seconds: float) -> None:
     """Keep a slot for so long."""
     time.sleep(seconds)
+
+
+def nap(payload: str = "") -> None:
+    """Wait 20 ms, as for an answer from elsewhere, then leave one byte."""
+    time.sleep(NAP)
+    noop(payload)
+
+
+def compute(payload: str = "") -> None:
+    """Some milliseconds of Python, then leave one byte."""
+    sum(number * number for number in range(50_000))
+    noop(payload)
+
+
+def stay(payload: str = "") -> None:
+    """Leave one byte and keep a slot."""
+    noop(payload)
+    time.sleep(600)
+
+
+async def noop_async(payload: str = "") -> None:
+    """`noop` as a coroutine."""
+    noop(payload)
+
+
+async def nap_async(payload: str = "") -> None:
+    """`nap` as a coroutine."""
+    from asyncio import sleep  # here: the other tasks' module is to stay small
+
+    await sleep(NAP)
+    noop(payload)
+
+
+async def compute_async(payload: str = "") -> None:
+    """`compute` as a coroutine, which holds up the loop meanwhile."""
+    compute(payload)
+
+
+async def stay_async(payload: str = "") -> None:
+    """`stay` as a coroutine."""
+    from asyncio import sleep
+
+    noop(payload)
+    await sleep(600)
 
 
 def quiet() -> None:

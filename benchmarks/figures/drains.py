@@ -30,12 +30,12 @@ def fork(effort: Effort) -> Found:
         "Fusion, default log": ("fusion", _loud(_BARE)),
         "RQ, default log": ("rq", _loud(_BARE)),
     }
-    found = _raced("fork", entered, effort)
+    found = raced("fork", entered, effort)
     laps = found.races["fork"]
     found.figures += [
-        *_ratio("fork", laps, "Fusion", "RQ", at_least=10.0),
-        *_ratio("fork", laps, "Fusion", "bare loop", at_least=0.75),
-        *_ratio("fork", laps, "Fusion, default log", "RQ, default log"),
+        *ratio("fork", laps, "Fusion", "RQ", at_least=10.0),
+        *ratio("fork", laps, "Fusion", "bare loop", at_least=0.75),
+        *ratio("fork", laps, "Fusion, default log", "RQ, default log"),
         *_trips("one process per job", laps["Fusion"]),
     ]
     return found
@@ -53,13 +53,13 @@ def site(effort: Effort) -> Found:
             "Fusion, default log": ("fusion", _loud(asked)),
             "RQ, default log": ("rq", _loud(asked)),
         }
-        part = _raced(race_name, entered, effort)
+        part = raced(race_name, entered, effort)
         laps = part.races[race_name]
         part.figures += [
-            *_ratio("site", laps, "Fusion", "RQ", at_least=8.0, title=title),
-            *_ratio("site", laps, "Fusion", "RQ, preloaded", title=title),
-            *_ratio("site", laps, "Fusion", "bare loop", title=title),
-            *_ratio("site", laps, "Fusion, default log", "RQ, default log", title=title),
+            *ratio("site", laps, "Fusion", "RQ", at_least=8.0, title=title),
+            *ratio("site", laps, "Fusion", "RQ, preloaded", title=title),
+            *ratio("site", laps, "Fusion", "bare loop", title=title),
+            *ratio("site", laps, "Fusion, default log", "RQ, default log", title=title),
         ]
         found.add(part)
     return found
@@ -68,11 +68,11 @@ def site(effort: Effort) -> Found:
 def big(effort: Effort) -> Found:
     """A stack of 60 MB."""
     entered = {"Fusion": ("fusion", _BIG), "bare loop": ("bare", _BIG), "RQ, preloaded": ("rq-preloaded", _BIG)}
-    found = _raced("big", entered, effort)
+    found = raced("big", entered, effort)
     laps = found.races["big"]
     found.figures += [
-        *_ratio("big", laps, "Fusion", "bare loop", at_least=0.75),
-        *_ratio("big", laps, "Fusion", "RQ, preloaded", at_least=1.0),
+        *ratio("big", laps, "Fusion", "bare loop", at_least=0.75),
+        *ratio("big", laps, "Fusion", "RQ, preloaded", at_least=1.0),
     ]
     return found
 
@@ -92,29 +92,28 @@ def pool(effort: Effort) -> Found:
         "Huey, 2 processes, default log": ("huey", _loud(two)),
         "Celery, 2 processes, default log": ("celery", _loud(two)),
     }
-    found = _raced("pool", entered, effort)
+    found = raced("pool", entered, effort)
     laps = found.races["pool"]
     found.figures += [
-        *_ratio("pool", laps, "Fusion, 2 processes", "Huey, 2 processes", at_least=1.5),
-        *_ratio("pool", laps, "Fusion, 2 processes", "Celery, 2 processes", at_least=5.0),
-        *_ratio("pool", laps, "Fusion, 2 processes", "Celery, 2 processes, prefetch 64"),
-        *_ratio("pool", laps, "Fusion, 2 processes", "Fusion, 1 process", at_least=1.5 if (os.cpu_count() or 1) >= 4 else 1.25),
-        *_ratio("pool", laps, "Fusion, 1 process", "Huey, 1 process"),
-        *_ratio("pool", laps, "Fusion as it comes, 2 processes", "Huey, 2 processes, default log"),
-        *_ratio("pool", laps, "Fusion as it comes, 2 processes", "Celery, 2 processes, default log"),
+        *ratio("pool", laps, "Fusion, 2 processes", "Huey, 2 processes", at_least=1.5),
+        *ratio("pool", laps, "Fusion, 2 processes", "Celery, 2 processes", at_least=5.0),
+        *ratio("pool", laps, "Fusion, 2 processes", "Celery, 2 processes, prefetch 64"),
+        *ratio("pool", laps, "Fusion, 2 processes", "Fusion, 1 process", at_least=1.5 if (os.cpu_count() or 1) >= 4 else 1.25),
+        *ratio("pool", laps, "Fusion, 1 process", "Huey, 1 process"),
+        *ratio("pool", laps, "Fusion as it comes, 2 processes", "Huey, 2 processes, default log"),
+        *ratio("pool", laps, "Fusion as it comes, 2 processes", "Celery, 2 processes, default log"),
         *_trips("2 warm processes", laps["Fusion, 2 processes"]),
     ]
     return found
 
 
-def _raced(name: str, entered: Field, effort: Effort) -> Found:
+def raced(name: str, entered: Field, effort: Effort) -> Found:
+    """A race of this name, and the rates in it."""
     laps = race(entered, effort.slices, effort.seconds)
     return Found([Figure("rates", f"{name}: {who}", lap.rate, "jobs/s") for who, lap in laps.items()], {name: laps})
 
 
-def _ratio(
-    row: str, laps: dict[str, Lap], ours: str, theirs: str, at_least: float | None = None, title: str = ""
-) -> list[Figure]:
+def ratio(row: str, laps: dict[str, Lap], ours: str, theirs: str, at_least: float | None = None, title: str = "") -> list[Figure]:
     """The ratio of the rates, with its bound, and that of the CPU per job; nothing if either was left out."""
     if ours not in laps or theirs not in laps:
         return []

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures.figure import SPENT
-from benchmarks.figures.table import ROWS, reached
+from benchmarks.figures.table import CROWD_ROWS, ROWS, reached
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 #: What `table --save` writes.
 SAVED = RESULTS / "figures.json"
+#: What `executors --save` writes.
+CROWDS = RESULTS / "executors.json"
 #: What `peers --save` writes.
 PEERS = RESULTS / "results.json"
 #: Races whose CPU docs/performance.md shows.
@@ -26,10 +28,21 @@ _RACES = {
 }
 
 
+#: Races of many jobs at once, as docs/performance.md calls them.
+_CROWDS = {
+    "waits": "20 ms of I/O, 200 coroutines",
+    "coroutines": "no-ops, 200 coroutines",
+    "threads": "20 ms of I/O, 25 threads",
+    "100 threads": "20 ms of I/O, 100 threads",
+    "executors, 20 ms of I/O": "Fusion's executors, 20 ms of I/O",
+    "executors, CPU": "Fusion's executors, CPU work on 2 processes",
+}
+
+
 def text(found: dict[str, Any]) -> str:
     """All rows with their targets, conditions and figures."""
     lines = [_measured(found)]
-    for key, row in ROWS.items():
+    for key, row in (ROWS | CROWD_ROWS).items():
         figures = [figure for figure in found["figures"] if figure["row"] == key]
         if not figures:
             continue
@@ -55,9 +68,9 @@ def figures(found: dict[str, Any]) -> str:
     """A table in Markdown of all that has a bound, is a ratio, or a time."""
     lines = [_measured(found), "", "| | measured | to reach | | CPU a job |", "|---|---:|---:|---|---:|"]
     spent = {(one["row"], one["what"].removesuffix(SPENT)): one for one in found["figures"] if one["what"].endswith(SPENT)}
-    for key, row in ROWS.items():
+    for key, row in (ROWS | CROWD_ROWS).items():
         of_row = [one for one in found["figures"] if one["row"] == key and not one["what"].endswith(SPENT)]
-        shown = [one for one in of_row if reached(one) is not None or one["unit"] in ("x", "ms")]
+        shown = [one for one in of_row if reached(one) is not None or one["unit"] in ("x", "ms", "MiB")]
         if shown:
             lines.append(f"| **{row.title}** | | | | |")
         for one in shown:
@@ -66,7 +79,9 @@ def figures(found: dict[str, Any]) -> str:
             lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "Conditions:", ""]
     lines += [
-        f"- {row.title}: {row.conditions}." for key, row in ROWS.items() if any(one["row"] == key for one in found["figures"])
+        f"- {row.title}: {row.conditions}."
+        for key, row in (ROWS | CROWD_ROWS).items()
+        if any(one["row"] == key for one in found["figures"])
     ]
     return "\n".join(lines) + "\n"
 
@@ -83,6 +98,35 @@ def cpu(found: dict[str, Any]) -> str:
             ]
     lines.append("| **without a worker** | | | |")
     lines += [f"| {one['what']} | {one['median']:,.0f} | | |" for one in _raceless(found)]
+    return "\n".join(lines) + "\n"
+
+
+def crowds(found: dict[str, Any]) -> str:
+    """A table in Markdown of what contenders did that run many jobs at once."""
+    lines = ["| | jobs/s | CPU ms a job | requests a job |", "|---|---:|---:|---:|"]
+    for race, laps in found["races"].items():
+        lines.append(f"| **{_CROWDS.get(race, race)}** | | | |")
+        lines += [
+            f"| {name} | {lap['rate']:,.0f} | {_total(lap):.2f}: {_parts(lap)} | {lap['requests']:.2f} |"
+            for name, lap in laps.items()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def executors(found: dict[str, Any]) -> str:
+    """A table in Markdown of the four executors, a column each."""
+    value = {one["what"]: one["median"] for one in found["figures"]}
+    names = ("process", "pool", "thread", "asyncio")
+    naps, work = (found["races"][race] for race in ("executors, 20 ms of I/O", "executors, CPU"))
+    rows = {
+        "jobs at once": [f"{jobs} processes" for jobs in (25, 25)] + ["25 threads", "200 coroutines"],
+        "20 ms of I/O, jobs/s": [f"{naps[name]['rate']:,.0f}" for name in names],
+        "CPU a job of it, ms": [f"{_total(naps[name]):.2f}" for name in names],
+        "memory a job that waits, MiB": [f"{value[f'Fusion, {name}: a job']:.1f}" for name in names],
+        "CPU work on 2 processes, jobs/s": [f"{work[name]['rate']:,.0f}" for name in names],
+    }
+    lines = [_measured(found), "", f"| | {' | '.join(f'`{name}`' for name in names)} |", "|---|---:|---:|---:|---:|"]
+    lines += [f"| {title} | {' | '.join(cells)} |" for title, cells in rows.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -119,6 +163,10 @@ def blocks() -> Iterator[tuple[str, str, str]]:
         yield "docs/performance.md", "figures", figures(found)
         yield "docs/performance.md", "CPU of a job", cpu(found)
         yield "docs/performance.md", "bytes", stored(found)
+    if CROWDS.exists():
+        found = json.loads(CROWDS.read_text())
+        yield "docs/performance.md", "many jobs at once", figures(found) + "\n" + crowds(found)
+        yield "docs/executors.md", "executors", executors(found)
     if PEERS.exists():
         yield "README.md", "peers", peers(json.loads(PEERS.read_text()))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.ab.checkouts import revision
 from benchmarks.contestant import ROOT
-from benchmarks.figures import backlog, drains, duties, enqueues, limits, starts
+from benchmarks.figures import backlog, bundled, crowds, drains, duties, enqueues, limits, starts
 from benchmarks.figures.figure import Effort, Found, Row, Section
 from benchmarks.race import Lap
 from benchmarks.server import Server
@@ -33,6 +33,15 @@ SECTIONS: dict[str, Section] = {
     "bytes": enqueues.stored,
     "scheduler": duties.scheduler,
     "rest": duties.rest,
+}
+
+#: What `python -m benchmarks executors` measures.
+CROWDS: dict[str, Section] = {
+    "waits": crowds.waits,
+    "threads": crowds.threads,
+    "crowd": crowds.memory,
+    "executors": crowds.executors,
+    "bundled": bundled.bundled,
 }
 
 ROWS = {
@@ -104,17 +113,48 @@ ROWS = {
     "rest": Row("at rest", "a worker takes less than 0.5 % CPU", "worker, fork server and horses, without jobs"),
 }
 
+#: The rows of `CROWDS`.
+CROWD_ROWS = {
+    "waits": Row(
+        "jobs/s of coroutines",
+        "20 ms of I/O per job: at least 1.3 x SAQ and Taskiq; no-ops: 1.5 x Taskiq",
+        "one process that runs 200 jobs at once, asyncio.sleep(0.02) or nothing, all log errors alone, asyncio's own loop (uvloop is not installed); "
+        "Fusion: --executor asyncio --concurrency 200; SAQ: concurrency 200; Taskiq: streams, which acknowledge, --max-async-tasks 200",
+    ),
+    "threads": Row(
+        "jobs/s of threads",
+        "20 ms of I/O per job: at least 1.3 x Dramatiq and Celery",
+        "one process with so many threads, time.sleep(0.02), all log errors alone; Fusion: --executor thread --threads N; Dramatiq: --processes 1 "
+        "--threads N; Celery: --pool threads --concurrency N, which acknowledges before it runs, prefetch 64, no results, no gossip or mingle",
+    ),
+    "crowd": Row(
+        "memory of workers while so many jobs wait in them",
+        "beside the others'",
+        "PSS of all processes of one worker, one contender at a time; Fusion's are a worker, a fork server and what runs the jobs",
+    ),
+    "bundled": Row(
+        "campaign of 2,000 messages by the bundled tasks",
+        "in threads or on a loop beside one process per job",
+        "a worker of all queues, its log errors alone; HTTP and SMTP to `python -m tasks.sandbox`, which answers each after 20 ms; "
+        "from the 100th delivery to the 1,900th; CPU of the worker's processes, memory (PSS) amid the campaign",
+    ),
+}
+
+
+#: Packages whose versions are told, if they are installed.
+_PACKAGES = ("rq", "huey", "celery", "dramatiq", "saq", "taskiq", "taskiq-redis", "uvloop", "redis", "hiredis")
+
 
 def measure(names: Iterable[str], effort: Effort) -> Found:
     """One run of these sections. One that fails is tried once more: the others' minutes are not to be lost."""
     found = Found()
     for name in names:
-        began = time.monotonic()
+        began, section = time.monotonic(), (SECTIONS | CROWDS)[name]
         try:
-            part = SECTIONS[name](effort)
+            part = section(effort)
         except RuntimeError as error:
             print(f"{name} failed and is tried again: {error}", file=sys.stderr)
-            part = SECTIONS[name](effort)
+            part = section(effort)
         found.add(part)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     return found
@@ -162,7 +202,7 @@ def conditions() -> dict[str, Any]:
         "python": platform.python_version(),
         "cpus": os.cpu_count(),
         "load": os.getloadavg()[0],
-        "versions": {package: found for package in ("rq", "huey", "celery", "redis", "hiredis") if (found := _version(package))},
+        "versions": {package: found for package in _PACKAGES if (found := _version(package))},
     }
 
 

@@ -31,7 +31,7 @@ class Producer(Protocol):
 class Conditions:
     """What is asked of a contender.
 
-    - `processes`: jobs that its workers run at a time, each in a process of its own.
+    - `processes`: processes that run jobs at a time; `at_once`: jobs that each of them does, where the contender can: in threads, or on a loop.
     - `quiet`: it logs errors alone; otherwise as much as it does by default. Both go to a file.
     - `task`, `size`: the path of the function that runs, and the letters of its argument; 0 for none.
     - `modules`: of the task list, imported before the first fork by those that can.
@@ -41,6 +41,7 @@ class Conditions:
     """
 
     processes: int = 1
+    at_once: int = 1
     quiet: bool = True
     task: str = "benchmarks.tasks.noop"
     size: int = 0

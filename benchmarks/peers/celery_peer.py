@@ -1,5 +1,5 @@
-"""Celery's prefork pool. It acknowledges before it runs unless told otherwise, and takes four jobs ahead for each process unless told to take
-more: all three ways are measured."""
+"""Celery's prefork pool, and its threads. It acknowledges before it runs unless told otherwise, and takes four jobs ahead for each process
+unless told to take more: all three ways are measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ app.conf.broker_connection_retry_on_startup = True
 app.conf.task_acks_late = os.environ.get("BENCH_ACKS_LATE") == "1"
 app.conf.worker_prefetch_multiplier = int(os.environ.get("BENCH_PREFETCH", "4"))
 
-FUNCTIONS = {name: app.task(getattr(tasks, name), name=name) for name in ("noop", "stamp", "hold")}
+FUNCTIONS = {name: app.task(getattr(tasks, name), name=name) for name in tasks.PLAIN}
 
 
 class CeleryProducer:
@@ -43,6 +43,19 @@ def _commands(asked: Conditions, url: str) -> list[list[str]]:
     return [[*start, *flags, *unless(asked.quiet, "--loglevel", "ERROR")]]
 
 
+def _threads(asked: Conditions, url: str) -> list[list[str]]:
+    start = ["-m", "celery", "-A", "benchmarks.peers.celery_peer", "worker", "--pool", "threads"]
+    flags = [
+        "--concurrency",
+        str(asked.at_once),
+        "--without-gossip",
+        "--without-mingle",
+        *unless(asked.quiet, "--loglevel", "ERROR"),
+    ]
+    return [[*start, "--hostname", f"threads{number}@%h", *flags] for number in range(asked.processes)]
+
+
 PREFORK = Peer("Celery prefork", "celery", False, False, CeleryProducer, _commands)
 LATE = Peer("Celery, acks late", "celery", False, True, CeleryProducer, _commands, env=(("BENCH_ACKS_LATE", "1"),))
 AHEAD = Peer("Celery, prefetch 64", "celery", False, False, CeleryProducer, _commands, env=(("BENCH_PREFETCH", "64"),))
+THREADS = Peer("Celery threads", "celery", False, False, CeleryProducer, _threads, ("worker",), (("BENCH_PREFETCH", "64"),))

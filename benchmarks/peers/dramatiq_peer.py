@@ -1,4 +1,4 @@
-"""Dramatiq, one thread in each process. It acknowledges after the run."""
+"""Dramatiq, one thread in each process unless more are asked for. It acknowledges after the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.peers.base import URL, Conditions, Peer, function, unless
 
 broker = RedisBroker(url=URL)
 dramatiq.set_broker(broker)
-FUNCTIONS = {name: dramatiq.actor(getattr(tasks, name)) for name in ("noop", "stamp", "hold")}
+FUNCTIONS = {name: dramatiq.actor(getattr(tasks, name)) for name in tasks.PLAIN}
 
 
 class DramatiqProducer:
@@ -30,7 +30,7 @@ class DramatiqProducer:
 
 
 def _commands(asked: Conditions, url: str) -> list[list[str]]:
-    flags = ["--processes", str(asked.processes), "--threads", "1", *unless(asked.quiet, "--skip-logging")]
+    flags = ["--processes", str(asked.processes), "--threads", str(asked.at_once), *unless(asked.quiet, "--skip-logging")]
     return [["-m", "dramatiq", "benchmarks.peers.dramatiq_peer", *flags]]
 
 

@@ -1,4 +1,4 @@
-"""Taskiq with its Redis stream broker, which acknowledges."""
+"""Taskiq with its Redis stream broker, which acknowledges; a hundred coroutines in each process unless told otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks import tasks
 from benchmarks.peers.base import URL, Conditions, Peer, function, unless
 
 broker = RedisStreamBroker(url=URL)
-FUNCTIONS = {name: broker.task(task_name=name)(getattr(tasks, name)) for name in ("noop", "stamp", "hold")}
+FUNCTIONS = {name: broker.task(task_name=name)(getattr(tasks, name)) for name in tasks.PLAIN + tasks.COROUTINES}
 
 
 class TaskiqProducer:
@@ -32,6 +32,8 @@ class TaskiqProducer:
 
 def _commands(asked: Conditions, url: str) -> list[list[str]]:
     flags = ["--workers", str(asked.processes), *unless(asked.quiet, "--log-level", "ERROR")]
+    if asked.at_once > 1:
+        flags += ["--max-async-tasks", str(asked.at_once)]
     return [["-m", "taskiq", "worker", "benchmarks.peers.taskiq_peer:broker", *flags]]
 
 
