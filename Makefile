@@ -82,11 +82,13 @@ reference: venv-dev ## write what follows from the code: docs/settings.md, cli.m
 
 bench: venv-bench ## all figures with their bounds, beside other queues, into benchmarks/results and the documents (40 minutes on a quiet machine)
 	@$(BIN)/python -m benchmarks table --runs 3 --save $(ARGS)
+	@$(BIN)/python -m benchmarks executors --runs 3 --save $(ARGS)
 	@$(BIN)/python -m benchmarks peers --save
 
 bench-smoke: venv-bench ## whether every contender still runs; measures nothing
-	@$(BIN)/python -m benchmarks peers --smoke --only rq-simple,celery-late,dramatiq,huey-priority,saq,taskiq
+	@$(BIN)/python -m benchmarks peers --smoke --only rq-simple,celery-late,dramatiq,huey-priority,saq,taskiq,fusion-thread,fusion-asyncio,celery-threads
 	@$(BIN)/python -m benchmarks table --smoke
+	@$(BIN)/python -m benchmarks executors --smoke
 
 clean: ## remove .venv, caches and build products
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -116,6 +116,10 @@ class Executor(Protocol):
         """The runs that have begun, or are first in line of a process and begin at once."""
 
     @property
+    def begun(self) -> int:
+        """How many are `running`."""
+
+    @property
     def queued(self) -> Collection[Run]:
         """Runs that have not begun: prefetched ones, and such as wait for a process of their own."""
 

@@ -75,6 +75,14 @@ class ExecutorGenerations:
         return [run for generation in self._all for run in generation.runs.values()]
 
     @property
+    def begun(self) -> int:
+        """How many are `running`: asked for at every job, and there may be hundreds."""
+        begun = len(self._current.runs) if self._current else 0
+        for generation in self._draining:
+            begun += len(generation.runs)
+        return begun
+
+    @property
     def queued(self) -> list[Run]:
         """Runs that have not begun: prefetched ones, and such as wait for a process of their own."""
         return [run for generation in self._all for run in generation.queued]

@@ -38,7 +38,7 @@ class Slots:
     def floors(self) -> list[int]:
         """The lowest priority for each slot that may take a job now."""
         free = self._executor.capacity - self.kept
-        running = len(self._executor.running) + self.kept
+        running = self._executor.begun + self.kept
         return self._admission.floors(self._recycling.room(free), running) if free > 0 else []
 
     def ahead(self, floors: list[int]) -> int:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import matrix
 from benchmarks.contestant import Contestant
 from benchmarks.figures.figure import SMOKE
-from benchmarks.figures.table import ROWS, SECTIONS
+from benchmarks.figures.table import CROWD_ROWS, CROWDS, ROWS, SECTIONS
 from benchmarks.peers.base import Conditions
 from benchmarks.peers.registry import NAMES
 from benchmarks.race import race
@@ -28,17 +28,22 @@ FIGURES = {
     "bytes": 12,
     "scheduler": 4,
     "rest": 5,
+    "waits": 0,
+    "threads": 0,
+    "crowd": 8,
+    "executors": 0,
+    "bundled": 11,
 }
 
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", SECTIONS)
+@pytest.mark.parametrize("name", [*SECTIONS, *CROWDS])
 def test_a_section_runs(name: str) -> None:
-    found = SECTIONS[name](SMOKE)
+    found = (SECTIONS | CROWDS)[name](SMOKE)
     shown = [figure for figure in found.figures if figure.row != "rates"]
     assert len(shown) >= FIGURES[name]
-    assert {figure.row for figure in shown} <= set(ROWS)
+    assert {figure.row for figure in shown} <= {*ROWS, *CROWD_ROWS}
     assert len({(figure.row, figure.what) for figure in found.figures}) == len(found.figures), "the name of each is its own"
     for laps in found.races.values():
         assert all(lap.rate > 0 and lap.spent > 0 for lap in laps.values())
