@@ -118,7 +118,8 @@ class Contestant:
         As many jobs wait at the start as it takes: what is too few shows in a slice, which is then not counted.
         """
         while True:
-            self.fill_up(max(int(self._pace * seconds) + 20, self.asked.waiting))
+            taken = self.asked.processes * self.asked.at_once  # when it is held, what it has in hand is run
+            self.fill_up(max(int(self._pace * seconds) + 20, self.asked.waiting) + taken)
             found = self._slice(seconds)
             rate = found.jobs / found.seconds
             short = self._filled and found.after.jobs >= self._filled

@@ -44,7 +44,7 @@ _WAYS = {
 
 def bundled(effort: Effort) -> Found:
     """The campaign in each of these ways, one after the other."""
-    jobs = min(sum(1 for _ in campaign()), max(200, effort.drained // 50))
+    jobs = min(sum(1 for _ in campaign()), max(200, effort.drained // 100))
     found = Found()
     first: float | None = None
     for way, flags in _WAYS.items():

@@ -60,8 +60,8 @@ def executors(effort: Effort) -> Found:
     computes: Field = {
         "process": ("fusion", work),
         "pool": ("fusion-pool", work),
-        "thread": ("fusion-thread", replace(work, at_once=25)),
-        "asyncio": ("fusion-asyncio", replace(work, at_once=200, task="benchmarks.tasks.compute_async")),
+        "thread": ("fusion-thread", replace(work, at_once=5)),
+        "asyncio": ("fusion-asyncio", replace(work, at_once=5, task="benchmarks.tasks.compute_async")),
     }
     for name, entered in (("executors, 20 ms of I/O", naps), ("executors, CPU", computes)):
         found.add(raced(name, entered, _longer(effort)))

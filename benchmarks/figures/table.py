@@ -133,10 +133,10 @@ CROWD_ROWS = {
         "PSS of all processes of one worker, one contender at a time; Fusion's are a worker, a fork server and what runs the jobs",
     ),
     "bundled": Row(
-        "campaign of 2,000 messages by the bundled tasks",
+        "campaign of 1,000 messages by the bundled tasks",
         "in threads or on a loop beside one process per job",
         "a worker of all queues, its log errors alone; HTTP and SMTP to `python -m tasks.sandbox`, which answers each after 20 ms; "
-        "from the 100th delivery to the 1,900th; CPU of the worker's processes, memory (PSS) amid the campaign",
+        "from the 50th delivery to the 950th; CPU of the worker's processes, memory (PSS) amid the campaign",
     ),
 }
 
