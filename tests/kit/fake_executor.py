@@ -34,6 +34,10 @@ class FakeExecutor:
         self._listener: ExecutorListener | None = None
 
     @property
+    def begun(self) -> int:
+        return len(self.running)
+
+    @property
     def listener(self) -> ExecutorListener:
         assert self._listener is not None
         return self._listener
