@@ -21,6 +21,7 @@ from fusion.worker.admission import Admission, Blocked
 from fusion.worker.blocked import BlockedWork
 from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
+from fusion.worker.gathered import Gathered
 from fusion.worker.keyless import KeylessJobs
 from fusion.worker.outcomes import Outcomes
 from fusion.worker.recycling import Recycling
@@ -100,7 +101,8 @@ class Rig:
         self.outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, self.settings.timeout_grace)
         self.task_logs = TaskLogs(self.broker, link, self.membership, LOG)
         self.reports = Reports(self.broker, link, self.membership, self.executor.tell)
-        self.stops = Stops(self.executor, self.broker, link, LOG)
+        gathered = Gathered(self.executor, self.slots, self.broker, link, self.membership, self.settings)
+        self.stops = Stops(gathered, self.broker, link, LOG)
         envelopes = EnvelopeCheck(self.settings, LOG)
         self.dispatcher = Dispatcher(
             self.executor,
@@ -111,6 +113,7 @@ class Rig:
             self.reports,
             JobLog(LOG, True, messages=True),
             self.stops,
+            gathered,
         )
 
     def start(self, **fields: Any) -> Claimed:
