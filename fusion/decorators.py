@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from fusion.chains import Signature
-    from fusion.enqueue.typed import CallOptions
+    from fusion.enqueue.typed import TaskOptions
     from fusion.job import Job
 
 #: Options that hold for every call of the function, however it is enqueued. The others are those of `.delay()`.
@@ -56,7 +56,7 @@ class _Decorator:
     if TYPE_CHECKING:
         Job: type[Job]
 
-    def __call__(  # type: ignore[misc]  # `batch` of a call is another thing
+    def __call__(
         self,
         queue: str = defaults.QUEUE,
         connection: Any = None,
@@ -64,7 +64,7 @@ class _Decorator:
         timeout: float | str | None = None,
         batch: int | None = None,
         batch_wait: float | str | timedelta = 0,
-        **options: Unpack[CallOptions],
+        **options: Unpack[TaskOptions],
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Enqueue the function by `func.delay(*args, **kwargs)` on `queue`, with these options of `Queue.enqueue` as its defaults.
 
@@ -82,7 +82,7 @@ class _Decorator:
 
         if callable(queue):
             raise TypeError("write @job() or @job('sms'), with brackets")
-        ties = {name: options.pop(name) for name in OF_EVERY_CALL & options.keys()}
+        ties = {name: options.pop(name) for name in OF_EVERY_CALL & options.keys()}  # type: ignore[misc]
 
         def decorate(func: Callable[P, R]) -> Task[P, R]:
             if batch is not None:

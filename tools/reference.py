@@ -65,12 +65,14 @@ def typed() -> str:
     """fusion/enqueue/typed.py."""
     parts = [_TYPED]
     for name, base, of, says in (
-        ("EntryJobOptions", "TypedDict", ENTRY, "Options of the jobs of a cron entry."),
-        ("JobOptions", "EntryJobOptions", JOB, "Options of a job."),
-        ("CallOptions", "JobOptions", CALL, "Options of a job and of the call that sends it."),
+        ("EntryJobOptions", "TypedDict", (ENTRY,), "Options of the jobs of a cron entry."),
+        ("JobOptions", "EntryJobOptions", (JOB,), "Options of a job."),
+        ("CallOptions", "JobOptions", (CALL,), "Options of a job and of the call that sends it."),
+        ("TaskOptions", "EntryJobOptions", (JOB, CALL), "Those of `@job`, where `batch` is another thing."),
     ):
         lines = [f'\n\nclass {name}({base}, total=False):\n    """{says}"""\n']
-        lines += [f"    #: {option.meaning}\n    {option.name}: {option.type}" for option in OPTIONS if option.of == of]
+        those = [option for option in OPTIONS if option.of in of and (name, option.name) != ("TaskOptions", "batch")]
+        lines += [f"    #: {option.meaning}\n    {option.name}: {option.type}" for option in those]
         parts.append("\n".join(lines) + "\n")
     return "".join(parts)
 

@@ -107,3 +107,28 @@ class CallOptions(JobOptions, total=False):
     replicas: int | None
     #: For how long they are waited for.
     replicas_timeout: float | str | None
+
+
+class TaskOptions(EntryJobOptions, total=False):
+    """Those of `@job`, where `batch` is another thing."""
+
+    #: Its id.  [default: a new one]
+    job_id: str | None
+    #: Before all others of its priority.
+    at_front: bool
+    #: Hold it back so long: 30, 90s, 5m, 2h, 1d.
+    enqueue_in: float | str | timedelta | None
+    #: Hold it back until then: 2030-01-31T09:00+01:00; the zone is needed.
+    enqueue_at: datetime | None
+    #: Refuse it if more jobs than that would wait in the queue.
+    max_queue_length: int | None
+    #: Of one that takes others' places: due that long after the first of them at the latest.
+    max_delay: float | str | None
+    #: The job that it waits for; it fails should that one not finish.
+    depends_on: Any
+    #: Wait until replicas have it (replicated), or for the primary alone.
+    durability: str | None
+    #: How many replicas must have it, with durability replicated.
+    replicas: int | None
+    #: For how long they are waited for.
+    replicas_timeout: float | str | None

@@ -57,6 +57,7 @@ def test_every_include_belongs_to_a_script() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(240)
 def test_an_include_that_is_left_out_is_noticed() -> None:
     silent = [
         (name, word)

@@ -69,7 +69,7 @@ def test_a_soft_timeout_and_a_stop_end_one_and_leave_the_others(crowd: Crowd, co
     seen = tmp_path / "seen"
     late = crowd.enqueue("nap", str(seen), 60.0, timeout=1)
     stopped = crowd.enqueue("nap", str(seen), 60.0)
-    other = crowd.enqueue("nap", str(seen), 2.0)
+    other = crowd.enqueue("nap", str(seen), 1.5)
     _begun(seen, 3)
     assert stopped.stop() == "pending"
     _all(conn, [stopped], "stopped")
