@@ -249,12 +249,12 @@ def test_a_zombie_is_dead() -> None:
 
 
 CRASHES = """
-import sqlite3, sys, threading
+import os, sqlite3, sys, threading
 from functools import partial
 from fusion.inprocess import JobQueueManager, ManagerSettings, TablePlan
 
 def hang(row):
-    print(row.id, flush=True)
+    os.write(1, f"{row.id}\n".encode())  # one write: what two threads print at once may come out mixed
     threading.Event().wait()
 
 plan = TablePlan(partial(sqlite3.connect, sys.argv[1]), hang)
