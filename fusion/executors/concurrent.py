@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping
 from math import inf
 
 from fusion.executors import readings
-from fusion.executors.base import ExecutorListener, KillCause, Run
+from fusion.executors.base import KillCause, Run
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient, ConcurrentHorse, CrowdRun
 from fusion.executors.condemned import Condemned
+from fusion.executors.lasting_horses import LastingHorses
 from fusion.executors.queueing import Queueing
-from fusion.executors.session import ServerSession
+from fusion.executors.session import ExecutorContext, ServerSession
 from fusion.executors.standstill import StandstillLog
 from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.kernel.failpoints import failpoint
-from fusion.runtime.loop import Loop
-from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 
 #: Jobs that one turn may take: what is claimed is begun at once, and its lease is renewed from then on.
@@ -38,29 +36,22 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     - jobs that are to run alone do so in as many processes as there are others; more of them wait here, and take nobody's place.
     """
 
-    def __init__(
-        self,
-        server: ConcurrentForkServerClient,
-        settings: Settings,
-        loop: Loop,
-        log: logging.Logger,
-        listener: ExecutorListener,
-        import_timeout: float,
-    ) -> None:
-        """Start the fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
-        self._settings, self._loop, self._listener = settings, loop, listener
+    def __init__(self, server: ConcurrentForkServerClient, context: ExecutorContext) -> None:
+        """Start the fork server; OSError if that fails."""
+        settings = self._settings = context.settings
+        self._listener = context.listener
         self._places, self._wanted = settings.places, settings.horses or 1
         self._most_jobs = settings.max_jobs_per_horse * settings.places
         #: What has begun, by execution.
         self.runs: dict[str, CrowdRun] = {}
         #: What is to run alone, the best first.
         self._waiting: list[CrowdRun] = []
-        self.horses: dict[int, ConcurrentHorse] = {}
         self._server = server
-        self._condemned = Condemned(server, settings, log)
-        self._standstills = StandstillLog(log)
+        self._condemned = Condemned(server, settings, context.log)
+        self._standstills = StandstillLog(context.log)
         self._due_at = inf
-        self.session = ServerSession(server, loop, log, self, 2 * self._wanted, import_timeout)
+        self.session = ServerSession(server, context, self, 2 * self._wanted)
+        self.horses = LastingHorses(self.session, context.loop, server.fork, self._listen_to)
 
     # -- room
 
@@ -103,18 +94,11 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     def fill(self, now: float) -> None:
         """Fork what is missing, and begin what waits to run alone."""
-        while self.session.may_fork(now) and self._sharing < self._wanted and self._fork():
+        while self.session.may_fork(now) and self._sharing < self._wanted and self.horses.fork():
             pass
-        while self.session.may_fork(now) and self._waiting and self._alone < self._wanted and (horse := self._fork()):
+        while self.session.may_fork(now) and self._waiting and self._alone < self._wanted and (horse := self.horses.fork()):
             horse.alone = True
             self._give(horse, self._waiting.pop(0))
-
-    def _fork(self) -> ConcurrentHorse | None:
-        horse = self.session.fork(self._server.fork)
-        if horse is not None:
-            self.horses[horse.serial] = horse
-            self._loop.watch(horse.fileno(), lambda: self._on_readable(horse))
-        return horse
 
     # -- jobs
 
@@ -229,11 +213,6 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     # -- what horses say
 
-    def _on_readable(self, horse: ConcurrentHorse) -> None:
-        self._listen_to(horse)
-        if horse.at_eof and horse.serial in self.horses:
-            self._loop.unwatch(horse.fileno())
-
     def _listen_to(self, horse: ConcurrentHorse) -> None:
         self._take_in(horse, horse.receive())
         if horse.broken and not horse.struck and horse.serial in self.horses:
@@ -285,13 +264,9 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         if horse.condemned:
             self._condemned.judge(horse, time.monotonic())
         if not horse.runs and (horse.leaving or horse.alone or self.session.draining):
-            self._forget(horse)
+            self.horses.forget(horse)
             horse.finish()
             self.session.leave(horse)
-
-    def _forget(self, horse: ConcurrentHorse) -> None:
-        self._loop.unwatch(horse.fileno())
-        self.horses.pop(horse.serial, None)
 
     # -- deaths
 
@@ -307,7 +282,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     def fork_failed(self, failed: ForkFailed) -> None:
         """A horse has no process; the jobs that it may have been given are returned."""
         if horse := self.horses.get(failed.serial):
-            self._forget(horse)
+            self.horses.forget(horse)
             runs = list(horse.runs.values())
             for run in runs:
                 self._drop(horse, run)
@@ -319,7 +294,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         """See to the runs of a horse that is no more. True if there were some."""
         self._take_in(horse, horse.drain())  # its last words
         self.session.leaving.pop(horse.serial, None)
-        self._forget(horse)
+        self.horses.forget(horse)
         runs = list(horse.runs.values())
         for run in runs:
             self._drop(horse, run)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from fusion.execution.callbacks import CALLBACKS, callback_limits
-from fusion.execution.frames import FrameError, pack
+from fusion.execution.frames import pack
 from fusion.executors.base import Death, KillCause, Run
 from fusion.forkserver.client import ForkServerClient, Horse
 from fusion.forkserver.messages import HorseExited
@@ -117,23 +117,7 @@ class ConcurrentHorse(Horse):
 
     def receive(self, limit: int = _READ) -> list[dict[bytes, bytes]]:
         """Like its base, but with `callback` frames among the others: each is of a run."""
-        frames: list[dict[bytes, bytes]] = []
-        if self.at_eof:
-            return frames
-        try:
-            data = self._socket.recv(limit)
-        except BlockingIOError:
-            return frames
-        except OSError:
-            data = b""
-        self.at_eof = not data
-        try:
-            self._reader.feed(data)
-            while (frame := self._reader.next()) is not None:
-                frames.append(frame)
-        except FrameError as error:
-            self.broken, self.at_eof = str(error), True
-        return frames
+        return [] if self.at_eof else self._read(limit)
 
 
 class ConcurrentForkServerClient(ForkServerClient):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from signal import SIGKILL
 
-from fusion.executors.base import ExecutorListener, KillCause, Run
+from fusion.executors.base import KillCause, Run
 from fusion.executors.queueing import Queueing
-from fusion.executors.session import EXIT_LIMIT, HorseRun, ServerSession
+from fusion.executors.session import EXIT_LIMIT, ExecutorContext, HorseRun, ServerSession
 from fusion.forkserver.client import ForkServerClient, Horse
 from fusion.forkserver.messages import ForkFailed, HorseExited
-from fusion.runtime.loop import Loop
-from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 
 #: Frames of which each counts, and after which the run goes on.
@@ -29,23 +26,15 @@ class ForkExecutor(Queueing[int, HorseRun]):
     - the fork server keeps hard deadlines, by its own clock.
     """
 
-    def __init__(
-        self,
-        server: ForkServerClient,
-        settings: Settings,
-        loop: Loop,
-        log: logging.Logger,
-        listener: ExecutorListener,
-        import_timeout: float,
-    ) -> None:
-        """Start the fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
-        self._loop, self._listener = loop, listener
-        self._wanted = settings.slots + 1
+    def __init__(self, server: ForkServerClient, context: ExecutorContext) -> None:
+        """Start the fork server; OSError if that fails."""
+        self._loop, self._listener = context.loop, context.listener
+        self._wanted = context.settings.slots + 1
         #: What runs, by the horse's serial number.
         self.runs: dict[int, HorseRun] = {}
         self._spares: deque[Horse] = deque()
         self._server = server
-        self.session = ServerSession(server, loop, log, self, self._wanted, import_timeout)
+        self.session = ServerSession(server, context, self, self._wanted)
 
     @property
     def capacity(self) -> int:

@@ -14,7 +14,7 @@ from fusion.executors.concurrent import ConcurrentExecutor
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient
 from fusion.executors.fork import ForkExecutor
 from fusion.executors.prefetch import Prefetch
-from fusion.executors.session import ServerSession
+from fusion.executors.session import ExecutorContext, ServerSession
 from fusion.executors.warm import WarmExecutor
 from fusion.executors.warm_horse import WarmForkServerClient
 from fusion.forkserver.client import ForkServerClient
@@ -256,14 +256,14 @@ class ExecutorGenerations:
         )
         self.generation += 1
         assert self._listener is not None
-        rest = (settings, self._loop, self._log, self._listener, self._import_timeout)
+        context = ExecutorContext(settings, self._loop, self._log, self._listener, self._import_timeout)
         try:
             if config.executor == "process":
-                self._current = ForkExecutor(ForkServerClient(config), *rest)
+                self._current = ForkExecutor(ForkServerClient(config), context)
             elif config.executor == "pool":
-                self._current = WarmExecutor(WarmForkServerClient(config), *rest)
+                self._current = WarmExecutor(WarmForkServerClient(config), context)
             else:
-                self._current = ConcurrentExecutor(ConcurrentForkServerClient(config), *rest)
+                self._current = ConcurrentExecutor(ConcurrentForkServerClient(config), context)
         except OSError as error:
             self._postpone(f"the fork server can't be started: {error.strerror}")
 

@@ -11,13 +11,14 @@ from math import inf
 from signal import SIGKILL
 from typing import Protocol, TypeVar
 
-from fusion.executors.base import Death, KillCause, Run
+from fusion.executors.base import Death, ExecutorListener, KillCause, Run
 from fusion.forkserver.client import ForkServerClient, Horse
 from fusion.forkserver.messages import Alike, ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import processes
 from fusion.runtime.backoff import Backoff
 from fusion.runtime.loop import Loop
+from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 
 #: Seconds after an outcome within which the horse must be gone by itself (its atexit handlers have 2 s).
@@ -32,6 +33,17 @@ _LATE = 1.0
 _FORK_PAUSE, _LONGEST_FORK_PAUSE = 0.1, 5.0
 
 AnyHorse = TypeVar("AnyHorse", bound=Horse)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorContext:
+    """What an executor has of its worker. `import_timeout`: seconds in which a fork server must have loaded the task modules."""
+
+    settings: Settings
+    loop: Loop
+    log: logging.Logger
+    listener: ExecutorListener
+    import_timeout: float
 
 
 @dataclass(slots=True, eq=False)
@@ -87,22 +99,20 @@ class ServerSession:
     - `leaving`: horses that have nothing to do any more, each with the monotonic time by which it must have exited.
     """
 
-    def __init__(
-        self, server: ForkServerClient, loop: Loop, log: logging.Logger, owner: HorseOwner, horses: int, import_timeout: float
-    ) -> None:
-        """Start it; OSError if that fails. `horses`: how many the owner keeps; `import_timeout`: seconds until it must be ready."""
+    def __init__(self, server: ForkServerClient, context: ExecutorContext, owner: HorseOwner, horses: int) -> None:
+        """Start it; OSError if that fails. `horses`: how many the owner keeps."""
         self.server = server
-        self._loop, self._log, self._owner, self._horses = loop, log, owner, horses
+        self._loop, self._log, self._owner, self._horses = context.loop, context.log, owner, horses
         self.ready = self.announced = self.closed = self.draining = False
         self.tainted: Tainted | None = None
         self.import_failed: ImportFailed | None = None
         self.leaving: dict[int, tuple[Horse, float]] = {}
         self.check_at = self.fork_at = 0.0
         self.backoff = Backoff(_FORK_PAUSE, _LONGEST_FORK_PAUSE)
-        self._ready_by = time.monotonic() + import_timeout
+        self._ready_by = time.monotonic() + context.import_timeout
         server.start()
         self._control_fd = server.fileno()
-        loop.watch(self._control_fd, self._on_control)
+        self._loop.watch(self._control_fd, self._on_control)
 
     @property
     def open(self) -> bool:

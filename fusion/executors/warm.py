@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping
 from math import inf
 from signal import SIGKILL
 
 from fusion.executors import readings
-from fusion.executors.base import ExecutorListener, KillCause, Run
+from fusion.executors.base import KillCause, Run
 from fusion.executors.ending import Ending
+from fusion.executors.lasting_horses import LastingHorses
 from fusion.executors.leftovers import LeftoverLog
 from fusion.executors.prefetch import Prefetch
 from fusion.executors.queueing import Queueing
-from fusion.executors.session import HorseRun, ServerSession
+from fusion.executors.session import ExecutorContext, HorseRun, ServerSession
 from fusion.executors.warm_horse import WarmForkServerClient, WarmHorse
 from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.kernel.failpoints import failpoint
-from fusion.runtime.loop import Loop
-from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 
 #: Seconds by which the fork server's deadline may be too late for a run that is no longer short, and by which it is told too late, so
@@ -40,29 +38,22 @@ class WarmExecutor(Queueing[int, HorseRun]):
     - a horse in which a job left something, or whose time is over, gets no more jobs, and another one takes its place.
     """
 
-    def __init__(
-        self,
-        server: WarmForkServerClient,
-        settings: Settings,
-        loop: Loop,
-        log: logging.Logger,
-        listener: ExecutorListener,
-        import_timeout: float,
-    ) -> None:
-        """Start the fork server; OSError if that fails. `import_timeout`: seconds in which it must have loaded the task modules."""
-        self._settings, self._loop, self._listener = settings, loop, listener
+    def __init__(self, server: WarmForkServerClient, context: ExecutorContext) -> None:
+        """Start the fork server; OSError if that fails."""
+        settings = self._settings = context.settings
+        self._loop, self._listener = context.loop, context.listener
         self._wanted = settings.slots + 1
         #: The first run of each busy horse, by the horse's serial number.
         self.runs: dict[int, HorseRun] = {}
-        self.horses: dict[int, WarmHorse] = {}
         #: The horse that ran last at the end: its memory is warm, and fresh ones stay fresh.
         self.idle: list[WarmHorse] = []
-        self._ending = Ending(self, server, listener)
+        self._ending = Ending(self, server, context.listener)
         self.prefetching: Prefetch = Prefetch(self, settings.claim_ahead / 1000, settings.max_jobs_per_horse)
-        self._leftovers = LeftoverLog(log)
+        self._leftovers = LeftoverLog(context.log)
         self._runs_at = inf
         self._server = server
-        self.session = ServerSession(server, loop, log, self, self._wanted, import_timeout)
+        self.session = ServerSession(server, context, self, self._wanted)
+        self.horses = LastingHorses(self.session, context.loop, server.fork, self.listen_to)
 
     # -- jobs
 
@@ -83,15 +74,8 @@ class WarmExecutor(Queueing[int, HorseRun]):
         """Fork horses ahead."""
         if not self.session.may_fork(now):
             return
-        while len(self.horses) < self._wanted and (horse := self._fork()):
+        while len(self.horses) < self._wanted and (horse := self.horses.fork()):
             self.idle.insert(0, horse)
-
-    def _fork(self) -> WarmHorse | None:
-        horse = self.session.fork(self._server.fork)
-        if horse is not None:
-            self.horses[horse.serial] = horse
-            self._loop.watch(horse.fileno(), lambda: self._on_readable(horse))
-        return horse
 
     def expect(self) -> None:
         """Wake the horse that gets the next job."""
@@ -113,7 +97,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
             if not horse.done:
                 self.idle.remove(horse)
                 return horse
-        return self._fork()
+        return self.horses.fork()
 
     def give(self, horse: WarmHorse, run: HorseRun) -> None:
         """Send a job to a horse that has nothing to do."""
@@ -229,17 +213,11 @@ class WarmExecutor(Queueing[int, HorseRun]):
         self.session.leave(horse)
 
     def _forget(self, horse: WarmHorse) -> None:
-        self._loop.unwatch(horse.fileno())
-        self.horses.pop(horse.serial, None)
+        self.horses.forget(horse)
         if horse in self.idle:
             self.idle.remove(horse)
 
     # -- what horses say
-
-    def _on_readable(self, horse: WarmHorse) -> None:
-        self.listen_to(horse)
-        if horse.at_eof and horse.serial in self.horses:
-            self._loop.unwatch(horse.fileno())
 
     def listen_to(self, horse: WarmHorse) -> None:
         """Take in what a horse has said by now."""

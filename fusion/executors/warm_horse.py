@@ -144,30 +144,29 @@ class WarmHorse(Horse):
     def receive(self, limit: int = 256 * 1024) -> list[dict[bytes, bytes]]:
         """Like its base, but with `callback` frames in their place: which job one is about depends on what stands before it."""
         frames: list[dict[bytes, bytes]] = []
-        reader = self._reader
-        try:
-            for _ in range(_READS):
-                if self.at_eof or limit <= 0:
-                    break
+        for _ in range(_READS):
+            if self.at_eof or limit <= 0:
+                break
+            try:
                 data = self._socket.recv(PACKET)  # room for more costs more than reading it
-                if not data:
-                    self.at_eof = True
-                    break
-                limit -= len(data)
-                if (frame := reader.only(data)) is not None:
-                    frames.append(frame)
-                    continue
-                reader.feed(data)
-                while (frame := reader.next()) is not None:
-                    frames.append(frame)
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.at_eof = True
-        except FrameError as error:
-            self.broken = str(error)
-            self.at_eof = True
+            except BlockingIOError:
+                break
+            except OSError:
+                data = b""
+            limit -= len(data)
+            self._take(data, frames)
         return frames
+
+    def _take(self, data: bytes, frames: list[dict[bytes, bytes]]) -> None:
+        try:
+            frame = self._reader.only(data)
+        except FrameError as error:
+            self.broken, self.at_eof = str(error), True
+            return
+        if frame is not None:
+            frames.append(frame)
+        else:
+            super()._take(data, frames)
 
     def grant_callback(self, now: float, grace: float) -> None:
         """The job that runs is over and its callback begins."""

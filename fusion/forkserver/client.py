@@ -112,30 +112,37 @@ class Horse:
 
     def receive(self, limit: int = 64 * 1024) -> list[dict[bytes, bytes]]:
         """The frames that have arrived, reading at most `limit` bytes. Empty list: nothing whole yet, or see `at_eof`."""
-        frames: list[dict[bytes, bytes]] = []
         if self.at_eof:
-            return frames
+            return []
+        heard = self._read(limit)
+        frames = [frame for frame in heard if frame.get(b"kind") != b"callback"]
+        if len(frames) < len(heard):
+            self._grant_callback()
+        if self.broken is not None:
+            self._server.kill(self, signal.SIGKILL)
+        return frames
+
+    def _read(self, limit: int) -> list[dict[bytes, bytes]]:
+        """One read: the frames that it completes."""
+        frames: list[dict[bytes, bytes]] = []
         try:
             data = self._socket.recv(limit)
         except BlockingIOError:
             return frames
         except OSError:
             data = b""
-        if not data:
-            self.at_eof = True
-            return frames
+        self._take(data, frames)
+        return frames
+
+    def _take(self, data: bytes, frames: list[dict[bytes, bytes]]) -> None:
+        """Add the frames that these bytes complete; no bytes are the end of the stream."""
+        self.at_eof = not data
         try:
             self._reader.feed(data)
             while (frame := self._reader.next()) is not None:
-                if frame.get(b"kind") == b"callback":
-                    self._grant_callback(frame)
-                else:
-                    frames.append(frame)
+                frames.append(frame)
         except FrameError as error:
-            self.broken = str(error)
-            self.at_eof = True
-            self._server.kill(self, signal.SIGKILL)
-        return frames
+            self.broken, self.at_eof = str(error), True
 
     def drain(self) -> list[dict[bytes, bytes]]:
         """Every frame up to the end, for a horse that has exited."""
@@ -162,8 +169,8 @@ class Horse:
         """Note the callbacks of a job that begins: one of them may move its deadline, once, by its own timeout."""
         self._callbacks = callback_limits(fields)
 
-    def _grant_callback(self, frame: Mapping[bytes, bytes]) -> None:
-        # Only what the job's own fields allow, and once: the frame comes from a process that runs foreign code.
+    def _grant_callback(self) -> None:
+        # Only what the job's own fields allow, and once: the word comes from a process that runs foreign code.
         if self._callbacks:
             self.task_over = True
             self._server.set_deadline(self, monotonic() + max(self._callbacks) + self._server.config.grace)
