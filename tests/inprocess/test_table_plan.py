@@ -248,7 +248,7 @@ def test_a_zombie_is_dead() -> None:
         assert owner.is_dead
 
 
-CRASHES = """
+CRASHES = r"""
 import os, sqlite3, sys, threading
 from functools import partial
 from fusion.inprocess import JobQueueManager, ManagerSettings, TablePlan
