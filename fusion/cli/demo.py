@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fusion.cli import demo_parts as parts
-from fusion.cli.demo_report import Report, render
+from fusion.cli.demo_report import DemoReport, render
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 
@@ -116,13 +116,13 @@ class _Stage:
             _say(f"dashboard  none: {error}")
         self._work = _Work(self._connection, log, self._chaos)
 
-    def show(self, campaign: list[tuple[str, dict[str, Any]]]) -> Report:
+    def show(self, campaign: list[tuple[str, dict[str, Any]]]) -> DemoReport:
         """Have the campaign sent, and count what became of it."""
         with _progress(len(campaign)) as bar:
             jobs = self._work.drive(campaign, bar)
         self._work.wait_for_events()
         toll = self._chaos.toll if self._chaos else None
-        return self._work.patiently(lambda: Report.collect(self._connection, jobs, self._sandbox, self._events, toll))
+        return self._work.patiently(lambda: DemoReport.collect(self._connection, jobs, self._sandbox, self._events, toll))
 
     def stay(self) -> None:
         """Enqueue a job now and then, until Ctrl-C or TERM."""

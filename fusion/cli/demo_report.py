@@ -25,7 +25,7 @@ _NAMES = {2: "HIGH", 1: "MODERATE", 0: "LOW"}
 
 
 @dataclass(frozen=True)
-class Report:
+class DemoReport:
     """`waits`: seconds from enqueue to start by priority; `delivered`: what the sandbox got, by (channel, priority); `attempts`: runs that
     failed; `events`: what the event log has, by status; `once`: jobs that ended exactly once, by the event log; `counted`: jobs that ended,
     by the counters of the queues; `toll`: of a demo with chaos, who was killed."""
@@ -72,7 +72,7 @@ class Report:
         return self.lost == 0 and delivered_once and self.logged
 
     @classmethod
-    def collect(cls, connection: Redis, ids: Sequence[str], sandbox: str, events: Path, toll: Toll | None = None) -> Report:
+    def collect(cls, connection: Redis, ids: Sequence[str], sandbox: str, events: Path, toll: Toll | None = None) -> DemoReport:
         """Count what became of these jobs: in Redis, in the sandbox's statistics, in the file of events."""
         from fusion.job import Job
         from fusion.store.access import inspector_of
@@ -132,7 +132,7 @@ def _count(job: Job, statuses: Counter[str], reasons: Counter[str], waits: dict[
         times += (job.enqueued_at, job.ended_at)
 
 
-def render(report: Report) -> str:
+def render(report: DemoReport) -> str:
     """The account as text."""
     lines = ["", f"{'delivered':<12}{'HIGH':>8}{'MODERATE':>10}{'LOW':>8}{'all':>8}"]
     channels = sorted({channel for channel, _ in report.delivered})
@@ -161,7 +161,7 @@ def render(report: Report) -> str:
     return "\n".join([*lines, "", verdict])
 
 
-def _of_chaos(report: Report, toll: Toll) -> list[str]:
+def _of_chaos(report: DemoReport, toll: Toll) -> list[str]:
     return [
         "",
         f"killed        by the demo: {counts(toll.struck)}",
@@ -172,7 +172,7 @@ def _of_chaos(report: Report, toll: Toll) -> list[str]:
     ]
 
 
-def _difference(report: Report) -> str:
+def _difference(report: DemoReport) -> str:
     if not report.logged:
         jobs = f"{dict(report.statuses)}, {report.attempts} attempts that failed"
         ended = f"{report.once} of {report.accepted} jobs ended once, the queues counted {report.counted} ends"

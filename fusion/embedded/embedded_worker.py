@@ -20,7 +20,7 @@ from fusion.settings.handing_on import environment_for
 from fusion.store.layout.names import check_queue_name, is_pattern
 
 if TYPE_CHECKING:
-    from fusion.embedded.keeper import Keeper, Post
+    from fusion.embedded.keeper import Keeper, WorkerPlace
 
 log = logging.getLogger("fusion.embedded")
 
@@ -78,10 +78,10 @@ class EmbeddedWorker:
         from fusion.embedded.host_lock import HostLock
         from fusion.embedded.keeper import Keeper, guard
 
-        post = self._post()
+        place = self._place()
         with guard:
             if self._own_keeper is None:
-                self._keeper = Keeper(post, HostLock(self._shared(post)))
+                self._keeper = Keeper(place, HostLock(self._shared(place)))
                 self._keeper.start()
         return self
 
@@ -108,13 +108,13 @@ class EmbeddedWorker:
         """That of this process: a fork copies what belongs to its parent."""
         return self._keeper if self._keeper is not None and self._keeper.pid == os.getpid() else None
 
-    def _post(self) -> Post:
-        from fusion.embedded.keeper import Post
+    def _place(self) -> WorkerPlace:
+        from fusion.embedded.keeper import WorkerPlace
 
         settings = self._settings
         _check_tasks(settings)
         paths = [part for path in _own_paths() for part in ("--path", path)]
-        return Post(
+        return WorkerPlace(
             command=[_python(), "-m", "fusion", "worker", *paths, *(["--", *self._queues] if self._queues else ())],
             environment={**environment_for(settings, os.environ), SWITCH: "0"},
             queues=", ".join(self._queues) or "the queues of its settings",
@@ -122,13 +122,13 @@ class EmbeddedWorker:
             hang_timeout=settings.hang_timeout,
         )
 
-    def _shared(self, post: Post) -> str:
+    def _shared(self, place: WorkerPlace) -> str:
         """What one worker per host is for: two applications, or two EmbeddedWorkers for other queues, don't stand in each other's way."""
         from fusion.store.client.connections import connect, url_of
 
         connection = connect(self._settings)
         try:
-            return repr((url_of(connection), self._settings.prefix, post.queues, sorted(self._settings.tasks)))
+            return repr((url_of(connection), self._settings.prefix, place.queues, sorted(self._settings.tasks)))
         finally:
             connection.close()
 

@@ -36,7 +36,7 @@ _QUIT_LIMIT = 10.0
 
 
 @dataclass(frozen=True)
-class Post:
+class WorkerPlace:
     """The place that is to be filled: what a worker is started with. `queues`: for the log; `patience`: seconds that a warm end may take."""
 
     command: Sequence[str]
@@ -49,8 +49,8 @@ class Post:
 class Keeper:
     """Asks for the lock until this process has it, then keeps one worker running; gives the lock up as soon as the worker is told to end."""
 
-    def __init__(self, post: Post, lock: HostLock) -> None:
-        self._post, self._lock = post, lock
+    def __init__(self, place: WorkerPlace, lock: HostLock) -> None:
+        self._place, self._lock = place, lock
         #: The process whose keeper this is. After a fork the child has none: its threads did not come along.
         self.pid = os.getpid()
         self._loop = Loop()
@@ -72,7 +72,7 @@ class Keeper:
     @property
     def patience(self) -> float:
         """Seconds that a warm end may take."""
-        return self._post.patience
+        return self._place.patience
 
     @property
     def worker(self) -> int | None:
@@ -172,7 +172,7 @@ class Keeper:
             return
         self._stands_by, self._is_deaf, self._poll = None, False, _POLL
         self._loop.watch(child.fileno(), self._hear)
-        log.info("%s is started for %s", child, self._post.queues)
+        log.info("%s is started for %s", child, self._place.queues)
 
     def _acquire(self) -> bool:
         with guard:
@@ -183,9 +183,9 @@ class Keeper:
             self._lock.release()
 
     def _start_child(self) -> Child:
-        post = self._post
+        place = self._place
         with guard:
-            self._child = child = Child("worker", post.command, post.patience, own_group=True, environment=post.environment)
+            self._child = child = Child("worker", place.command, place.patience, own_group=True, environment=place.environment)
         return child
 
     def _stand_by(self, now: float, why: object, level: int, text: str) -> None:
@@ -204,7 +204,7 @@ class Keeper:
             number = signal.SIGQUIT if child.told == "stop" else signal.SIGKILL
             log.warning("%s has not ended in time: %s", child, number.name)
             child.signal(number, now + _QUIT_LIMIT)
-        elif now - child.heard > self._post.hang_timeout and child.told != "SIGKILL":
+        elif now - child.heard > self._place.hang_timeout and child.told != "SIGKILL":
             child.hung = True
             log.error("%s has given no sign of life for %.0f s and is killed", child, now - child.heard)
             child.signal(signal.SIGKILL, inf)

@@ -125,7 +125,7 @@ class Execution:
         self._answer: Fields = {}
         self._started = self._elapsed = 0.0
         #: The function to be called when the task has ended, and with what; None for none.
-        self.callback: Callback | None = None
+        self.callback: DueCallback | None = None
 
     def run(self, guard: Guard) -> Fields:
         """The outcome frame's fields."""
@@ -293,7 +293,7 @@ class Execution:
             return
         try:
             wanted = json.loads(spec)
-            self.callback = Callback(key, wanted["func"], callback_limit(wanted), (self.job, None, *args))
+            self.callback = DueCallback(key, wanted["func"], callback_limit(wanted), (self.job, None, *args))
             # The job is over; the worker moves the deadline of this process on by what the callback may take.
             self._send({b"kind": b"callback", b"seconds": b"%.3f" % self.callback.limit})
         except BaseException as error:
@@ -339,7 +339,7 @@ class Execution:
             answer[b"meta"] = raw
 
 
-class Callback:
+class DueCallback:
     """A function that the job has called at its end: the field that names it, its path, its limit in seconds, its arguments."""
 
     __slots__ = ("args", "key", "limit", "path")

@@ -11,7 +11,8 @@ from math import inf
 from fusion.execution.callbacks import CALLBACKS, callback_limits
 from fusion.execution.frames import pack
 from fusion.executors.base import Death, KillCause, Run
-from fusion.forkserver.client import ForkServerClient, Horse
+from fusion.forkserver.client import ForkServerClient
+from fusion.forkserver.horse_link import Horse
 from fusion.forkserver.messages import HorseExited
 
 #: Bytes of one read: a horse that says much must not hold up the others.

@@ -10,7 +10,8 @@ from signal import SIGKILL
 from fusion.executors.base import KillCause, Run
 from fusion.executors.queueing import Queueing
 from fusion.executors.session import EXIT_LIMIT, ExecutorContext, HorseRun, ServerSession
-from fusion.forkserver.client import ForkServerClient, Horse
+from fusion.forkserver.client import ForkServerClient
+from fusion.forkserver.horse_link import Horse
 from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.store.layout.records import Claimed
 

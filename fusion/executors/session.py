@@ -12,7 +12,8 @@ from signal import SIGKILL
 from typing import Protocol, TypeVar
 
 from fusion.executors.base import Death, ExecutorListener, KillCause, Run
-from fusion.forkserver.client import ForkServerClient, Horse
+from fusion.forkserver.client import ForkServerClient
+from fusion.forkserver.horse_link import Horse
 from fusion.forkserver.messages import Alike, ForkFailed, HorseExited, ImportFailed, Ready, ServerClosed, Tainted
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import processes

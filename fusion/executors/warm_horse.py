@@ -11,7 +11,8 @@ from fusion.execution.callbacks import CALLBACKS
 from fusion.execution.frames import FrameError, pack, unpack
 from fusion.executors import readings
 from fusion.executors.session import HorseRun
-from fusion.forkserver.client import ForkServerClient, Horse
+from fusion.forkserver.client import ForkServerClient
+from fusion.forkserver.horse_link import Horse
 
 #: Largest packet in bytes, as the horse reads it; a frame above it goes in pieces.
 PACKET = 64 * 1024

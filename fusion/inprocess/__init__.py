@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusion.inprocess.current import CurrentJob, get_current_job
+from fusion.inprocess.current import ActiveJob, get_current_job
 from fusion.inprocess.events import Event
 from fusion.inprocess.job import JobState, ReadyJob
 from fusion.inprocess.job_queue import JobQueue
@@ -14,7 +14,7 @@ from fusion.inprocess.stats import Stats
 from fusion.inprocess.table_plan import Row, TablePlan
 
 __all__ = [
-    "CurrentJob",
+    "ActiveJob",
     "Event",
     "ExecutionPlan",
     "JobQueue",

@@ -7,9 +7,9 @@ import threading
 from math import inf
 from typing import Any
 
-from fusion.inprocess.job import Outcome, Run, said
+from fusion.inprocess.job import ActiveRun, Outcome, said
 from fusion.inprocess.master import Master
-from fusion.inprocess.shared import CrewThread, Shared
+from fusion.inprocess.shared import CrewThread, SharedParts
 from fusion.inprocess.worker import Worker, settle
 from fusion.kernel.memory import MemoryThrottle
 from fusion.runtime.backoff import Backoff
@@ -28,7 +28,7 @@ class Crew:
     It ends with the last of them; a job that hangs keeps it.
     """
 
-    def __init__(self, shared: Shared, total: int, throttle: MemoryThrottle) -> None:
+    def __init__(self, shared: SharedParts, total: int, throttle: MemoryThrottle) -> None:
         self._shared, self.total, self._throttle = shared, total, throttle
         self.master = Master(shared)
         self._supervisor = CrewThread(shared, "Supervisor", self._supervise)
@@ -128,11 +128,11 @@ class Crew:
         for run in orphans:
             self._stand_in(run)
 
-    def _mine(self) -> list[Run]:
+    def _mine(self) -> list[ActiveRun]:
         """The active jobs of this crew: after a stop that left some, those of the crew before are in the queue, too."""
         return [run for run in self._shared.queue.active() if self.has(run.thread)]
 
-    def _stand_in(self, run: Run) -> None:
+    def _stand_in(self, run: ActiveRun) -> None:
         """Have a thread tell the plan of a job whose own thread has ended."""
         shared, who = self._shared, run.thread.name
         shared.queue.decide(run, Outcome.failed(f"{who}, the thread that ran it, died"))
@@ -144,7 +144,7 @@ class Crew:
 
     def _name_overdue(self, now: float) -> float:
         """Give up on jobs whose time and grace are over: others take their workers' places. Returns when the next one's are."""
-        grace, named, next_at = self._shared.settings.job_timeout_grace_seconds, list[Run](), inf
+        grace, named, next_at = self._shared.settings.job_timeout_grace_seconds, list[ActiveRun](), inf
         with self._shared.lock:
             for run in self._mine():
                 if run.outcome is not None:

@@ -8,13 +8,13 @@ from math import inf
 
 from fusion.exceptions import JobTimeoutException
 from fusion.inprocess.clock import Clock
-from fusion.inprocess.job import Run
+from fusion.inprocess.job import ActiveRun
 
 
-class CurrentJob:
+class ActiveJob:
     """The job that this code runs for."""
 
-    def __init__(self, run: Run, clock: Clock, stopping: Callable[[], bool]) -> None:
+    def __init__(self, run: ActiveRun, clock: Clock, stopping: Callable[[], bool]) -> None:
         self._run, self._clock, self._stopping = run, clock, stopping
         self.id: Hashable = run.job.id
         self.name = run.job.name
@@ -36,10 +36,10 @@ class CurrentJob:
             raise JobTimeoutException(f"job {self.name!r} ran longer than its timeout")
 
 
-current_job: ContextVar[CurrentJob | None] = ContextVar("fusion_inprocess_current_job", default=None)
+current_job: ContextVar[ActiveJob | None] = ContextVar("fusion_inprocess_current_job", default=None)
 
 
-def get_current_job() -> CurrentJob | None:
+def get_current_job() -> ActiveJob | None:
     """The job that this code runs for; None outside of one.
 
     asyncio tasks that a job starts know it, too; threads that it starts don't.

@@ -72,7 +72,7 @@ class Outcome:
 
 
 @dataclass(eq=False)
-class Run:
+class ActiveRun:
     """An active job. JobQueue's lock guards it."""
 
     job: ReadyJob

@@ -9,7 +9,7 @@ from enum import Enum
 from math import inf
 
 from fusion.inprocess.clock import Clock
-from fusion.inprocess.job import JobState, Outcome, ReadyJob, Run
+from fusion.inprocess.job import ActiveRun, JobState, Outcome, ReadyJob
 
 #: Seconds for which a completed job is not taken again: a plan may answer from a copy of its data that is behind.
 RECENT = 30.0
@@ -36,7 +36,7 @@ class JobQueue:
         self.lock = threading.RLock()
         self._ready = threading.Condition(self.lock)
         self._queued: OrderedDict[Hashable, ReadyJob] = OrderedDict()
-        self._active: dict[Hashable, Run] = {}
+        self._active: dict[Hashable, ActiveRun] = {}
         #: When each job completed, the oldest first.
         self._completed: OrderedDict[Hashable, float] = OrderedDict()
         self._paused = False
@@ -65,7 +65,7 @@ class JobQueue:
                 self._ready.notify()
             return refusal
 
-    def get(self, timeout: float | None = None, leave: Callable[[], bool] = lambda: False) -> Run | None:
+    def get(self, timeout: float | None = None, leave: Callable[[], bool] = lambda: False) -> ActiveRun | None:
         """Take the first job, which is active from now on, in the name of this thread.
 
         Waits for one while there is none or the queue is paused. None after `timeout` seconds, or once `leave` is true; who makes it
@@ -77,7 +77,7 @@ class JobQueue:
                 if self._queued and not self._paused:
                     _, job = self._queued.popitem(last=False)
                     seconds = self._job_timeout if job.timeout is None else job.timeout
-                    run = self._active[job.id] = Run(job, self._clock.now() + seconds if seconds else inf)
+                    run = self._active[job.id] = ActiveRun(job, self._clock.now() + seconds if seconds else inf)
                     return run
                 left = until - self._clock.now()
                 if left <= 0:
@@ -85,7 +85,7 @@ class JobQueue:
                 self._clock.wait(self._ready, None if left == inf else left)
             return None
 
-    def decide(self, run: Run, outcome: Outcome) -> bool:
+    def decide(self, run: ActiveRun, outcome: Outcome) -> bool:
         """Set how a run ended. False if that is decided already: of a result and the end of its time exactly one counts."""
         with self.lock:
             if run.outcome is not None:
@@ -93,7 +93,7 @@ class JobQueue:
             run.outcome = outcome
             return True
 
-    def settled(self, run: Run) -> None:
+    def settled(self, run: ActiveRun) -> None:
         """The plan knows how the run ended: its job is no longer active. One without an outcome was somebody else's job."""
         with self.lock:
             if self._active.get(run.job.id) is not run:
@@ -139,7 +139,7 @@ class JobQueue:
         with self.lock:
             return tuple(self._queued)
 
-    def active(self) -> tuple[Run, ...]:
+    def active(self) -> tuple[ActiveRun, ...]:
         """The runs of the active jobs, the oldest first."""
         with self.lock:
             return tuple(self._active.values())

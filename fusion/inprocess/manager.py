@@ -14,7 +14,7 @@ from fusion.inprocess.events import Events, Handler, log
 from fusion.inprocess.job_queue import JobQueue
 from fusion.inprocess.plan import ExecutionPlan
 from fusion.inprocess.settings import ManagerSettings
-from fusion.inprocess.shared import Shared
+from fusion.inprocess.shared import SharedParts
 from fusion.inprocess.stats import Stats
 from fusion.kernel.memory import MemoryThrottle, Reader, machine_readers
 from fusion.settings.readers import cpus
@@ -61,7 +61,7 @@ class JobQueueManager:
         """As if nothing had run yet."""
         self._queue = JobQueue(job_timeout=self._settings.job_timeout_seconds, clock=self._clock)
         self._crew: Crew | None = None
-        self._shared: Shared | None = None
+        self._shared: SharedParts | None = None
 
     def start(self) -> None:
         """Start the threads, and return. Does nothing if they run already.
@@ -71,7 +71,7 @@ class JobQueueManager:
         with self._queue.lock:
             if self._shared is not None and not self._shared.stopping:
                 return
-            shared = Shared(self._plan, self._settings, self._clock, self._queue, self._events)
+            shared = SharedParts(self._plan, self._settings, self._clock, self._queue, self._events)
             crew = Crew(shared, self._total, self._throttle())
             crew.start()
             self._shared, self._crew = shared, crew

@@ -9,7 +9,7 @@ from math import inf
 
 from fusion.inprocess.job import ReadyJob, said
 from fusion.inprocess.job_queue import Refusal
-from fusion.inprocess.shared import Shared
+from fusion.inprocess.shared import SharedParts
 from fusion.runtime.backoff import Backoff
 
 #: Seconds after a fetch that failed, or a death of the thread: the first pause, and the longest.
@@ -22,7 +22,7 @@ class Master:
     It outlives its threads: what was planned when one died holds for the next.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedParts) -> None:
         self._shared = shared
         self._earliest = shared.clock.now() + shared.settings.master_grace_period_seconds
         self._next_at = self._earliest

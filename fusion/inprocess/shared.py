@@ -15,7 +15,7 @@ from fusion.inprocess.plan import ExecutionPlan
 from fusion.inprocess.settings import ManagerSettings
 
 
-class Shared:
+class SharedParts:
     """Parts that every thread uses, and the bells by which threads wake each other. The queue's lock guards all that changes."""
 
     def __init__(self, plan: ExecutionPlan, settings: ManagerSettings, clock: Clock, queue: JobQueue, events: Events) -> None:
@@ -86,7 +86,7 @@ class Shared:
 class CrewThread(threading.Thread):
     """A thread of a manager. Whatever ends it is told, and it says goodbye. A daemon: a job that hangs holds up no exit of the process."""
 
-    def __init__(self, shared: Shared, name: str, target: Callable[[], None]) -> None:
+    def __init__(self, shared: SharedParts, name: str, target: Callable[[], None]) -> None:
         super().__init__(target=target, name=name, daemon=True)
         self.shared = shared
         #: What it does, for the line that tells of its death.

@@ -10,9 +10,9 @@ from math import inf
 from typing import Any, NoReturn
 
 from fusion.exceptions import JobTimeoutException
-from fusion.inprocess.current import CurrentJob, current_job
-from fusion.inprocess.job import Outcome, Run, said
-from fusion.inprocess.shared import CrewThread, Shared
+from fusion.inprocess.current import ActiveJob, current_job
+from fusion.inprocess.job import ActiveRun, Outcome, said
+from fusion.inprocess.shared import CrewThread, SharedParts
 from fusion.runtime.backoff import Backoff
 
 #: Seconds between two tries to tell a plan that raises: the first, and the longest. Nobody waits longer than the last for a stop.
@@ -22,7 +22,7 @@ _FIRST, _LONGEST, _WHILE_STOPPING = 1.0, 60.0, 1.0
 class Worker(CrewThread):
     """One job after the other, in single-job mode one. It does not begin before `ready_at`, by the clock."""
 
-    def __init__(self, shared: Shared, number: int, ready_at: float) -> None:
+    def __init__(self, shared: SharedParts, number: int, ready_at: float) -> None:
         super().__init__(shared, f"Worker-{number}", self._work)
         self.number = number
         #: It is to take no more jobs: its job is overdue, and another has its place.
@@ -43,7 +43,7 @@ class Worker(CrewThread):
     def _leaves(self) -> bool:
         return self.retired or self.shared.stopping
 
-    def _do(self, run: Run) -> bool:
+    def _do(self, run: ActiveRun) -> bool:
         """Run the job and tell the plan. False if the job is overdue: a stand-in tells the plan when this thread has ended."""
         shared, job = self.shared, run.job
         shared.expect(run.deadline + shared.settings.job_timeout_grace_seconds)
@@ -69,11 +69,11 @@ class Worker(CrewThread):
         return True
 
 
-def perform(run: Run, shared: Shared) -> Any:
+def perform(run: ActiveRun, shared: SharedParts) -> Any:
     """Run a job's function in a context of its own, so that no context variable passes from one job to the next."""
     pid = os.getpid()
     context = Context()
-    context.run(current_job.set, CurrentJob(run, shared.clock, lambda: shared.stopping))
+    context.run(current_job.set, ActiveJob(run, shared.clock, lambda: shared.stopping))
     try:
         result = context.run(run.job.run)
     except BaseException as error:
@@ -94,7 +94,7 @@ def _leave_fork(error: BaseException | None) -> NoReturn:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def settle(shared: Shared, run: Run, who: str) -> None:
+def settle(shared: SharedParts, run: ActiveRun, who: str) -> None:
     """Tell the plan how a run ended, until it takes it: so long the job stays active, and its outcome is kept."""
     job, outcome, backoff = run.job, run.outcome, Backoff(_FIRST, _LONGEST)
     assert outcome is not None

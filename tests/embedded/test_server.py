@@ -10,13 +10,22 @@ import psutil
 import pytest
 import redis
 
-from fusion import Queue
+from fusion import Job, Queue
 from tests.embedded.harness import Site, Sites
 from tests.kit.length import long_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, runs_of, status_of
 
 GATED = "tests.jobs.basic.until_gone"
+
+
+def running(conn: redis.Redis, tmp_path: Path) -> Job:
+    """A job that has begun, and goes on until `gate` is gone."""
+    gate, seen = tmp_path / "gate", tmp_path / "seen"
+    gate.touch()
+    job = Queue("s", conn).enqueue(GATED, str(gate), str(seen))
+    eventually(lambda: runs_of(seen, "started", job.id))
+    return job
 
 
 def runs_jobs(conn: redis.Redis) -> bool:
@@ -59,20 +68,17 @@ def test_a_worker_that_dies_is_replaced(sites: Sites, conn: redis.Redis, mode: l
 def test_another_web_process_takes_over_from_one_that_is_killed(sites: Sites, conn: redis.Redis, tmp_path: Path) -> None:
     site = sites.start("3")
     web, worker = site.ready()
-    gate, seen = tmp_path / "gate", tmp_path / "seen"
-    gate.touch()
-    job = Queue("s", conn).enqueue(GATED, str(gate), str(seen))
-    eventually(lambda: runs_of(seen, "started", job.id))
+    job = running(conn, tmp_path)
     os.kill(web, signal.SIGKILL)
     successor, other = site.ready(2)
     assert successor in site.webs
     assert successor != web
     assert alive(worker), "it finishes its job"
     assert runs_jobs(conn)
-    gate.unlink()
+    (tmp_path / "gate").unlink()
     eventually(lambda: not alive(worker))
     assert status_of(conn, job.id) == "finished"
-    assert len(runs_of(seen, "started", job.id)) == 1
+    assert len(runs_of(tmp_path / "seen", "started", job.id)) == 1
     assert site.workers() == [other]
 
 
@@ -84,10 +90,7 @@ def test_nothing_outlives_an_application_that_is_killed_whole(
     site = sites.start("2", *mode, env={"FUSION_SHUTDOWN_TIMEOUT": "1"})
     site.ready()
     eventually(lambda: len(site.webs) == 2)
-    gate, seen = tmp_path / "gate", tmp_path / "seen"
-    gate.touch()
-    job = Queue("s", conn).enqueue(GATED, str(gate), str(seen))
-    eventually(lambda: runs_of(seen, "started", job.id))
+    job = running(conn, tmp_path)
     site.note()
     for pid in [site.pid, *site.webs]:
         os.kill(pid, signal.SIGKILL)
@@ -112,17 +115,14 @@ def test_a_forked_web_process_does_not_hold_up_the_end_of_a_worker(sites: Sites,
 def test_a_successor_need_not_wait_for_the_last_job(sites: Sites, conn: redis.Redis, tmp_path: Path) -> None:
     site = sites.start("2")
     web, worker = site.ready()
-    gate, seen = tmp_path / "gate", tmp_path / "seen"
-    gate.touch()
-    job = Queue("s", conn).enqueue(GATED, str(gate), str(seen))
-    eventually(lambda: runs_of(seen, "started", job.id))
+    job = running(conn, tmp_path)
     os.kill(web, signal.SIGTERM)
     successor, _ = site.ready(2)
     assert successor != web
     assert runs_jobs(conn)
     assert alive(web), "it waits for its worker"
     assert alive(worker)
-    gate.unlink()
+    (tmp_path / "gate").unlink()
     eventually(lambda: not alive(web))
     assert status_of(conn, job.id) == "finished"
 
@@ -132,10 +132,7 @@ def test_a_successor_need_not_wait_for_the_last_job(sites: Sites, conn: redis.Re
 def test_who_insists_does_not_wait_for_the_jobs(sites: Sites, conn: redis.Redis, tmp_path: Path, number: int) -> None:
     site = sites.start("0")
     site.ready()
-    gate, seen = tmp_path / "gate", tmp_path / "seen"
-    gate.touch()
-    job = Queue("s", conn).enqueue(GATED, str(gate), str(seen))
-    eventually(lambda: runs_of(seen, "started", job.id))
+    job = running(conn, tmp_path)
     site.note()
     site.signal(number)
     site.says("1 running job(s) will be finished")

@@ -13,7 +13,8 @@ from unittest.mock import ANY
 
 import psutil
 
-from fusion.forkserver.client import ForkServerClient, Horse
+from fusion.forkserver.client import ForkServerClient
+from fusion.forkserver.horse_link import Horse
 from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited, Message, Ready, ServerClosed, describe_death
 from fusion.kernel.serializers import JSONSerializer, dumps_call
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusion.inprocess import JobQueue, JobState, ReadyJob
-from fusion.inprocess.job import Outcome, Run
+from fusion.inprocess.job import ActiveRun, Outcome
 from fusion.inprocess.job_queue import Refusal
 from tests.inprocess.hands import HandClock
 
@@ -17,13 +17,13 @@ def job(job_id: Any) -> ReadyJob:
     return ReadyJob(job_id, f"job {job_id}", int)
 
 
-def taken(queue: JobQueue) -> Run:
+def taken(queue: JobQueue) -> ActiveRun:
     run = queue.get(0)
     assert run is not None
     return run
 
 
-def end(queue: JobQueue, run: Run, error: str | None = None) -> None:
+def end(queue: JobQueue, run: ActiveRun, error: str | None = None) -> None:
     assert queue.decide(run, Outcome(error=error))
     queue.settled(run)
 
