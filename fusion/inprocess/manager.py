@@ -158,4 +158,5 @@ def _forget() -> None:
         manager._begin_anew()
 
 
-os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # Windows has no forks
+    os.register_at_fork(after_in_child=_forget)

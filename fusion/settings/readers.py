@@ -129,8 +129,14 @@ def matching(pattern: str, rule: str) -> Callable[[Any], str]:
     return read
 
 
+class _Gates(dict[str, dict[str, str | int | None]]):
+    """What `gates` has read. Its times are milliseconds, so reading it once more would make others of them."""
+
+
 def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
     """`sms limit=20 rate=100/60s burst=5; email max_wait=5m`, or a dict of dicts: what is set for queues, as Redis holds it."""
+    if isinstance(value, _Gates):
+        return value
     from fusion.exceptions import OptionError
     from fusion.kernel.gates import gate_values
 
@@ -142,7 +148,7 @@ def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
         value = {words[0]: dict(word.split("=", 1) for word in words[1:]) for words in queues}
     if not isinstance(value, Mapping) or not all(isinstance(wanted, Mapping) for wanted in value.values()):
         raise Invalid(rule)
-    found = dict[str, dict[str, str | int | None]]()
+    found = _Gates()
     for queue, wanted in value.items():
         if not re.fullmatch(r"[A-Za-z0-9.-][A-Za-z0-9_.-]{0,127}", str(queue)) or queue == "failed":
             raise Invalid(f"{queue!r} is no name of a queue")

@@ -306,3 +306,9 @@ def test_usage_errors_are_clicks(instance: str) -> None:
     for name in ("failed", "_x"):
         with pytest.raises(click.UsageError, match=f"queue name '{name}' is reserved"):
             plan(name)
+
+
+def test_a_worker_for_jobs_on_probation_has_the_gates_of_its_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSION_QUEUE_GATES", "sms rate=10/2s max_wait=5m")
+    settings = plan("sms", "--probation").settings
+    assert (settings.slots, settings.queue_gates) == (1, {"sms": {"rate": "10/2000/5", "max_wait": 300_000}})

@@ -137,10 +137,15 @@ def test_a_later_layer_that_names_a_redis_overrides_every_other_way_of_naming_on
         ("horses", "3", 3),
         ("max_horse_rss", "200m", 200 * 1024**2),
         ("claim_ahead", "0", 0),
+        ("queue_gates", "sms rate=10/2s max_wait=5m", {"sms": {"rate": "10/2000/5", "max_wait": 300_000}}),
+        ("queue_executors", "sms=asyncio", {"sms": "asyncio"}),
+        ("callback_secrets", "whsec_1", {"*": ("whsec_1",)}),
     ],
 )
-def test_values_are_read_from_text(name: str, text: str, value: object) -> None:
-    assert getattr(Settings.load(env={f"FUSION_{name.upper()}": text}), name) == value
+def test_values_are_read_from_text_and_stay_as_they_are_in_a_copy(name: str, text: str, value: object) -> None:
+    settings = Settings.load(env={f"FUSION_{name.upper()}": text})
+    assert getattr(settings, name) == value
+    assert getattr(replace(replace(settings, lease=40), lease=41), name) == value
 
 
 @pytest.mark.parametrize(

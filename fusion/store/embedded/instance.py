@@ -6,7 +6,6 @@ Started by `redis start`, `demo` and `--embedded`, never by a producer. Only the
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import platform
 import re
@@ -50,6 +49,8 @@ def running(home: str | os.PathLike[str]) -> str | None:
 
     ConfigurationError if it is another user's: who enqueues there gives them everything.
     """
+    if not hasattr(socket, "AF_UNIX"):  # Windows
+        return None
     path = _socket_path(home)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(_ANSWER_TIMEOUT)
@@ -161,6 +162,8 @@ class EmbeddedRedis:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Held while starting and stopping. Its file stays: removing it would let two starters lock two files of one name."""
+        import fcntl  # Windows, where people only enqueue, has none
+
         check_home(self.home)
         fd = open_own(self.home / "redis.lock", os.O_RDWR | os.O_CREAT)
         try:
