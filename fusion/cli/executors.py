@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import sysconfig
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fusion.exceptions import ConfigurationError
 from fusion.settings import readers
+from fusion.settings.executors import CROWDED
 from fusion.store.layout.names import is_pattern
 
 if TYPE_CHECKING:
@@ -78,6 +82,20 @@ def groups(typed: Typed, settings: Settings, served: Sequence[str]) -> dict[str,
                     f"for {queue}"
                 )
     return found
+
+
+def check_interpreter(kinds: Iterable[str]) -> None:
+    """ConfigurationError for executors that run jobs in threads, in a Python without a global lock: who ends a task there relies on its thread
+    standing still meanwhile. Such a Python may have the lock in one process, for the sake of a library, and not in the next, so only the variable
+    counts, which all processes get."""
+    if not sysconfig.get_config_var("Py_GIL_DISABLED") or os.environ.get("PYTHON_GIL") == "1":
+        return
+    for kind in kinds:
+        if kind in CROWDED:
+            raise ConfigurationError(
+                f"executor {kind} ends tasks in threads, which is not safe in a free-threaded Python; set PYTHON_GIL=1, "
+                "or use executor process or pool"
+            )
 
 
 def unknown_to(kind: str) -> frozenset[str]:

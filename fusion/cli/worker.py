@@ -307,7 +307,9 @@ def plan_worker(
             settings, flags = checked[0], executors.fitting(next(iter(by_executor)), given_sizes)
     if queues and not customq and settings.origin_of("order") == "default" and not any(map(is_pattern, served)):
         settings = cli.load(**{**flags, "order": "listed"})  # RQ's form, and what it means there
-    if probation:
+    if not probation:
+        executors.check_interpreter(by_executor)
+    else:
         settings = replace(
             settings,
             name=None,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sysconfig
 from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from fusion.cli.executors import OF_SIZE, fitting, groups, of_some, read
+from fusion.cli.executors import OF_SIZE, check_interpreter, fitting, groups, of_some, read
+from fusion.cli.main import cli
+from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
 
 NONE: dict[str, Any] = dict.fromkeys(OF_SIZE)
@@ -46,3 +50,28 @@ def test_numbers_go_to_those_that_know_them() -> None:
     with pytest.raises(click.UsageError, match="--threads is for none of these"):
         of_some(typed, {**NONE, "threads": "5"})
     assert of_some(read([]), flags) == flags, "what contradicts is told by the settings"
+
+
+@pytest.fixture
+def free_threaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = sysconfig.get_config_var
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: 1 if name == "Py_GIL_DISABLED" else told(name))
+    monkeypatch.delenv("PYTHON_GIL", raising=False)
+
+
+@pytest.mark.usefixtures("free_threaded")
+def test_threads_need_the_global_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_interpreter(["process", "pool"])
+    for kind in ("thread", "asyncio"):
+        with pytest.raises(ConfigurationError, match=f"executor {kind} .* set PYTHON_GIL=1, or use executor process or pool$"):
+            check_interpreter(["process", kind])
+    monkeypatch.setenv("PYTHON_GIL", "1")
+    check_interpreter(["thread", "asyncio"])
+
+
+@pytest.mark.usefixtures("free_threaded")
+@pytest.mark.parametrize("arguments", ["worker --executor thread", "start --customq sms --executor sms=thread"])
+def test_a_worker_says_so_in_one_line(arguments: str) -> None:
+    ended = CliRunner().invoke(cli, arguments.split())
+    assert (ended.exit_code, ended.output.count("\n")) == (1, 1), ended.output
+    assert "set PYTHON_GIL=1" in ended.output
