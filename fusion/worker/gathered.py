@@ -27,8 +27,8 @@ from fusion.worker.slots import Slots
 _AT_ONCE = 50
 #: Bytes of arguments that a call may have in all.
 _LARGEST = 8 * 1024 * 1024
-#: Seconds between two looks for more at least; and how often one looks while the first job waits.
-_PAUSE, _LOOKS = 0.02, 10
+#: Seconds between two looks for more, at least and at most; and how often one looks while the first job waits, in between.
+_SHORTEST, _LONGEST, _LOOKS = 0.02, 0.5, 10
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +120,7 @@ class Gathered:
         if call is None:
             most, wait = figures
             wait = 0.0 if readings.priority(fields) >= HIGH else wait
-            call = _Waiting(key, most, now + wait, max(_PAUSE, wait / _LOOKS), ask_at=now)
+            call = _Waiting(key, most, now + wait, max(_SHORTEST, min(wait / _LOOKS, _LONGEST)), ask_at=now)
             self._waiting.append(call)
             self._slots.kept += 1
         call.runs.append(Run(claimed, limit, now))
@@ -146,13 +146,18 @@ class Gathered:
                 pass  # its question is kept, and calls that are due begin without the answer
         for call in [call for call in self._waiting if call.is_due(now, self._link.away_since is not None)]:
             self._begin(call)
+        while self._waiting and self._slots.kept > self._executor.capacity:  # jobs that must not wait have its process
+            self._give_back_waiting(self._waiting[-1], "its slot went to a job that does not wait")
 
     def _look(self, now: float) -> None:
         if self._unheard:
             self._ask()
         for call in list(self._waiting):
             while call.room and now >= call.ask_at:
-                wanted = min(call.room, _AT_ONCE)
+                wanted = self._slots.following(min(call.room, _AT_ONCE))
+                if not wanted:
+                    call.open = False
+                    break
                 call.token += 1
                 leader, membership = call.runs[0].claimed, self._membership
                 lease = self._settings.lease
@@ -187,6 +192,8 @@ class Gathered:
         if not self._executor.capacity:
             self._give_back(runs, "no process for it")
             return
+        if len(runs) == 1:
+            runs[0].claimed.fields[b"isolate"] = b"1"
         carrier = self._executor.start(*(_together(runs) if len(runs) > 1 else (runs[0].claimed, runs[0].limit)))
         if carrier is None:
             self._give_back(runs, "no process for it")
@@ -207,8 +214,11 @@ class Gathered:
     def give_back_waiting(self, why: str) -> None:
         """Give back what waits: it has not begun, nothing is counted."""
         for call in list(self._waiting):
-            self._drop(call)
-            self._give_back(call.runs, why)
+            self._give_back_waiting(call, why)
+
+    def _give_back_waiting(self, call: _Waiting, why: str) -> None:
+        self._drop(call)
+        self._give_back(call.runs, why)
 
     # -- what is wanted of members
 

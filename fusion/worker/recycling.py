@@ -59,15 +59,18 @@ class Recycling:
         measure_at = self._measure_at if self._settings.max_memory and self._executor.busy else inf
         return min(measure_at, idle_at, self._old_at)
 
-    def tick(self, now: float, *, settled: bool) -> str:
-        """Measure what is due; return why the worker is to end, empty if there is no reason. `settled`: Redis knows everything."""
+    def tick(self, now: float, *, settled: bool, waits: bool = False) -> str:
+        """Measure what is due; return why the worker is to end, empty if there is no reason. `settled`: Redis knows everything; `waits`: jobs that
+        it took have not begun, as they wait for others of their call."""
         if self.over:
             return ""
-        return self._due(now, idle=settled and not self._executor.busy) or self._measure(now)
+        return self._due(now, idle=settled and not (self._executor.busy or waits), waits=waits) or self._measure(now)
 
-    def _due(self, now: float, *, idle: bool) -> str:
+    def _due(self, now: float, *, idle: bool, waits: bool) -> str:
         s = self._settings
-        if s.max_jobs is not None and self._jobs >= s.max_jobs:
+        if (
+            s.max_jobs is not None and self._jobs >= s.max_jobs and not waits
+        ):  # given back they would come again, and end the next worker
             return f"it took {self._jobs} jobs, --max-jobs"
         if now >= self._old_at:
             return f"its time is over, --max-age {s.max_age:g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusion.executors import readings
 from fusion.executors.base import Executor
-from fusion.runtime.free_slots import ANY, FreeSlots
+from fusion.runtime.free_slots import ANY, HIGH, FreeSlots
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed
 from fusion.worker.admission import Admission, Blocked
@@ -37,9 +37,16 @@ class Slots:
 
     def floors(self) -> list[int]:
         """The lowest priority for each slot that may take a job now."""
-        free = self._executor.capacity - self.kept
-        running = self._executor.begun + self.kept
-        return self._admission.floors(self._recycling.room(free), running) if free > 0 else []
+        room, running = self._executor.capacity, self._executor.begun + self.kept
+        free = max(0, room - self.kept)
+        floors = self._admission.floors(self._recycling.room(free), running) if free else []
+        if self.kept and self._admission.open:  # a call that waits gives way to what must not
+            floors += [HIGH] * (self._recycling.room(room) - len(floors))
+        return floors
+
+    def following(self, wanted: int) -> int:
+        """The number of jobs that may be claimed for a call that has its slot, `wanted` at most."""
+        return self._recycling.room(wanted) if self._admission.open else 0
 
     def ahead(self, floors: list[int]) -> int:
         """The number of jobs to claim beyond those for the free slots, whose `floors` these are."""

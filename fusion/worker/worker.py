@@ -183,7 +183,7 @@ class Worker(Process):
             self.consumer.want()
         if not self.recycling.over:
             settled = self.outbox.told and self.link.away_since is None
-            if why := self.recycling.tick(now, settled=settled):
+            if why := self.recycling.tick(now, settled=settled, waits=self.gathered.waits):
                 self.drain(why)
             elif self.burst.is_hopeless():
                 self.drain("no job can run")

@@ -53,7 +53,36 @@ def dies(jobs: list[CurrentJob], path: str = "") -> Answers:
         yield one, len(jobs)
 
 
+@job("g", batch=5, batch_wait="60s")
+def patient(jobs: list[CurrentJob]) -> Answers:
+    """Says its size for each; answers one when the file is gone that this names, if it names one. A number is so many seconds, or MiB below 0."""
+    held = []
+    for one in jobs:
+        say(one.args[0], f"of:{len(jobs)}", one.id)
+    for one in jobs:
+        _, gate, *_ = (*one.args, "")
+        if isinstance(gate, float):
+            time.sleep(max(0.0, gate))
+            held.append(bytearray(b"x") * int(max(0.0, -gate) * 1024 * 1024))
+            time.sleep(5 if gate < 0 else 0)
+        while isinstance(gate, str) and gate and Path(gate).exists():
+            time.sleep(0.01)
+        yield one, len(jobs)
+
+
+@job("g", batch=10)
+def flaky(jobs: list[CurrentJob]) -> Answers:
+    """Fails once with each."""
+    for one in jobs:
+        yield one, len(jobs) if one.attempts else ConnectionError("not yet")
+
+
 def called(job: CurrentJob, connection: None, result: Any) -> None:
     """A callback that says for whom it is called."""
     current = get_current_job()
     say(job.args[1], f"called:{current.id if current else None}", job.id)
+
+
+def failed(job: CurrentJob, connection: None, *error: Any) -> None:
+    """The same of one that failed."""
+    called(job, connection, None)

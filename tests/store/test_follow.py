@@ -81,3 +81,12 @@ def test_they_come_a_number_at_a_time_and_none_is_claimed_ahead(broker: Broker, 
     other = Hand(broker, "q", name="other.1")
     stale = Claimed("q", "x", first.execution_id, first.fields)
     assert broker.follow(other.name, "gone", 9, LEASE, stale, 9) == ([], False)
+
+
+def test_one_that_answers_for_its_next_loss_gets_no_company(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "a", "b")
+    first = hand.take()
+    conn.hset("rq:job:a", "lost", 2)
+    assert follow(hand, first) == ([], False)
+    conn.hset("rq:job:a", "on_lost", "again")
+    assert follow(hand, first, token=2) == (["b"], True)

@@ -1,14 +1,15 @@
 -- follow: claim the jobs that stand next in line behind one that this worker has, as long as they may share its call.
 -- KEYS: worker suspended
--- ARGV: name incarnation token lease_ms queue class execution n n_lacking func gather serializer
+-- ARGV: name incarnation token lease_ms queue class execution n n_lacking id func gather serializer
 -- FLAGS: allow-oom
 -- RARE: enter_line line_up_again score_of next_seq on_leave
 -- INCLUDE: keys count emit ring limit claim turn_gates
 -- Uses: gates held unexpected unrung unsettled
--- `execution`: that of the job which has begun the call; theirs are `<execution>.<token>.<i>`. `class`, `func`,
---   `gather`, `serializer`: what is the same of all
--- Returns: {status, jobs, more}; status: ok | unregistered | closed (suspended, paused or held back); jobs: as `turn`
---   returns them; more: 1 = the next in line may be one of them, 0 = another job stands there
+-- `id`, `execution`: the job which has begun the call, theirs are `<execution>.<token>.<i>`. `class`, `func`, `gather`,
+--   `serializer`: what is the same of all
+-- Returns: {status, jobs, more}; status: ok | unregistered | closed (suspended, paused or held back, or the job was
+--   lost so often that it runs alone); jobs: as `turn` returns them; more: 1 = the next in line may be one of them, 0 =
+--   another job stands there
 -- Events: processing expired blocked canceled failed held
 -- A token answers twice alike: the worker's hash keeps, in `follow`, the execution and the last token, and what it was
 -- given. Whoever has the job that begins the call asks for one at a time.
@@ -36,7 +37,14 @@ local function is_alike(entry)
       and (job[4] or '') == A_serializer and job[5] == A_queue and job[6] ~= '1'
 end
 
-if redis.call('EXISTS', K_suspended, paused_key(A_queue)) > 0 or read_gates({ [0] = A_queue }, 1)[1] then
+-- Whether the next loss of the job that has begun the call is to be its own.
+local function is_on_probation()
+  local found = redis.pcall('HMGET', job_key(A_id), 'lost', 'on_lost')
+  return (tonumber(found[1]) or 0) >= PROBATION and found[2] ~= 'again'
+end
+
+if is_on_probation() or redis.call('EXISTS', K_suspended, paused_key(A_queue)) > 0
+    or read_gates({ [0] = A_queue }, 1)[1] then
   return { 'closed', {}, 0 }
 end
 unrung, unsettled = {}, {}

@@ -304,6 +304,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
             "execution": leader.execution_id,
             "n": most,
             "n_lacking": 0,
+            "id": leader.id,
             "func": fields[b"func"],
             "gather": fields[b"gather"],
             "serializer": fields.get(b"serializer", b""),

@@ -8,6 +8,7 @@ from tests.faults.model.test_cron import MISTAKES as CRON_MISTAKES
 from tests.faults.model.test_mistakes import MISTAKES
 from tests.faults.teeth.batches import OF_BATCHES
 from tests.faults.teeth.bulk import OF_BULK
+from tests.faults.teeth.calls import OF_CALLS
 from tests.faults.teeth.crowds import OF_CROWDS
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
 from tests.faults.teeth.failures import OF_FAILURES
@@ -351,6 +352,7 @@ MUTANTS = (
     *OF_FAILURES,
     *OF_LONG,
     *OF_CROWDS,
+    *OF_CALLS,
     *OF_STOPS,
     *OF_SHEETS,
     *OF_TRASH,

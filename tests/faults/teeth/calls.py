@@ -1,0 +1,53 @@
+"""Mistakes about jobs that share a call of their task."""
+
+from __future__ import annotations
+
+from tests.faults.teeth.edits import LUA, Edit, a_mutant
+
+_CODE = "fusion/worker/gathered.py"
+_WAITING = "        for call in self._waiting:\n            yield from call.runs\n"
+_AGAIN = "if memory and string.sub(memory, 1, #first) == first then -- a resend"
+_GIVES_WAY = "        if self.kept and self._admission.open:"
+
+OF_CALLS = (
+    a_mutant(
+        "call1",
+        "a job that its call gave no answer for has finished",
+        "worker/test_gathered.py::test_jobs_that_follow_one_another_go_to_one_call",
+        Edit(
+            _CODE,
+            'decision = Decision("suspect", f"{why}; {line or shown}"',
+            'decision = Decision("finished", f"{why}; {line or shown}"',
+        ),
+    ),
+    a_mutant(
+        "call2",
+        "a question for more jobs that is sent again claims others",
+        "store/test_follow.py::test_they_come_a_number_at_a_time_and_none_is_claimed_ahead",
+        Edit(LUA + "follow.lua", _AGAIN, _AGAIN.replace("memory and", "false and")),
+    ),
+    a_mutant(
+        "call3",
+        "jobs that wait for others of their call are leased once",
+        "worker/test_gathered_trouble.py::test_leases_are_renewed_while_they_wait",
+        Edit(_CODE, _WAITING, ""),
+    ),
+    a_mutant(
+        "call4",
+        "a job of high priority waits for the slot of a call that waits",
+        "worker/test_gathered_trouble.py::test_a_call_that_waits_gives_its_slot_to_a_job_that_must_not",
+        Edit("fusion/worker/slots.py", _GIVES_WAY, "        if False:"),
+    ),
+    a_mutant(
+        "call5",
+        "a call has the time of the most patient of its jobs",
+        "worker/test_gathered_trouble.py::test_a_call_has_the_time_of_the_most_urgent_of_its_jobs_and_each_alone_its_own",
+        Edit(_CODE, "shortest = min(runs,", "shortest = max(runs,"),
+    ),
+    a_mutant(
+        "call6",
+        "one that answers for its next loss shares a call",
+        "store/test_follow.py::test_one_that_answers_for_its_next_loss_gets_no_company",
+        Edit(LUA + "follow.lua", "if is_on_probation() or ", "if "),
+    ),
+)
