@@ -46,9 +46,12 @@ def read(values: Sequence[str]) -> Typed:
         )
     try:
         named = readers.queue_executors(" ".join(value for value in values if "=" in value))
+    except readers.Invalid as rule:
+        raise click.UsageError(f"--executor {rule}") from None
+    try:
         return Typed(readers.executor(plain[0]) if plain else None, named)
     except readers.Invalid as rule:
-        raise click.UsageError(f"--executor: {rule}") from None
+        raise click.UsageError(f"--executor {plain[0]}: {rule}") from None
 
 
 def of_some(typed: Typed, flags: Mapping[str, Any]) -> dict[str, Any]:

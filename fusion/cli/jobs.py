@@ -104,6 +104,8 @@ def requeue(
         )
     elif not total:
         echo("Nothing to do")
+        if not (everything or ids):
+            echo("Give ids of failed jobs, or --all for all of them", err=True)
     else:
         left = f"; {aside} quarantined are left out (--include-quarantined)" if aside else ""
         echo(f"{moved} jobs {'would be ' * dry_run}requeued{left}")
@@ -211,6 +213,8 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, purge:
     chosen = cli.inspector.queue_names() if everything else [names.check(name) for name in names.split(queues)]
     if not chosen:
         echo("Nothing to do")
+        if not everything:
+            echo("Give names of queues, or --all for all of them", err=True)
         return
     if yes or everything:
         tell_unknown(cli, chosen)

@@ -76,6 +76,14 @@ class Plan:
             raise ValueError("priority: only reprioritise takes one")
         return cls(action, Query.parse(" ".join(parts)).within(scope), args)
 
+    @classmethod
+    def fits(cls, name: str, text: str) -> bool:
+        """True if the action can change jobs of this query, by the states that it names."""
+        try:
+            return bool(cls.of(name, text, reason="any", priority="moderate" if name == "reprioritise" else None).states)
+        except ValueError:
+            return False
+
     @property
     def states(self) -> tuple[str, ...]:
         """The states that it changes."""
@@ -93,4 +101,5 @@ class Plan:
 
 
 def _use(action: Action) -> str:
-    return f"Leave out state: for {', '.join(action.states)}, or name some of {', '.join(action.can)}"
+    those = f" for {', '.join(action.states)}" if action.also else ""
+    return f"Leave out state:{those}, or name some of {', '.join(action.can)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -164,13 +164,31 @@ def gates(value: Any) -> dict[str, dict[str, str | int | None]]:
 def queue_executors(value: Any) -> dict[str, str]:
     """`sms=asyncio mail=thread`, or a dict: what the jobs of some queues run in."""
     if isinstance(value, str):
-        value = dict(word.split("=", 1) for word in value.replace(",", " ").split() if "=" in word)
+        value = _pairs(value.replace(",", " ").split())
     if not isinstance(value, Mapping):
         raise Invalid("use QUEUE=asyncio QUEUE=thread, or a dict")
     for queue in value:
         if not re.fullmatch(r"[A-Za-z0-9.-][A-Za-z0-9_.-]{0,127}", str(queue)):
             raise Invalid(f"{queue!r} is no name of a queue")
-    return {str(queue): executor(kind) for queue, kind in value.items()}
+    return {str(queue): _executor_of(str(queue), kind) for queue, kind in value.items()}
+
+
+def _pairs(words: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        queue, sign, kind = word.partition("=")
+        if not sign:
+            raise Invalid(f"{word!r}: use QUEUE=asyncio QUEUE=thread")
+        if found.setdefault(queue, kind) != kind:
+            raise Invalid(f"{word}: the jobs of {queue} run in {found[queue]} already; say one of both")
+    return found
+
+
+def _executor_of(queue: str, kind: object) -> str:
+    try:
+        return executor(kind)
+    except Invalid as rule:
+        raise Invalid(f"{queue}={kind}: {rule}") from None
 
 
 def _number(value: Any) -> Any:

@@ -28,6 +28,25 @@ def test_what_is_none_is_told(values: list[str]) -> None:
         read(values)
 
 
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        (["green"], "--executor green: use one of process, "),
+        (["sms=green"], "--executor sms=green: use one of process, "),
+        (["sms=pool", "sms=asyncio"], "--executor sms=asyncio: the jobs of sms run in pool already"),
+    ],
+)
+def test_the_value_that_is_wrong_is_named(values: list[str], named: str) -> None:
+    with pytest.raises(click.UsageError, match=named):
+        read(values)
+
+
+def test_a_word_of_the_setting_that_names_no_queue_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUSION_QUEUE_EXECUTORS", "sms=asyncio mail")
+    with pytest.raises(ConfigurationError, match="'mail': use QUEUE=asyncio QUEUE=thread"):
+        Settings.load()
+
+
 def test_queues_stand_with_those_of_their_executor() -> None:
     settings = Settings(queue_executors={"push": "asyncio", "elsewhere": "thread"})
     found = groups(read(["sms=asyncio", "mail=process"]), settings, ["sms", "mail", "push", "other"])

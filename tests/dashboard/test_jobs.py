@@ -47,6 +47,22 @@ def test_it_shows_what_the_query_means_and_offers_to_do_it(client: Browser, conn
     assert "No job fits" in client.get("/jobs?q=id:nobody").text
 
 
+@pytest.mark.parametrize(
+    ("query", "verbs"),
+    [
+        ("state:finished", ["delete"]),
+        ("state:started", ["cancel", "stop"]),
+        ("state:failed,finished", ["delete"]),
+        ("queue:sms is:quarantined", ["requeue", "delete", "quarantine"]),
+        ("queue:sms", ["requeue", "cancel", "stop", "quarantine", "reprioritise", "delete"]),
+        ("", []),
+    ],
+)
+def test_all_that_match_are_offered_what_can_be_done_to_them(client: Browser, query: str, verbs: list[str]) -> None:
+    page = client.get("/jobs?q=" + quote(query))
+    assert sorted(re.findall(r"operations/new\?action=(\w+)", page.html)) == sorted(verbs)
+
+
 def test_an_empty_page_with_more_behind_it_says_how_to_go_on(
     client: Browser, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,17 @@ def test_one_queue_shows_its_history_limits_and_pause(client: Browser, broker: B
         assert client.get(f"/queues/sms?since={since}").status == 200
 
 
+def test_a_queue_of_another_program_may_have_a_slash_in_its_name(client: Browser, conn: redis.Redis) -> None:
+    conn.sadd("rq:queues", "rq:queue:mail/bulk", "rq:queue:mail/bulk/stats")
+    conn.rpush("rq:queue:mail/bulk", "a", "b")
+    listed = client.get("/queues")
+    assert '"/queues/mail%2Fbulk"' in listed.html or '"/queues/mail/bulk"' in listed.html
+    assert "mail/bulk" in client.get("/queues/mail/bulk").text and client.get("/queues/mail%2Fbulk?since=1d").status == 200
+    assert "Queue mail/bulk is paused" in client.press(client.get("/queues/mail/bulk"), "Pause", reason="", duration="").text
+    assert "Queue mail/bulk is resumed" in client.press(client.get("/queues/mail/bulk"), "Resume").text
+    assert client.get("/queues/mail/none").status == 404
+
+
 def test_a_pause_has_a_reason_and_an_end(client: Browser, broker: Broker, conn: redis.Redis) -> None:
     put(broker, "sms", "a")
     told = client.press(client.get("/queues/sms"), "Pause", reason="the provider is down", duration="10m")

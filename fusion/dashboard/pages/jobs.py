@@ -11,6 +11,7 @@ from fusion.dashboard.page import Action, Page, Said, View
 from fusion.dashboard.words import VERBS, Verb
 from fusion.exceptions import InvalidQuery
 from fusion.kernel.redaction import printable
+from fusion.operations.plan import Plan
 from fusion.store.query.fields import FIELDS, IS, PRIORITIES, STATES, WITHIN
 from fusion.store.query.grammar import Query
 from fusion.store.query.lexer import Term
@@ -33,6 +34,7 @@ def jobs(view: View) -> dict[str, Any]:
         if error.status != 422:
             raise
         wrong = str(error)
+    verbs = [verb for verb in VERBS.values() if view.may(verb.scope)]
     return {
         "query": query,
         "states": by_state(query),
@@ -40,7 +42,8 @@ def jobs(view: View) -> dict[str, Any]:
         "wrong": wrong,
         "offered": offered(view),
         "fields": {name: example for name, example in FIELDS.items() if name != WITHIN},
-        "verbs": [verb for verb in VERBS.values() if view.may(verb.scope)],
+        "verbs": verbs,
+        "fitting": [verb for verb in verbs if Plan.fits(verb.name, query)],
     }
 
 
