@@ -29,9 +29,11 @@ def _lives(name: str) -> bool:
 def counted(directory: str, seconds: float) -> None:
     """Note how many of these tasks live now, this one included."""
     running = Path(directory) / "running"
-    mine = running / str(os.getpid())
+    current = get_current_job()
+    assert current is not None
+    mine = running / f"{os.getpid()}-{current.execution_id}"  # beside others in its process, maybe
     mine.touch()
-    witness(f"{directory}/seen", str(sum(_lives(name) for name in os.listdir(running))))
+    witness(f"{directory}/seen", str(sum(_lives(name.partition("-")[0]) for name in os.listdir(running))))
     time.sleep(seconds)
     mine.unlink()
 

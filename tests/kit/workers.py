@@ -31,8 +31,12 @@ def alone_in_its_process(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(CROWDED), reason=reason)
 
 
+def _says_mode(args: tuple[str, ...]) -> bool:
+    return any(arg.partition("=")[0] in ("--horses", "--executor") for arg in args)
+
+
 def _mode(args: tuple[str, ...], env: dict[str, str]) -> dict[str, str]:
-    if not (HORSES or CROWDED) or {"--horses", "--executor"} & {*args} or "FUSION_HORSES" in env:
+    if not (HORSES or CROWDED) or _says_mode(args) or "FUSION_HORSES" in env:
         return {}
     if CROWDED and ("--max-job-memory" in args or "FUSION_MAX_JOB_MEMORY" in env):  # refused
         return {}

@@ -11,7 +11,7 @@ from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, runs_of, status_of
-from tests.kit.workers import Workers
+from tests.kit.workers import Workers, alone_in_its_process
 
 pytestmark = pytest.mark.long
 
@@ -21,10 +21,17 @@ HOOK = {
     "FUSION_BEFORE_FORK": "tests.jobs.greenlets.hook",
     "FUSION_TIMEOUT_GRACE": "0.3",
 }
-MODES = pytest.mark.parametrize("mode", [("--slots", "3"), ("--horses", "3")], ids=["process per job", "warm"])
+_NOT_BESIDE_OTHERS = "a module that patches the standard library is for processes of one job: docs/operations.md"
+APART = pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(("--slots", "3"), id="process per job", marks=alone_in_its_process(_NOT_BESIDE_OTHERS)),
+        pytest.param(("--horses", "3"), id="warm"),
+    ],
+)
 
 
-@MODES
+@APART
 def test_a_hard_timeout_ends_one_job_and_no_neighbour(
     mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:
@@ -45,7 +52,7 @@ def test_a_hard_timeout_ends_one_job_and_no_neighbour(
     check_conservation(conn, [job.id for job in (*beside, *ended)])
 
 
-@MODES
+@APART
 def test_its_greenlets_threads_and_programs_work(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("g", *mode, env=ENV)
     jobs = [Queue("g", conn).enqueue("tests.jobs.greenlets.works", 3) for _ in range(6)]
@@ -60,7 +67,7 @@ def test_strict_preload_refuses_it(workers: Workers, conn: redis.Redis) -> None:
     eventually(lambda: "start the worker with --preload auto" in worker.output)
 
 
-@MODES
+@APART
 def test_a_hook_that_patches_the_fork_server_itself(
     mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:

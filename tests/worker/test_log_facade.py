@@ -23,7 +23,7 @@ from tests.kit.monitor import Monitor
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field
-from tests.kit.workers import Workers, alone_in_its_process
+from tests.kit.workers import CROWDED, Workers, alone_in_its_process
 from wrappers.log import Log
 
 TASKS = {"FUSION_TASKS": "tests.jobs"}
@@ -48,7 +48,8 @@ def test_a_line_is_an_event_of_its_job(workers: Workers, conn: redis.Redis) -> N
     begin = time.time() * 1000
     job = Queue("sms").enqueue(saying.say, "answer from twilio", segments=2, token="abc", log_tag="SMS_OTP")
     worker = workers.burst("sms", env=TASKS)
-    assert job.result == [], "no client of Redis in the job's process"
+    own = {"logging", "socket"} if CROWDED == "asyncio" else set()  # of the event loop
+    assert set(job.result) <= own, "no client of Redis in the job's process"
     (line,) = said(conn)
     assert {name: line[name] for name in ("event", "job_id", "queue", "log_tag", "message")} == {
         "event": "log",

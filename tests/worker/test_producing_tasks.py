@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from tests.kit.waiting import eventually
+from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import field, status_of
 from tests.kit.workers import Workers
 
@@ -18,7 +18,7 @@ ENV = {"FUSION_TASKS": "tests.jobs.producing,tests.jobs.basic"}
 def test_a_soft_timeout_breaks_nothing(workers: Workers, conn: redis.Redis, mode: tuple[str, str]) -> None:
     """Neither the process nor the answers, and no connection is left behind."""
     queue = Queue("p", conn)
-    jobs = [queue.enqueue("tests.jobs.producing.for_ever", "made", job_timeout=0.2 + n / 1000) for n in range(20)]
+    jobs = [queue.enqueue("tests.jobs.producing.for_ever", "made", job_timeout=unhurried(0.2) + n / 1000) for n in range(20)]
     last = queue.enqueue("tests.jobs.producing.pid")
     before = len(conn.client_list())
     workers.start("p", *mode, env=ENV)

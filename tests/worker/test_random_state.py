@@ -16,7 +16,7 @@ from tests.kit.length import long_case
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, status_of
-from tests.kit.workers import Workers
+from tests.kit.workers import Workers, alone_in_its_process
 
 ENV = {"FUSION_TASKS": "tests.jobs.chance,tests.jobs.chance_numpy"}
 #: numpy starts threads otherwise, and is left to the processes.
@@ -25,6 +25,7 @@ MODULES = ["chance", "chance_numpy"]
 MODES = pytest.mark.parametrize(
     "mode", [long_case(("--slots", "2"), id="process per job"), pytest.param(("--horses", "2"), id="warm")]
 )
+_SHARED = "what one job seeds is its neighbours', too: docs/operations.md says so"
 
 
 def results(conn: redis.Redis, jobs: list[Job]) -> list[Any]:
@@ -61,7 +62,13 @@ def test_every_job_draws_its_own_where_each_process_imports_the_modules(
 
 
 @pytest.mark.long
-@MODES
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(("--slots", "2"), id="process per job", marks=alone_in_its_process(_SHARED)),
+        pytest.param(("--horses", "2"), id="warm"),
+    ],
+)
 def test_a_job_that_seeds_makes_no_other_one_predictable(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
     workers.start("c", *mode, env=ALONE)
     queue = Queue("c", conn)

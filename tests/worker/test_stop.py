@@ -22,6 +22,8 @@ GRACE = 1.0
 #: Seconds for a busy machine.
 TOLERANCE = 1.5
 MODES, NAMES = [("--slots", "2"), ("--horses", "2")], ["fork", "warm"]
+#: Those in which a job has no neighbours, whatever executor the run is about.
+APART = [pytest.param(MODES[0], marks=alone_in_its_process("its process has others, and goes on for them: test_crowd.py")), MODES[1]]
 ENV = {"FUSION_TASKS": "tests.jobs.stopping,tests.jobs.stubborn,tests.jobs.basic", "FUSION_TIMEOUT_GRACE": str(GRACE)}
 #: The soft stop reaches the first ones; what gets around it is killed.
 SOFT = [
@@ -50,7 +52,7 @@ def _ended(conn: redis.Redis, job: Job, status: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", MODES, ids=NAMES)
+@pytest.mark.parametrize("mode", APART, ids=NAMES)
 def test_a_job_that_is_stopped_is_gone_after_the_grace(
     workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:
@@ -76,7 +78,7 @@ def test_a_job_that_is_stopped_is_gone_after_the_grace(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", MODES, ids=NAMES)
+@pytest.mark.parametrize("mode", APART, ids=NAMES)
 def test_a_clean_up_has_its_time(workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]) -> None:
     """The signal comes again meanwhile, as it does for a task that swallows it, and does not end what cleans up."""
     workers.start("t", *mode, env={**ENV, "FUSION_TIMEOUT_GRACE": "8"})
@@ -180,7 +182,7 @@ def test_a_command_that_names_no_job_does_nothing(workers: Workers, conn: redis.
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", MODES, ids=NAMES)
+@pytest.mark.parametrize("mode", APART, ids=NAMES)
 def test_neighbours_run_on(workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]) -> None:
     workers.start("t", *mode, env=ENV)
     queue, gate, seen = Queue("t", conn), tmp_path / "gate", tmp_path / "seen"

@@ -19,9 +19,10 @@ from tests.kit.hands import events_of
 from tests.kit.length import soaked
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import alive, runs_of, status_of
-from tests.kit.workers import Workers
+from tests.kit.workers import Workers, alone_in_its_process
 
 MODES, NAMES = [("--slots", "4"), ("--horses", "4")], ["fork", "warm"]
+APART = [pytest.param(MODES[0], marks=alone_in_its_process("its process has others, and goes on for them")), MODES[1]]
 ROUNDS, AT_ONCE = int(os.environ.get("FUSION_TEST_RACES") or soaked(150, 500)), 3
 GRACE, LATE = 1.0, 0.1
 STOPS = int(os.environ.get("FUSION_TEST_STOPS") or soaked(110, 250))
@@ -111,7 +112,7 @@ def _stop(conn: redis.Redis, tmp_path: Path, kind: str, number: int) -> float:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("mode", MODES, ids=NAMES)
+@pytest.mark.parametrize("mode", APART, ids=NAMES)
 def test_all_of_a_job_that_is_stopped_is_gone_in_time(
     workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]
 ) -> None:

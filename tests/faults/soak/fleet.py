@@ -26,6 +26,8 @@ from tests.kit.workers import WorkerProcess
 
 #: Jobs that each worker runs at a time.
 SLOTS = 2
+#: The flag for them, by the executor; the others have --slots.
+_PLACES = {"thread": "--threads", "asyncio": "--concurrency"}
 
 
 class SoakRedis(PrivateRedis):
@@ -88,7 +90,7 @@ class Fleet:
             **({"FUSION_EVENTS_CAP": "100000", "FUSION_CLAIM_AHEAD": "100"} if rush else {}),  # short on a busy machine, too
             WITNESS: str(self.witness),
         }
-        flags = ("--no-relay", "--slots", str(SLOTS), *worker_args)
+        flags = ("--no-relay", *_places(worker_args), *worker_args)
         work, short = (*QUEUES, *flags), (*((RUSH,) if rush else QUEUES), *flags)
         direct, cut = self.redis.url, self.cutter.url
         self.service = self._post("service", direct, "start", "-n", "2", "--no-scheduler", *short)
@@ -203,6 +205,12 @@ class Fleet:
         self.cutter.close()
         self.redis.close()
         self._collect()
+
+
+def _places(worker_args: Sequence[str]) -> tuple[str, ...]:
+    """The flag that gives a worker its slots, if `worker_args` do not."""
+    flag = next((_PLACES[word] for word in worker_args if word in _PLACES), "--slots")
+    return () if flag in worker_args else (flag, str(SLOTS))
 
 
 def _workers_of(post: Post) -> Iterator[psutil.Process]:
