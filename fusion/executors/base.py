@@ -116,8 +116,12 @@ class Executor(Protocol):
         """The runs that have begun, or are first in line of a process and begin at once."""
 
     @property
-    def begun(self) -> int:
-        """How many are `running`."""
+    def taken(self) -> int:
+        """Slots that runs have: not those that run in a process of their own beside processes for many, or in one that is about to be killed."""
+
+    @property
+    def only_high(self) -> bool:
+        """True while lower jobs must not come: too many of them wait for a process of their own."""
 
     @property
     def queued(self) -> Collection[Run]:

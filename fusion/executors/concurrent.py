@@ -16,6 +16,7 @@ from fusion.executors.session import ExecutorContext, ServerSession
 from fusion.executors.standstill import StandstillLog
 from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.kernel.failpoints import failpoint
+from fusion.runtime.free_slots import HIGH
 from fusion.store.layout.records import Claimed
 
 #: Jobs that one turn may take: what is claimed is begun at once, and its lease is renewed from then on.
@@ -58,7 +59,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     @property
     def capacity(self) -> int:
         """Jobs that can be started now."""
-        if not self.session.open or len(self._waiting) > self._settings.slots:
+        if not self.session.open or sum(run.priority >= HIGH for run in self._waiting) > self._settings.slots:
             return 0
         return min(_MOST, sum(horse.room(self._places) for horse in self.horses.values()))
 
@@ -66,6 +67,11 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     def taken(self) -> int:
         """Slots that runs have: those that run alone, or are about to be killed with their process, have none."""
         return sum(len(horse.runs) for horse in self.horses.values() if not (horse.alone or horse.condemned))
+
+    @property
+    def only_high(self) -> bool:
+        """True while lower jobs must not come: more jobs than there are slots wait to run alone."""
+        return len(self._waiting) > self._settings.slots
 
     @property
     def queued(self) -> list[CrowdRun]:
@@ -82,21 +88,25 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     @property
     def _short(self) -> bool:
-        return self._sharing < self._wanted or (bool(self._waiting) and self._alone < self._wanted)
+        return self._sharing < self._wanted or self._may_begin_alone
 
     @property
     def _sharing(self) -> int:
         return sum(not (horse.alone or horse.leaving) for horse in self.horses.values())
 
     @property
-    def _alone(self) -> int:
-        return sum(horse.alone for horse in self.horses.values())
+    def _may_begin_alone(self) -> bool:
+        """As many at once as there are other processes; what slots are reserved for has as many of its own, at most."""
+        if not self._waiting:
+            return False
+        reserved = min(self._settings.reserve_high, self._wanted) if self._waiting[0].priority >= HIGH else 0
+        return sum(horse.alone for horse in self.horses.values()) < self._wanted + reserved
 
     def fill(self, now: float) -> None:
         """Fork what is missing, and begin what waits to run alone."""
         while self.session.may_fork(now) and self._sharing < self._wanted and self.horses.fork():
             pass
-        while self.session.may_fork(now) and self._waiting and self._alone < self._wanted and (horse := self.horses.fork()):
+        while self.session.may_fork(now) and self._may_begin_alone and (horse := self.horses.fork()):
             horse.alone = True
             self._give(horse, self._waiting.pop(0))
 

@@ -75,12 +75,17 @@ class ExecutorGenerations:
         return [run for generation in self._all for run in generation.runs.values()]
 
     @property
-    def begun(self) -> int:
-        """How many are `running`: asked for at every job, and there may be hundreds."""
-        begun = len(self._current.runs) if self._current else 0
+    def taken(self) -> int:
+        """Slots that runs have: asked for at every job, and there may be hundreds."""
+        taken = self._current.taken if self._current else 0
         for generation in self._draining:
-            begun += len(generation.runs)
-        return begun
+            taken += generation.taken
+        return taken
+
+    @property
+    def only_high(self) -> bool:
+        """True while lower jobs must not come: too many of them wait for a process of their own."""
+        return self._current is not None and self._current.only_high
 
     @property
     def queued(self) -> list[Run]:
@@ -99,10 +104,7 @@ class ExecutorGenerations:
         current = self._current
         if self._drained or current is None or not (room := current.capacity):
             return 0
-        free = self._settings.slots - current.taken
-        for generation in self._draining:
-            free -= generation.taken
-        return max(0, min(free, room))
+        return max(0, min(self._settings.slots - self.taken, room))
 
     @property
     def next_at(self) -> float:

@@ -24,6 +24,11 @@ class Queueing(Generic[Key, AnyRun]):
         return len(self.runs)
 
     @property
+    def only_high(self) -> bool:
+        """True while lower jobs must not come."""
+        return False
+
+    @property
     def queued(self) -> Sequence[Run]:
         """Runs that have not begun."""
         return self.prefetching.queued if self.prefetching else ()

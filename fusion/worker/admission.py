@@ -56,11 +56,11 @@ class Admission:
         """When memory is measured again."""
         return self._throttle.next_at if self._throttle else inf
 
-    def floors(self, free: int, running: int) -> list[int]:
-        """The lowest priority for each of `free` slots, those for any job first. Nothing while it is not open."""
+    def floors(self, free: int, taken: int) -> list[int]:
+        """The lowest priority for each of `free` slots, those for any job first, while so many are taken. Nothing while it is not open."""
         if not self.open:
             return []
-        for_any = max(0, min(free, self._slots - running - self._reserve))
+        for_any = max(0, min(free, self._slots - taken - self._reserve))
         return [ANY] * for_any + [HIGH] * (free - for_any)
 
     def block(self, reason: Blocked, blocked: bool = True) -> bool:

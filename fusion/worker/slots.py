@@ -19,6 +19,7 @@ class Slots:
 
     def __init__(self, settings: Settings, executor: Executor, admission: Admission, recycling: Recycling) -> None:
         self._executor, self._admission, self._recycling = executor, admission, recycling
+        self._slots = settings.slots
         #: Processes that jobs of any class may wait in.
         self.lanes = settings.slots - settings.reserve_high
         self.turn_wanted = False
@@ -37,9 +38,10 @@ class Slots:
 
     def floors(self) -> list[int]:
         """The lowest priority for each slot that may take a job now."""
-        room, running = self._executor.capacity, self._executor.begun + self.kept
+        executor = self._executor
+        room, taken = executor.capacity, self._slots if executor.only_high else executor.taken + self.kept
         free = max(0, room - self.kept)
-        floors = self._admission.floors(self._recycling.room(free), running) if free else []
+        floors = self._admission.floors(self._recycling.room(free), taken) if free else []
         if self.kept and self._admission.open:  # a call that waits gives way to what must not
             floors += [HIGH] * (self._recycling.room(room) - len(floors))
         return floors

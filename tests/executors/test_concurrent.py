@@ -10,7 +10,10 @@ import pytest
 
 from fusion.executors.base import Death, KillCause, Run
 from fusion.executors.condemned import SIGN
-from tests.executors.rig import Rig, claimed
+from fusion.worker.admission import Admission
+from fusion.worker.recycling import Recycling
+from fusion.worker.slots import Slots
+from tests.executors.rig import LOG, Rig, claimed
 from tests.executors.stage import Stage
 
 GRACE, NEIGHBOURS = 1.0, 30.0
@@ -70,6 +73,51 @@ def test_the_one_that_runs_fewest_gets_the_job_and_no_more_than_it_has_places(st
     assert stage.executor.capacity == 0
     stage.answer(runs[0])
     assert (stage.executor.capacity, len(stage.executor.running)) == (1, 5)
+
+
+def _slots(stage: Stage, reserve: int = 0) -> Slots:
+    settings = stage.executor._settings
+    admission = Admission(settings.slots, reserve, None, LOG)
+    return Slots(settings, stage.executor, admission, Recycling(settings, stage.executor))
+
+
+def test_those_that_go_on_in_a_condemned_process_keep_no_slot_from_the_next(stage: Stage) -> None:
+    """Nor those that run alone; what is reserved for HIGH is two slots all the while."""
+    slots, reserved = _slots(stage), _slots(stage, reserve=2)
+    assert (slots.floors(), reserved.floors()) == ([0] * 6, [0, 0, 0, 0, 2, 2])
+    late, *_ = [stage.start() for _ in range(6)]
+    assert slots.floors() == []
+    overrun(stage, late)
+    assert (slots.floors(), reserved.floors()) == ([0] * 3, [0, 2, 2])
+    alone = [stage.start(isolate=b"1") for _ in range(3)]
+    assert (slots.floors(), reserved.floors()) == ([0] * 3, [0, 2, 2])
+    assert sum(run in stage.executor.running for run in alone) == 2
+
+
+def test_low_jobs_that_are_to_run_alone_do_not_keep_high_ones_from_coming(stage: Stage) -> None:
+    slots = _slots(stage)
+    for _ in range(2 + 6):
+        stage.start(isolate=b"1", priority=0)
+    assert slots.floors() == [0] * 6
+    stage.start(isolate=b"1", priority=0)
+    assert slots.floors() == [2] * 6, "more of them wait than there are slots"
+    for _ in range(7):
+        stage.start(isolate=b"1", priority=2)
+    assert slots.floors() == [], "so do those"
+
+
+@pytest.mark.parametrize(("reserve", "begun"), [(0, 0), (1, 1), (6, 2)])
+def test_a_reserve_has_processes_for_high_jobs_that_are_to_run_alone(
+    monkeypatch: pytest.MonkeyPatch, reserve: int, begun: int
+) -> None:
+    stage = Stage(monkeypatch, executor="thread", horses=2, threads=3, reserve_high=reserve)
+    stage.ready()
+    low = [stage.start(isolate=b"1", priority=0) for _ in range(4)]
+    high = [stage.start(isolate=b"1", priority=2) for _ in range(4)]
+    running = stage.executor.running
+    assert (sum(run in running for run in low), sum(run in running for run in high)) == (2, begun)
+    assert list(stage.executor.queued) == [*high[begun:], *low[2:]]
+    stage.executor.close()
 
 
 def test_the_fork_server_hears_of_a_deadline_that_no_run_has_reached_and_not_with_each_job(stage: Stage) -> None:

@@ -31,10 +31,11 @@ class FakeExecutor:
         self.reloads = self.expected = 0
         self.draining = self.drained = self.closed = False
         self.hopeless = ""
+        self.only_high = False
         self._listener: ExecutorListener | None = None
 
     @property
-    def begun(self) -> int:
+    def taken(self) -> int:
         return len(self.running)
 
     @property

@@ -23,7 +23,10 @@ GRACE = 1.0
 TOLERANCE = 1.5
 MODES, NAMES = [("--slots", "2"), ("--horses", "2")], ["fork", "warm"]
 #: Those in which a job has no neighbours, whatever executor the run is about.
-APART = [pytest.param(MODES[0], marks=alone_in_its_process("its process has others, and goes on for them: test_crowd.py")), MODES[1]]
+APART = [
+    pytest.param(MODES[0], marks=alone_in_its_process("its process has others, and goes on for them: test_crowd.py")),
+    MODES[1],
+]
 ENV = {"FUSION_TASKS": "tests.jobs.stopping,tests.jobs.stubborn,tests.jobs.basic", "FUSION_TIMEOUT_GRACE": str(GRACE)}
 #: The soft stop reaches the first ones; what gets around it is killed.
 SOFT = [
