@@ -11,7 +11,7 @@ from fusion.inprocess.memory_plan import MemoryPlan
 from fusion.inprocess.plan import ExecutionPlan
 from fusion.inprocess.settings import ManagerSettings
 from fusion.inprocess.stats import Stats
-from fusion.inprocess.table_plan import Row, TablePlan
+from fusion.inprocess.table_plan import Row, TablePlan, TableSettings
 
 __all__ = [
     "ActiveJob",
@@ -26,5 +26,6 @@ __all__ = [
     "Row",
     "Stats",
     "TablePlan",
+    "TableSettings",
     "get_current_job",
 ]

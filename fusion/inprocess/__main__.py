@@ -17,7 +17,7 @@ import zlib
 from functools import partial
 from pathlib import Path
 
-from fusion.inprocess import JobQueueManager, ManagerSettings, Row, Stats, TablePlan, get_current_job
+from fusion.inprocess import JobQueueManager, ManagerSettings, Row, Stats, TablePlan, TableSettings, get_current_job
 
 _MB = 1024**2
 
@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(model: Model, options: argparse.Namespace, file: Path) -> tuple[float, int, float]:
     """Have the jobs run; returns the most memory that was measured meanwhile, how many finished, and the seconds it took."""
-    plan = TablePlan(partial(sqlite3.connect, file), model.score, limit=options.jobs)
+    plan = TablePlan(partial(sqlite3.connect, file), model.score, TableSettings(limit=options.jobs))
     plan.create_table()
     for n in range(options.jobs):
         plan.add(f"score {n}", n)

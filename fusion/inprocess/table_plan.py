@@ -46,6 +46,39 @@ class Row:
     attempts: int
 
 
+@dataclass(frozen=True)
+class TableSettings:
+    """How a TablePlan goes about its table. ValueError if one can't be used."""
+
+    #: The table's name, with a schema and a dot before it or not.
+    table: str = "execution_plan"
+    #: `?` or `%s`, as the driver's `paramstyle` says (qmark; format, pyformat).
+    placeholder: str = "?"
+    #: Rows of one fetch at most.
+    limit: int = 1000
+    #: A row that was begun so often is not fetched again, and stays Pending with its error; None = any number.
+    max_attempts: int | None = None
+    #: A name that no other process has at the same time. What one of this name left in another container or on another host is given back,
+    #: too; None: what was left on this host alone.
+    owner: str | None = None
+    #: Seconds after which a row counts as left behind, whoever has it: more than any job takes.
+    stale_after: float | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", self.table, re.ASCII):
+            raise ValueError(
+                f"table is {self.table!r}; use a name of letters, digits and _, with a schema and a dot before it or not"
+            )
+        if self.placeholder not in ("?", "%s"):
+            raise ValueError(f"placeholder is {self.placeholder!r}; use ? or %s, whichever the driver takes")
+        for name in ("limit", "max_attempts"):
+            value = getattr(self, name)
+            if (value is not None or name == "limit") and (type(value) is not int or value < 1):
+                raise ValueError(f"{name} is {value!r}; use a whole number from 1 on")
+        if self.stale_after is not None and not self.stale_after > 0:
+            raise ValueError(f"stale_after is {self.stale_after!r}; use seconds, more than any job takes")
+
+
 class TablePlan:
     """The rows of a table as jobs, each run by `function(row)`; several managers, processes and hosts may share the table.
 
@@ -53,50 +86,30 @@ class TablePlan:
     process that has died since.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], Any],
-        function: Callable[[Row], Any],
-        *,
-        table: str = "execution_plan",
-        placeholder: str = "?",
-        limit: int = 1000,
-        max_attempts: int | None = None,
-        owner: str | None = None,
-        stale_after: float | None = None,
-    ) -> None:
+    def __init__(self, connect: Callable[[], Any], function: Callable[[Row], Any], settings: TableSettings | None = None) -> None:
         """`connect` gives a connection, which is closed after each call: that of a pool, where connecting is dear.
 
-        - `placeholder`: `?` or `%s`, as the driver's `paramstyle` says (qmark; format, pyformat).
-        - `limit`: rows of one fetch at most.
-        - `max_attempts`: a row that was begun so often is not fetched again, and stays Pending with its error; None = any number.
-        - `owner`: a name that no other process has at the same time. What one of this name left in another container or on another host is
-          given back, too; None: what was left on this host alone.
-        - `stale_after`: seconds after which a row counts as left behind, whoever has it: more than any job takes.
-
-        ValueError if one can't be used.
+        ValueError if the owner's name can't be used.
         """
-        if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", table, re.ASCII):
-            raise ValueError(f"table is {table!r}; use a name of letters, digits and _, with a schema and a dot before it or not")
-        if placeholder not in ("?", "%s"):
-            raise ValueError(f"placeholder is {placeholder!r}; use ? or %s, whichever the driver takes")
-        self._connect, self._function, self._table, self._placeholder = connect, function, table, placeholder
-        self._limit, self._max_attempts, self._stale_after = limit, max_attempts, stale_after
-        self._owner_name = owner
+        self._connect, self._function = connect, function
+        self._settings = settings or TableSettings()
         #: By process: one that was forked is another owner.
-        self._owners = {os.getpid(): Owner.here(owner or host_name())}
+        self._owners = {os.getpid(): self._own()}
 
     def create_table(self) -> None:
         """Make the table, in SQLite's words, if it is not there."""
         with self._cursor() as cursor:
-            cursor.execute(TABLE.format(table=self._table))
+            cursor.execute(TABLE.format(table=self._settings.table))
 
     def add(self, name: str, payload: Any = None) -> Any:
-        """A new row. Returns its id, as far as the driver tells (`lastrowid`). TypeError if the payload is no JSON."""
-        text = json.dumps(payload)
+        """A new row. Returns its id, None if the driver does not tell. TypeError if the payload is no JSON."""
+        text, insert = json.dumps(payload), "INSERT INTO {table} (name, payload) VALUES (?, ?)"
         with self._cursor() as cursor:
-            self._run(cursor, "INSERT INTO {table} (name, payload) VALUES (?, ?)", name, text)
-            return cursor.lastrowid
+            if hasattr(cursor, "lastrowid"):
+                self._run(cursor, insert, name, text)
+                return cursor.lastrowid or None
+            self._run(cursor, f"{insert} RETURNING id", name, text)  # psycopg
+            return cursor.fetchone()[0]
 
     # -- what a manager asks
 
@@ -104,10 +117,11 @@ class TablePlan:
         """The rows that are Pending: those that were tried least, the oldest first. Before that, rows of dead owners are given back."""
         with self._cursor() as cursor:
             self._give_back(cursor)
-            attempts = "" if self._max_attempts is None else f" AND attempts < {int(self._max_attempts)}"
+            most = self._settings.max_attempts
+            attempts = "" if most is None else f" AND attempts < {most}"
             ready = "SELECT id, name, payload, attempts FROM {table} WHERE state = 'pending' AND is_currently_running = 0"
             self._run(cursor, f"{ready}{attempts} ORDER BY attempts, id")
-            return [ReadyJob(row[0], str(row[1]), partial(self._perform, *row)) for row in cursor.fetchmany(self._limit)]
+            return [ReadyJob(row[0], str(row[1]), partial(self._perform, *row)) for row in cursor.fetchmany(self._settings.limit)]
 
     def is_currently_running(self, job_id: Any) -> bool:
         """The row's flag; False if the row is gone."""
@@ -130,7 +144,8 @@ class TablePlan:
             done = "UPDATE {table} SET state = 'complete', is_currently_running = 0, result = ?, error = NULL, completed_at = ?"
             self._run(cursor, done + " WHERE id = ? AND owner = ?", json.dumps(result), _utc(), job_id, str(self.owner))
             if cursor.rowcount == 0:
-                log.error("row %r of %s was given to another owner while it ran here: its result is dropped", job_id, self._table)
+                table = self._settings.table
+                log.error("row %r of %s was given to another owner while it ran here: its result is dropped", job_id, table)
 
     def mark_pending(self, job_id: Any, error: str) -> None:
         """Store the error and free the row."""
@@ -145,8 +160,11 @@ class TablePlan:
         """What this plan writes into the rows that it claims; another one in a process that was forked."""
         pid = os.getpid()
         if pid not in self._owners:  # of several threads that find so the first one's counts
-            self._owners.setdefault(pid, Owner.here(self._owner_name or host_name()))
+            self._owners.setdefault(pid, self._own())
         return self._owners[pid]
+
+    def _own(self) -> Owner:
+        return Owner.here(self._settings.owner or host_name())
 
     def _perform(self, row_id: Any, name: str, payload: str | None, attempts: int) -> Any:
         result = self._function(Row(row_id, name, None if payload is None else json.loads(payload), attempts))
@@ -160,6 +178,7 @@ class TablePlan:
 
     def _give_back(self, cursor: Any) -> None:
         """Free rows whose owners have died, or that have been running for too long."""
+        table, stale_after = self._settings.table, self._settings.stale_after
         self._run(cursor, "SELECT DISTINCT owner FROM {table} WHERE is_currently_running = 1 AND owner IS NOT NULL")
         free = (
             "UPDATE {table} SET is_currently_running = 0, owner = NULL, running_since = NULL WHERE is_currently_running = 1 AND "
@@ -167,13 +186,11 @@ class TablePlan:
         for (text,) in cursor.fetchall():
             if self._is_gone(text):
                 self._run(cursor, free + "owner = ?", text)
-                log.warning("%d rows of %s are Pending again: %s, which ran them, has died", cursor.rowcount, self._table, text)
-        if self._stale_after is not None:
-            self._run(cursor, free + "running_since < ?", _utc(-self._stale_after))
+                log.warning("%d rows of %s are Pending again: %s, which ran them, has died", cursor.rowcount, table, text)
+        if stale_after is not None:
+            self._run(cursor, free + "running_since < ?", _utc(-stale_after))
             if cursor.rowcount > 0:
-                log.warning(
-                    "%d rows of %s are Pending again: they ran for over %g s", cursor.rowcount, self._table, self._stale_after
-                )
+                log.warning("%d rows of %s are Pending again: they ran for over %g s", cursor.rowcount, table, stale_after)
 
     def _is_gone(self, text: str) -> bool:
         owner, own = Owner.read(text), self.owner
@@ -181,7 +198,7 @@ class TablePlan:
             return False
         if owner.place == own.place:
             return owner.is_dead
-        return self._owner_name is not None and owner.name == self._owner_name
+        return owner.name == self._settings.owner
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
@@ -199,7 +216,8 @@ class TablePlan:
             connection.close()
 
     def _run(self, cursor: Any, statement: str, *values: Any) -> None:
-        cursor.execute(statement.replace("{table}", self._table).replace("?", self._placeholder), values)
+        settings = self._settings
+        cursor.execute(statement.replace("{table}", settings.table).replace("?", settings.placeholder), values)
 
 
 def _utc(seconds: float = 0) -> str:

@@ -30,7 +30,7 @@ from fusion.worker.admission import Admission, Blocked
 from fusion.worker.bell_answer import BellAnswer
 from fusion.worker.blocked import BlockedWork
 from fusion.worker.burst import Burst
-from fusion.worker.dispatch import Dispatcher
+from fusion.worker.dispatch import Dispatcher, Stations
 from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.gathered import Gathered
 from fusion.worker.health import Health
@@ -103,10 +103,10 @@ class Worker(Process):
         outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, settings.timeout_grace)
         self.gathered = Gathered(self.executors, self.slots, self.broker, self.link, self.membership, settings)
         self.stops = Stops(self.gathered, self.broker, self.link, log)
-        self.dispatcher = Dispatcher(
-            *(self.executors, self.slots, self.envelopes, outcomes, self.task_logs, self.reports, job_log, self.stops),
-            self.gathered,
+        stations = Stations(
+            *(self.slots, self.envelopes, self.stops, self.gathered, outcomes, self.task_logs, self.reports, job_log)
         )
+        self.dispatcher = Dispatcher(self.executors, stations)
         self.job_memory = JobMemory(settings.max_job_memory, self.executors)
         self.relay_child = RelayChild(shared, companions.relay)
         self.probation = Probation(shared, companions.probation, companions.only_probation)

@@ -19,7 +19,7 @@ from fusion.settings import Settings
 from fusion.store.layout.records import Claimed, Commit, Turn
 from fusion.worker.admission import Admission, Blocked
 from fusion.worker.blocked import BlockedWork
-from fusion.worker.dispatch import Dispatcher
+from fusion.worker.dispatch import Dispatcher, Stations
 from fusion.worker.envelope import EnvelopeCheck
 from fusion.worker.gathered import Gathered
 from fusion.worker.keyless import KeylessJobs
@@ -103,18 +103,9 @@ class Rig:
         self.reports = Reports(self.broker, link, self.membership, self.executor.tell)
         gathered = Gathered(self.executor, self.slots, self.broker, link, self.membership, self.settings)
         self.stops = Stops(gathered, self.broker, link, LOG)
-        envelopes = EnvelopeCheck(self.settings, LOG)
-        self.dispatcher = Dispatcher(
-            self.executor,
-            self.slots,
-            envelopes,
-            self.outcomes,
-            self.task_logs,
-            self.reports,
-            JobLog(LOG, True, messages=True),
-            self.stops,
-            gathered,
-        )
+        envelopes, job_log = EnvelopeCheck(self.settings, LOG), JobLog(LOG, True, messages=True)
+        stations = Stations(*(self.slots, envelopes, self.stops, gathered, self.outcomes, self.task_logs, self.reports, job_log))
+        self.dispatcher = Dispatcher(self.executor, stations)
 
     def start(self, **fields: Any) -> Claimed:
         """Claim a job and start it."""

@@ -9,75 +9,70 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import closing
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fusion.inprocess import JobQueueManager, ManagerSettings, ReadyJob, Row, TablePlan
+from fusion.inprocess import JobQueueManager, ManagerSettings, ReadyJob, Row, TablePlan, TableSettings
 from fusion.inprocess.owner import Owner
+from tests.inprocess.databases import Postgres, PostgresServer, Sqlite
 from tests.inprocess.hands import AT_ONCE, managed
+from tests.kit.length import long_case
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "jobs.db"
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    yield server
+    server.close()
 
 
-def plan_of(file: Path, function: Any = lambda row: row.payload, **options: Any) -> TablePlan:
-    plan = TablePlan(partial(sqlite3.connect, file), function, **options)
-    plan.create_table()
-    return plan
-
-
-def rows(file: Path, columns: str = "state, is_currently_running, result") -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(file)) as connection:
-        return connection.execute(f"SELECT {columns} FROM execution_plan ORDER BY id").fetchall()
-
-
-def change(file: Path, statement: str, *values: Any) -> None:
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute(statement, values)
+@pytest.fixture(params=["SQLite", long_case("PostgreSQL")])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Sqlite:
+    if request.param == "SQLite":
+        return Sqlite(tmp_path / "jobs.db")
+    return Postgres(request.getfixturevalue("postgres"))
 
 
 def claimed(plan: TablePlan, *ids: int) -> list[bool]:
     return [plan.mark_running(job_id) for job_id in ids]
 
 
-def test_rows_run_and_their_results_are_stored(file: Path) -> None:
+def test_rows_run_and_their_results_are_stored(database: Sqlite) -> None:
     seen: list[Row] = []
 
     def function(row: Row) -> Any:
         seen.append(row)
         return {"twice": row.payload["n"] * 2}
 
-    plan = plan_of(file, function)
+    plan = database.plan(function)
     assert [plan.add("double", {"n": n}) for n in (1, 2)] == [1, 2]
     with managed(plan) as (_, witness):
         witness.await_kind("finished", 2)
-    assert rows(file) == [("complete", 0, '{"twice": 2}'), ("complete", 0, '{"twice": 4}')]
+    assert database.rows() == [("complete", 0, '{"twice": 2}'), ("complete", 0, '{"twice": 4}')]
     assert sorted(seen, key=lambda row: row.id) == [Row(1, "double", {"n": 1}, 0), Row(2, "double", {"n": 2}, 0)]
-    (first, _) = rows(file, "owner, attempts, error, completed_at IS NOT NULL")
+    (first, _) = database.rows("owner, attempts, error, completed_at IS NOT NULL")
     assert first == (str(plan.owner), 1, None, 1)
 
 
-def test_a_row_that_runs_says_who_has_it_and_since_when(file: Path) -> None:
-    plan = plan_of(file)
+def test_a_row_that_runs_says_who_has_it_and_since_when(database: Sqlite) -> None:
+    plan = database.plan()
     plan.add("job")
     assert plan.mark_running(1)
-    ((running, owner, since, attempts),) = rows(file, "is_currently_running, owner, running_since, attempts")
+    ((running, owner, since, attempts),) = database.rows("is_currently_running, owner, running_since, attempts")
     assert (running, owner, attempts, len(since)) == (1, str(plan.owner), 1, len("2026-11-23 16:00:00"))
     assert plan.is_currently_running(1)
     assert not plan.is_currently_running(2)
     assert plan.fetch_ready() == []
 
 
-def test_a_row_is_claimed_once_however_many_try(file: Path) -> None:
-    plans = [plan_of(file) for _ in range(4)]
+def test_a_row_is_claimed_once_however_many_try(database: Sqlite) -> None:
+    plans = [database.plan() for _ in range(4)]
     for n in range(50):
         plans[0].add(f"job {n}")
     won: list[int] = []
@@ -95,7 +90,7 @@ def test_a_row_is_claimed_once_however_many_try(file: Path) -> None:
     assert sorted(won) == list(range(1, 51))
 
 
-def test_two_managers_on_one_table_run_each_row_once(file: Path) -> None:
+def test_two_managers_on_one_table_run_each_row_once(database: Sqlite) -> None:
     ran: Counter[int] = Counter()
     lock = threading.Lock()
 
@@ -103,23 +98,23 @@ def test_two_managers_on_one_table_run_each_row_once(file: Path) -> None:
         with lock:
             ran[row.id] += 1
 
-    plans = [plan_of(file, function) for _ in range(2)]
+    plans = [database.plan(function) for _ in range(2)]
     for n in range(60):
         plans[0].add(f"job {n}")
     with managed(plans[0], 4) as (_, one), managed(plans[1], 4) as (_, two):
         eventually(lambda: len(one.of("finished")) + len(two.of("finished")) == 60)
     assert ran == Counter(dict.fromkeys(range(1, 61), 1))
-    assert {state for state, _, _ in rows(file)} == {"complete"}
+    assert {state for state, _, _ in database.rows()} == {"complete"}
 
 
-def test_a_row_that_failed_is_pending_behind_those_that_were_tried_less(file: Path) -> None:
-    plan = plan_of(file, max_attempts=2)
+def test_a_row_that_failed_is_pending_behind_those_that_were_tried_less(database: Sqlite) -> None:
+    plan = database.plan(max_attempts=2)
     for name in ("a", "b"):
         plan.add(name)
     plan.mark_running(1)
     plan.mark_pending(1, "ValueError: wrong")
     assert [job.name for job in plan.fetch_ready()] == ["b", "a"]
-    assert rows(file, "state, is_currently_running, owner, running_since, error")[0] == (
+    assert database.rows("state, is_currently_running, owner, running_since, error")[0] == (
         "pending",
         0,
         None,
@@ -131,8 +126,8 @@ def test_a_row_that_failed_is_pending_behind_those_that_were_tried_less(file: Pa
     assert [job.name for job in plan.fetch_ready()] == ["b"]  # it was begun twice
 
 
-def test_a_fetch_has_a_limit(file: Path) -> None:
-    plan = plan_of(file, limit=3)
+def test_a_fetch_has_a_limit(database: Sqlite) -> None:
+    plan = database.plan(limit=3)
     for n in range(5):
         plan.add(f"job {n}")
     jobs = plan.fetch_ready()
@@ -140,43 +135,45 @@ def test_a_fetch_has_a_limit(file: Path) -> None:
 
 
 @pytest.mark.parametrize("result", [object(), {1, 2}, {("a", "b"): 1}, [float]])
-def test_a_result_that_can_not_be_stored_is_the_jobs_error(file: Path, result: Any) -> None:
-    plan = plan_of(file, lambda row: result)
+def test_a_result_that_can_not_be_stored_is_the_jobs_error(database: Sqlite, result: Any) -> None:
+    plan = database.plan(lambda row: result)
     plan.add("job")
     with managed(plan) as (_, witness):
         (event,) = witness.await_kind("pending")
     assert "the result is no JSON, and can't be stored" in event.text
-    assert rows(file, "state, is_currently_running") == [("pending", 0)]
+    assert database.rows("state, is_currently_running") == [("pending", 0)]
 
 
-def test_a_call_that_is_made_again_changes_nothing(file: Path) -> None:
-    plan = plan_of(file)
+def test_a_call_that_is_made_again_changes_nothing(database: Sqlite) -> None:
+    plan = database.plan()
     plan.add("job")
     plan.mark_running(1)
     for _ in range(2):
         plan.mark_complete(1, "done")
     plan.mark_pending(1, "late")
-    assert rows(file) == [("complete", 0, '"done"')]
+    assert database.rows() == [("complete", 0, '"done"')]
     assert claimed(plan, 1, 99) == [False, False]
 
 
-def test_who_lost_a_row_changes_nothing_in_it(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    first, second = plan_of(file), plan_of(file)
+def test_who_lost_a_row_changes_nothing_in_it(database: Sqlite, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = database.plan(), database.plan()
     first.add("job")
     first.mark_running(1)
-    change(file, "UPDATE execution_plan SET is_currently_running = 0, owner = NULL")
+    database.change("UPDATE execution_plan SET is_currently_running = 0, owner = NULL")
     assert second.mark_running(1)
     first.mark_pending(1, "mine failed")
     first.mark_complete(1, "mine")
-    assert rows(file, "state, is_currently_running, owner, result, error") == [("pending", 1, str(second.owner), None, None)]
+    assert database.rows("state, is_currently_running, owner, result, error") == [("pending", 1, str(second.owner), None, None)]
     assert "row 1 of execution_plan was given to another owner while it ran here: its result is dropped" in caplog.text
 
 
 # -- owners that died
 
 
-def as_if_owned_by(file: Path, owner: Owner | str | None, since: str = "2026-01-01 00:00:00") -> None:
-    change(file, "UPDATE execution_plan SET is_currently_running = 1, owner = ?, running_since = ?", owner and str(owner), since)
+def as_if_owned_by(database: Sqlite, owner: Owner | str | None, since: str = "2026-01-01 00:00:00") -> None:
+    database.change(
+        "UPDATE execution_plan SET is_currently_running = 1, owner = ?, running_since = ?", owner and str(owner), since
+    )
 
 
 def dead_pid() -> int:
@@ -204,13 +201,13 @@ def other(owner: Owner, **changed: Any) -> Owner:
     ],
 )
 def test_rows_of_owners_that_died_are_given_back(
-    file: Path, changed: dict[str, Any], options: dict[str, Any], freed: bool
+    database: Sqlite, changed: dict[str, Any], options: dict[str, Any], freed: bool
 ) -> None:
-    plan = plan_of(file, **options)
+    plan = database.plan(**options)
     plan.add("job")
-    as_if_owned_by(file, other(plan.owner, **{name: value() for name, value in changed.items()}))
+    as_if_owned_by(database, other(plan.owner, **{name: value() for name, value in changed.items()}))
     assert len(plan.fetch_ready()) == freed
-    assert rows(file, "is_currently_running")[0][0] == (not freed)
+    assert database.rows("is_currently_running")[0][0] == (not freed)
 
 
 def started(pid: int) -> int:
@@ -218,15 +215,15 @@ def started(pid: int) -> int:
 
 
 @pytest.mark.parametrize("text", [None, "", "somebody", "a/b/c", "x/0/1.2.3 or 1=1"])
-def test_rows_that_others_flag_are_left_to_them(file: Path, text: str | None) -> None:
-    plan = plan_of(file, owner="this")
+def test_rows_that_others_flag_are_left_to_them(database: Sqlite, text: str | None) -> None:
+    plan = database.plan(owner="this")
     plan.add("job")
-    as_if_owned_by(file, text)
+    as_if_owned_by(database, text)
     assert plan.fetch_ready() == []
 
 
-def test_a_row_that_runs_for_no_longer_than_it_may_is_left_alone(file: Path) -> None:
-    plan = plan_of(file, stale_after=3600)
+def test_a_row_that_runs_for_no_longer_than_it_may_is_left_alone(database: Sqlite) -> None:
+    plan = database.plan(stale_after=3600)
     plan.add("job")
     plan.mark_running(1)
     assert plan.fetch_ready() == []
@@ -249,26 +246,28 @@ def test_a_zombie_is_dead() -> None:
 
 
 CRASHES = r"""
-import os, sqlite3, sys, threading
+import os, sys, threading
 from functools import partial
-from fusion.inprocess import JobQueueManager, ManagerSettings, TablePlan
+from fusion.inprocess import JobQueueManager, ManagerSettings, TablePlan, TableSettings
 
 def hang(row):
     os.write(1, f"{row.id}\n".encode())  # one write: what two threads print at once may come out mixed
     threading.Event().wait()
 
-plan = TablePlan(partial(sqlite3.connect, sys.argv[1]), hang)
+plan = TablePlan(eval(sys.argv[1]), hang, TableSettings(placeholder=sys.argv[2]))
 JobQueueManager(plan, 2, settings=ManagerSettings(master_grace_period_seconds=0, worker_stagger_seconds=0)).start()
 threading.Event().wait()
 """
 
 
-def test_what_a_killed_process_ran_is_run_by_the_next_one(file: Path) -> None:
+def test_what_a_killed_process_ran_is_run_by_the_next_one(database: Sqlite) -> None:
     ran: list[int] = []
-    plan = plan_of(file, lambda row: ran.append(row.id))
+    plan = database.plan(lambda row: ran.append(row.id))
     for n in range(2):
         plan.add(f"job {n}")
-    process = subprocess.Popen([sys.executable, "-c", CRASHES, str(file)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CRASHES, database.code, database.placeholder], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
     with process:
         assert process.stdout is not None
         assert {process.stdout.readline() for _ in range(2)} == {"1\n", "2\n"}
@@ -278,11 +277,11 @@ def test_what_a_killed_process_ran_is_run_by_the_next_one(file: Path) -> None:
     with managed(plan) as (_, witness):
         witness.await_kind("finished", 2)
     assert sorted(ran) == [1, 2]
-    assert [row[0] for row in rows(file, "attempts")] == [2, 2]
+    assert [row[0] for row in database.rows("attempts")] == [2, 2]
 
 
-def test_a_process_that_was_forked_is_another_owner(file: Path) -> None:
-    plan = plan_of(file)
+def test_a_process_that_was_forked_is_another_owner(database: Sqlite) -> None:
+    plan = database.plan()
     before = str(plan.owner)
     read, write = os.pipe()
     child = os.fork()
@@ -296,12 +295,13 @@ def test_a_process_that_was_forked_is_another_owner(file: Path) -> None:
     assert str(plan.owner) == before
 
 
-def test_a_database_that_is_locked_for_a_while_loses_nothing(file: Path) -> None:
+def test_a_database_that_is_locked_for_a_while_loses_nothing(tmp_path: Path) -> None:
     ran: list[int] = []
-    plan = TablePlan(partial(sqlite3.connect, file, timeout=0), lambda row: ran.append(row.id))
+    database = Sqlite(tmp_path / "jobs.db")
+    plan = TablePlan(partial(database.connect, timeout=0), lambda row: ran.append(row.id))
     plan.create_table()
     ids = [plan.add(f"job {n}") for n in range(3)]
-    blocker = sqlite3.connect(file, isolation_level=None)
+    blocker = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
     with managed(plan, 3) as (manager, witness):
         blocker.execute("BEGIN EXCLUSIVE")
         manager.wake()
@@ -311,7 +311,7 @@ def test_a_database_that_is_locked_for_a_while_loses_nothing(file: Path) -> None
 
         def all_complete() -> bool:
             manager.wake()
-            return [row[0] for row in rows(file)] == ["complete"] * 3
+            return [row[0] for row in database.rows()] == ["complete"] * 3
 
         eventually(all_complete, interval=0.05)
     assert sorted(ran) == ids
@@ -323,18 +323,21 @@ def test_a_database_that_is_locked_for_a_while_loses_nothing(file: Path) -> None
         ({"table": "x; DROP TABLE y"}, "use a name of letters, digits and _, with a schema"),
         ({"table": ""}, "use a name of letters"),
         ({"placeholder": ":1"}, "use ? or %s, whichever the driver takes"),
+        ({"limit": 0}, "limit is 0; use a whole number from 1 on"),
+        ({"max_attempts": 2.5}, "max_attempts is 2.5; use a whole number from 1 on"),
+        ({"stale_after": 0}, "stale_after is 0; use seconds"),
         ({"owner": "a/b"}, "owner is 'a/b'; use 1 to 100 of the characters"),
     ],
 )
 def test_options_that_can_not_be_are_told(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says.replace("?", r"\?")):
-        TablePlan(sqlite3.connect, print, **options)
+        TablePlan(sqlite3.connect, print, TableSettings(**options))
 
 
-def test_a_row_that_was_deleted_meanwhile_is_no_error(file: Path) -> None:
-    plan = plan_of(file, lambda row: change(file, "DELETE FROM execution_plan"))
+def test_a_row_that_was_deleted_meanwhile_is_no_error(database: Sqlite) -> None:
+    plan = database.plan(lambda row: database.change("DELETE FROM execution_plan"))
     plan.add("job")
     manager = JobQueueManager(plan, 1, settings=ManagerSettings(**AT_ONCE), memory_readers={"RAM": lambda: 1.0})
     with manager:
-        eventually(lambda: rows(file) == [])
+        eventually(lambda: database.rows() == [])
         eventually(lambda: manager.stats().active_jobs == 0)
