@@ -15,13 +15,13 @@ STARTED = re.compile(r"^(\d+) fusion\.embedded: worker \(pid (\d+)\) is started"
 
 
 class Site(ProcessUnderTest):
-    """`tests/embedded/server.py`. Whoever of its processes is alive, they share one log."""
+    """`tests/embedded/server.py`, or another program that serves. Whoever of its processes is alive, they share one log."""
 
     SETTINGS = {**ProcessUnderTest.SETTINGS, "PYTHONPATH": "."}  # noqa: RUF012
 
-    def __init__(self, redis_url: str, log: Path, *args: str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, redis_url: str, log: Path, *command: str, env: dict[str, str] | None = None) -> None:
         self.seen: set[int] = set()
-        super().__init__(redis_url, log, "tests/embedded/server.py", *args, env={"TMPDIR": str(log.parent), **(env or {})})
+        super().__init__(redis_url, log, *command, env={"TMPDIR": str(log.parent), **(env or {})})
 
     @property
     def is_over(self) -> bool:
@@ -71,6 +71,10 @@ class Sites(Group):
     word = "site"
 
     def start(self, *args: str, env: dict[str, str] | None = None) -> Site:
-        site = Site(self.redis_url, self.next_log(), *args, env=env)
+        return self.run("tests/embedded/server.py", *args, env=env)
+
+    def run(self, *command: str, env: dict[str, str] | None = None) -> Site:
+        """Start another program, as arguments of Python."""
+        site = Site(self.redis_url, self.next_log(), *command, env=env)
         self._started.append(site)
         return site

@@ -29,7 +29,7 @@ class HandClock(Clock):
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
         self._conditions.add(condition)
-        condition.wait()
+        condition.wait(0.2)  # who begins to wait as the clock is turned was not among those told, and looks again
 
     def advance(self, seconds: float) -> None:
         self._now += seconds

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from fusion.exceptions import ConfigurationError
-from fusion.inprocess import ManagerSettings
+from fusion.inprocess import JobQueueManager, ManagerSettings, MemoryPlan
 from fusion.settings import Settings
 from tests.architecture.source import ROOT
+from tests.inprocess.hands import HandClock, Witness
+from tests.kit.waiting import eventually
 
 DEFAULTS = {
     "MASTER_FETCH_INTERVAL_SECONDS": 60,
@@ -92,6 +94,31 @@ def test_the_throttle_has_the_defaults_that_workers_have() -> None:
     names = {item.name for item in fields(ManagerSettings)} & {item.name for item in fields(Settings)}
     assert len(names) == 6
     assert {name: getattr(mine, name) for name in names} == {name: getattr(theirs, name) for name in names}
+
+
+@pytest.mark.parametrize(("kind", "stop", "resume"), [("RAM", 90.0, 80.0), ("GPU", 85.0, 75.0), ("swap", 70.0, 65.0)])
+def test_each_kind_of_memory_has_thresholds_of_its_own(kind: str, stop: float, resume: float) -> None:
+    clock, used, looks = HandClock(), [stop - 0.1], list[float]()
+
+    def look() -> float:
+        looks.append(used[0])
+        return used[0]
+
+    readers = {**dict.fromkeys(("RAM", "GPU", "swap"), lambda: 1.0), kind: look}
+    manager = JobQueueManager(MemoryPlan(), 1, settings=ManagerSettings(), clock=clock, memory_readers=readers)
+    witness = Witness(manager)
+    with manager:
+        for n, reading in enumerate((stop - 0.1, stop, resume + 0.1, resume, stop), 1):
+            eventually(lambda n=n: len(looks) >= n)
+            used[0] = reading
+            clock.advance(5)
+        witness.await_kind("throttled", 2)
+    assert [event.kind for event in witness.events if event.kind in ("throttled", "released")] == [
+        "throttled",
+        "released",
+        "throttled",
+    ]
+    assert looks == [stop - 0.1, stop - 0.1, stop, resume + 0.1, resume, stop]
 
 
 def test_the_page_names_each_setting_with_its_default() -> None:

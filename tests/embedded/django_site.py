@@ -1,0 +1,38 @@
+"""A Django site in one file, `django_site.py runserver ADDRESS`: its reloader runs it twice, and both processes are told that they are ready."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from django.apps import AppConfig  # type: ignore[import-not-found,unused-ignore]
+from django.conf import settings  # type: ignore[import-not-found,unused-ignore]
+from django.core.management import execute_from_command_line  # type: ignore[import-not-found,unused-ignore]
+
+
+class Shop(AppConfig):  # type: ignore[misc,unused-ignore]
+    name = "tests.embedded"
+    label = "shop"
+
+    def ready(self) -> None:
+        if os.environ["STARTED_IN"] == "ready":
+            import tests.embedded.wsgi  # noqa: F401
+
+
+def main() -> None:
+    settings.configure(
+        DEBUG=True,
+        SECRET_KEY="of tests",
+        ROOT_URLCONF="tests.embedded.django_site",
+        INSTALLED_APPS=["tests.embedded.django_site.Shop"],
+        WSGI_APPLICATION="tests.embedded.wsgi.application",
+        LOGGING_CONFIG=None,
+        USE_TZ=True,
+    )
+    execute_from_command_line(sys.argv)
+
+
+urlpatterns: list[object] = []
+
+if __name__ == "__main__":
+    main()
