@@ -51,3 +51,15 @@ def test_the_first_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.
             eventually(lambda: connection.execute("SELECT result FROM execution_plan").fetchall() == [("8",)])
 
     exec(code, {"load_model": Model, "serve": serve})
+
+
+def test_the_page_has_each_step_and_each_symptom() -> None:
+    page = (ROOT / "docs" / "inprocess.md").read_text()
+    steps = page.split("## Steps")[1].split("## Troubleshooting")[0]
+    listed = {kind for row in re.findall(r"^\| (`.*?) \|", steps, re.MULTILINE) for kind in re.findall(r"`(\w+)`", row)}
+    told = set[str]()
+    for path in (ROOT / "fusion" / "inprocess").glob("*.py"):
+        told |= set(re.findall(r"tell\(\s*\"(\w+)\"", path.read_text()))
+    assert listed == told
+    for symptom in ("Jobs are not picked up", "A job runs twice", "Workers die", "Memory is high"):
+        assert f"**{symptom}.**" in page.split("## Troubleshooting")[1]
