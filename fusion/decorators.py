@@ -82,6 +82,8 @@ class _Decorator:
 
         if callable(queue):
             raise TypeError("write @job() or @job('sms'), with brackets")
+        if batch is None and batch_wait:
+            raise TypeError(f"batch_wait={batch_wait!r}: say batch=, too: how many jobs go to one call at most")
         ties = {name: options.pop(name) for name in OF_EVERY_CALL & options.keys()}  # type: ignore[misc]
 
         def decorate(func: Callable[P, R]) -> Task[P, R]:

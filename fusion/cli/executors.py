@@ -31,7 +31,7 @@ OF_SIZE = frozenset[str]().union(*_SIZES.values())
 
 @dataclass(frozen=True)
 class Typed:
-    """What --executor said: of all queues, None for nothing; and of some."""
+    """The values of --executor. `all`: for every queue, None if it was not said; `queues`: for single ones."""
 
     all: str | None
     queues: Mapping[str, str]

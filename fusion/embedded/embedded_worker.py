@@ -105,7 +105,7 @@ class EmbeddedWorker:
 
     @property
     def _own_keeper(self) -> Keeper | None:
-        """That of this process: a fork copies what belongs to its parent."""
+        """The keeper that this process started; a fork copies its parent's."""
         return self._keeper if self._keeper is not None and self._keeper.pid == os.getpid() else None
 
     def _place(self) -> WorkerPlace:
@@ -123,7 +123,7 @@ class EmbeddedWorker:
         )
 
     def _shared(self, place: WorkerPlace) -> str:
-        """What one worker per host is for: two applications, or two EmbeddedWorkers for other queues, don't stand in each other's way."""
+        """Name of the lock: two applications, or two EmbeddedWorkers for other queues, have one each."""
         from fusion.store.client.connections import connect, url_of
 
         connection = connect(self._settings)
@@ -141,7 +141,7 @@ def _load(named: dict[str, Any]) -> Settings:
 
 
 def _spelled(origin: str) -> str:
-    """What the command line calls a flag is an argument here."""
+    """Name an argument in place of the command line's flag."""
     return re.sub(r"flag --([a-z-]+)", lambda found: f"argument {found[1].replace('-', '_')}", origin)
 
 

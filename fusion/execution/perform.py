@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
         among_others: bool
 
         def run_coroutine(self, coroutine: Any, /) -> Any:
-            """What a coroutine returns that the task, or its callback, turned out to be."""
+            """Run the coroutine that a task, or its callback, turned out to be, and return its result."""
 
         def ended_by_stop(self, error: BaseException, /) -> bool:
             """The task was told to stop, and ended with this error because of that."""
@@ -188,7 +188,7 @@ class Execution:
         return function
 
     def _given(self) -> Any:
-        """What the step before this one in its chain returned."""
+        """The result of the step before this one in its chain."""
         raw = self.fields.get(b"given")
         if raw is None:
             raise DependencyFailed(

@@ -17,7 +17,7 @@ from fusion.store.layout.records import Claimed
 
 
 class KillCause(Enum):
-    """Why a run was ended by the worker or its executor. The value is the word that people read.
+    """Reasons for which the worker or its executor ends a run. The value is the word that people read.
 
     - TIMEOUT: its time was up; MEMORY: it held more than `--max-job-memory`; COMMAND: an operator said so;
     - LOST: its lease went to another worker; COLD: its worker ends at once. Neither has an outcome;

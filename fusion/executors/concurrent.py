@@ -75,7 +75,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     @property
     def queued(self) -> list[CrowdRun]:
-        """What is to run alone and has not begun."""
+        """Runs that are to be alone in their process and have not begun."""
         return self._waiting
 
     @property

@@ -1,4 +1,4 @@
-"""How runs in warm horses are ended: one is killed, or asked to stop, and those that wait behind it in its horse are not harmed."""
+"""Ends runs in warm horses: one is killed, or asked to stop, and those that wait behind it in its horse are not harmed."""
 
 from __future__ import annotations
 

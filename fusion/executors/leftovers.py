@@ -1,4 +1,4 @@
-"""What jobs leave in warm processes, as the log tells it."""
+"""Tells the log of what jobs leave in warm processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a generation of horses does with runs that have not begun."""
+"""The part that generations of horses share: runs that have not begun."""
 
 from __future__ import annotations
 

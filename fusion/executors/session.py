@@ -38,7 +38,7 @@ AnyHorse = TypeVar("AnyHorse", bound=Horse)
 
 @dataclass(frozen=True, slots=True)
 class ExecutorContext:
-    """What an executor has of its worker. `import_timeout`: seconds in which a fork server must have loaded the task modules."""
+    """Parts of its worker that an executor uses. `import_timeout`: seconds in which a fork server must have loaded the task modules."""
 
     settings: Settings
     loop: Loop

@@ -1,4 +1,4 @@
-"""What keeps an event loop from coming round, as the log tells it."""
+"""Tells the log of what keeps an event loop from coming round."""
 
 from __future__ import annotations
 

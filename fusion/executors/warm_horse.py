@@ -185,7 +185,7 @@ class WarmHorse(Horse):
             self._callbacks = []
 
     def why_replace(self, frame: Mapping[bytes, bytes], jobs: int, rss: int | None) -> str:
-        """Why it gets no more jobs after the one with this outcome; empty if it does. `jobs`: how many it may run, 0 for any number; `rss`:
+        """Say why it gets no more jobs after the one with this outcome; empty if it does. `jobs`: how many it may run, 0 for any number; `rss`:
         bytes that it may have held."""
         if left := frame.get(b"recycle"):
             return left.decode("utf-8", "replace")

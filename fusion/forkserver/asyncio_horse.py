@@ -187,7 +187,7 @@ class CoroutineGuard:
         self.limit: float | None = None
 
     async def run_task(self, seconds: float | None, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """What a coroutine returns; JobTimeoutException is raised in place of its CancelledError after so many seconds, JobStopped when the task is
+        """Await a task's coroutine; JobTimeoutException is raised in place of its CancelledError after so many seconds, JobStopped when the task is
         to stop."""
         if self.stopped:
             coroutine.close()
@@ -246,7 +246,7 @@ class CoroutineGuard:
         return self.stopped and leads_to(error, (JobStopped, CancelledError))
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """What a coroutine returns that a callback is, on the loop, while the thread that calls this waits."""
+        """Run a callback's coroutine on the loop, and return its result to the calling thread, which waits."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result(self.limit)

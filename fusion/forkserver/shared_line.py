@@ -99,7 +99,7 @@ class SharedChannel(Channel):
 
 
 class RunLine:
-    """What one run says to the worker, and hears of it."""
+    """The line of one run to the worker: sends its frames, and keeps those that came for it."""
 
     def __init__(self, channel: SharedChannel, execution_id: bytes) -> None:
         self.execution_id = execution_id

@@ -80,7 +80,7 @@ class Crew:
         return isinstance(thread, CrewThread) and thread.shared is self._shared
 
     def alive(self) -> tuple[int, bool]:
-        """How many workers are alive, without those whose jobs are overdue; whether the master is."""
+        """Workers that are alive, without those whose jobs are overdue; and True if the master is."""
         return sum(worker.is_alive() for worker in self._workers), bool(self._master_thread and self._master_thread.is_alive())
 
     @property

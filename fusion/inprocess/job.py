@@ -16,7 +16,7 @@ _LONGEST = 20_000
 
 
 class JobState(str, Enum):
-    """Where a job is. The plan keeps Pending and Complete; Queued and Active are the manager's, and gone with its process."""
+    """States of a job. The plan keeps Pending and Complete; Queued and Active are the manager's, and gone with its process."""
 
     PENDING = "pending"
     QUEUED = "queued"
@@ -52,7 +52,7 @@ class ReadyJob:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: with `result`, or with `error`, a text for the plan; `reason` says the same on one line."""
+    """The end of a run: with `result`, or with `error`, a text for the plan; `reason` says the same on one line."""
 
     result: Any = None
     error: str | None = None
@@ -60,12 +60,12 @@ class Outcome:
 
     @classmethod
     def failed(cls, reason: str) -> Outcome:
-        """That of a run that was cut off."""
+        """The outcome of a run that was cut off."""
         return cls(error=reason, reason=reason)
 
     @classmethod
     def raised(cls, error: BaseException) -> Outcome:
-        """That of a run that raised: the traceback, of a very long one the end."""
+        """The outcome of a run that raised: the traceback, of a very long one the end."""
         text = "".join(traceback.format_exception(error))[-_LONGEST:].replace("\0", "\\0")
         # Databases take no half characters, which are in the names of some files.
         return cls(error=text.encode("utf-8", "backslashreplace").decode(), reason=said(error))

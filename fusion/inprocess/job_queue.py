@@ -16,7 +16,7 @@ RECENT = 30.0
 
 
 class Refusal(Enum):
-    """Why a job was not put into the queue. The value is what the log says."""
+    """Reasons for which a job is not put into the queue. The value is what the log says."""
 
     QUEUED = "already in queue"
     ACTIVE = "already running"
@@ -42,7 +42,7 @@ class JobQueue:
         self._paused = False
 
     def refusal(self, job_id: Hashable, as_of: float | None = None) -> Refusal | None:
-        """Why a job of this id would not be taken; None if it would.
+        """The reason for which a job of this id would not be taken; None if it would.
 
         `as_of`: when the caller learned that the job is ready. What completed later, or shortly before, is not ready any more.
         """

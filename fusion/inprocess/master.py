@@ -90,7 +90,7 @@ class Master:
         shared.events.tell("statistics", logging.INFO, text, worker="Master")
 
     def _ready(self) -> Iterator[ReadyJob]:
-        """What the plan has, as long as there is memory for it."""
+        """Fetch jobs from the plan, as long as there is memory for them."""
         found: Iterable[object] = self._shared.plan.fetch_ready()
         for job in found:
             if isinstance(job, ReadyJob):

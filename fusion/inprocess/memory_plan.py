@@ -52,7 +52,7 @@ class MemoryPlan:
         return self._entries[job_id].state
 
     def result(self, job_id: Hashable) -> Any:
-        """What a completed job returned, else None. KeyError if there is no such job."""
+        """The result of a completed job, else None. KeyError if there is no such job."""
         return self._entries[job_id].result
 
     def error(self, job_id: Hashable) -> str:
@@ -77,7 +77,7 @@ class MemoryPlan:
             return [entry.job for entry in self._pending.values()]
 
     def is_currently_running(self, job_id: Hashable) -> bool:
-        """Whether the job is Active."""
+        """True if the job is Active."""
         entry = self._entries.get(job_id)
         return entry is not None and entry.state is JobState.ACTIVE
 

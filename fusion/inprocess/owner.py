@@ -1,4 +1,4 @@
-"""Who has claimed a row of a table, in a text that says whether that process still lives."""
+"""Names the process that has claimed a row of a table, so that others can tell if it still lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a manager asks of whoever knows the work."""
+"""The port between a manager and whoever knows the work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fusion.inprocess.job import ReadyJob
 
 
 class ExecutionPlan(Protocol):
-    """Where the work is kept: a table, a file, a list. The manager calls it from many threads at once.
+    """Keeps the work: in a table, a file, a list. The manager calls it from many threads at once.
 
     Any call may raise. A fetch that failed is made again; a job whose outcome the plan did not take stays active until it does.
     """

@@ -33,7 +33,7 @@ def _read(where: str, value: Any, read: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True)
 class ManagerSettings:
-    """How a manager goes about its work. Times are seconds; ConfigurationError names what is wrong, and where it came from.
+    """Settings of a manager. Times are seconds; ConfigurationError names what is wrong, and where it came from.
 
     What is not given comes from the environment, from a variable of the field's name in capitals.
     """

@@ -1,4 +1,4 @@
-"""What all threads of one start of a manager share."""
+"""Parts that all threads of one start of a manager share."""
 
 from __future__ import annotations
 

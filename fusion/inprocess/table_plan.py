@@ -157,7 +157,7 @@ class TablePlan:
 
     @property
     def owner(self) -> Owner:
-        """What this plan writes into the rows that it claims; another one in a process that was forked."""
+        """The name that this plan writes into the rows that it claims; another one in a process that was forked."""
         pid = os.getpid()
         if pid not in self._owners:  # of several threads that find so the first one's counts
             self._owners.setdefault(pid, self._own())

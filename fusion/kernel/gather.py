@@ -1,4 +1,4 @@
-"""What `@job(batch=..., batch_wait=...)` says of a task: how many of its jobs go to one call, and how long the first waits for others."""
+"""Marks of `@job(batch=..., batch_wait=...)` on a task: how many of its jobs go to one call, and how long the first waits for others."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def mark(function: Any, most: int, wait: float | str | timedelta) -> None:
     from fusion.kernel.timeutil import parse_seconds  # a job's process never asks, unless it has such a task
 
     if not (isinstance(function, FunctionType) and function.__code__.co_flags & GENERATES):
+        name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', function)}"
         raise TypeError(
-            f"{function!r}: with batch= a task is given a list of jobs, and yields each with its result: `yield job, result`"
+            f"{name}: with batch= a task is given a list of jobs, and yields each with its result: `yield job, result`"
         )
     if type(most) is not int or not 1 <= most <= MOST:
         raise ValueError(f"batch={most!r}: the jobs of one call are a whole number from 1 to {MOST}")
@@ -35,13 +36,13 @@ def mark(function: Any, most: int, wait: float | str | timedelta) -> None:
 
 
 def marked(function: Any) -> str | None:
-    """What a record of a call of this function says in its field `gather`; None if each job has a call of its own. Only a real function's own
+    """The field `gather` in the record of a call of this function; None if each job has a call of its own. Only a real function's own
     mark counts."""
     return function.__dict__.get(_MARK) if isinstance(function, FunctionType) else None
 
 
 def parse(raw: bytes) -> tuple[int, float] | None:
-    """How many jobs, and seconds; None for what no `mark` has made, and where one job fills a call."""
+    """The most jobs of a call, and the seconds for which the first waits; None for what no `mark` has made, and where one job fills a call."""
     most, _, seconds = raw.partition(b" ")
     try:
         found = int(most), float(seconds)

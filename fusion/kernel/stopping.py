@@ -32,7 +32,7 @@ _LONGEST_CHAIN = 100
 
 
 class _Task:
-    """What runs in this process: a task, its limit in seconds and as a monotonic time, if it was told to stop, and the event loop that was asked
+    """The run of this process: a task, its limit in seconds and as a monotonic time, if it was told to stop, and the event loop that was asked
     to raise that."""
 
     runs = stopped = False
@@ -60,7 +60,7 @@ def run_task(seconds: float | None, func: Callable[..., T], *args: Any) -> T:
 
 
 def run_coroutine(coroutine: CoroutineType[Any, Any, T]) -> T:
-    """What a coroutine returns."""
+    """Run a coroutine and return its result."""
     import asyncio
 
     return asyncio.run(coroutine)

@@ -142,7 +142,7 @@ class ThreadGuard:
         self._until = inf
 
     def run_coroutine(self, coroutine: Any) -> Any:
-        """What a coroutine returns. Its event loop raises what is due between two of its steps: struck amid one it could lose that."""
+        """Run a coroutine and return its result. Its event loop raises what is due between two of its steps: struck amid one it could lose that."""
         import asyncio
 
         with asyncio.Runner() as runner:
@@ -189,7 +189,7 @@ class ThreadGuard:
             self._raise(error, now)
 
     def _cleans_up(self) -> bool:
-        """Who handles a stop already has the grace for that."""
+        """True while the task handles a stop, for which it has its grace."""
         found: Any = sys._current_exceptions().get(self._ident)
         return leads_to(found[1] if isinstance(found, tuple) else found, (JobStopped,))  # a tuple before Python 3.12
 
@@ -237,6 +237,6 @@ def _nothing() -> None:
 
 
 def _class_for(error: BaseException) -> type[BaseException]:
-    """What is raised in another thread must be a class. A call of this one gives the error."""
+    """A class whose call gives the error: only a class can be raised in another thread."""
     kind = type(error)
     return type(kind.__name__, (kind,), {"__new__": lambda cls, *args: error, "__module__": kind.__module__})

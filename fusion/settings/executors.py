@@ -1,4 +1,4 @@
-"""What jobs run in, and how many at once: settings that must agree."""
+"""Settings that must agree: of what jobs run in, and how many at once."""
 
 from __future__ import annotations
 

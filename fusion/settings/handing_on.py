@@ -42,7 +42,7 @@ def _variable(item: Any) -> str:
 
 
 def _text(item: Any, value: Any) -> str:
-    """What a variable has to say for its reader to find `value`."""
+    """The text of a variable in which its reader finds `value`."""
     try:
         text = (
             ",".join(map(str, value))

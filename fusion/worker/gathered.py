@@ -317,7 +317,7 @@ class Gathered:
 
 
 def _key(claimed: Claimed) -> tuple[object, ...]:
-    """What is the same of all jobs of a call, the queue first."""
+    """Values that all jobs of a call have in common, the queue first."""
     fields = claimed.fields
     return claimed.queue, readings.priority(fields), *map(fields.get, (b"func", b"gather", b"serializer"))
 

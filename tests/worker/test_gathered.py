@@ -125,7 +125,12 @@ def test_the_signature_covers_whether_a_job_may_share_a_call() -> None:
 
 @pytest.mark.parametrize(
     ("options", "error"),
-    [({"batch": 0}, ValueError), ({"batch": 2000}, ValueError), ({"batch": 2, "batch_wait": "2h"}, ValueError)],
+    [
+        ({"batch_wait": "1s"}, TypeError),
+        ({"batch": 0}, ValueError),
+        ({"batch": 2000}, ValueError),
+        ({"batch": 2, "batch_wait": "2h"}, ValueError),
+    ],
 )
 def test_figures_that_are_none_are_refused(options: dict[str, Any], error: type[Exception]) -> None:
     def task(jobs: list[Any]) -> Any:
