@@ -13,7 +13,7 @@ import click
 
 from fusion.cli import names
 from fusion.cli.context import Cli, confirmed, prog, shared_options
-from fusion.cli.hints import Command
+from fusion.cli.hints import Command, Group
 from fusion.cli.output import echo, styled
 from fusion.cli.recorded import recorded
 from fusion.cli.times import utc_option
@@ -31,7 +31,7 @@ SCHEMA = 1
 _Function = Callable[..., Any]
 
 
-class _Group(Command, click.Group):
+class _CronGroup(Group):
     """Says where options go, and what became of `rq cron CONFIG`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -50,7 +50,7 @@ class _Group(Command, click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Group, name="cron")
+@click.group(cls=_CronGroup, name="cron")
 def cron_group() -> None:
     """Show recurring jobs; run, pause, resume or remove them.
 

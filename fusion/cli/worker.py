@@ -194,7 +194,10 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
     """
     plan = prepare(cli, embedded, **given)
     if len(plan.by_executor) > 1 and not plan.probation:
-        raise click.UsageError("a worker has one executor: `start` with these flags runs workers for each")
+        several = "; ".join(f"{kind} for {', '.join(names)}" for kind, names in plan.by_executor.items())
+        raise click.UsageError(
+            f"a worker has one executor, and this one would need {several}: `start` in its place runs workers for each"
+        )
     if reload:
         with pid_file(pid):
             sys.exit(_reloading(cli, plan))

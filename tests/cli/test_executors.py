@@ -94,3 +94,9 @@ def test_a_worker_says_so_in_one_line(arguments: str) -> None:
     ended = CliRunner().invoke(cli, arguments.split())
     assert (ended.exit_code, ended.output.count("\n")) == (1, 1), ended.output
     assert "set PYTHON_GIL=1" in ended.output
+
+
+def test_a_worker_whose_queues_need_several_says_which() -> None:
+    ended = CliRunner().invoke(cli, ["worker", "sms", "mail", "--executor", "sms=asyncio", "--url", "redis://127.0.0.1:1"])
+    assert ended.exit_code == 2, ended.output
+    assert "would need asyncio for sms; process for mail: `start` in its place runs workers for each" in ended.output

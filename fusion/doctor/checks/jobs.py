@@ -70,7 +70,7 @@ def held(look: Look) -> Iterator[Finding]:
             continue
         since = f" for {span((look.at - one.since).total_seconds())}" if one.since else ""
         why = one.why.split(": ", 1)[-1]
-        what = f"{counted(one.count, 'job')} of {one.queue} wait{since} for a worker that has {one.task}: {why}"
+        what = f"{counted(one.count, 'job')} of {one.queue} {'waits' if one.count == 1 else 'wait'}{since} for a worker that has {one.task}: {why}"
         module = one.task.rpartition(".")[0] or "MODULE"
         yield Finding("fail", "held", one.queue, what, f"{look.program} worker {words(one.queue)} --tasks {words(module)}")
 
