@@ -42,8 +42,8 @@ def forks(until: float, left: list[str]) -> None:
 def main(seconds: float) -> None:
     logging.disable(logging.CRITICAL)
     vars(module)["_BETWEEN_STARTS"] = 0.0
-    post = replace(EmbeddedWorker("s", tasks=["tests.jobs.basic"])._post(), command=["/bin/false"])
-    keeper = Keeper(post, HostLock("forks"))
+    place = replace(EmbeddedWorker("s", tasks=["tests.jobs.basic"])._place(), command=["/bin/false"])
+    keeper = Keeper(place, HostLock("forks"))
     keeper._backoff = Backoff(0.0, 0.0)
     with guard:
         keeper.start()
