@@ -1,12 +1,14 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-acl test-pool test-thread test-asyncio test-es test-browser screenshots crash teeth soak lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-acl test-pool test-thread test-asyncio test-es test-browser screenshots crash teeth soak soak-executors lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
 # What `make test` runs and with which extra flags: make test TESTS=tests/store ARGS="-x -k claim"
 TESTS ?= tests
 ARGS ?=
+# Of `make crash`: process, pool, thread or asyncio; none: all four.
+EXECUTOR ?=
 # Of `make soak`: seeds and jobs of the chaos, flags for its workers and short jobs besides (SOAK_WORKER_ARGS="--horses 2" SOAK_RUSH=80000),
 # ticks of one second.
 SEEDS ?= 1 2 3
@@ -44,8 +46,8 @@ test-browser: venv-browser ## the dashboard in a real browser: FUSION_TEST_CHROM
 	@if $(BIN)/python -m tests.browser.chromium; then $(BIN)/python -m pytest -q -n 2 --dist worksteal -m browser tests/browser $(ARGS); \
 	elif [ "$$FUSION_TEST_BROWSER" = required ]; then exit 1; else echo "skipped: the line above says what is missing"; fi
 
-crash: venv-dev bytecode ## every way to strike at every place where a worker, fork server or job process may be (some minutes)
-	@FUSION_TEST_CRASH=full $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/crash/test_worker.py $(ARGS)
+crash: venv-dev bytecode ## every way to strike at every place where a worker, fork server or job process may be (EXECUTOR=asyncio: under that alone; 20 minutes)
+	@FUSION_TEST_CRASH=full FUSION_TEST_CRASH_EXECUTOR=$(EXECUTOR) $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/crash/test_worker.py $(ARGS)
 
 test-pool: venv-dev bytecode ## the tests of workers and of their troubles once more, with workers in pool mode
 	@FUSION_TEST_HORSES=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker tests/faults/trouble $(ARGS)
@@ -64,6 +66,9 @@ soak: venv-dev ## about half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=),
 	@FUSION_SOAK_TICKS=$(TICKS) $(BIN)/python -m pytest -q -s tests/scheduler/test_chaos.py $(ARGS)
 	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -s tests/relay/test_kills.py $(ARGS)
 	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(WALKS) $(ARGS)
+
+soak-executors: venv-dev bytecode ## a short chaos for each executor, and seed of SEEDS, in some minutes each
+	@FUSION_TEST_SOAK=1 FUSION_TEST_SOAK_EXECUTORS="process pool thread asyncio" SEEDS="$(SEEDS)" SOAK_JOBS=1000 $(BIN)/python -m pytest -q -s tests/faults/soak/test_soak.py $(ARGS)
 
 lint: venv-dev ## style, formatting, import layers, file sizes
 	@failed=0; \

@@ -30,6 +30,8 @@ from fusion.kernel.titles import title
 
 #: Plain functions whose names are remembered: their jobs go to a thread at once.
 _MOST_NAMES = 10_000
+#: Seconds for what jobs have left on the loop, at its end.
+_FAREWELL = 1.0
 
 
 def run_jobs(fd: int, settings: HorseSettings) -> int:
@@ -38,7 +40,18 @@ def run_jobs(fd: int, settings: HorseSettings) -> int:
     asyncio.set_event_loop(loop)
     horse = AsyncioHorse(SharedChannel(fd), settings.performer, settings.places, loop)
     title("runs jobs on an event loop")
-    return loop.run_until_complete(horse.over)
+    code = loop.run_until_complete(horse.over)
+    _end_left(loop)
+    return code
+
+
+def _end_left(loop: asyncio.AbstractEventLoop) -> None:
+    """Tasks that jobs have left may clean up, for a moment."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=_FAREWELL))
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

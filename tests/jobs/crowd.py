@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import signal
 import time
 from contextlib import suppress
 from typing import Any
@@ -94,6 +95,48 @@ async def swallows(seen: str) -> None:
 async def hogs(seconds: float) -> None:
     """Blocks the loop."""
     time.sleep(seconds)
+
+
+async def kills_itself(seen: str, seconds: float) -> None:
+    """Takes its process down, as others do to one from outside."""
+    _note(seen, "begun")
+    await asyncio.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def plain_kills_itself(seen: str, seconds: float) -> None:
+    """Takes its process down, as others do to one from outside."""
+    _note(seen, "begun")
+    time.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+_left: set[asyncio.Task[None]] = set()
+
+
+async def leaves_tasks(seen: str, seconds: float) -> str:
+    """Ends, and two tasks that it has begun do not: one does after so many seconds, the other never."""
+    _note(seen, "begun")
+    _left.update((asyncio.create_task(_later(seen, seconds)), asyncio.create_task(_never_ends(seen))))
+    await asyncio.sleep(0)
+    return _current().id
+
+
+async def _later(seen: str, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    job = _current()
+    job.meta["left"] = "behind"
+    job.save_meta()
+    with suppress(RuntimeError):  # it is over
+        job.progress(1, 2)
+    _note(seen, "later")
+
+
+async def _never_ends(seen: str) -> None:
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        _note(seen, "closed")
 
 
 async def fails() -> None:

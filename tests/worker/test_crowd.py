@@ -197,3 +197,21 @@ def test_a_process_killed_from_outside_costs_nobody_a_life(crowd: Crowd, conn: r
     _all(conn, jobs, "finished", 30)
     assert {field(conn, job.id, "lost") for job in jobs} <= {"", "0"}
     check_conservation(conn, [job.id for job in jobs])
+
+
+def test_tasks_that_a_coroutine_leaves_behind_go_on_until_their_process_ends(
+    workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    """They are no part of the job: it has ended, and what they say in its name counts for nothing. At the end they may clean up."""
+    seen, crowd = tmp_path / "seen", Crowd(workers, conn, "asyncio")
+    job = crowd.enqueue("leaves_tasks", str(seen), 0.5)
+    _all(conn, [job], "finished")
+    assert not runs_of(seen, "later")
+    eventually(lambda: runs_of(seen, "later"), why="one goes on")
+    after = crowd.enqueue("nap", str(seen), 0.0)
+    _all(conn, [after], "finished")
+    assert (Job.fetch(job.id, conn).meta, status_of(conn, job.id)) == ({}, "finished")
+    assert not runs_of(seen, "closed")
+    crowd.worker.signal(signal.SIGTERM)
+    assert crowd.worker.wait() == 0, crowd.worker.output
+    assert runs_of(seen, "closed") == [*runs_of(seen, "later")]

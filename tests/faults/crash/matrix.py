@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 FULL = os.environ.get("FUSION_TEST_CRASH") == "full"
+#: Of the modes those of one executor; all if none is named.
+EXECUTOR = os.environ.get("FUSION_TEST_CRASH_EXECUTOR", "")
 
 #: SIGKILL of the job's process, of the worker, of both; SIGSTOP for twice the lease.
 VICTIMS = ("horse", "worker", "both", "freeze")
@@ -146,6 +148,10 @@ class Mode(NamedTuple):
     keyed: bool = False
 
     @property
+    def executor(self) -> str:
+        return self.name if self.name in ("pool", "thread", "asyncio") else "process"
+
+    @property
     def ahead(self) -> bool:
         """Whether short jobs are claimed ahead."""
         return "--horses" in self.args
@@ -183,7 +189,8 @@ class Case(NamedTuple):
 
 def product() -> list[list[Case]]:
     """All there is, a place at a time."""
-    return [[Case(point, victim, mode) for victim in point.victims] for mode in MODES for point in mode.points]
+    modes = [mode for mode in MODES if EXECUTOR in ("", mode.executor)]
+    return [[Case(point, victim, mode) for victim in point.victims] for mode in modes for point in mode.points]
 
 
 def subset(size: int) -> list[list[Case]]:

@@ -18,7 +18,7 @@ from fusion.store.embedded.binary import ServerBinary, find_server
 from tests.faults.soak.cutter import Cutter
 from tests.faults.soak.people import Person
 from tests.faults.soak.plan import LEASE, QUEUES, REAP_INTERVAL, RUSH, TASKS, Job
-from tests.faults.soak.tasks import WITNESS
+from tests.faults.soak.tasks import COROUTINES, WITNESS
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
@@ -89,6 +89,7 @@ class Fleet:
             "FUSION_SOCKET_TIMEOUT": "1",
             **({"FUSION_EVENTS_CAP": "100000", "FUSION_CLAIM_AHEAD": "100"} if rush else {}),  # short on a busy machine, too
             WITNESS: str(self.witness),
+            **({COROUTINES: "1"} if "asyncio" in worker_args else {}),
         }
         flags = ("--no-relay", *_places(worker_args), *worker_args)
         work, short = (*QUEUES, *flags), (*((RUSH,) if rush else QUEUES), *flags)

@@ -10,6 +10,8 @@ from fusion import get_current_job
 
 #: The environment's name for the witness file.
 WITNESS = "SOAK_WITNESS"
+#: Set if some of the tasks are to be coroutines.
+COROUTINES = "SOAK_COROUTINES"
 
 
 def note(what: str) -> str:
@@ -102,5 +104,33 @@ def tick() -> str:
     note("begin")
     return note("end")
 
+
+async def _effect(seconds: float) -> str:
+    note("begin")
+    await asyncio.sleep(seconds)
+    return note("end")
+
+
+async def _refuse() -> None:
+    raise ValueError(f"no run={note('begin')}")
+
+
+async def _hang() -> None:
+    note("begin")
+    await asyncio.sleep(3600)
+
+
+async def _cling() -> None:
+    note("begin")
+    while True:
+        with suppress(BaseException):
+            await asyncio.sleep(3600)
+
+
+if COROUTINES in os.environ:  # flaky, leave, crash, steps and deaf stay functions, in threads beside them
+    import asyncio
+    from contextlib import suppress
+
+    effect, refuse, hang, cling = _effect, _refuse, _hang, _cling  # type: ignore[assignment]
 
 SIGKILL, SIGSEGV = int(signal.SIGKILL), int(signal.SIGSEGV)

@@ -79,13 +79,30 @@ def test_a_loss_counts_unless_the_job_waited(execution: str, told: bool, count: 
     assert (execution in history.counted, execution in history.let_off) == (count > 0, count == 0)
 
 
-@pytest.mark.parametrize("count", [0, 1])
-def test_what_another_job_of_its_process_did_counts_for_nothing(count: int, tmp_path: Path) -> None:
+SUSPECT = "its process was killed by SIGKILL, and which of its jobs did that nobody knows"
+DISPLACED = "its process was killed for another job in it"
+
+
+def _beside(path: Path, count: int, why: str) -> History:
     (name, key, *fields), *rest = lost(count)
-    back = (name, key, *fields, "reason", "its process was killed by SIGKILL, and which of its jobs did that nobody knows")
-    history = read(tmp_path, claimed(RUN), [back, *rest], claimed("w:2:1"), finished())
+    return read(path, claimed(RUN), [(name, key, *fields, "reason", why), *rest], claimed("w:2:1"), finished())
+
+
+@pytest.mark.parametrize("why", [SUSPECT, DISPLACED], ids=["suspect", "displaced"])
+@pytest.mark.parametrize("count", [0, 1])
+def test_what_another_job_of_its_process_did_counts_for_nothing(count: int, why: str, tmp_path: Path) -> None:
+    history = _beside(tmp_path, count, why)
     assert bool(history.wrong) == bool(count)
     assert history.beside == {RUN}
+
+
+@pytest.mark.parametrize(("neighbour", "wrong"), [("7", False), ("8", True)], ids=["with a neighbour", "alone"])
+def test_who_is_let_off_as_beside_another_had_one_beside(neighbour: str, wrong: bool, tmp_path: Path) -> None:
+    history = _beside(tmp_path, 0, SUSPECT)
+    seen = {RUN: Run(JOB, 1, 0, "7"), "w:3:1": Run("other", 1, 1, neighbour)}
+    seen["w:2:1"] = Run(JOB, 1, 1, "9")
+    verdict = judge(Findings({JOB: rush_job(1, 0)}, [JOB], {JOB}, {JOB: "finished"}, history, seen, [], []))
+    assert any("was alone in it" in what for what, _ in verdict.wrong) == wrong
 
 
 @pytest.mark.parametrize(("runs", "allowed"), [(["w:2:1"], True), ([f"{RUN}a", "w:2:1"], True), (["w:2:1", "w:9:9"], False)])

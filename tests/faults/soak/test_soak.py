@@ -12,10 +12,13 @@ from tests.kit.process import ROOT
 
 SOAK = bool(os.environ.get("FUSION_TEST_SOAK"))
 SEEDS = os.environ.get("SEEDS", "1 2 3").split() if SOAK else ["4"]
-#: Jobs, SIGKILLs; seconds until nobody waits any longer.
-JOBS, KILLS, LIMIT = (int(os.environ.get("SOAK_JOBS") or 10_000), 210, 1800) if SOAK else (400, 14, 400)
+#: Seconds until nobody waits any longer.
+JOBS, LIMIT = (int(os.environ.get("SOAK_JOBS") or 10_000), 1800) if SOAK else (400, 400)
+KILLS = max(14, 210 * JOBS // 10_000)
 #: For every worker, like "--horses 2".
 WORKER_ARGS = os.environ.get("SOAK_WORKER_ARGS", "")
+FLAGS = {"process": "", "pool": "--horses 2", "thread": "--executor thread", "asyncio": "--executor asyncio"}
+EXECUTORS = os.environ.get("FUSION_TEST_SOAK_EXECUTORS", "process" if SOAK else "process asyncio").split()
 #: Short jobs besides, for pool mode to claim ahead.
 RUSH = os.environ.get("SOAK_RUSH") or "0"
 
@@ -23,10 +26,11 @@ RUSH = os.environ.get("SOAK_RUSH") or "0"
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are only found on Linux")
 @pytest.mark.timeout(LIMIT + 30)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_is_killed_no_accepted_job_is_lost_stuck_or_ended_by_one_that_did_not_hold_it(seed: str) -> None:
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_whatever_is_killed_no_accepted_job_is_lost_stuck_or_ended_by_one_that_did_not_hold_it(seed: str, executor: str) -> None:
     command = [sys.executable, "-m", "tests.faults.soak", "--seed", seed, "--jobs", str(JOBS), "--kills", str(KILLS)]
     ran = subprocess.run(
-        [*command, "--rush", RUSH, f"--worker-args={WORKER_ARGS}"],
+        [*command, "--rush", RUSH, f"--worker-args={FLAGS[executor]} {WORKER_ARGS}"],
         cwd=ROOT,
         capture_output=True,
         text=True,

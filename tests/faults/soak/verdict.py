@@ -28,18 +28,19 @@ _SLACK = 2.5
 
 @dataclass
 class Run:
-    """One run, by the witness file. `began` more than once: an execution was started twice."""
+    """One run, by the witness file. `began` more than once: an execution was started twice. `pid`: of its process."""
 
     job_id: str
     began: int = 0
     ended: int = 0
+    pid: str = ""
 
 
 def read_witness(path: Path) -> dict[str, Run]:
     runs: dict[str, Run] = {}
     for line in path.read_text().splitlines():
-        what, job_id, execution, *_ = line.split()
-        run = runs.setdefault(execution, Run(job_id))
+        what, job_id, execution, pid, _ = line.split()
+        run = runs.setdefault(execution, Run(job_id, pid=pid))
         run.began += what == "begin"
         run.ended += what == "end"
     return runs
@@ -101,6 +102,7 @@ def judge(found: Findings) -> Verdict:
     verdict.hold("a dead worker's job could be claimed later than lease and reap interval allow", _late(found))
     verdict.hold("ran without a claim", (run.job_id for e, run in found.runs.items() if not _was_claimed(lives, run.job_id, e)))
     verdict.hold("a tick of the cron entry is missing", _missing_ticks(found.states))
+    verdict.hold("let off as beside another in its process, and was alone in it", _without_neighbours(found))
     _count_losses(verdict, found, by_job)
     _count_ahead(verdict, found)
     _check_events(verdict, found)
@@ -135,6 +137,23 @@ def _judge_ties(verdict: Verdict, found: Findings) -> None:
 
 def _stuck(states: dict[str, str]) -> list[str]:
     return [f"{job_id}: {status}" for job_id, status in states.items() if status not in TERMINAL]
+
+
+def _without_neighbours(found: Findings) -> list[str]:
+    """Where each job has a process to itself nobody is let off so. A neighbour that had not begun left no witness: any such one of the worker may
+    have been it."""
+    others = Counter(run.pid for run in found.runs.values())
+    unbegun = {_worker_of(e) for life in found.history.jobs.values() for e, _ in life.ends if e not in found.runs}
+    beside = found.history.beside
+    return [
+        f"{run.job_id} {e}"
+        for e, run in found.runs.items()
+        if e in beside and others[run.pid] < 2 and _worker_of(e) not in unbegun
+    ]
+
+
+def _worker_of(execution: str) -> str:
+    return execution.partition(":")[0]
 
 
 def _is_poison(found: Findings, job_id: str) -> bool:

@@ -44,4 +44,22 @@ OF_CROWDS = (
         "worker/test_crowd.py::test_one_that_is_displaced_twice_runs_alone[thread]",
         Edit("fusion/worker/outcomes.py", '    again = b"suspect" in fields\n', "    again = False\n"),
     ),
+    a_mutant(
+        "crowd7",
+        "jobs that go on in a condemned process keep its slots",
+        "executors/test_concurrent.py::test_those_that_go_on_in_a_condemned_process_keep_no_slot_from_the_next",
+        Edit("fusion/executors/concurrent.py", " if not (horse.alone or horse.condemned))", ")"),
+    ),
+    a_mutant(
+        "crowd8",
+        "LOW jobs that are to run alone keep HIGH ones from coming",
+        "executors/test_concurrent.py::test_low_jobs_that_are_to_run_alone_do_not_keep_high_ones_from_coming",
+        Edit("fusion/executors/concurrent.py", "sum(run.priority >= HIGH for run in self._waiting)", "len(self._waiting)"),
+    ),
+    a_mutant(
+        "crowd9",
+        "a reserve has no process for HIGH jobs that are to run alone",
+        "executors/test_concurrent.py::test_a_reserve_has_processes_for_high_jobs_that_are_to_run_alone[1-1]",
+        Edit("fusion/executors/concurrent.py", "< self._wanted + reserved", "< self._wanted"),
+    ),
 )
