@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import fusion
@@ -95,6 +96,26 @@ async def swallows(seen: str) -> None:
 async def hogs(seconds: float) -> None:
     """Blocks the loop."""
     time.sleep(seconds)
+
+
+async def naps_once(seen: str, seconds: float) -> None:
+    """Waits in its first run, and in no other."""
+    again = _has_begun(seen)
+    _note(seen, "begun")
+    await asyncio.sleep(0 if again else seconds)
+    _note(seen, "ended")
+
+
+def plain_naps_once(seen: str, seconds: float) -> None:
+    """The same as a plain function."""
+    again = _has_begun(seen)
+    _note(seen, "begun")
+    time.sleep(0 if again else seconds)
+    _note(seen, "ended")
+
+
+def _has_begun(seen: str) -> bool:
+    return os.path.exists(seen) and f"begun {_current().id} " in Path(seen).read_text()
 
 
 async def kills_itself(seen: str, seconds: float) -> None:

@@ -17,7 +17,7 @@ from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, runs_of, status_of
 from tests.kit.workers import Workers
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 MANY = 50
 #: Of those who died among others nobody is charged.
 CHARGED = ("attempts", "lost")
@@ -56,8 +56,8 @@ def crowd(request: pytest.FixtureRequest, workers: Workers, conn: redis.Redis, t
 
 @pytest.mark.parametrize(("task", "told"), [("dies", "killed by SIGSEGV"), ("kills_itself", "poison pill")])
 def test_one_of_fifty_takes_its_process_down_each_time_and_the_others_finish(crowd: Crowd, task: str, told: str) -> None:
-    others = [crowd.enqueue("nap", 1.0) for _ in range(MANY - 1)]
-    wild = crowd.enqueue(task, 0.5)
+    others = [crowd.enqueue("naps_once", 2.0) for _ in range(MANY - 1)]
+    wild = crowd.enqueue(task, 1.0)
     crowd.start()
     crowd.end([wild], "failed")
     assert told in field(crowd.conn, wild.id, "reason")
@@ -67,7 +67,7 @@ def test_one_of_fifty_takes_its_process_down_each_time_and_the_others_finish(cro
 
 
 def test_a_process_of_fifty_that_is_killed_from_outside_costs_nobody_an_attempt_or_a_life(crowd: Crowd) -> None:
-    jobs = [crowd.enqueue("nap", 1.0) for _ in range(MANY)]
+    jobs = [crowd.enqueue("naps_once", 2.0) for _ in range(MANY)]
     crowd.start()
     os.kill(runs_of(crowd.seen, "begun")[0], signal.SIGKILL)
     crowd.end(jobs, "finished", 120)
