@@ -63,9 +63,12 @@ class DashboardApp(App):
         routes = [
             Route("GET", "/static/{file}", serve, None, "static"),
             Route("GET", "/export/{format}/{key}", self._calls.export, "read", "export", by_queue=True),
-            *(Route("GET", page.path, self._shown(page), page.scope, "page", by_queue=not page.fleet) for page in pages),
             *(
-                Route("POST", one.path, self._done(one), one.scope, one.path, by_queue=not one.fleet)
+                Route("GET", page.path, self._shown(page), page.scope, "page", by_queue=not page.fleet, slashes=_slashes(page))
+                for page in pages
+            ),
+            *(
+                Route("POST", one.path, self._done(one), one.scope, one.path, by_queue=not one.fleet, slashes=_slashes(one))
                 for one in ALL
                 if isinstance(one, Action)
             ),
@@ -163,6 +166,11 @@ class DashboardApp(App):
                 return self.told(request, told)
             body = self._frame.bare("login.html", request.prefix, wrong=str(told))
             return Response(told.status, body, {"Content-Type": _HTML, **told.headers})
+
+
+def _slashes(of: Page | Action) -> bool:
+    """True for a queue's: those of other programs may have a `/` in their names."""
+    return of.path.startswith("/queues/{name}")
 
 
 def _read_only() -> HttpError:

@@ -46,14 +46,51 @@ class Queues:
                 by_queue=True,
                 rows="queues",
             ),
-            Route("GET", "/api/v1/queues/{name}", self.one, "read", "queue", _SINCE, answer="QueueNow", by_queue=True),
-            Route("GET", "/api/v1/queues/{name}/stats", self.stats, "read", "stats", _SINCE, answer="QueueStats", by_queue=True),
             Route(
-                "POST", "/api/v1/queues/{name}/pause", self.pause, "admin", "pause", body="Pause", answer="Queue", by_queue=True
+                "GET", "/api/v1/queues/{name}", self.one, "read", "queue", _SINCE, answer="QueueNow", by_queue=True, slashes=True
             ),
-            Route("POST", "/api/v1/queues/{name}/resume", self.resume, "admin", "resume", answer="Resumed", by_queue=True),
             Route(
-                "POST", "/api/v1/queues/{name}/empty", self.empty, "admin", "empty", body="Purge", answer="Emptied", by_queue=True
+                "GET",
+                "/api/v1/queues/{name}/stats",
+                self.stats,
+                "read",
+                "stats",
+                _SINCE,
+                answer="QueueStats",
+                by_queue=True,
+                slashes=True,
+            ),
+            Route(
+                "POST",
+                "/api/v1/queues/{name}/pause",
+                self.pause,
+                "admin",
+                "pause",
+                body="Pause",
+                answer="Queue",
+                by_queue=True,
+                slashes=True,
+            ),
+            Route(
+                "POST",
+                "/api/v1/queues/{name}/resume",
+                self.resume,
+                "admin",
+                "resume",
+                answer="Resumed",
+                by_queue=True,
+                slashes=True,
+            ),
+            Route(
+                "POST",
+                "/api/v1/queues/{name}/empty",
+                self.empty,
+                "admin",
+                "empty",
+                body="Purge",
+                answer="Emptied",
+                by_queue=True,
+                slashes=True,
             ),
         ]
 

@@ -31,8 +31,8 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`path` like `/api/v1/jobs/{id}`, a name in braces stands for one segment, `{key}` for one or more, `{name}` too if
-    the path is no other's: queues of other programs may have a `/` in their names. `scope`: what a caller needs; None
+    """`path` like `/api/v1/jobs/{id}`, a name in braces stands for one segment, `{key}` for one or more; with `slashes` any
+    does, if the path is no other's: queues of other programs may have a `/` in their names. `scope`: what a caller needs; None
     means that anybody may ask, whatever the Host. `action` names it in the logs. A GET answers HEAD too.
 
     `by_queue`: it shows and changes nothing of the queues that who asks may not see (`within.py` helps). To a token that is restricted to some
@@ -54,6 +54,7 @@ class Route:
     answer: str | None = None
     by_queue: bool = False
     rows: str | None = None
+    slashes: bool = False
 
     def __post_init__(self) -> None:
         if self.scope is not None and self.scope not in SCOPES:
@@ -82,13 +83,13 @@ class Router:
         self.routes = tuple(routes)
         self._paths: dict[str, tuple[re.Pattern[str], dict[str, Route]]] = {}
         for route in self.routes:
-            _, methods = self._paths.setdefault(route.path, (_pattern(route.path, {"key": ".+"}), {}))
+            _, methods = self._paths.setdefault(route.path, (_pattern(route.path, "[^/]+"), {}))
             if route.method in methods:
                 raise ValueError(f"two routes for {route.method} {route.path}")
             methods[route.method] = route
         # Those that end with a verb first: it is no part of the name.
-        named = sorted((path for path in self._paths if "{name}" in path), key=lambda path: path.endswith("}"))
-        self._wide = [(_pattern(path, {"name": ".+"}), self._paths[path][1]) for path in named]
+        wide = sorted({route.path for route in self.routes if route.slashes}, key=lambda path: (path.endswith("}"), path))
+        self._wide = [(_pattern(path), self._paths[path][1]) for path in wide]
 
     def find(self, path: str) -> tuple[dict[str, Route], dict[str, str]]:
         """The routes of a path by method, and what its braces stand for; nothing if there is none."""
@@ -109,8 +110,8 @@ class Router:
         return route
 
 
-def _pattern(path: str, kinds: dict[str, str]) -> re.Pattern[str]:
+def _pattern(path: str, kind: str = ".+") -> re.Pattern[str]:
     parts = re.split(r"\{(\w+)\}", path)
     return re.compile(
-        "".join(f"(?P<{part}>{kinds.get(part, '[^/]+')})" if n % 2 else re.escape(part) for n, part in enumerate(parts))
+        "".join(f"(?P<{part}>{'.+' if part == 'key' else kind})" if n % 2 else re.escape(part) for n, part in enumerate(parts))
     )
