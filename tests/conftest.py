@@ -104,20 +104,24 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
             del sys.modules[name]
 
 
-@pytest.fixture
-def redis_url(redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty Redis; also what FUSION_REDIS_URL says, so that processes of the test find it."""
+@pytest.fixture(scope="session")
+def sweeper(redis_server: EmbeddedRedis) -> Iterator[redis.Redis]:
+    """An admin's client for all tests: to make one takes as long as the rest of preparing a Redis for a test."""
     client = guarded.admin_client(redis_server.url)
-    try:
-        pid = client.info("server")["process_id"]
-        process = redis_server.process
-        assert process is not None
-        assert pid == process.pid, f"pid {pid} is not the server of this test run: nothing is flushed"
-        client.config_resetstat()
-        client.flushall()  # scripts stay, as on the servers of users: a third of a short test went to loading them again
-        guarded.reset_user(client)
-    finally:
-        client.close()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def redis_url(redis_server: EmbeddedRedis, sweeper: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty Redis; also what FUSION_REDIS_URL says, so that processes of the test find it."""
+    pid = sweeper.info("server")["process_id"]
+    process = redis_server.process
+    assert process is not None
+    assert pid == process.pid, f"pid {pid} is not the server of this test run: nothing is flushed"
+    sweeper.config_resetstat()
+    sweeper.flushall()  # scripts stay, as on the servers of users: a third of a short test went to loading them again
+    guarded.reset_user(sweeper)
     monkeypatch.setenv("FUSION_REDIS_URL", redis_server.url)
     use_settings(None)
     return redis_server.url

@@ -36,6 +36,7 @@ def test_as_rq_reads_it(arguments: list[str]) -> None:
     assert parse(arguments) == parse_function_args(arguments)
 
 
+@pytest.mark.long
 @given(key=st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True), sign=st.sampled_from(["=", ":=", "%="]), number=st.integers())
 def test_keywords_as_rq_reads_them(key: str, sign: str, number: int) -> None:
     assert parse([f"{key}{sign}{number}"]) == parse_function_args([f"{key}{sign}{number}"])

@@ -81,6 +81,7 @@ def test_jobs_and_workers(conn: redis.Redis, offered: Complete, fail: Fail, hand
 HOSTILE = ["$(touch /tmp/x)", "a b", "x;reboot", "\x1b[2J", "a\nb", "\u202ea", "x" * 1_000_000, b"\xff\xfe"]
 
 
+@pytest.mark.long
 def test_names_that_a_shell_could_take_for_more_are_not_offered(conn: redis.Redis, offered: Complete) -> None:
     names = [name.encode() if isinstance(name, str) else name for name in HOSTILE]
     conn.zadd("rq:queue:failed", {**dict.fromkeys(names, 1), b"good": 2})
@@ -90,6 +91,7 @@ def test_names_that_a_shell_could_take_for_more_are_not_offered(conn: redis.Redi
     assert offered("info", "") == ["sms"]
 
 
+@pytest.mark.long
 def test_what_a_config_module_prints_is_not_offered(conn: redis.Redis, redis_url: str, offered: Complete, tmp_path: Path) -> None:
     file = tmp_path / "noisy.py"
     file.write_text("import sys\nprint('plain,boo')\nsys.stderr.write('boo')\n")
@@ -106,6 +108,7 @@ def mute() -> Iterator[str]:
         yield f"redis://127.0.0.1:{server.getsockname()[1]}/0"
 
 
+@pytest.mark.long
 def test_silent_and_short_when_redis_is_away(mute: str) -> None:
     assert completed("redis://127.0.0.1:1/0", "info", "s") == []
     started = time.monotonic()

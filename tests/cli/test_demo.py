@@ -97,6 +97,7 @@ def running(directory: Path, *args: str) -> Iterator[Demo]:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_it_ends_by_itself_and_its_table_adds_up(tmp_path: Path) -> None:
     with running(tmp_path, "--recipients", "60", "--workers", "1") as demo:
         assert demo.end() == 0, demo.out + demo.err

@@ -51,6 +51,7 @@ def test_the_program_knows_the_command_and_its_flags(line: str) -> None:
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.long
 def test_the_first_job_runs_as_the_readme_has_it(tmp_path: Path, server_binary: ServerBinary) -> None:
     for code in blocks(README, "python"):
         if file := re.match(r"# (\w+\.py):", code):

@@ -370,6 +370,7 @@ def test_live_gives_the_terminal_back_when_terminated(conn: redis.Redis) -> None
         assert tty.drawn.endswith("\x1b[?1049l")
 
 
+@pytest.mark.long
 def test_live_survives_a_redis_that_refuses_for_a_while(conn: redis.Redis, redis_url: str) -> None:
     conn.acl_setuser("live", enabled=True, nopass=True, keys=["*"], commands=["+@all"], channels=["*"])
     try:

@@ -145,6 +145,7 @@ def test_what_strangers_wrote_comes_out_clean(invoke: Invoke, conn: redis.Redis)
     assert "should be a set" in invoke("jobs", code=1).stderr
 
 
+@pytest.mark.long
 def test_in_a_terminal_what_needs_a_person_is_marked(redis_url: str, some: list[str]) -> None:
     with terminal("jobs", "state:failed,queued", columns=80) as tty:
         assert tty.end() == 0

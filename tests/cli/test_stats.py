@@ -84,6 +84,7 @@ def test_a_sparkline_shows_the_highest_whole_and_nothing_as_nothing() -> None:
     assert len(sparkline([1] * 1440)) == 60
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("seen")
 def test_watched_on_a_terminal(conn: redis.Redis) -> None:
     with terminal("stats", "sms", "--watch") as tty:

@@ -130,6 +130,7 @@ def test_a_frame_fits(fleet: redis.Redis, redis_url: str, columns: int) -> None:
     assert frame.count("\n") < 24
 
 
+@pytest.mark.long
 def test_a_redis_that_goes_away_leaves_the_figures_and_the_keys(fleet: redis.Redis, redis_url: str) -> None:
     with terminal("top", "-i", "0.1", columns=200, FUSION_REDIS_URL=redis_url) as screen:
         screen.read_until("q quit")
@@ -142,6 +143,7 @@ def test_a_redis_that_goes_away_leaves_the_figures_and_the_keys(fleet: redis.Red
         assert time.monotonic() - began < 3
 
 
+@pytest.mark.long
 def test_nothing_of_a_strangers_steers_the_terminal(fleet: redis.Redis, redis_url: str) -> None:
     texts = {"func": EVIL, "origin": EVIL, "error_class": EVIL, "error_frame": EVIL, "original_queue": EVIL, "progress": EVIL}
     fleet.hset("rq:job:old", mapping=texts)
@@ -174,6 +176,7 @@ def test_a_frame_is_a_handful_of_round_trips_however_much_there_is(fleet: redis.
     assert len(sent) < 25 * MOST_QUEUES + 100
 
 
+@pytest.mark.long
 def test_times_are_those_of_the_machine_or_utc(fleet: redis.Redis, redis_url: str) -> None:
     zone = {"TZ": "Asia/Kolkata", "FUSION_REDIS_URL": redis_url}
     assert re.search(r"^\S+  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0530$", run_worker("top", **zone).stdout, re.MULTILINE)

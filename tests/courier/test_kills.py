@@ -123,6 +123,7 @@ def test_a_courier_that_froze_longer_than_its_lease_is_not_believed(world: World
     world.check([job])
 
 
+@pytest.mark.long
 def test_what_takes_longer_than_the_lease_stays_the_couriers(world: World, receiver: Start) -> None:
     endpoint = Endpoint()
     endpoint.gate.clear()

@@ -23,6 +23,7 @@ def served(redis_server: EmbeddedRedis, conn: redis.Redis, start: Callable[..., 
     return start(redis_server.url, "--no-auth", "--dashboard")
 
 
+@pytest.mark.long
 def test_the_api_and_the_dashboard_are_one_service(served: ServerProcess) -> None:
     assert "with the dashboard" in served.output
     assert served.ask("GET", "/api/v1/queues").json["total"] == 1

@@ -65,6 +65,7 @@ def cost(conn: redis.Redis, path: str) -> float:
     return (spent(conn) - before) / (_LOOKS * _FOR)
 
 
+@pytest.mark.long
 def test_twenty_looks_a_second_need_less_than_a_millisecond_each(private_redis: PrivateRedis) -> None:
     furnish(private_redis.conn, 2_000, 200, queues=5)
     assert {path: used for path in PAGES if (used := cost(private_redis.conn, path)) > 1000} == {}

@@ -68,6 +68,7 @@ def test_redis_evicts(private_redis: PrivateRedis) -> None:
         admin.close()
 
 
+@pytest.mark.long
 def test_nobody_serves_a_queue(doctor: Doctor, workers: Workers) -> None:
     job = Queue("sms").enqueue(basic.noop)
     found = doctor.finds("queues", "sms: 1 job waits", "no live worker serves it")

@@ -61,6 +61,7 @@ def age(conn: redis.Redis, job_ids: list[str]) -> None:
         conn.hset(f"rq:job:{job_id}", "ended_at", "2026-01-01T00:00:00.000000Z")
 
 
+@pytest.mark.long
 def test_each_filter_is_exact(conn: redis.Redis) -> None:
     made = fill(conn, 600)
     old = [job_id for job_id in made if job_id.endswith(("00", "01"))]
@@ -119,6 +120,7 @@ def test_five_thousand_interrupted_and_taken_up_again(conn: redis.Redis) -> None
     assert FailedQueue().requeue_all(wanted) == (0, {})
 
 
+@pytest.mark.long
 def test_killed_in_the_middle(conn: redis.Redis, redis_url: str) -> None:
     """kill -9 between any two instructions of the client leaves whole jobs moved."""
     made = fill(conn, 3000)

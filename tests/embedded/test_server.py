@@ -33,6 +33,7 @@ def runs_jobs(conn: redis.Redis) -> bool:
     return bool(eventually(lambda: status_of(conn, job.id) == "finished", 15))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [pytest.param([], id="each"), long_case(["preload"], id="preload")])
 def test_one_of_the_web_processes_keeps_a_worker_which_ends_with_it(sites: Sites, conn: redis.Redis, mode: list[str]) -> None:
     site = sites.start("2", *mode)

@@ -69,6 +69,7 @@ def test_it_comes_delivers_and_ends_with_the_worker(
     assert len(ids_in(path)) == 6, "what was there is delivered first"
 
 
+@pytest.mark.long
 def test_one_that_dies_is_replaced(workers: Workers, inspector: EventInspector, env: dict[str, str]) -> None:
     worker = workers.start(env=env)
     relay = _relay(inspector)
@@ -88,6 +89,7 @@ def test_one_that_hangs_is_replaced(workers: Workers, inspector: EventInspector,
     assert "gave no sign of life" in worker.output
 
 
+@pytest.mark.long
 def test_one_whose_worker_is_killed_ends_as_well(
     workers: Workers, broker: Broker, inspector: EventInspector, env: dict[str, str]
 ) -> None:
@@ -136,6 +138,7 @@ def test_none_if_not_wanted_and_none_without_a_sink(
     assert inspector.relays() == []
 
 
+@pytest.mark.long
 def test_it_has_the_workers_own_settings(workers: Workers, conn: redis.Redis, tmp_path: Path, env: dict[str, str]) -> None:
     guarded.allow_prefix(conn, "app:")
     (tmp_path / "sinks_of_mine.py").write_text(f"EVENTS_FILE = {str(tmp_path / 'mine.jsonl')!r}\nLEASE = 1\n")

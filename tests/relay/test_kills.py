@@ -80,6 +80,7 @@ def test_killed_again_and_again_a_relay_loses_nothing(
     print(f"{KILLS} kills, {struck} of them in the middle of it; {total} events, {repeated} written twice")
 
 
+@pytest.mark.long
 def test_a_kill_between_writing_and_acknowledging_repeats_with_the_same_ids(
     relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path
 ) -> None:

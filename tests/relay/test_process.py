@@ -68,6 +68,7 @@ def test_without_a_sink_it_says_how_to_name_one_and_lives_for_callbacks(relays: 
     assert relay.wait() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("payload", ["full", "off"])
 def test_how_much_is_told_is_a_setting(
     relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path, payload: str
@@ -79,6 +80,7 @@ def test_how_much_is_told_is_a_setting(
     assert document["payload"] == {"full": '{"args":["4711"],"kwargs":{}}', "off": "[redacted]"}[payload]
 
 
+@pytest.mark.long
 def test_a_name_that_is_taken_gets_a_number(relays: Relays, inspector: EventInspector, tmp_path: Path) -> None:
     for _ in range(2):
         relays.start("--events-file", str(tmp_path / "e.jsonl"), "--name", "box", "--lease", "15")
@@ -99,6 +101,7 @@ def test_what_all_have_is_trimmed(
     assert len(ids_in(tmp_path / "e.jsonl")) == 2000
 
 
+@pytest.mark.long
 def test_what_is_over_the_backlog_is_counted(relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path) -> None:
     """P12: a sink that is down for longer than the stream can hold."""
     (tmp_path / "down.down").touch()
@@ -168,6 +171,7 @@ def test_it_ends_while_redis_hangs(private_redis: PrivateRedis, private_relays: 
     assert relay.wait() == 0
 
 
+@pytest.mark.long
 def test_a_flushed_redis_is_a_new_beginning(
     relays: Relays, broker: Broker, conn: redis.Redis, inspector: EventInspector, tmp_path: Path
 ) -> None:

@@ -36,6 +36,7 @@ def test_a_sink_that_hangs_and_one_that_raises_delay_no_other(
     assert raising.error.startswith("RuntimeError at driver.py:")
 
 
+@pytest.mark.long
 def test_a_sink_that_hangs_keeps_the_relay_from_nothing(relays: Relays, broker: Broker, conn: redis.Redis) -> None:
     """It says that it lives, tells what it waits for, and ends in bounded time."""
     relay = relays.start("hang", program=DRIVER, env={"FUSION_SHUTDOWN_TIMEOUT": "0.5"})
@@ -104,6 +105,7 @@ def test_an_event_that_breaks_a_sink_is_found_and_parked(
     assert len(set(ids_in(tmp_path / "p"))) == 19
 
 
+@pytest.mark.long
 def test_told_to_end_a_relay_delivers_what_there_is(
     relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path
 ) -> None:
@@ -115,6 +117,7 @@ def test_told_to_end_a_relay_delivers_what_there_is(
     assert len(ids_in(tmp_path / "s")) == 3000
 
 
+@pytest.mark.long
 def test_ending_while_the_sink_is_down_keeps_all_for_the_next(
     relays: Relays, broker: Broker, inspector: EventInspector, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import redis
 
 from fusion.cron.scheduler import Scheduler
@@ -56,6 +57,7 @@ def test_a_broken_entry_leaves_the_others_on_time_says_so_and_runs_once_it_is_me
     assert ticks_of(conn, "queue")[0] < ticks_of(conn, "key")[0], "the ticks it could not run were kept"
 
 
+@pytest.mark.long
 def test_what_was_put_off_is_looked_at_again_without_being_told(
     schedulers: Schedulers, cron: Scheduler, conn: redis.Redis
 ) -> None:
@@ -68,6 +70,7 @@ def test_what_was_put_off_is_looked_at_again_without_being_told(
     assert 0 < due - now(conn) <= 30
 
 
+@pytest.mark.long
 def test_an_index_that_is_none_keeps_nobody_from_the_other_duties(
     schedulers: Schedulers, cron: Scheduler, conn: redis.Redis
 ) -> None:

@@ -110,6 +110,7 @@ def test_two_hours_back_entries_wait_for_their_mark_until_pause_and_resume_free_
     world.ran_once()
 
 
+@pytest.mark.long
 def test_a_jump_that_is_taken_back_during_the_hold_off_ran_nothing_early(world: World) -> None:
     world.server.set(HOUR)
     world.say("was set by +3600 s")

@@ -94,6 +94,7 @@ _MISCHIEF = {
 }
 
 
+@pytest.mark.long
 def test_whatever_a_module_does_at_import_the_scheduler_ticks_on_and_nothing_is_removed(
     schedulers: Schedulers, module: Module, cron: Scheduler, conn: redis.Redis
 ) -> None:
@@ -135,6 +136,7 @@ print(f"started {sleeper.pid}.", flush=True)
 """
 
 
+@pytest.mark.long
 def test_a_module_that_prints_and_leaves_threads_and_processes_behind_is_taken_up_and_cleared_away(
     schedulers: Schedulers, module: Module, cron: Scheduler, conn: redis.Redis
 ) -> None:
@@ -147,6 +149,7 @@ def test_a_module_that_prints_and_leaves_threads_and_processes_behind_is_taken_u
     eventually(lambda: ticks_of(conn, "stays"))
 
 
+@pytest.mark.long
 def test_a_module_that_hangs_does_not_outlive_its_scheduler(schedulers: Schedulers, module: Module, tmp_path: Path) -> None:
     gate = tmp_path / "loading"
     module.write(f"open({str(gate)!r}, 'w').close()\nimport time; time.sleep(600)\n")
@@ -167,6 +170,7 @@ def test_a_module_that_is_not_there_is_told_and_the_process_goes_on(
     assert all(line.startswith('{"time"') for line in scheduler.output.splitlines()), scheduler.output
 
 
+@pytest.mark.long
 def test_it_declares_from_any_directory(redis_url: str, module: Module, cron: Scheduler, tmp_path: Path) -> None:
     module.write(_ENTRY)
     program = [sys.executable, str(ROOT / "run_worker.py"), "scheduler", *module.flags]
@@ -198,6 +202,7 @@ def test_what_others_own_is_not_taken(schedulers: Schedulers, module: Module, cr
     assert entry_of(conn, "stays").app == "shop"
 
 
+@pytest.mark.long
 def test_a_key_that_is_no_entry_is_told_and_keeps_nobody_from_the_rest(
     schedulers: Schedulers, module: Module, cron: Scheduler, conn: redis.Redis
 ) -> None:

@@ -59,6 +59,7 @@ def test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once(
     check_conservation(conn, jobs)
 
 
+@pytest.mark.long
 def test_one_that_stood_still_beyond_its_lease_does_nothing_twice_and_goes_on(
     schedulers: Schedulers, cron: Scheduler, conn: redis.Redis
 ) -> None:

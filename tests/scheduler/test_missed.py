@@ -133,6 +133,7 @@ def test_no_tick_runs_while_a_job_of_the_entry_has_not_ended(
     assert {line.outcome for line in cron.history("e")} == {"enqueued", "overlap"}
 
 
+@pytest.mark.long
 def test_jobs_put_off_by_jitter_arrive_spread(schedulers: Schedulers, cron: Scheduler, conn: redis.Redis) -> None:
     schedulers.start()  # first: one that comes late makes all up at once
     bounds = window(conn, 2, lead=2)
@@ -170,6 +171,7 @@ def test_a_paused_entry_runs_no_tick_and_makes_none_up(schedulers: Schedulers, c
     assert entry_of(conn, "e").missed == 0
 
 
+@pytest.mark.long
 def test_an_entry_that_has_ended_stays_and_runs_no_more(schedulers: Schedulers, cron: Scheduler, conn: redis.Redis) -> None:
     bounds = window(conn, 1, lead=2)
     cron.every(1, NOOP, id="e", queue="q", misfire="all", **bounds)

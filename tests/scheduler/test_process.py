@@ -34,6 +34,7 @@ def test_a_signal_ends_it_at_once_and_its_entry_goes(schedulers: Schedulers, con
     assert scheduler.output.splitlines()[-1].endswith(f"scheduler {scheduler.name} ended")
 
 
+@pytest.mark.long
 def test_one_that_was_killed_shows_as_dead_and_its_entry_goes_later(schedulers: Schedulers, conn: redis.Redis) -> None:
     scheduler = schedulers.start("--name", "first", "--lease", "1", "--app", "shop", "--app-version", "1.2")
     found = schedulers_of(conn)["first"]
@@ -47,6 +48,7 @@ def test_one_that_was_killed_shows_as_dead_and_its_entry_goes_later(schedulers: 
     assert set(schedulers_of(conn)) == {"second"}
 
 
+@pytest.mark.long
 def test_two_of_one_name_are_told_apart_and_a_dead_ones_name_is_free_again(schedulers: Schedulers, conn: redis.Redis) -> None:
     first = schedulers.start("--name", "box", "--lease", "1")
     second = schedulers.start("--name", "box", "--lease", "1")

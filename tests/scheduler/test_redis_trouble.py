@@ -67,6 +67,7 @@ def test_what_code_declares_is_stored_again_if_redis_came_back_without_it(
     assert scheduler.output.count("1 cron entries declared") == 1
 
 
+@pytest.mark.long
 def test_a_full_server_takes_ticks_and_declarations_once_there_is_room(
     private_schedulers: Schedulers, private_redis: PrivateRedis, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tests.kit.witnesses import status_of
 from tests.scheduler.harness import NOOP, at, bells, now, ticks_of
 
 
+@pytest.mark.long
 def test_a_job_for_a_time_is_moved_then_although_it_would_look_by_itself_only_later(
     schedulers: Schedulers, conn: redis.Redis
 ) -> None:

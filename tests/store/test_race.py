@@ -60,6 +60,7 @@ def test_each_of_5000_jobs_is_claimed_exactly_once(conn: redis.Redis, redis_url:
     assert done == [len(first), len(second)]
 
 
+@pytest.mark.long
 def test_producers_at_once(conn: redis.Redis, redis_url: str) -> None:
     """Every job gets a place and an event number of its own, and each producer's own order is kept."""
     with multiprocessing.get_context("spawn").Pool(2) as pool:

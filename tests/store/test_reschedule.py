@@ -114,6 +114,7 @@ def _both(url: str, *calls: Callable[[Broker, int], object], rounds: int) -> Non
     assert not errors
 
 
+@pytest.mark.long
 def test_rescheduled_promoted_and_canceled_at_once(broker: Broker, conn: redis.Redis, redis_url: str) -> None:
     names = [f"j{i:03d}" for i in range(600)]
     broker.enqueue("q", [new(job_id, due=_soon(conn, 600)) for job_id in names], "n")

@@ -280,6 +280,7 @@ def _people(url: str, seed: int) -> None:
     os._exit(0)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 def test_twenty_at_once(redis_url: str, conn: redis.Redis) -> None:
     processes = [get_context("fork").Process(target=_people, args=(redis_url, seed)) for seed in range(20)]

@@ -288,6 +288,7 @@ def test_for_good(conn: redis.Redis, broker: Broker) -> None:
     assert list(conn.scan_iter("rq:trash*")) == []
 
 
+@pytest.mark.long
 def test_full_by_count_and_by_bytes(conn: redis.Redis, broker: Broker) -> None:
     put(broker, "q", "a", "b", "c", "d")
     conn.zadd("rq:trash", {f"x{n}": now_ms(conn) for n in range(9_999)})
@@ -359,6 +360,7 @@ def test_ten_thousand_go_and_come_back(conn: redis.Redis, broker: Broker) -> Non
     sound(conn)
 
 
+@pytest.mark.long
 def test_a_walk(conn: redis.Redis, broker: Broker) -> None:
     """Deletes, restores and ends in any order: each job is in one state, or in the trash, and all counts hold."""
     chance, hand = random.Random(7), Hand(broker, "q")  # noqa: S311

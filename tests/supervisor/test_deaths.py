@@ -51,6 +51,7 @@ def test_the_job_of_a_killed_worker_is_claimed_again_within_a_second(
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 def test_on_lost_fail_gets_the_cause_by_name(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue(on_lost="fail")
     service = services.start(1, "s")
@@ -66,6 +67,7 @@ def test_on_lost_fail_gets_the_cause_by_name(services: Services, conn: redis.Red
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 def test_the_poison_cap_is_the_workers_own(services: Services, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
     service = services.start(1, "s", env={"FUSION_MAX_LOST": "1"})

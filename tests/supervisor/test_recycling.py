@@ -63,6 +63,7 @@ def test_max_idle_time_counts_from_the_last_job(workers: Workers, conn: redis.Re
     assert "--max-idle-time" in worker.output
 
 
+@pytest.mark.long
 def test_max_age_lets_the_running_job_end(workers: Workers, conn: redis.Redis, gate: Gate) -> None:
     job = gate.enqueue()
     age = ceil(unhurried(2))  # long enough for its job to begin
@@ -75,6 +76,7 @@ def test_max_age_lets_the_running_job_end(workers: Workers, conn: redis.Redis, g
     assert status_of(conn, job.id) == "finished"
 
 
+@pytest.mark.long
 def test_max_memory_counts_the_worker_and_its_fork_server(workers: Workers, conn: redis.Redis) -> None:
     queue = Queue("s", conn)
     worker = workers.start("s", "--max-memory", "1")
@@ -85,6 +87,7 @@ def test_max_memory_counts_the_worker_and_its_fork_server(workers: Workers, conn
     assert "MiB, --max-memory 1)" in worker.output
 
 
+@pytest.mark.long
 def test_a_fork_server_that_grows_is_replaced(workers: Workers, conn: redis.Redis, tmp_path: Path, gate: Gate) -> None:
     leak = tmp_path / "leak"
     env = {"FUSION_TASKS": "tests.jobs.basic,tests.supervisor.leaky", "FUSION_FORKSERVER_GROWTH": "16", "TEST_LEAK": str(leak)}

@@ -73,6 +73,7 @@ def test_a_rolling_restart_under_load_loses_nothing(services: Services, conn: re
     assert "ProcessExitError" not in service.output
 
 
+@pytest.mark.long
 def test_the_new_ones_run_the_new_code_and_the_old_ones_finish(
     services: Services, conn: redis.Redis, tmp_path: Path, gate: Gate
 ) -> None:

@@ -90,12 +90,14 @@ def test_one_that_hangs_is_killed_and_replaced(services: Services, conn: redis.R
     service.says("has given no sign of life")
 
 
+@pytest.mark.long
 def test_without_it_there_are_only_workers(services: Services, conn: redis.Redis) -> None:
     service = services.start(1, "s", "--no-scheduler", scheduler=True)
     assert "keeps worker 1\n" in service.output
     assert service.schedulers() == []
 
 
+@pytest.mark.long
 def test_a_burst_has_none(services: Services, conn: redis.Redis) -> None:
     service = services.start(1, "s", "--burst", scheduler=True, ready=False)
     service.ended(0)

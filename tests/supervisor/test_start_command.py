@@ -110,6 +110,7 @@ def test_a_burst_with_a_limit_goes_on_until_they_are(services: Services, conn: r
     assert {status_of(conn, job.id) for job in jobs} == {"finished"}
 
 
+@pytest.mark.long
 def test_it_starts_from_any_directory(redis_url: str, conn: redis.Redis, tmp_path: Path) -> None:
     job = Queue("s", conn).enqueue("tests.jobs.basic.noop")
     done = subprocess.run(
@@ -147,6 +148,7 @@ def test_the_built_in_redis_outlives_dead_workers_and_the_supervisor(tmp_path: P
         shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_the_port_of_the_probes_is_the_supervisors(services: Services, conn: redis.Redis) -> None:
     service = services.start(2, "s", "--probe-port", "0", "--log-json")
     first = next(json.loads(line) for line in service.output.splitlines() if "probes:" in line)

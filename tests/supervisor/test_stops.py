@@ -62,6 +62,7 @@ def test_one_signal_is_a_warm_end(busy: Busy, conn: redis.Redis, gate: Gate, who
     all_is_told(conn, job, waiting)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("whom", ["tree", long_case("supervisor")])
 def test_a_second_signal_is_a_cold_end(busy: Busy, conn: redis.Redis, gate: Gate, whom: str) -> None:
     service, job = busy
@@ -96,6 +97,7 @@ def test_what_does_not_end_in_time_is_cut_off(services: Services, conn: redis.Re
     all_is_told(conn, job)
 
 
+@pytest.mark.long
 def test_a_term_to_one_worker_ends_that_one_warm_and_a_fresh_one_comes(busy: Busy, conn: redis.Redis, gate: Gate) -> None:
     service, job = busy
     worker = service.worker_of(conn, job.id)
@@ -112,6 +114,7 @@ def test_a_term_to_one_worker_ends_that_one_warm_and_a_fresh_one_comes(busy: Bus
     all_is_told(conn, job)
 
 
+@pytest.mark.long
 def test_without_a_supervisor_workers_finish_and_go(busy: Busy, conn: redis.Redis, gate: Gate) -> None:
     service, job = busy
     workers = service.workers()
@@ -147,6 +150,7 @@ def test_a_stop_during_the_start_ends_at_once(services: Services, conn: redis.Re
     all_is_told(conn)
 
 
+@pytest.mark.long
 def test_quiet_workers_take_no_job_nor_do_those_that_come_later(services: Services, conn: redis.Redis, gate: Gate) -> None:
     service = services.start(1, "s")
     service.signal(signal.SIGTSTP)

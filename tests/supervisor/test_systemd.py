@@ -75,6 +75,7 @@ def test_ready_when_all_are_then_watchdog_then_stopping(
     assert heard.said("READY") == ["1"]
 
 
+@pytest.mark.long
 def test_not_ready_before_every_worker_is(services: Services, listener: tuple[Listener, str], redis_url: str) -> None:
     heard, path = listener
     env = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "200000", "FUSION_TASKS": "no_such_module_here"}

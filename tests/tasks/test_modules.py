@@ -36,6 +36,7 @@ def test_a_choice_that_can_not_work_does_not_break_the_import() -> None:
     run("", FUSION_SMS_PROVIDER="carrier-pigeon")
 
 
+@pytest.mark.long
 def test_every_forked_job_has_a_connection_of_its_own(sandbox: Sandbox) -> None:
     output = run(
         "import os\n"

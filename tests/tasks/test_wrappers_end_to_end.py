@@ -84,6 +84,7 @@ def test_a_bulk_of_more_than_one_chunk_waits_in_its_order(conn: redis.Redis) -> 
     assert Queue("sms", conn).get_job_ids(0, 600) == [job.id for job in jobs]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("conn")
 def test_a_bulk_over_all_channels_is_delivered(sandbox: Sandbox, serve: Serve) -> None:
     jobs = enqueue_bulk((f"{queue.upper()}_CAMPAIGN", payload) for queue, (_, payload) in list(MESSAGES.items()) * 4)
@@ -126,6 +127,7 @@ def test_a_provider_that_fails_is_asked_again_later(conn: redis.Redis, sandbox: 
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("conn")
 def test_nobody_at_home_is_tried_again_later_too(
     sandbox: Sandbox, serve: Serve, closed_port: int, monkeypatch: pytest.MonkeyPatch

@@ -154,6 +154,7 @@ def test_they_go_with_the_life_of_the_id(conn: redis.Redis, broker: Broker) -> N
     assert "later_field" not in fields_of(conn, "b")
 
 
+@pytest.mark.long
 def test_a_real_worker_runs_such_a_job_and_keeps_them(conn: redis.Redis, broker: Broker, workers: Workers) -> None:
     retry = json.dumps({"max": 1, "interval": [0.0], "on": ["builtins.ValueError"], "place": "middle", "budget": {"per": "day"}})
     callback = json.dumps({"func": "tests.jobs.basic.noop", "timeout": 5, "when": "later"})

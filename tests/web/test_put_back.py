@@ -197,6 +197,7 @@ def test_a_repetition_with_a_key_is_answered_alike(service: ServerProcess, token
     assert everything(conn) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ways", [("http", "http", "http", "http"), ("http", "wrapper", "requeue", "http")])
 def test_f83_put_back_many_times_at_once_while_clean_up_runs_it_runs_once(
     service: ServerProcess, tokens: Tokens, conn: redis.Redis, fail: Fail, workers: Workers, tmp_path: Path, ways: tuple[str, ...]

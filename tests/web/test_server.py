@@ -281,6 +281,7 @@ def test_redis_away_is_503_and_over_when_it_is_back(start: Start, private_redis:
     assert "Traceback" not in server.output
 
 
+@pytest.mark.long
 def test_a_redis_that_hangs_is_503_in_bounded_time(start: Start, private_redis: PrivateRedis) -> None:
     server = start(private_redis.url, "--no-auth", env={"FUSION_SOCKET_TIMEOUT": "0.2"})
     assert server.ask("GET", "/healthz").status == 200
@@ -298,6 +299,7 @@ def test_it_starts_before_its_redis(start: Start, private_redis: PrivateRedis) -
     assert server.ask("GET", "/healthz").status == 200
 
 
+@pytest.mark.long
 def test_a_full_redis_is_503_and_nothing_is_written(start: Start, private_redis: PrivateRedis) -> None:
     server = start(private_redis.url, "--no-auth")
     private_redis.conn.config_set("maxmemory", "1")
@@ -356,6 +358,7 @@ def test_a_hostile_path_stays_in_its_line(start: Start, redis_url: str, log: str
     assert "/%0A%7B%22level%22%3A%22info%22%1B%5B31m%0D%00%E2%80%A8%20200%205B 404" in lines[0]
 
 
+@pytest.mark.long
 def test_quiet_still_tells_who_changed_what(redis_url: str) -> None:
     server = ServerProcess.__new__(ServerProcess)
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import redis
 
 from fusion import Batch, Job
@@ -35,6 +36,7 @@ def test_jobs_add_jobs_and_batches_to_their_own(workers: Workers, conn: redis.Re
     assert leftovers(conn) == []
 
 
+@pytest.mark.long
 def test_a_batch_whose_producer_died_is_closed_by_a_worker(workers: Workers, conn: redis.Redis) -> None:
     batch = Batch(queue="q", connection=conn, open_for=0.3).open()
     batch.enqueue("tests.jobs.basic.noop")
@@ -43,6 +45,7 @@ def test_a_batch_whose_producer_died_is_closed_by_a_worker(workers: Workers, con
     assert batch.info().abandoned
 
 
+@pytest.mark.long
 def test_callbacks_read_what_the_jobs_returned_and_success_follows_a_requeue(
     workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:

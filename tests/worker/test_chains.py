@@ -49,6 +49,7 @@ def test_what_comes_after_a_failure_fails_and_goes_on_when_it_is_put_back(worker
     check_ended(conn, memberships(conn))
 
 
+@pytest.mark.long
 def test_the_steps_are_signed(workers: Workers, conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     from fusion.settings import use_settings
 
@@ -63,6 +64,7 @@ def test_the_steps_are_signed(workers: Workers, conn: redis.Redis, monkeypatch: 
     assert struck[1].wait(20) == "failed" and struck[1].error_class == "fusion.exceptions.BadSignature"
 
 
+@pytest.mark.long
 def test_a_chain_in_a_batch_and_a_batch_in_a_chain(workers: Workers, conn: redis.Redis) -> None:
     from fusion import Batch
 
@@ -86,6 +88,7 @@ def test_what_is_refused(conn: redis.Redis) -> None:
     assert repr(chain(joined.s("a"), ECHO)) == "chain(joined, tests.jobs.basic.echo)"
 
 
+@pytest.mark.long
 def test_a_burst_runs_a_chain_to_its_end(workers: Workers, conn: redis.Redis) -> None:
     """What the last job released is work of the burst, too."""
     jobs = chain(signature(ADD, 0, 1), *(signature(ADD, 1) for _ in range(29))).enqueue("q", conn)

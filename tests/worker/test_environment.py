@@ -50,6 +50,7 @@ def test_a_task_finds_what_it_takes_to_enqueue(mode: tuple[str, ...], workers: W
     assert worker.process.poll() is None
 
 
+@pytest.mark.long
 @MODES
 def test_or_all_of_it_where_that_is_asked_for(mode: tuple[str, ...], workers: Workers, conn: redis.Redis) -> None:
     workers.start("e", *mode, env={**ENV, "FUSION_TASK_SECRETS": "all"})
@@ -84,6 +85,7 @@ def test_the_worker_dumps_no_core_and_its_tasks_do_as_before(
     assert limit == "0"
 
 
+@pytest.mark.long
 def test_one_that_is_to_be_looked_into_may_dump_core(workers: Workers, conn: redis.Redis, core: int) -> None:
     worker = workers.start("e", env={**ENV, "FUSION_DEBUGGABLE": "1"})
     (limit,) = re.findall(r"Max core file size\s+(\S+)", Path(f"/proc/{worker.pid}/limits").read_text())

@@ -49,6 +49,7 @@ def check_one_job_among(keys: int, workers: Workers, conn: redis.Redis, tmp_path
     assert set(check_conservation(conn, ids).values()) == {"finished"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", [1, long_case(10)])
 def test_jobs_of_others_hold_up_one_by_no_more_than_one_of_each(
     workers: Workers, conn: redis.Redis, tmp_path: Path, keys: int

@@ -124,6 +124,7 @@ def test_a_module_that_can_not_be_forked_is_imported_by_each_horse(
     check_conservation(conn, [job.id for job in jobs])
 
 
+@pytest.mark.long
 def test_strict_preload_makes_that_an_error(workers: Workers, conn: redis.Redis, shaky: Module) -> None:
     shaky.write("import socket; pair = socket.socketpair()")
     job = Queue("f", conn).enqueue("shaky.note", str(shaky.seen))
@@ -146,6 +147,7 @@ def test_a_fork_that_fails_loses_no_job(nth: int, workers: Workers, conn: redis.
     check_conservation(conn, [job.id for job in jobs])
 
 
+@pytest.mark.long
 @process_per_job("a job needs no descriptors of the worker")
 def test_a_worker_out_of_descriptors_goes_on_when_there_are_some_again(
     workers: Workers, conn: redis.Redis, tmp_path: Path
@@ -184,6 +186,7 @@ def test_a_fork_servers_death_takes_its_jobs_children_along(workers: Workers, co
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 def test_a_signal_while_the_worker_registers_is_heard(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     here = tmp_path / "here"
     worker = workers.start("f", ready=False, env={"FUSION_FAILPOINTS": f"register.after=wait:{here}"})

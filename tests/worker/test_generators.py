@@ -61,6 +61,7 @@ def test_one_that_loops_over_it_runs(workers: Workers, conn: redis.Redis, tmp_pa
     assert (tmp_path / "b").exists()
 
 
+@pytest.mark.long
 def test_a_callback_that_yields_is_an_error_of_the_callback(workers: Workers, conn: redis.Redis) -> None:
     one = Queue("g", conn).enqueue(basic.noop, on_success=f"{MODULE}.generator")
     workers.burst("g", env={"FUSION_TASKS": f"{MODULE},tests.jobs.basic"})

@@ -83,6 +83,7 @@ def test_a_reload_brings_the_task(workers: Workers, conn: redis.Redis, tmp_path:
     eventually(lambda: status_of(conn, job.id) == "finished", 10)
 
 
+@pytest.mark.long
 def test_one_that_is_held_for_too_long_fails_with_the_flag(workers: Workers, conn: redis.Redis) -> None:
     workers.start("h", env={**LACKS, "FUSION_HOLD_TIMEOUT": "1", "FUSION_LEASE": "1", "FUSION_REAP_INTERVAL": "0.2"})
     job = Queue("h", conn).enqueue("tests.jobs.basic.noop")
@@ -92,6 +93,7 @@ def test_one_that_is_held_for_too_long_fails_with_the_flag(workers: Workers, con
     assert conn.zcard(f"rq:waits:{HELD}") == 0
 
 
+@pytest.mark.long
 def test_a_burst_says_what_it_leaves(workers: Workers, conn: redis.Redis) -> None:
     queue = Queue("h", conn)
     jobs = [queue.enqueue("tests.jobs.basic.noop") for _ in range(3)]
@@ -105,6 +107,7 @@ def test_a_burst_says_what_it_leaves(workers: Workers, conn: redis.Redis) -> Non
     assert "nothing left to do but 3 held job(s)" in worker.output.splitlines()[-2]
 
 
+@pytest.mark.long
 def test_a_burst_that_can_run_nothing_ends(workers: Workers, conn: redis.Redis) -> None:
     Queue("h", conn).enqueue("tests.jobs.basic.noop")
     worker = workers.start("h", "--burst", "--tasks", "typo", ready=False, env=HAS)

@@ -154,6 +154,7 @@ def test_tasks_that_hang(stage: Stage) -> None:
     )
 
 
+@pytest.mark.long
 def test_tasks_that_spoil_their_process(stage: Stage) -> None:
     stage.play(
         ends("close_many", '"done"'),
@@ -168,6 +169,7 @@ def test_tasks_that_spoil_their_process(stage: Stage) -> None:
     )
 
 
+@pytest.mark.long
 def test_results_that_can_not_be_kept(stage: Stage) -> None:
     stage.play(
         ends("big_bytes", "was dropped; the limit is", 5_000_000),
@@ -179,6 +181,7 @@ def test_results_that_can_not_be_kept(stage: Stage) -> None:
     )
 
 
+@pytest.mark.long
 def test_processes_that_tasks_leave_behind(stage: Stage, tmp_path: Path) -> None:
     files = [tmp_path / f"pids{n}" for n in range(6)]
     stage.play(

@@ -168,6 +168,7 @@ def test_the_default_policy_retries_what_networks_do_three_times(workers: Worker
     assert "ConnectionError: connection refused" in (job.exc_info or "")
 
 
+@pytest.mark.long
 def test_backoff_doubles_from_the_figure_given(workers: Workers, conn: redis.Redis) -> None:
     workers.start("sms")
     job = Queue("sms").enqueue(basic.boom, retry=Retry(5, backoff=1000))
@@ -204,6 +205,7 @@ def test_which_failures_are_retried_and_how_often(workers: Workers, conn: redis.
     check_conservation(conn, [one.id for one in (at_once, job, never, covered, by_base, other)])
 
 
+@pytest.mark.long
 def test_a_retried_job_keeps_its_place_unless_told_otherwise(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """`first` is due again before those behind it have run."""
     places = {place: tmp_path / place for place in ("keep", "back")}
@@ -242,6 +244,7 @@ def test_a_job_that_waited_longer_than_its_ttl_does_not_run(workers: Workers, co
     check_conservation(conn, [late.id, in_time.id])
 
 
+@pytest.mark.long
 def test_how_long_results_are_kept(workers: Workers, conn: redis.Redis) -> None:
     jobs = {ttl: Queue("sms").enqueue(basic.add, 1, 2, result_ttl=ttl) for ttl in (0, -1, 1000)}
     usual = Queue("sms").enqueue(basic.add, 1, 2)
@@ -267,6 +270,7 @@ def test_spellings_of_a_timeout(conn: redis.Redis, given: object) -> None:
     assert Job.fetch(job.id).timeout == wanted
 
 
+@pytest.mark.long
 def test_at_front_comes_before_its_own_class_only(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen, queue = str(tmp_path / "seen"), Queue("sms")
     for word, options in {
@@ -281,6 +285,7 @@ def test_at_front_comes_before_its_own_class_only(workers: Workers, conn: redis.
     assert [line.split()[0] for line in lines(Path(seen))] == ["high", "first", "a", "b", "low"]
 
 
+@pytest.mark.long
 def test_a_result_that_can_not_be_kept_is_no_failure(workers: Workers, conn: redis.Redis) -> None:
     big = Queue("sms").enqueue(basic.echo, "x" * 2000)
     workers.burst("sms", env={"FUSION_MAX_RESULT": "1k"})
@@ -288,6 +293,7 @@ def test_a_result_that_can_not_be_kept_is_no_failure(workers: Workers, conn: red
     assert b"max_result" in (conn.hget(f"rq:job:{big.id}", "result_error") or b"")
 
 
+@pytest.mark.long
 def test_what_the_hash_holds_afterwards(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("sms").enqueue(basic.add, 1, 2, log_tag="SMS_OTP", description="one and two", meta={"a": 1})
     worker = workers.burst("sms")

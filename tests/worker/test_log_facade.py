@@ -64,6 +64,7 @@ def test_a_line_is_an_event_of_its_job(workers: Workers, conn: redis.Redis) -> N
     assert [int(fields[b"n"]) for _, fields in conn.xrange("rq:events")] == [1, 2, 3, 4], "numbered with the other events"
 
 
+@pytest.mark.long
 def test_a_flood_is_cut_off_and_counted(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("sms").enqueue(saying.many, 5000)
     workers.burst("sms", env=TASKS)
@@ -93,6 +94,7 @@ def test_lines_of_many_jobs_go_together(workers: Workers, conn: redis.Redis, red
     assert len({line["job_id"] for line in said(conn)}) == 301
 
 
+@pytest.mark.long
 def test_meta_saved_before_a_line_is_not_lost(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
@@ -135,6 +137,7 @@ def test_a_task_never_hears_of_it(workers: Workers, conn: redis.Redis) -> None:
     assert steps == ["queued", "processing", "completed", "failed", "retry"], "the names of the event log"
 
 
+@pytest.mark.long
 def test_a_timeout_strikes_a_task_that_does_nothing_else(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("sms").enqueue(saying.for_ever, job_timeout=0.5, retry=None)
     workers.start("sms", env=TASKS)
@@ -166,6 +169,7 @@ def test_a_process_that_forges_frames_gains_nothing(workers: Workers, conn: redi
 # -- Redis in trouble
 
 
+@pytest.mark.long
 def test_lines_wait_for_redis_and_come_once(private_workers: Workers, private_redis: PrivateRedis, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
@@ -183,6 +187,7 @@ def test_lines_wait_for_redis_and_come_once(private_workers: Workers, private_re
     assert [line["message"] for line in said(conn)] == ["said at last"]
 
 
+@pytest.mark.long
 def test_a_full_server_refuses_lines_and_takes_outcomes(
     private_workers: Workers, private_redis: PrivateRedis, tmp_path: Path
 ) -> None:

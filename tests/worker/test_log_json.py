@@ -61,6 +61,7 @@ def test_one_object_per_line_with_the_job_in_it(workers: Workers, conn: redis.Re
     assert ours[-1]["message"].startswith(f"sms: job {bad.id} failed: ValueError at tests.jobs.basic:boom:")
 
 
+@pytest.mark.long
 def test_plain_lines_are_as_before(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("sms").enqueue(basic.noop, description="say\nhello")
     worker = workers.burst("sms", "--log-format", "%(levelname)s %(worker)s %(message)s")
@@ -72,6 +73,7 @@ def test_plain_lines_are_as_before(workers: Workers, conn: redis.Redis) -> None:
     assert all(name in line.split(" ")[1] for line in worker.output.splitlines())
 
 
+@pytest.mark.long
 def test_descriptions_can_be_left_out(workers: Workers, conn: redis.Redis) -> None:
     Queue("sms").enqueue(basic.boom, description="secret", retry=Retry(max=0))
     worker = workers.burst("sms", "--disable-job-desc-logging", env={"FUSION_LOG_JSON": "1"})
@@ -79,6 +81,7 @@ def test_descriptions_can_be_left_out(workers: Workers, conn: redis.Redis) -> No
     assert [event["level"] for event in events(worker) if "job_id" in event] == ["ERROR"]
 
 
+@pytest.mark.long
 def test_a_traceback_of_many_lines_is_one_line(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("sms", "--log-json", env={"FUSION_TASKS": "tests.jobs.no_such_module"}, ready=False)
     failed = eventually(lambda: [e for e in events(worker) if "can't be imported" in e["message"]])

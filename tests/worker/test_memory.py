@@ -44,6 +44,7 @@ def test_a_job_over_its_limit_is_killed_and_the_next_is_clean(workers: Workers, 
     assert f"job {job.id} failed: {reason}" in worker.output
 
 
+@pytest.mark.long
 def test_a_job_within_its_limit_is_left_alone(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate, started = tmp_path / "gate", tmp_path / "started"
     gate.touch()
@@ -55,6 +56,7 @@ def test_a_job_within_its_limit_is_left_alone(workers: Workers, conn: redis.Redi
     assert job.result == 100 * 1024 * 1024
 
 
+@pytest.mark.long
 def test_what_a_job_disowned_counts_and_goes_with_it(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     touched, started = tmp_path / "touched", tmp_path / "started"
     worker = workers.start("sms", env=LIMITED)
@@ -88,6 +90,7 @@ def test_a_memory_error_in_the_task_is_an_ordinary_failure(workers: Workers, con
     assert field(conn, job.id, "reason") == "MemoryError: no room for the report"
 
 
+@pytest.mark.long
 def test_a_job_that_took_too_much_is_retried_by_its_policy(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
@@ -141,6 +144,7 @@ def test_a_throttled_worker_takes_nothing_until_it_is_released(workers: Workers,
     assert "Memory is scarce" not in info()
 
 
+@pytest.mark.long
 def test_running_jobs_go_on_and_are_shown(workers: Workers, conn: redis.Redis, memory: Path, tmp_path: Path) -> None:
     gate, started = tmp_path / "gate", tmp_path / "started"
     gate.touch()

@@ -70,6 +70,7 @@ def test_what_a_job_leaves_no_other_finds(workers: Workers, conn: redis.Redis) -
     assert len({result(conn, row[3]) for row in rows}) == len(KINDS)
 
 
+@pytest.mark.long
 def test_context_variables_are_those_of_one_job(workers: Workers, conn: redis.Redis) -> None:
     first, second = put(conn, "leave_in_context", "first"), put(conn, "leave_in_context", "second")
     workers.burst("w", "--horses", "1", env=WARM)
@@ -95,6 +96,7 @@ def test_a_job_may_ask_for_a_process_of_its_own(workers: Workers, conn: redis.Re
     assert "left in its process" not in worker.output
 
 
+@pytest.mark.long
 def test_a_process_serves_so_many_jobs(workers: Workers, conn: redis.Redis) -> None:
     jobs = [put(conn, "pid") for _ in range(12)]
     workers.burst("w", "--horses", "1", "--max-jobs-per-horse", "5", env=WARM)
@@ -102,12 +104,14 @@ def test_a_process_serves_so_many_jobs(workers: Workers, conn: redis.Redis) -> N
     assert sorted(pids.count(pid) for pid in set(pids)) == [2, 5, 5]
 
 
+@pytest.mark.long
 def test_a_process_that_held_too_much_memory_is_replaced(workers: Workers, conn: redis.Redis) -> None:
     small, big, after = put(conn, "hold", 1000), put(conn, "hold", 150_000_000), put(conn, "pid")
     workers.burst("w", "--horses", "1", "--max-horse-rss", "100m", env=WARM)
     assert result(conn, small) == result(conn, big) != result(conn, after)
 
 
+@pytest.mark.long
 def test_large_arguments_and_results_fit(workers: Workers, conn: redis.Redis) -> None:
     sizes = [10, 60_000, 65_500, 65_536, 70_000, 300_000, 500_000]
     jobs = [put(conn, "size_of", "x" * size, size) for size in (*sizes, *reversed(sizes))]
@@ -194,6 +198,7 @@ def test_warm_end(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     assert [status_of(conn, job.id) for job in jobs] == ["finished", "finished", "queued"]
 
 
+@pytest.mark.long
 def test_cold_end(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     worker = workers.start("w", "--horses", "2", env=WARM)
@@ -224,6 +229,7 @@ def test_reload_brings_fresh_processes(workers: Workers, conn: redis.Redis, tmp_
     eventually(lambda: not alive(old))
 
 
+@pytest.mark.long
 def test_the_memory_limit_of_a_job_kills_that_job_only(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.touch()
@@ -234,6 +240,7 @@ def test_the_memory_limit_of_a_job_kills_that_job_only(workers: Workers, conn: r
     assert result(conn, put(conn, "pid"))
 
 
+@pytest.mark.long
 def test_frames_that_are_no_outcome_cost_no_other_job(workers: Workers, conn: redis.Redis) -> None:
     """Whatever a task writes to the worker in its own name or in nobody's, the jobs behind it end as ever."""
     worker = workers.start("w", "--horses", "1", env={**WARM, "FUSION_MAX_LOST": "3"})
@@ -257,6 +264,7 @@ def test_frames_that_are_no_outcome_cost_no_other_job(workers: Workers, conn: re
     assert {field(conn, job.id, "exc_info") for job in others} == {""}
 
 
+@pytest.mark.long
 def test_callbacks(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """Each job's own, in the process that ran it, which runs the next one too."""
     good, bad = tmp_path / "good", tmp_path / "bad"
@@ -283,6 +291,7 @@ def test_callbacks(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     assert breaks.result == after.result
 
 
+@pytest.mark.long
 def test_a_callback_that_hangs_ends_its_process_only(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     worker = workers.start("w", "--horses", "1", env=WARM)
     queue = Queue("w", conn)
@@ -308,6 +317,7 @@ def test_leaked_descriptors_are_no_other_jobs_trouble(workers: Workers, conn: re
     assert set(check_conservation(conn, [job.id for job in jobs]).values()) == {"finished"}
 
 
+@pytest.mark.long
 def test_one_that_takes_all_descriptors_is_the_last_in_its_process(workers: Workers, conn: redis.Redis) -> None:
     """For those that wait behind it too."""
     queue = Queue("w", conn)
@@ -320,6 +330,7 @@ def test_one_that_takes_all_descriptors_is_the_last_in_its_process(workers: Work
     assert found[20][0] not in found[21:]
 
 
+@pytest.mark.long
 def test_what_a_task_keeps_open_it_may_keep(workers: Workers, conn: redis.Redis) -> None:
     jobs = [put(conn, "leak", 3) for _ in range(30)]
     workers.burst("w", "--horses", "1", env=WARM)

@@ -86,6 +86,7 @@ def test_not_ready_at_once_when_it_stops_but_alive(workers: Workers, conn: redis
         get(f"{url}/livez")
 
 
+@pytest.mark.long
 def test_not_ready_while_redis_is_away(private_workers: Workers, private_redis: PrivateRedis) -> None:
     worker = private_workers.start("sms", "--probe-port", "0", env={"FUSION_IDLE_WAIT": "0.2", "FUSION_SOCKET_TIMEOUT": "0.3"})
     url = url_of(worker)
@@ -98,6 +99,7 @@ def test_not_ready_while_redis_is_away(private_workers: Workers, private_redis: 
     eventually(lambda: get(f"{url}/readyz").status == 200)
 
 
+@pytest.mark.long
 def test_not_ready_before_task_modules_are_loaded(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate, imported = tmp_path / "gate", tmp_path / "imported"
     gate.touch()
@@ -121,6 +123,7 @@ def test_quiet_is_not_ready_and_suspended_is(workers: Workers, conn: redis.Redis
     eventually(lambda: get(f"{url}/readyz").text == "quiet\n")
 
 
+@pytest.mark.long
 def test_memory_throttle_is_not_ready(workers: Workers, conn: redis.Redis) -> None:
     env = {"FUSION_MEMORY_THROTTLE_THRESHOLD": "0.01", "FUSION_MEMORY_RESUME_THRESHOLD": "0.01"}
     url = url_of(workers.start("sms", "--probe-port", "0", "--memory-throttle", env=env))
@@ -162,6 +165,7 @@ def raw(address: tuple[str, int], request: bytes) -> bytes:
     return answer
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_is_told_before_the_worker_registers(conn: redis.Redis, redis_url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -199,6 +203,7 @@ def test_over_ipv6() -> None:
 # -- `health`
 
 
+@pytest.mark.long
 def test_health_of_the_workers_here(workers: Workers, conn: redis.Redis, redis_url: str) -> None:
     done = run_worker("health", FUSION_REDIS_URL=redis_url)
     assert done.returncode == 3

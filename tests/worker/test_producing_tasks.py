@@ -30,6 +30,7 @@ def test_a_soft_timeout_breaks_nothing(workers: Workers, conn: redis.Redis, mode
     assert len(conn.client_list()) < before + 12, "the worker's own, and those of two processes"
 
 
+@pytest.mark.long
 def test_a_warm_process_is_not_used_again_after_a_soft_timeout(workers: Workers, conn: redis.Redis) -> None:
     """It may have struck amid an exchange of a client that is not Fusion's, whose next answer would then be another job's."""
     queue = Queue("p", conn)

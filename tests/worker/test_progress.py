@@ -52,6 +52,7 @@ def test_it_is_shown_while_the_job_runs_and_the_last_word_stays(
     assert event["worker"].endswith(f".{worker.pid}")
 
 
+@pytest.mark.long
 def test_a_loop_that_tells_each_step_is_hardly_slower_and_writes_little(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("sms").enqueue(long.tells_much, 20_000)
     conn.config_resetstat()
@@ -72,6 +73,7 @@ def test_what_it_said_last_survives_its_end(workers: Workers, conn: redis.Redis,
     assert job.progress is not None and job.progress.done == 7
 
 
+@pytest.mark.long
 def test_figures_that_are_none_are_refused(workers: Workers) -> None:
     of_type, of_value = {"text": ["3"], "bool": [True], "note": [1, 2, 3]}, {"negative": [-1], "nan": ["nan"], "total": [1, -2]}
     job = Queue("sms").enqueue(long.tells_wrongly, {**of_type, **of_value})

@@ -131,6 +131,7 @@ def test_all_is_the_configured_queues_and_what_else_is_known(workers: Workers, c
     assert [job.wait(0) for job in jobs] == ["finished"] * len(names), worker.output
 
 
+@pytest.mark.long
 def test_exact_names_serve_nothing_else(workers: Workers, conn: redis.Redis) -> None:
     served = [Queue(name).enqueue(basic.noop) for name in ("sms", "email", "sms.de")]
     others = [Queue(name).enqueue(basic.noop) for name in ("sms2", "smsxde", "default")]
@@ -157,6 +158,7 @@ def test_reserved_queues_are_never_served(workers: Workers, conn: redis.Redis) -
 # -- the LIST queue
 
 
+@pytest.mark.long
 def test_the_list_queue_runs_outsiders_jobs_in_order(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen, queue = tmp_path / "seen", Queue("scheduler")
 
@@ -177,6 +179,7 @@ def test_the_list_queue_runs_outsiders_jobs_in_order(workers: Workers, conn: red
     assert Job.fetch("two").result == "two"
 
 
+@pytest.mark.long
 def test_nonsense_in_an_outsiders_hash_harms_that_job_at_most(workers: Workers, conn: redis.Redis) -> None:
     data = json.dumps(["tests.jobs.basic.boom", None, [], {}])
     fields = (
@@ -252,6 +255,7 @@ def test_a_held_job_that_runs_after_all_looks_like_any_other(workers: Workers, c
     assert (job.reason, job.exc_info, job.attempts) == ("", None, 0)
 
 
+@pytest.mark.long
 def test_held_for_too_long_fails_with_the_flag_in_the_error(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("sms").enqueue("tests.jobs.gated.parent")
     workers.burst("sms", env={"FUSION_HOLD_TIMEOUT": "0"})
@@ -281,6 +285,7 @@ def test_suspending_a_busy_worker_lets_its_job_finish(workers: Workers, conn: re
     assert "suspended: no job is taken" in worker.output
 
 
+@pytest.mark.long
 def test_resume_wakes_workers_at_once(workers: Workers, conn: redis.Redis) -> None:
     broker = broker_of(conn)
     broker.suspend()
@@ -296,6 +301,7 @@ def test_resume_wakes_workers_at_once(workers: Workers, conn: redis.Redis) -> No
     assert broker.resume() is False
 
 
+@pytest.mark.long
 def test_a_suspension_may_end_by_itself(workers: Workers, conn: redis.Redis) -> None:
     workers.start("sms", env={"FUSION_IDLE_WAIT": "0.2"})
     seconds, micros = conn.time()

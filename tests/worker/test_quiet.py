@@ -122,6 +122,7 @@ def test_a_quiet_worker_keeps_its_leases_and_ends_when_told(workers: Workers, co
     assert worker.wait() == 0
 
 
+@pytest.mark.long
 def test_the_entry_says_quiet_again_after_it_was_lost(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("sms", env={"FUSION_LEASE": "1", **ENV})
     worker.signal(signal.SIGTSTP)

@@ -89,12 +89,14 @@ def test_nor_one_of_a_module_that_a_warm_process_imports_later(workers: Workers,
         assert len(set(column)) == 6, drawn
 
 
+@pytest.mark.long
 def test_what_can_not_be_seeded_is_named_when_the_modules_are_loaded(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("c", env=ALONE)
     (line,) = [line for line in worker.output.splitlines() if "the same state" in line]
     assert "tests.jobs.chance.FIXED (Fixed), tests.jobs.chance_numpy.SEEDS (SeedSequence) in the same state" in line
 
 
+@pytest.mark.long
 def test_the_hook_of_the_docs(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """As it stands in docs/tasks.md."""
     (block,) = re.findall(r"```python\n(# shop/hooks.py.*?)```", (ROOT / "docs/tasks.md").read_text(), re.DOTALL)
@@ -113,6 +115,7 @@ def test_the_hook_of_the_docs(workers: Workers, conn: redis.Redis, tmp_path: Pat
     assert min(drawn) > 100
 
 
+@pytest.mark.long
 def test_a_hook_that_is_no_function_is_named(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("c", ready=False, env={**ENV, "FUSION_BEFORE_FORK": "tests.jobs.chance.no_such_hook"})
     eventually(lambda: "tests.jobs.chance.no_such_hook can't be imported" in worker.output, why="the hook is named")

@@ -91,6 +91,7 @@ def test_a_pause_of_two_leases_takes_no_job_from_a_living_worker(
     assert "not accepted" not in first.output + second.output
 
 
+@pytest.mark.long
 def test_an_outcome_from_the_time_of_a_pause_is_told_after_it(
     private_redis: PrivateRedis, private_workers: Workers, jobs: Jobs
 ) -> None:
@@ -140,6 +141,7 @@ def test_redis_killed_again_and_again_under_load(private_redis: PrivateRedis, pr
     assert all(worker.process.poll() is None for worker in workers)
 
 
+@pytest.mark.long
 def test_a_redis_that_forgot_everything_is_served_on(private_redis: PrivateRedis, private_workers: Workers, jobs: Jobs) -> None:
     worker = private_workers.start("r", env={**QUICK, "FUSION_LEASE": "0.6"})
     forgotten = jobs.gated()
@@ -212,6 +214,7 @@ def test_a_redis_that_refuses_is_waited_for(
     assert worker.process.poll() is None
 
 
+@pytest.mark.long
 def test_a_redis_busy_with_anothers_script_is_waited_for(
     private_redis: PrivateRedis, private_workers: Workers, jobs: Jobs
 ) -> None:
@@ -254,6 +257,7 @@ _WRONG = [
 ]
 
 
+@pytest.mark.long
 def test_a_hash_that_others_wrote_wrong_costs_one_job_not_the_worker(workers: Workers, conn: redis.Redis) -> None:
     queue = Queue("r", conn)
     bad = [queue.enqueue("tests.jobs.basic.boom") for _ in _WRONG]
@@ -270,6 +274,7 @@ def test_a_hash_that_others_wrote_wrong_costs_one_job_not_the_worker(workers: Wo
     check_conservation(conn, [*(job.id for job in bad), good.id])
 
 
+@pytest.mark.long
 def test_a_key_of_the_wrong_type_stops_its_queue_only(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     env = {"FUSION_LEASE": "1", "FUSION_MAINTENANCE_INTERVAL": "0.2"}
     worker = workers.start("r", "broken", env=env)
@@ -292,6 +297,7 @@ def test_a_key_of_the_wrong_type_stops_its_queue_only(workers: Workers, conn: re
     eventually(lambda: status_of(conn, mended.id) == "finished", why="the mended queue is served again")
 
 
+@pytest.mark.long
 def test_an_outcome_that_a_broken_key_refuses_is_offered_again(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("refused", env={"FUSION_LEASE": "1"})
     conn.set("rq:finished:refused", "not ours")
@@ -303,6 +309,7 @@ def test_an_outcome_that_a_broken_key_refuses_is_offered_again(workers: Workers,
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 @process_per_job("an outcome that does not name its execution is none: test_pool.py has such frames")
 def test_frames_that_are_no_outcome_cost_one_job(workers: Workers, conn: redis.Redis) -> None:
     """A task can write to the socket of its own process; the worker believes none of it blindly."""

@@ -62,6 +62,7 @@ def test_more_than_there_are_slots_is_a_usage_error(redis_url: str) -> None:
     assert Settings(slots=2, reserve_high=2).reserve_high == 2
 
 
+@pytest.mark.long
 def test_high_jobs_start_at_once_beside_long_ones(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate, seen = tmp_path / "gate", tmp_path / "seen"
     gate.touch()

@@ -103,6 +103,7 @@ def test_a_returned_retry_is_used_up(workers: Workers, conn: redis.Redis, tmp_pa
     assert job.error_class == "fusion.retry.RetryLater"
 
 
+@pytest.mark.long
 def test_a_raised_delay(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     """RetryLater, whatever the policy covers; and `retry_after` of an error that it covers, instead of two minutes."""
     later = Queue("r").enqueue(retrying.later, str(tmp_path / "later"), 0.3, retry=Retry(1, on=[KeyError]))
@@ -123,6 +124,7 @@ def test_a_raised_delay(workers: Workers, conn: redis.Redis, tmp_path: Path) -> 
     assert Job.fetch(far.id).reason == "fusion.retry.RetryLater: not yet"
 
 
+@pytest.mark.long
 def test_killed_twice_it_waits_before_the_third_run(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     job = Queue("r").enqueue(retrying.dying, str(tmp_path / "runs"), int(signal.SIGKILL))
     workers.start("r", env=ENV)
@@ -143,6 +145,7 @@ def test_killed_twice_it_waits_before_the_third_run(workers: Workers, conn: redi
 _DEATHS = [("dying", int(signal.SIGSEGV), int(signal.SIGSEGV), None), ("exiting", 7, None, 7), ("exiting", 0, None, 0)]
 
 
+@pytest.mark.long
 def test_how_its_process_died(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     jobs = []
     for task, argument, _, _ in _DEATHS:
@@ -166,6 +169,7 @@ _POINTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", _POINTS)
 def test_a_worker_killed_around_a_retry(workers: Workers, conn: redis.Redis, tmp_path: Path, point: str) -> None:
     """Before, inside or after the call that commits it: the next worker goes on, and each failed run is told once."""
@@ -183,6 +187,7 @@ def test_a_worker_killed_around_a_retry(workers: Workers, conn: redis.Redis, tmp
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 def test_a_window_of_time_is_used_up_and_no_more(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("r").enqueue(retrying.raising, "ValueError", retry=Retry(within=0.8, interval=0.1, on=ValueError))
     worker = workers.start("r", env=ENV)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 import redis
 
 from fusion import Queue
@@ -35,6 +36,7 @@ def test_an_idle_worker_starts_a_job_at_once(workers: Workers, conn: redis.Redis
     assert cuts[49] < 50
 
 
+@pytest.mark.long
 def test_a_worker_at_rest_takes_next_to_no_cpu(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("--customq", "all")
     Queue("sms").enqueue(basic.noop).wait(10)
@@ -64,6 +66,7 @@ def test_the_worker_itself_never_imports_user_code(workers: Workers, conn: redis
     assert len({own for own, _ in pids} - {server, worker.pid}) == 5  # a process per job
 
 
+@pytest.mark.long
 def test_without_preload_each_job_imports_for_itself(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     imported = tmp_path / "pids"
     env = {"FUSION_TASKS": "tests.jobs.gated", "GATED_WITNESS": str(imported), "FUSION_PRELOAD": "off"}

@@ -49,6 +49,7 @@ def test_a_job_runs_when_it_is_due_and_not_before(workers: Workers, conn: redis.
         check_conservation(conn, [job.id for job in (*jobs, now)])
 
 
+@pytest.mark.long
 def test_many_that_are_due_together_run_once_each_on_several_workers(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     for _ in range(2):
@@ -62,6 +63,7 @@ def test_many_that_are_due_together_run_once_each_on_several_workers(workers: Wo
     check_conservation(conn, [job.id for job in jobs])
 
 
+@pytest.mark.long
 def test_a_producer_killed_right_after_it_enqueued(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     code = (
@@ -112,6 +114,7 @@ def test_a_worker_killed_in_the_run_of_one_that_was_scheduled(workers: Workers, 
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 def test_what_was_canceled_or_rescheduled_in_time(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     canceled, kept = (Queue("s").enqueue_in(1, basic.witness, str(seen), "run") for _ in range(2))

@@ -87,6 +87,7 @@ def test_the_states_and_fields_of_a_worker(workers: Workers, conn: redis.Redis, 
     eventually(lambda: state() == "idle")
 
 
+@pytest.mark.long
 def test_a_heartbeat_renews_the_entry(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("sms", "--lease", "0.6", "--worker-ttl", "100", env={"FUSION_IDLE_WAIT": "60"})
     before = worker_hash(conn, worker)["last_heartbeat"]
@@ -113,6 +114,7 @@ def test_two_workers_of_one_name_get_along(workers: Workers, conn: redis.Redis) 
     assert conn.keys("rq:worker:*") == []
 
 
+@pytest.mark.long
 def test_the_dead_leave_the_list(workers: Workers, conn: redis.Redis) -> None:
     short = {"FUSION_LEASE": "0.5", "FUSION_REAP_INTERVAL": "0.1"}
     workers.start("sms", "--name", "victim", env=short).kill()
@@ -123,6 +125,7 @@ def test_the_dead_leave_the_list(workers: Workers, conn: redis.Redis) -> None:
     eventually(lambda: "worker victim is gone" in survivor.output)
 
 
+@pytest.mark.long
 def test_the_name_of_a_dead_worker_is_free_again(workers: Workers, conn: redis.Redis) -> None:
     short = {"FUSION_LEASE": "0.5"}
     workers.start("sms", "--name", "phoenix", env=short).kill()
@@ -137,6 +140,7 @@ def test_the_name_of_a_dead_worker_is_free_again(workers: Workers, conn: redis.R
     assert names(conn) == {"phoenix"}
 
 
+@pytest.mark.long
 def test_a_worker_that_was_forgotten_registers_again(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("sms", "--name", "here", env={"FUSION_IDLE_WAIT": "0.2"})
     conn.flushall()

@@ -104,6 +104,7 @@ def test_the_kill_horse_command_ends_the_running_job(scene: Scene) -> None:
     check_conservation(scene.conn, [scene.running.id, scene.waiting.id])
 
 
+@pytest.mark.long
 def test_two_signals_are_a_cold_end(scene: Scene) -> None:
     scene.worker.signal(signal.SIGTERM)
     eventually(lambda: "warm shutdown" in scene.worker.output)
@@ -125,6 +126,7 @@ def test_a_signal_to_the_whole_tree_is_a_warm_end(scene: Scene, first: str) -> N
     scene.warm_end()
 
 
+@pytest.mark.long
 @alone_in_its_process("a task has no main thread there, which handlers of signals are for")
 def test_a_horse_that_dies_of_the_trees_signal_gives_its_job_back(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
@@ -148,6 +150,7 @@ def test_an_idle_worker_ends_at_once(workers: Workers, conn: redis.Redis) -> Non
     assert conn.smembers("rq:workers") == set()
 
 
+@pytest.mark.long
 def test_a_worker_that_can_not_import_its_tasks_still_ends(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("s", ready=False, env={"FUSION_TASKS": "no.such.module"})
     eventually(lambda: "no.such.module" in worker.output, why="the failure is told")
@@ -185,6 +188,7 @@ def test_reload_takes_changed_code_and_lets_the_running_job_finish(workers: Work
     check_conservation(conn, [first.id, running.id, after.id])
 
 
+@pytest.mark.long
 def test_reloads_in_a_row(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("s")
     for _ in range(3):
@@ -196,6 +200,7 @@ def test_reloads_in_a_row(workers: Workers, conn: redis.Redis) -> None:
     eventually(lambda: len(psutil.Process(worker.pid).children()) == 1, why="one fork server is left")
 
 
+@pytest.mark.long
 def test_a_warm_end_waits_for_redis_to_take_the_outcome(
     private_redis: PrivateRedis, private_workers: Workers, tmp_path: Path
 ) -> None:
@@ -226,6 +231,7 @@ def test_a_warm_end_gives_redis_up_after_one_lease(private_redis: PrivateRedis, 
     assert heir.process.poll() is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGTERM], ids=["quit", "two terms"])
 def test_a_cold_end_does_not_wait_for_redis(
     private_redis: PrivateRedis, private_workers: Workers, tmp_path: Path, number: int

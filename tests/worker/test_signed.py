@@ -133,6 +133,7 @@ def test_what_is_not_signed_fails_at_once_and_is_never_imported(
     assert (tmp_path / "imported").exists()
 
 
+@pytest.mark.long
 def test_rotation_without_a_restart(workers: Workers, conn: redis.Redis, keys: Keys, tmp_path: Path) -> None:
     path = tmp_path / "keys"
     worker = workers.start("sms", env=with_keys(path, OLD))
@@ -334,6 +335,7 @@ def zlib_bomb(mib: int) -> bytes:
     return head + first + again * (mib - 1)
 
 
+@pytest.mark.long
 def test_a_decompression_bomb_is_refused_in_little_memory(
     workers: Workers, conn: redis.Redis, keys: Keys, tmp_path: Path
 ) -> None:
@@ -368,6 +370,7 @@ _TRAPS = [
 ]
 
 
+@pytest.mark.long
 def test_json_traps_in_a_field_fail_the_job_and_not_the_worker(workers: Workers, conn: redis.Redis) -> None:
     job = Queue("sms").enqueue(basic.boom)
     for n, (name, value) in enumerate(_TRAPS):

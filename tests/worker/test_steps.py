@@ -59,6 +59,7 @@ def test_a_warm_stop_ends_a_loop_after_its_step_and_another_worker_goes_on(
     ]
 
 
+@pytest.mark.long
 def test_a_job_that_says_nothing_of_itself_is_finished_by_a_warm_stop_as_ever(workers: Workers, gate: Path) -> None:
     job = Queue("sms").enqueue(long.runs_on, str(gate))
     worker = workers.start("sms", env=TASKS)
@@ -83,6 +84,7 @@ def test_a_reload_lets_new_code_go_on(workers: Workers, seen: Path, gate: Path) 
     assert (job.deliveries, job.attempts) == (2, 0)
 
 
+@pytest.mark.long
 @MODES
 def test_what_waits_is_stored_when_it_returns(
     workers: Workers, conn: redis.Redis, seen: Path, gate: Path, mode: tuple[str, ...]

@@ -167,6 +167,7 @@ def test_the_command_of_stock_rq_stops_a_job(workers: Workers, conn: redis.Redis
     _ended(conn, job, "stopped")
 
 
+@pytest.mark.long
 def test_a_command_that_names_no_job_does_nothing(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("t", "--name", "w", env=ENV)
     junk: list[dict[str, object]] = [

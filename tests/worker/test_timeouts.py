@@ -69,6 +69,7 @@ def test_a_job_is_gone_by_timeout_and_grace(workers: Workers, conn: redis.Redis,
     check_conservation(conn, ended)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", [long_case(_SLEEP), "swallows"])
 def test_a_job_is_gone_in_time_though_redis_hangs(
     task: str, private_redis: PrivateRedis, private_workers: Workers, tmp_path: Path
@@ -88,6 +89,7 @@ def test_a_job_is_gone_in_time_though_redis_hangs(
     check_conservation(conn, [job.id])
 
 
+@pytest.mark.long
 @alone_in_its_process("the fork server's own deadline is some seconds later there")
 def test_a_job_is_gone_in_time_though_its_worker_is_stopped(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
@@ -130,6 +132,7 @@ def test_a_worker_that_stood_still_hears_first_what_came_meanwhile(
     check_conservation(conn, [job.id, beside.id])
 
 
+@pytest.mark.long
 @_NOT_SO_SOON
 @pytest.mark.parametrize("nth", [long_case(1), 2])
 def test_a_worker_stopped_as_it_sends_a_job_leaves_that_its_limit(

@@ -184,6 +184,7 @@ def test_wrong_authority_name_and_password_are_one_line_each(secured: Secured, t
             assert "guess" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_password_file_may_be_rotated(secured: Secured, secured_workers: Workers, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(PASSWORD + "\n")

@@ -43,6 +43,7 @@ def test_a_new_queues_first_job_wakes_the_worker_whose_wildcard_it_is(
         Queue(queue).enqueue(basic.noop).wait(10)
 
 
+@pytest.mark.long
 def test_high_jobs_wake_a_worker_whose_free_slots_are_reserved(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     gate, seen = tmp_path / "gate", tmp_path / "seen"
     gate.touch()
