@@ -17,7 +17,8 @@ TICKS ?= 300
 # What has more seeds, rounds or steps there than in `make test-long`.
 WALKS := tests/store/test_limit_walks.py tests/store/test_unique_walks.py tests/store/test_batch_walks.py tests/store/test_unique_leak.py \
 	tests/worker/test_stop_races.py tests/worker/test_long_job.py tests/worker/test_wildcards.py tests/worker/test_gates.py \
-	tests/supervisor/test_limits.py tests/faults/trouble/test_turns_under_way.py
+	tests/supervisor/test_limits.py tests/supervisor/test_unique.py tests/faults/trouble/test_turns_under_way.py tests/faults/trouble/test_idle_workers.py \
+	tests/relay/test_elasticsearch.py tests/cli/test_demo.py tests/benchmarks/test_figures.py
 
 export PYTHON
 BIN := .venv/bin

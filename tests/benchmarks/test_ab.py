@@ -77,7 +77,7 @@ def test_a_checkout_beside_itself() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_version_has_as_many_instructions_as_itself() -> None:
     command = [sys.executable, "-m", "benchmarks", "ab", str(ROOT), str(ROOT), "--count", "--only", "many", "--limit", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

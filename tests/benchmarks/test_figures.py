@@ -13,6 +13,7 @@ from benchmarks.figures.table import CROWD_ROWS, CROWDS, ROWS, SECTIONS
 from benchmarks.peers.base import Conditions
 from benchmarks.peers.registry import NAMES
 from benchmarks.race import race
+from tests.kit.length import soak_case
 
 #: What each section is to find without any peer but RQ; of those with Huey and Celery besides.
 FIGURES = {
@@ -35,10 +36,13 @@ FIGURES = {
     "bundled": 11,
 }
 
+#: `make bench-smoke` runs all of them.
+QUICK = {"fork", "bytes", "scheduler", "waits", "crowd"}
+
 
 @pytest.mark.long
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", [*SECTIONS, *CROWDS])
+@pytest.mark.parametrize("name", [name if name in QUICK else soak_case(name) for name in (*SECTIONS, *CROWDS)])
 def test_a_section_runs(name: str) -> None:
     found = (SECTIONS | CROWDS)[name](SMOKE)
     shown = [figure for figure in found.figures if figure.row != "rates"]

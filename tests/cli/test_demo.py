@@ -22,7 +22,7 @@ import pytest
 
 from fusion.cli.demo_chaos import Family
 from tests.cli.conftest import ROOT, Invoke
-from tests.kit.length import long_case
+from tests.kit.length import soak_case
 from tests.kit.waiting import eventually
 
 
@@ -127,7 +127,7 @@ def _block(text: str, title: str) -> list[str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGINT, long_case(signal.SIGTERM)])
+@pytest.mark.parametrize("number", [soak_case(signal.SIGINT), signal.SIGTERM])
 def test_interrupted_in_the_middle_it_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     with running(tmp_path, "--workers", "1") as demo:
         eventually(lambda: "campaign [" in demo.err or demo.process.poll() is not None, 30, why="the first progress line")
@@ -217,7 +217,7 @@ def test_interrupted_in_the_middle_of_chaos_it_leaves_nothing(tmp_path: Path) ->
 
 @pytest.mark.long
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, soak_case(signal.SIGTERM)])
 def test_kept_open_it_shows_its_account_and_where_to_look_and_ends_when_told(tmp_path: Path, number: signal.Signals) -> None:
     """Each command works as it is printed, and there is something to see: jobs that fail, wait for their time, run."""
     with running(tmp_path, "--keep", "--recipients", "30") as demo:

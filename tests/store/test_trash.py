@@ -361,6 +361,7 @@ def test_ten_thousand_go_and_come_back(conn: redis.Redis, broker: Broker) -> Non
 
 
 @pytest.mark.long
+@pytest.mark.timeout(180)
 def test_a_walk(conn: redis.Redis, broker: Broker) -> None:
     """Deletes, restores and ends in any order: each job is in one state, or in the trash, and all counts hold."""
     chance, hand = random.Random(7), Hand(broker, "q")  # noqa: S311

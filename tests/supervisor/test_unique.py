@@ -14,6 +14,7 @@ import redis
 
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import SOAK_ONLY
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 from tests.store.unique_hands import flaws
@@ -139,6 +140,7 @@ def test_a_few_producers_and_kills(services: Services, conn: redis.Redis, tmp_pa
     check(services, conn, tmp_path, producers=4, calls=100, keys=4, kills=4)
 
 
+@SOAK_ONLY
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_twenty_producers_of_a_thousand_duplicates_each(services: Services, conn: redis.Redis, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import CUT, HOLE, LOSE, RESET, FaultProxy
 from tests.faults.trouble.test_replies import at_doorbell
 from tests.faults.trouble.test_turns_under_way import lines_with_turns
+from tests.kit.length import soak_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -55,7 +56,7 @@ def test_a_bell_that_rings_for_nothing_costs_no_process(
     assert "WARNING" not in worker.output
 
 
-@pytest.mark.parametrize("flags", MODES)
+@pytest.mark.parametrize("flags", [MODES[0], soak_case(("--horses", "1"), id="pool")])
 @pytest.mark.parametrize("what", [CUT, LOSE, RESET, HOLE, "BUSY Redis is busy", "READONLY it is a replica"])
 def test_a_turn_that_is_not_answered_is_repeated(
     proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...], what: str

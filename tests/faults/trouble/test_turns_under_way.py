@@ -20,6 +20,8 @@ from tests.worker.test_probes import get, url_of
 from tests.worker.test_redis_trouble import QUICK, Jobs
 
 MODES = [pytest.param(("--slots", "2"), id="process per job"), pytest.param(("--horses", "2"), id="pool")]
+#: For what does not reach the processes of jobs.
+IN_SHORT = [MODES[0], soak_case(("--horses", "2"), id="pool")]
 
 
 def lines_with_turns(proxy: FaultProxy) -> int:
@@ -27,7 +29,7 @@ def lines_with_turns(proxy: FaultProxy) -> int:
     return sum("turn" in link.sent for link in proxy.links)
 
 
-@pytest.mark.parametrize("flags", MODES)
+@pytest.mark.parametrize("flags", IN_SHORT)
 @pytest.mark.parametrize("what", [CUT, LOSE, RESET, HOLE, "BUSY Redis is busy", "READONLY it is a replica", "LOADING it loads"])
 @pytest.mark.parametrize(("nth", "which"), [(1, "the job"), (2, "what became of it")], ids=["claim", "outcome"])
 def test_a_turn_that_is_not_answered_is_repeated(
@@ -51,7 +53,7 @@ def test_a_turn_that_is_not_answered_is_repeated(
     assert lines_with_turns(proxy) >= 2, "beside the main line"
 
 
-@pytest.mark.parametrize("flags", [MODES[0], soak_case(("--horses", "2"), id="pool")])
+@pytest.mark.parametrize("flags", IN_SHORT)
 def test_a_slow_redis_holds_up_nothing_that_runs(proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...]) -> None:
     """Answers take 200 ms, and a turn is under way nearly all the time."""
     flags = (flags[0], "4", "--probe-port", "0")
@@ -101,7 +103,7 @@ def _amid_a_turn(fleet: Workers, jobs: Jobs, here: Path, flags: tuple[str, ...],
 
 @pytest.mark.parametrize("flags", MODES)
 @pytest.mark.parametrize("told", ["TERM", "QUIT", "KILL"])
-@pytest.mark.parametrize("answer", ["there", "late", "never"])
+@pytest.mark.parametrize("answer", ["there", soak_case("late"), "never"])
 def test_a_signal_amid_a_turn(
     proxy: FaultProxy, fleet: Workers, jobs: Jobs, tmp_path: Path, flags: tuple[str, ...], told: str, answer: str
 ) -> None:
