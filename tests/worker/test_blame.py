@@ -74,7 +74,8 @@ def test_under_a_supervisor_too(workers: Workers, conn: redis.Redis, tmp_path: P
     seen, queue = tmp_path / "seen", Queue("w", conn)
     pills = [queue.enqueue("tests.jobs.shared.takes_its_worker_alone", str(seen), 0.3 + n / 10) for n in range(2)]
     others = [queue.enqueue("tests.jobs.shared.long", str(seen)) for _ in range(2)]
-    workers.start("-n", "1", "w", "--slots", "4", "--no-scheduler", env=ENV, program=("run_worker.py", "start"))
+    env = ENV | {"FUSION_MAX_LOST": "3"}  # each life takes a new worker to its end, and those start one after another
+    workers.start("-n", "1", "w", "--slots", "4", "--no-scheduler", env=env, program=("run_worker.py", "start"))
     ids = [job.id for job in (*pills, *others)]
     eventually(lambda: all(status_of(conn, job_id) in ("finished", "failed") for job_id in ids), 90, why="all have ended")
     assert [status_of(conn, job.id) for job in others] == ["finished"] * 2
