@@ -20,8 +20,6 @@ from tests.worker.test_probes import get, url_of
 from tests.worker.test_redis_trouble import QUICK, Jobs
 
 MODES = [pytest.param(("--slots", "2"), id="process per job"), pytest.param(("--horses", "2"), id="pool")]
-#: For what does not reach the processes of jobs.
-IN_SHORT = [MODES[0], soak_case(("--horses", "2"), id="pool")]
 
 
 def lines_with_turns(proxy: FaultProxy) -> int:
@@ -29,7 +27,7 @@ def lines_with_turns(proxy: FaultProxy) -> int:
     return sum("turn" in link.sent for link in proxy.links)
 
 
-@pytest.mark.parametrize("flags", IN_SHORT)
+@pytest.mark.parametrize("flags", [soak_case(("--slots", "2"), id="process per job"), MODES[1]])
 @pytest.mark.parametrize("what", [CUT, LOSE, RESET, HOLE, "BUSY Redis is busy", "READONLY it is a replica", "LOADING it loads"])
 @pytest.mark.parametrize(("nth", "which"), [(1, "the job"), (2, "what became of it")], ids=["claim", "outcome"])
 def test_a_turn_that_is_not_answered_is_repeated(
@@ -53,7 +51,7 @@ def test_a_turn_that_is_not_answered_is_repeated(
     assert lines_with_turns(proxy) >= 2, "beside the main line"
 
 
-@pytest.mark.parametrize("flags", IN_SHORT)
+@pytest.mark.parametrize("flags", [MODES[0], soak_case(("--horses", "2"), id="pool")])
 def test_a_slow_redis_holds_up_nothing_that_runs(proxy: FaultProxy, fleet: Workers, jobs: Jobs, flags: tuple[str, ...]) -> None:
     """Answers take 200 ms, and a turn is under way nearly all the time."""
     flags = (flags[0], "4", "--probe-port", "0")
