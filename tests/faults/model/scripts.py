@@ -19,8 +19,8 @@ from fusion.store.write.limit_broker import LimitBroker
 CLOCK = "model:clock"  # outside of Fusion's prefix: the test looks for keys there that nobody knows
 _TIME = "local clock = redis.call('TIME')"
 _TEST_TIME = f"local clock = redis.call('HMGET', '{CLOCK}', 's', 'us')"
-_BROKER = ("enqueue", "cancel", "stop", "reschedule", "requeue", "quarantine", "delete", "empty", "register", "deregister", "turn", "extend",
-           "reap", "prune", "promote", "expire", "clean", "pause", "unpause", "resume", "set_gate", "release", "report", "open_batch",
+_BROKER = ("enqueue", "cancel", "stop", "reschedule", "requeue", "quarantine", "delete", "empty", "register", "deregister", "turn", "follow",
+           "extend", "reap", "prune", "promote", "expire", "clean", "pause", "unpause", "resume", "set_gate", "release", "report", "open_batch",
            "close_batch", "cancel_batch", "tend_batches")  # fmt: skip
 _LIMITS = ("set_limit", "release_slot")
 _CRON = ("cron_put", "cron_remove", "cron_pause", "cron_resume", "cron_run", "cron_due", "cron_tick")

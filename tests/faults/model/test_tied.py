@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 import redis
@@ -22,21 +23,34 @@ def test_jobs_that_know_each_other_are_sound_whatever_comes_in_between(admin: re
     walk(admin, start, EXAMPLES, 50, machine=TiedMachine)
 
 
+PLAIN: dict[str, Any] = {
+    "parents": [],
+    "signs": [],
+    "until": "end",
+    "batch": "",
+    "key": "",
+    "discard": False,
+    "delay": None,
+    "ttl": None,
+}
+
+
 def test_a_unique_job_in_the_inbox_of_a_list_whose_place_a_newer_one_takes_is_passed_over_there(admin: redis.Redis) -> None:
     state = machine_on(admin, TiedMachine)
-    rest = {
-        "parents": [],
-        "signs": [],
-        "unique": "u",
-        "until": "end",
-        "batch": "",
-        "key": "",
-        "discard": False,
-        "delay": None,
-        "ttl": None,
-    }
+    rest = {**PLAIN, "unique": "u"}
     state.enqueue(queue=INBOX, number=1, way="skip", more=False, **rest)
     state.enqueue(queue="a", number=0, way="replace", more=False, **rest)
+    state.teardown()
+
+
+def test_those_that_share_a_call_are_claimed_for_it_once(admin: redis.Redis) -> None:
+    state = machine_on(admin, TiedMachine)
+    for number in (1, 2, 3):
+        state.enqueue(queue="a", number=number, unique="", way="skip", more=False, shares=True, **PLAIN)
+    state.turn(name="A", kinds=[], slots=1, answered=True, delay=0)
+    state.follow(name="A", which=0, most=1, answered=False)
+    state.follow(name="A", which=0, most=1, answered=True)
+    assert [*state._held["A"]] == ["j1", "j2"]
     state.teardown()
 
 

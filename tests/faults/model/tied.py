@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from fusion.exceptions import BatchClosed, DuplicateJob, FusionError, NoSuchBatchError
-from fusion.store.layout.records import Commit, NewJob, Report, Wishes
+from fusion.store.layout.records import Claimed, Commit, NewJob, Report, Wishes
 from fusion.store.write.broker import Broker
 from tests.faults.model.scripts import Mistake, broker_of, clock_at
 from tests.faults.model.state import START
 from tests.faults.rig.conservation import TERMINAL, check_conservation, leftovers, memberships
-from tests.kit.hands import DATA
+from tests.kit.hands import DATA, FULL
 from tests.store.batch_hands import batch_faults
 from tests.store.unique_hands import flaws
 
@@ -118,6 +118,9 @@ class TiedMachine(RuleBasedStateMachine):
         self._set_clock(0)
         self._ending = False
         self._held: dict[str, dict[str, str]] = {"A": {}, "B": {}}
+        #: Of those the ones that have begun a call which others may share.
+        self._leaders: dict[str, dict[str, Claimed]] = {"A": {}, "B": {}}
+        self._unheard: dict[str, Any] = {}
         self._tokens = {"A": 0, "B": 0}
         self._unanswered: dict[str, Any] = {}
         self._calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
@@ -169,10 +172,11 @@ class TiedMachine(RuleBasedStateMachine):
         delay=st.sampled_from([None, None, None, 5, 40]),
         ttl=st.sampled_from([None, None, 40]),
         more=st.booleans(),
+        shares=st.booleans(),
     )
     def enqueue(
         self, queue: str, number: int, parents: list[int], signs: list[str], unique: str, until: str, way: str, batch: str, key: str,
-        discard: bool, delay: int | None, ttl: int | None, more: bool,
+        discard: bool, delay: int | None, ttl: int | None, more: bool, shares: bool = False,
     ) -> None:  # fmt: skip
         """One job, and with `more` a plain child of it in the same call."""
         job_id = IDS[number]
@@ -192,6 +196,9 @@ class TiedMachine(RuleBasedStateMachine):
         if batch:
             ties += "b"
             fields["batch"] = batch
+        if shares:
+            ties += "m"
+            fields = {**FULL, **fields, "func": "f", "gather": "5 1"}
         jobs = [NewJob(job_id, 1, fields | ({"ties": ties} if ties else {}), False, ttl, None, delay)]
         if more and number + 1 < len(IDS) and not unique:
             child = {"data": DATA, "result_ttl": 0, "ties": "p", "parents": json.dumps([job_id])}
@@ -245,7 +252,31 @@ class TiedMachine(RuleBasedStateMachine):
         assert not found.bad, found.bad
         for commit in call[3]:
             self._held[name].pop(commit.job_id, None)
-        self._held[name] |= {job.id: job.execution_id for job in found.jobs}
+        self._hold(name, found.jobs)
+
+    def _hold(self, name: str, jobs: list[Claimed]) -> None:
+        self._held[name] |= {job.id: job.execution_id for job in jobs}
+        self._leaders[name] |= (sharing := {job.id: job for job in jobs if b"gather" in job.fields})
+        assert all(b"func" in job.fields for job in sharing.values()), sharing
+
+    @rule(name=st.sampled_from("AB"), which=_numbers, most=st.integers(1, 5), answered=st.sampled_from([True, True, False]))
+    def follow(self, name: str, which: int, most: int, answered: bool) -> None:
+        """Ask for those that share the call of one of its jobs."""
+        leaders = [job for job_id, job in self._leaders[name].items() if self._held[name].get(job_id) == job.execution_id]
+        call = self._unheard.pop(name, None)
+        if call is None:
+            if not leaders:
+                return
+            self._tokens[name] += 1
+            call = (name, f"{name}1", self._tokens[name], LEASE, leaders[which % len(leaders)], most)
+        jobs, _ = self._call("follow", *call)
+        assert len(jobs) <= most
+        unleased = [job.id for job in jobs if self.conn.zscore(f"rq:wip:{job.queue}", job.id) is None]
+        assert not unleased, f"claimed without a lease: {unleased}"
+        if not answered:
+            self._unheard[name] = call
+            return
+        self._hold(name, jobs)
 
     @rule(name=st.sampled_from("AB"), cursor=st.integers(1, 9))
     def report(self, name: str, cursor: int) -> None:
@@ -261,6 +292,7 @@ class TiedMachine(RuleBasedStateMachine):
         self._call("prune", LEASE, name, incarnation=f"{name}1")
         self._held[name].clear()
         self._unanswered.pop(name, None)
+        self._unheard.pop(name, None)
         self._register(name)
 
     # -- people
