@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any, Self
 from redis.asyncio import Redis
 
 from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import Chunk, QueueDefaults, called, called_apart, chunks, prepared, spread_over, timed
+from fusion.enqueue.chunk import (
+    Chunk,
+    QueueDefaults,
+    called,
+    called_apart,
+    chunks,
+    failed_together,
+    graph_of,
+    prepared,
+    spread_over,
+    timed,
+)
 from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.graph import Graph, in_order, is_graph, write_awaited
 from fusion.enqueue.options import EnqueueOptions
@@ -156,7 +167,7 @@ class AsyncQueue:
             datas = in_order(datas if spread is None else spread_over(datas, spread))
             if Graph.is_needed([data.new for data in datas]):
                 order = {data.new.id: nth for nth, data in enumerate(job_datas)}
-                return await self._accept_graph(Chunk.of(self.name, datas, terms), order)
+                return await self._accept_graph([Chunk.of(self.name, datas, terms)], order)
             return await self._all([], chunks(self.name, datas, terms))
         return await self._all([], chunks(self.name, job_datas, terms, spread))
 
@@ -269,23 +280,25 @@ class AsyncQueue:
 
     async def _accept_one(self, chunk: Chunk) -> Job:
         if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
-            return (await self._accept_graph(chunk, {}))[0]
+            return (await self._accept_graph([chunk], {}))[0]
         try:
             return (await self._accept(chunk))[0]
         except StoreUnavailable as error:
             chunk.failed(error, lambda: self._accept_one(chunk))
             raise
 
-    async def _accept_graph(self, chunk: Chunk, order: Mapping[str, int], graph: Graph | None = None) -> list[Job]:
-        graph = graph or Graph.of(chunk.jobs)
+    async def _accept_graph(self, chunks: Sequence[Chunk], order: Mapping[str, int], graph: Graph | None = None) -> list[Job]:
+        graph = graph or graph_of(chunks)
         connection = self._connection if self._connection is not None else loops_client()
         try:
             with fusion_errors(connection):
-                at = await write_awaited(graph, chunk.queue, async_broker_of(connection, get_settings()))
+                at = await write_awaited(
+                    graph, chunks[0].queue, async_broker_of(connection, get_settings()), chunks[0].terms.replicas
+                )
         except StoreUnavailable as error:
-            chunk.failed(error, lambda: self._accept_graph(chunk, order, graph))
+            failed_together(chunks, error, lambda: self._accept_graph(chunks, order, graph))
             raise
-        return sorted(chunk.accepted_as_graph(at, _ELSEWHERE), key=lambda job: order.get(job.id, 0))
+        return [job for chunk in chunks for job in chunk.accepted_in(order, at, _ELSEWHERE)]
 
     async def _all(self, done: list[Job], to_send: Iterable[Chunk]) -> list[Job]:
         left = iter(to_send)

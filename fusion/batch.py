@@ -16,11 +16,11 @@ from fusion.chains import Signature, as_signature
 from fusion.enqueue.build import JobData
 from fusion.enqueue.kinds import batch_id, one_line, seconds
 from fusion.enqueue.ties import joining
-from fusion.exceptions import FusionError, OptionError, batch_refusal
+from fusion.exceptions import BatchClosed, FusionError, OptionError, batch_refusal
 from fusion.job import Job
 from fusion.kernel import defaults
 from fusion.kernel.nonces import new_nonce
-from fusion.queue import Queue
+from fusion.queue import Queue, enqueue_together
 from fusion.status import JobStatus
 from fusion.store.access import batch_inspector_of, broker_of
 from fusion.store.client.connections import get_current_connection
@@ -79,6 +79,7 @@ class Batch:
         self.queue = queue if isinstance(queue, Queue) else Queue(queue, connection)
         self._connection = connection if connection is not None else self.queue._connection
         self._open_for, self._keep = seconds("open_for", open_for), seconds("keep", keep)
+        self._nonce = ""
         self._parent = None if parent is None else batch_id("parent", parent)
         self._callbacks = [self._callback("complete", on_complete), self._callback("success", on_success)]
 
@@ -123,26 +124,32 @@ class Batch:
 
     def open(self) -> Self:
         """Make it known; jobs can be added from now on. BatchClosed or NoSuchBatchError if the parent takes no more; ValueError if it would be the
-        sixth inside one another, or if a batch of this id is there."""
-        nonce = new_nonce()
-        repeatable(lambda: self._open(nonce))
-        for callback in self._callbacks:
-            if callback is not None:
-                queue, data = callback
-                queue.enqueue_many([data])
+        sixth inside one another, or if a batch of this id is there. To open it again does nothing; and where a process died while it opened one,
+        before what is to follow had come, another may open that of the same id and parent."""
+        self._nonce = self._nonce or new_nonce()
+        repeatable(self._open)
+        callbacks = [callback for callback in self._callbacks if callback is not None]
+        try:
+            if callbacks:
+                enqueue_together(sorted(callbacks, key=lambda callback: callback[0].name))
+        except BatchClosed as error:
+            raise self._is_there() if error.reason == "taken" else error from None
         return self
 
-    def _open(self, nonce: str) -> None:
+    def _is_there(self) -> ValueError:
+        return ValueError(f"there is a batch {self.id!r} already; choose another id, or none")
+
+    def _open(self) -> None:
         parent = self._parent or ""
         fields = {"name": self.name or None}
         for name, callback in zip(("on_complete", "on_success"), self._callbacks, strict=True):
             fields[name] = None if callback is None else callback[1].new.id
         by = joining(parent) or "" if parent else ""
         answer, _ = broker_of(self.connection).open_batch(
-            self.id, nonce, self._open_for, self._keep, fields, parent=parent, by=by
+            self.id, self._nonce, self._open_for, self._keep, fields, parent=parent, by=by
         )
         if answer == "duplicate":
-            raise ValueError(f"there is a batch {self.id!r} already; choose another id, or none")
+            raise self._is_there()
         if answer == "deep":
             raise ValueError(f"batch {parent} is the fifth inside one another; none can be deeper")
         if answer != "ok":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from fusion.enqueue.build import JobData
@@ -13,7 +11,7 @@ from fusion.enqueue.chunk import prepared
 from fusion.enqueue.keywords import check_keywords
 from fusion.exceptions import OptionError
 from fusion.kernel import defaults
-from fusion.queue import Queue
+from fusion.queue import Queue, enqueue_together
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -93,7 +91,7 @@ class chain:
         self, queue: str | Queue | None = None, connection: Redis | None = None, **options: Unpack[JobOptions]
     ) -> list[Job]:
         """Enqueue the calls, each in its own queue or else in `queue`, with these options besides their own; returns their jobs, in this order. All
-        of them or none where they are for one queue; each change of queue is a call of its own."""
+        of them or none, whatever their queues."""
         datas: list[JobData] = []
         for step in self.steps:
             if datas and "depends_on" in step.options:
@@ -101,11 +99,8 @@ class chain:
             behind: dict[str, Any] = {"depends_on": datas[-1]} if datas else {}
             data = step.prepare(**{**options, **step.options, **behind})
             datas.append(_taking(data) if datas and not step.immutable else data)
-        done: list[Job] = []
         queues = [_queue_of(step, queue, connection) for step in self.steps]
-        for target, pairs in groupby(zip(queues, datas, strict=True), itemgetter(0)):
-            done += target.enqueue_many([data for _, data in pairs])
-        return done
+        return enqueue_together(zip(queues, datas, strict=True))
 
 
 def _taking(data: JobData) -> JobData:

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
 from fusion.enqueue.build import JobData
-from fusion.enqueue.chunk import Chunk, QueueDefaults, called, called_apart, chunks, delayed, prepared, spread_over, timed
+from fusion.enqueue.chunk import (
+    Chunk,
+    QueueDefaults,
+    called,
+    called_apart,
+    chunks,
+    delayed,
+    failed_together,
+    graph_of,
+    prepared,
+    spread_over,
+    timed,
+)
 from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.graph import Graph, in_order, is_graph, write
-from fusion.enqueue.options import EnqueueOptions
+from fusion.enqueue.options import NONE, EnqueueOptions
 from fusion.enqueue.terms import Terms, pause_terms, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
 from fusion.job import Job
@@ -162,9 +175,8 @@ class PriorityQueue:
         if datas is not None and is_graph(datas):
             datas = in_order(datas if spread is None else spread_over(datas, spread))
             if Graph.is_needed([data.new for data in datas]):
-                return self._accept_graph(
-                    Chunk.of(self.name, datas, terms), {data.new.id: nth for nth, data in enumerate(job_datas)}
-                )
+                order = {data.new.id: nth for nth, data in enumerate(job_datas)}
+                return self._accept_graph([Chunk.of(self.name, datas, terms)], order)
             return self._all([], chunks(self.name, datas, terms))
         return self._all([], chunks(self.name, job_datas, terms, spread))
 
@@ -183,24 +195,24 @@ class PriorityQueue:
 
     def _accept_one(self, chunk: Chunk) -> Job:
         if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
-            return self._accept_graph(chunk, {})[0]
+            return self._accept_graph([chunk], {})[0]
         try:
             return self._accept(chunk)[0]
         except StoreUnavailable as error:
             chunk.failed(error, lambda: self._accept_one(chunk))
             raise
 
-    def _accept_graph(self, chunk: Chunk, order: Mapping[str, int], graph: Graph | None = None) -> list[Job]:
-        """Accept jobs that wait for each other, or a job with many parents, in several calls: all or none. `order`: of their ids."""
-        graph = graph or Graph.of(chunk.jobs)
+    def _accept_graph(self, chunks: Sequence[Chunk], order: Mapping[str, int], graph: Graph | None = None) -> list[Job]:
+        """Accept jobs that wait for each other, or a job with many parents, in several calls: all or none. `order`: of the ids of a chunk."""
+        graph = graph or graph_of(chunks)
         connection = self.connection
         try:
             with fusion_errors(connection):
-                at = write(graph, chunk.queue, broker_of(connection))
+                at = write(graph, chunks[0].queue, broker_of(connection), chunks[0].terms.replicas)
         except StoreUnavailable as error:
-            chunk.failed(error, lambda: self._accept_graph(chunk, order, graph))
+            failed_together(chunks, error, lambda: self._accept_graph(chunks, order, graph))
             raise
-        return sorted(chunk.accepted_as_graph(at, connection), key=lambda job: order.get(job.id, 0))
+        return [job for chunk in chunks for job in chunk.accepted_in(order, at, connection)]
 
     def _all(self, done: list[Job], to_send: Iterable[Chunk]) -> list[Job]:
         left = iter(to_send)
@@ -336,3 +348,15 @@ class PriorityQueue:
 
 
 Queue = PriorityQueue
+
+
+def enqueue_together(pairs: Iterable[tuple[PriorityQueue, JobData]]) -> list[Job]:
+    """Accept jobs, each for its queue, all of them or none; each comes behind those that it waits for. Those of one queue that stand beside each
+    other are sent together; the first one's connection sends them all. Raises what `enqueue_many` does."""
+    terms = terms_of(NONE, get_settings())
+    found: list[tuple[PriorityQueue, list[JobData]]]
+    found = [(queue, [data for _, data in run]) for queue, run in groupby(pairs, itemgetter(0))]
+    if len(found) == 1:
+        ((queue, datas),) = found
+        return queue.enqueue_many(datas)
+    return found[0][0]._accept_graph([Chunk.of(queue.name, datas, terms) for queue, datas in found], {})

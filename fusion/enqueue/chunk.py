@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from fusion.enqueue.build import JobData, build, sealed
+from fusion.enqueue.graph import Graph
 from fusion.enqueue.keywords import check_keywords, options_of, split_options
 from fusion.enqueue.kinds import seconds
 from fusion.enqueue.options import NONE, OF_CALLS, EnqueueOptions, Func
@@ -56,13 +57,10 @@ class Chunk:
             found.append(Job.of(new.id, fields, connection))
         return found if part is None else self._duplicates(found, part.met)
 
-    def accepted_as_graph(self, at: str, connection: Any) -> list[Job]:
-        """The jobs of a call that was made in parts."""
-        found = self.accepted(str(at), connection)
-        for job in found:
-            if "parents" in job._fields:
-                job._fields["status"] = "deferred"
-        return found
+    def accepted_in(self, order: Mapping[str, int], at: str, connection: Any) -> list[Job]:
+        """The jobs as they were accepted at that time, in this order of their ids."""
+        pairs = zip(self.jobs, self.accepted(at, connection), strict=True)
+        return [job for _, job in sorted(pairs, key=lambda pair: order.get(pair[0].id, 0))]
 
     def _duplicates(self, jobs: list[Job], met: Mapping[str, Met]) -> list[Job]:
         """The jobs, with those that others have kept out in place of these."""
@@ -84,8 +82,19 @@ class Chunk:
 
     def failed(self, error: StoreUnavailable, again: Callable[[], Any]) -> None:
         """Tell with the error which jobs it was about, and what makes the call again."""
-        error.job_ids = tuple(job.id for job in self.jobs)
-        error.repeat_with(again)
+        failed_together([self], error, again)
+
+
+def failed_together(chunks: Sequence[Chunk], error: StoreUnavailable, again: Callable[[], Any]) -> None:
+    """`Chunk.failed`, of jobs that are accepted together."""
+    error.job_ids = tuple(job.id for chunk in chunks for job in chunk.jobs)
+    error.repeat_with(again)
+
+
+def graph_of(chunks: Sequence[Chunk]) -> Graph:
+    """The jobs of chunks for one queue or several, to be accepted together."""
+    jobs = [job for chunk in chunks for job in chunk.jobs]
+    return Graph.of(jobs, {job.id: chunk.queue for chunk in chunks for job in chunk.jobs} if len(chunks) > 1 else None)
 
 
 @dataclass(frozen=True, slots=True)

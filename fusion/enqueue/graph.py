@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from fusion.enqueue.build import JobData
 from fusion.exceptions import DependencyCycle, DuplicateJob, GraphDropped, UnknownDependency
-from fusion.store.layout.records import NewJob
+from fusion.store.layout.records import Met, NewJob, Replicas
 from fusion.store.write.broker import Broker
 
 if TYPE_CHECKING:
@@ -69,14 +69,16 @@ def in_order(datas: Sequence[JobData]) -> list[JobData]:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Jobs that come in several calls, all or none of them. `more`: by job the parents that come behind it, a hundred at a time."""
+    """Jobs that come in several calls, all or none of them. `more`: by job the parents that come behind it, a hundred at a time. `queues`: by
+    job its queue, unless all are for that of the call."""
 
     token: str
     jobs: list[NewJob]
     more: dict[str, list[list[str]]]
+    queues: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, jobs: Sequence[NewJob]) -> Graph:
+    def of(cls, jobs: Sequence[NewJob], queues: Mapping[str, str] | None = None) -> Graph:
         """Of jobs in their order."""
         made, more = [], {}
         for job in jobs:
@@ -87,7 +89,7 @@ class Graph:
                 starts = range(MOST_PARENTS, len(parents), MOST_PARENTS)
                 more[job.id] = [parents[start : start + MOST_PARENTS] for start in starts]
             made.append(replace(job, fields=fields))
-        return cls(_token(), made, more)
+        return cls(_token(), made, more, queues or {})
 
     @staticmethod
     def is_needed(jobs: Sequence[NewJob]) -> bool:
@@ -102,7 +104,8 @@ class Graph:
         edges = 0
         for job in self.jobs:
             count = len(parents_of(job))
-            if part and (len(part) == _JOBS or edges + count > _PARENTS or part[-1].id in self.more):
+            apart = part and self.queues.get(job.id) != self.queues.get(part[0].id)
+            if part and (apart or len(part) == _JOBS or edges + count > _PARENTS or part[-1].id in self.more):
                 yield part
                 part, edges = [], 0
             part.append(job)
@@ -112,52 +115,70 @@ class Graph:
 
 #: A call of a Broker of either kind, or a pause in seconds.
 Step = Callable[[Any], Any] | float
-
-
-def write(graph: Graph, queue: str, broker: Broker) -> str:
-    """Accept a graph; returns the server's time. Of one that is refused, or was given up meanwhile, nothing is left. Raises DuplicateJob,
-    UnknownDependency, and what the Broker does; GraphDropped if it was given up several times."""
-    pause: Callable[[float], Any] = time.sleep
-    steps = _steps(graph, queue)
-    step = next(steps)
-    while True:
-        try:
-            answer = pause(step) if isinstance(step, float) else step(broker)
-        except _HANDLED as error:
-            step = steps.throw(error)
-            continue
-        try:
-            step = steps.send(answer)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-
-
-async def write_awaited(graph: Graph, queue: str, broker: AsyncBroker) -> str:
-    """`write`, of a coroutine."""
-    from asyncio import sleep
-
-    steps = _steps(graph, queue)
-    step = next(steps)
-    while True:
-        try:
-            answer = await (sleep(step) if isinstance(step, float) else step(broker))
-        except _HANDLED as error:
-            step = steps.throw(error)
-            continue
-        try:
-            step = steps.send(answer)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-
-
 _HANDLED = (GraphDropped, DuplicateJob, UnknownDependency)
 
 
-def _steps(graph: Graph, queue: str) -> Generator[Step, Any, str]:
+class Course:
+    """How far a graph is written. `step` is to be made next; whoever makes it says what it `answered`, or `raised` of what is `_HANDLED`, which
+    may raise that. None when all is done: `at` is then the server's time, with what there is to say of some of the jobs."""
+
+    def __init__(self, graph: Graph, queue: str, replicas: Replicas | None = None) -> None:
+        self._steps = _steps(graph, queue, replicas)
+        self.at = ""
+        self.step: Step | None = next(self._steps)
+
+    def answered(self, answer: Any) -> None:
+        """The step was made, and this is what came of it."""
+        try:
+            self.step = self._steps.send(answer)
+        except StopIteration as done:
+            self.step, self.at = None, done.value
+
+    def raised(self, error: Exception) -> None:
+        """The step was refused."""
+        self.step = self._steps.throw(error)
+
+    def close(self) -> None:
+        """Nobody goes on with it."""
+        self._steps.close()
+
+
+def write(graph: Graph, queue: str, broker: Broker, replicas: Replicas | None = None) -> str:
+    """Accept a graph; returns the server's time. Of one that is refused, or was given up meanwhile, nothing is left. Raises DuplicateJob,
+    UnknownDependency, and what the Broker does; GraphDropped if it was given up several times; NotReplicated if too few `replicas` have it in
+    time."""
+    pause: Callable[[float], Any] = time.sleep
+    course = Course(graph, queue, replicas)
+    while (step := course.step) is not None:
+        try:
+            answer = pause(step) if isinstance(step, float) else step(broker)
+        except _HANDLED as error:
+            course.raised(error)
+        else:
+            course.answered(answer)
+    return course.at
+
+
+async def write_awaited(graph: Graph, queue: str, broker: AsyncBroker, replicas: Replicas | None = None) -> str:
+    """`write`, of a coroutine."""
+    from asyncio import sleep
+
+    course = Course(graph, queue, replicas)
+    while (step := course.step) is not None:
+        try:
+            answer = await (sleep(step) if isinstance(step, float) else step(broker))
+        except _HANDLED as error:
+            course.raised(error)
+        else:
+            course.answered(answer)
+    return course.at
+
+
+def _steps(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Step, Any, str]:
     """What is asked of the Broker, one after the other; what it answers, or raises, comes back."""
     for left in reversed(range(_TRIES)):
         try:
-            return (yield from _parts(graph, queue))
+            return (yield from _parts(graph, queue, replicas))
         except GraphDropped:
             yield methodcaller("drop_graph", graph.token)  # what is left of it: as long as that is there it can't come anew
             if not left:
@@ -170,12 +191,13 @@ def _steps(graph: Graph, queue: str) -> Generator[Step, Any, str]:
     raise AssertionError("unreachable")
 
 
-def _parts(graph: Graph, queue: str) -> Generator[Step, Any, str]:
-    at = ""
+def _parts(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Step, Any, str]:
+    at, met = "", dict[str, Met]()
     for nth, part in enumerate(graph.parts):
-        at = yield methodcaller("enqueue_part", queue, part, graph.token, nth)
+        at = yield methodcaller("enqueue_part", graph.queues.get(part[0].id, queue), part, graph.token, nth)
+        met |= Broker.met(at)
         for job in part:
             for further, parents in enumerate(graph.more.get(job.id, ()), 1):
                 yield methodcaller("add_parents", job.id, graph.token, further, parents)
-    yield methodcaller("release_graph", graph.token, queue, graph.jobs[0])
-    return at
+    yield methodcaller("release_graph", graph.token, queue, graph.jobs[0], replicas)
+    return Broker.in_graph(at, met, (job.id for job in graph.jobs if "parents" in job.fields))

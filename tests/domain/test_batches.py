@@ -10,6 +10,7 @@ from fusion.exceptions import BatchClosed, DuplicateJob, NoSuchBatchError, Optio
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, may_reap, status_of
 from tests.store.batch_hands import batch_faults
+from tests.store.kin_hands import settle
 
 NOOP = "tests.jobs.basic.noop"
 
@@ -53,6 +54,37 @@ def test_a_block_that_raises_cancels_its_batch(conn: redis.Redis) -> None:
     with pytest.raises(BatchClosed):
         batch.enqueue(NOOP)
     assert batch_faults(conn) == []
+
+
+def test_another_goes_on_with_a_batch_whose_opener_died_before_what_follows_had_come(
+    conn: redis.Redis, hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, other = (
+        Batch(name, id="b", queue="q", on_complete=NOOP, on_success=NOOP, connection=conn) for name in ("slow", "other")
+    )
+    slow._nonce = "n"
+    slow._open()
+    with pytest.raises(ValueError, match="already"):
+        Batch(id="b", parent="p", connection=conn).open()
+    other.enqueue(NOOP, job_id="a")
+    other.open()
+    other.open()
+    with pytest.raises(ValueError, match="already"):
+        Batch(id="b", connection=conn).open()
+    with pytest.raises(ValueError, match="already"):
+        slow.open()
+    monkeypatch.setattr(slow, "_open", lambda: None)  # as if it had been asked before the other
+    with pytest.raises(ValueError, match="already"):
+        slow.open()
+    assert other.info().name == "other" and batch_faults(conn) == []
+    other.close()
+    while found := hand.claim(5):
+        for claimed in found:
+            hand.tell(claimed)
+        settle(hand.broker)
+    assert conn.zcard("rq:finished:q") == 3
+    with pytest.raises(ValueError, match="already"):
+        Batch(id="b", connection=conn).open()
 
 
 def test_how_each_member_ended(conn: redis.Redis, hand: Hand) -> None:

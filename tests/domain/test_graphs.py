@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion import Dependency, Queue
+from fusion import Dependency, Queue, chain, signature
 from fusion.enqueue.build import JobData
-from fusion.enqueue.graph import Graph
+from fusion.enqueue.graph import Graph, write
 from fusion.exceptions import DependencyCycle, DuplicateJob, GraphDropped, UnknownDependency
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
@@ -21,10 +21,10 @@ def node(job_id: str, *parents: object) -> JobData:
     return Queue.prepare_data(TASK, job_id=job_id, depends_on=list(parents) or None)
 
 
-def run_all(conn: redis.Redis, queue: str = "q", claims: int = 100) -> list[str]:
+def run_all(conn: redis.Redis, queue: str = "q", claims: int = 100, name: str = "host.1") -> list[str]:
     """The order in which a worker runs what there is."""
     broker, order = Broker(conn), list[str]()
-    hand = Hand(broker, queue)
+    hand = Hand(broker, queue, name=name)
     settle(broker)
     while jobs := hand.claim(claims):
         for job in jobs:
@@ -127,6 +127,47 @@ def test_each_call_of_a_graph_may_be_sent_twice(conn: redis.Redis, broker: Broke
     settle(broker)
     broker.release_graph(graph.token, "q", graph.jobs[0])
     assert len(run_all(conn)) == len(datas)
+    assert of_kin(conn) == set()
+
+
+def test_a_graph_may_be_sent_again_when_it_has_begun(conn: redis.Redis, broker: Broker) -> None:
+    """As after an answer that was not heard: it is the same graph, and runs once."""
+    datas = [node("p")] + [node(f"c-{i}", "p") for i in range(120)]
+    datas.append(node("last", *(data.new.id for data in datas)))
+    graph = Graph.of([data.new for data in datas])
+    write(graph, "q", broker)
+    write(graph, "q", broker)
+    settle(broker)
+    write(graph, "q", broker)
+    hand = Hand(broker, "q")
+    assert hand.tell(hand.take()) == "ok"
+    settle(broker)
+    write(graph, "q", broker)
+    assert len(run_all(conn, name="host.2")) == len(datas) - 1
+    write(graph, "q", broker)
+    assert run_all(conn, name="host.3") == [] and of_kin(conn) == set()
+    assert set(check_conservation(conn, [data.new.id for data in datas]).values()) == {"finished"}
+
+
+def test_a_chain_over_several_queues_is_refused_whole(conn: redis.Redis, broker: Broker) -> None:
+    Queue("c").enqueue(TASK, job_id="taken")
+    call = signature(TASK)
+    with pytest.raises(DuplicateJob):
+        chain(call.set(queue="a"), call.set(queue="b"), call.set(queue="c", job_id="taken")).enqueue(connection=conn)
+    settle(broker)
+    assert [key for key in keys(conn) if ":job:" in key] == ["rq:job:taken"]
+    steps = [call.set(queue="a"), call.set(queue="b"), call.set(queue="c", unique_key="k")]
+    first, second = chain(*steps).enqueue(connection=conn), chain(*steps).enqueue(connection=conn)
+    settle(broker)
+    assert [job.origin for job in first] == ["a", "b", "c"]
+    assert [job.get_status(refresh=False) for job in first] == ["queued", "deferred", "deferred"]
+    assert [job.get_status() for job in first] == ["queued", "deferred", "deferred"]
+    assert second[2].duplicate_of == first[2].id == second[2].id
+    assert [run_all(conn, name, name=f"host.{name}") for name in "abc"] == [
+        [first[0].id, second[0].id],
+        [first[1].id, second[1].id],
+        ["taken", first[2].id],
+    ]
     assert of_kin(conn) == set()
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 from random import Random
-from typing import Any
 
 import pytest
 import redis
 
 from fusion import Queue
 from fusion.enqueue.build import JobData
-from fusion.enqueue.graph import Graph, _steps
+from fusion.enqueue.graph import Course, Graph
 from fusion.store.write.broker import Broker
 from tests.domain.test_graphs import keys, node, run_all
 from tests.faults.rig.conservation import check_conservation
@@ -67,22 +65,20 @@ def test_a_producer_that_dies_between_any_two_calls_leaves_nothing(conn: redis.R
     queue = Queue("q")
     cut, whole = 0, False
     while not whole:
-        cut += 1
+        cut, whole = cut + 1, True
         graph = Graph.of([data.new for data in datas])
-        steps = _steps(graph, "q")
-        step: Any = next(steps)
-        whole = True
-        for _ in islice(iter(int, 1), cut):
-            assert not isinstance(step, float)
-            try:
-                step = steps.send(step(broker))
-            except StopIteration:
+        course = Course(graph, "q")
+        for _ in range(cut):
+            step = course.step
+            if step is None:
                 break
+            assert not isinstance(step, float)
+            course.answered(step(broker))
         else:
             whole = False
         if whole:
             break
-        steps.close()
+        course.close()
         conn.zadd("rq:graphs", {graph.token: 1}, xx=True)  # a minute later
         broker.promote()
         settle(broker)

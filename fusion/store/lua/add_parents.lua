@@ -4,9 +4,11 @@
 -- Rest: members of a list of parents
 -- Returns: ok | dropped (the graph was given up) | {'missing', id, a parent of it of which there is no job}
 -- No allow-oom here: it is a part of an enqueue.
-if not redis.call('ZSCORE', GRAPHS, A_token) then return 'dropped' end
 local key = job_key(A_id)
-local graph, arrival = unpack(redis.call('HMGET', key, 'graph', 'arrival'))
+local graph, arrival, status = unpack(redis.call('HMGET', key, 'graph', 'arrival', 'status'))
+if not redis.call('ZSCORE', GRAPHS, A_token) then -- a resend, if it has begun
+  return status and (not graph or redis.call('ZSCORE', P .. 'releasing', 'g ' .. A_token)) and 'ok' or 'dropped'
+end
 if graph ~= A_token then return 'dropped' end
 if redis.call('HGET', parents_key(A_id), A_nth) then return 'ok' end
 local parents = { unpack(ARGV, REST, REST + A_n_parents - 1) }

@@ -14,7 +14,7 @@
 --   ids of those that are deferred} | {'missing', id, a parent of it of which there is no job} |
 --   {'duplicate', id, status; foreign: another program's record; if another has its unique key: that one, the key} |
 --   {'full', how many wait, how many may, how many more were to} |
---   {'batch', id of a batch, why it takes no more: missing | closed | canceled}
+--   {'batch', id of a batch, why it takes no more: missing | closed | canceled | taken}
 -- Events: queued scheduled deferred
 -- `needs`: the layout in which these jobs are written; a `k` behind it if one has ties, a `u` if one has a unique key.
 -- Behind that may stand `#`, the number of the call, a point and the token of a graph, whose jobs are all deferred
@@ -31,10 +31,8 @@ local met, brought -- what of unique keys is to be told; ids by unique key of th
 if string.find(A_needs, 'u', 1, true) then met, brought = {}, {} end
 local apart = {} -- ids of those that are deferred
 local nth, graph = string.match(A_needs, '#(%d+)%.(%d+)$')
-if graph and (nth ~= '0' and not redis.call('ZSCORE', GRAPHS, graph) or redis.call('ZSCORE', P .. 'releasing', 'x '
-    .. graph)) then
-  return { 'dropped' }
-end
+if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
+local over = graph and nth ~= '0' and not redis.call('ZSCORE', GRAPHS, graph) -- it was given up, or it has begun
 local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
 
 -- That all is well, and what is to be told beside it.
@@ -89,6 +87,8 @@ for _ = 1, tonumber(A_n_jobs) do
       apart[#apart + 1] = id
       if graph and (redis.call('HGET', again, 'graph') or graph) ~= graph then return { 'dropped' } end
     end
+  elseif over then
+    return { 'dropped' }
   elseif other and other.way == 'raise' then
     return { 'duplicate', id, other.status, other.owner, other.name }
   elseif other and other.way == 'skip' then
@@ -151,7 +151,7 @@ if not needs then
     if broken then return redis.error_reply(broken) end
     local batch = field_of('batch', job.first, job.last)
     local why = batch and refuses_more(batch, field_of('batch_by', job.first, job.last),
-      field_of('batch_as', job.first, job.last))
+      field_of('batch_as', job.first, job.last), job.id)
     if why then return { 'batch', batch, why } end
   end
 end

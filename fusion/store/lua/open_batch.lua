@@ -1,28 +1,44 @@
 -- open_batch: a batch comes into being, perhaps as a member of another.
 -- KEYS: batches due
 -- ARGV: batch nonce parent by open_ms keep_ms n_pairs
--- INCLUDE: writer batch_keys time batch
+-- INCLUDE: writer keys batch_keys time batch
 -- Rest: pairs (fields of its hash)
 -- Returns: {'ok', created_at} | {'duplicate'} | {'deep'} | {missing | closed | canceled: why the parent takes no more}
--- Same nonce again is a resend and answers ok.
+-- Same nonce again is a resend and answers ok. Whoever opens one promises the jobs that it calls back, and brings them
+-- afterwards. If they have not come, as that process died, another may open it: then it is that one's, and what the
+-- first brings too late is refused (`refuses_more`).
 local DEEPEST = 5
 local key = batch_key(A_batch)
-local created, nonce = unpack(redis.call('HMGET', key, 'created_at', 'nonce'))
-if created then return nonce == A_nonce and { 'ok', created } or { 'duplicate' } end
+local created, nonce, closed, around = unpack(redis.call('HMGET', key, 'created_at', 'nonce', 'closed_at', 'parent'))
+
+-- Whether a job that it is to call back has come, and stays.
+local function has_come(as)
+  local id, called = unpack(redis.call('HMGET', key, 'on_' .. as, as .. '_called'))
+  if not id or called then return true end
+  local status, graph = unpack(redis.call('HMGET', job_key(id), 'status', 'graph'))
+  return status and (not graph or redis.call('ZSCORE', P .. 'releasing', 'g ' .. graph))
+end
+
+if nonce == A_nonce then return { 'ok', created } end
+if created and (closed or (around or '') ~= A_parent or has_come('complete') and has_come('success')) then
+  return { 'duplicate' }
+end
 local depth = 1
-if A_parent ~= '' then
+if created then
+  redis.call('HDEL', key, 'name', 'on_complete', 'on_success')
+elseif A_parent ~= '' then
   local why = refuses_more(A_parent, A_by)
   if why then return { why } end
   depth = 1 + (tonumber(redis.call('HGET', batch_key(A_parent), 'depth')) or 1)
   if depth > DEEPEST then return { 'deep' } end
 end
-redis.call('ZADD', K_batches, now_ms, A_batch)
+if not created then redis.call('HSET', key, 'created_at', now_iso, 'depth', depth) end
+redis.call('ZADD', K_batches, 'NX', now_ms, A_batch)
 redis.call('ZADD', K_due, now_ms + A_open_ms, A_batch)
-redis.call('HSET', key, 'created_at', now_iso, 'nonce', A_nonce, 'depth', depth, 'open_ms', A_open_ms, 'open_until',
-  now_ms + A_open_ms, 'keep_ms', A_keep_ms)
+redis.call('HSET', key, 'nonce', A_nonce, 'open_ms', A_open_ms, 'open_until', now_ms + A_open_ms, 'keep_ms', A_keep_ms)
 if tonumber(A_n_pairs) > 0 then redis.call('HSET', key, unpack(ARGV, REST, REST + A_n_pairs - 1)) end
-if A_parent ~= '' then
+if not created and A_parent ~= '' then
   redis.call('HSET', key, 'parent', A_parent)
   enter_batch(A_parent, '#' .. A_batch)
 end
-return { 'ok', now_iso }
+return { 'ok', created or now_iso }

@@ -24,6 +24,13 @@ from fusion.store.write.graph_broker import parents_words, part_words, refuse, r
 _BROKER = "_fusion_broker"
 
 
+def _sender(replication: Replication) -> Callable[..., Awaitable[Any]]:
+    async def send(*command: Any) -> Any:
+        return replication.heard(await replication.pipeline(command).execute())
+
+    return send
+
+
 class AsyncBroker(ScriptHost):
     """The part of the Broker that a coroutine needs."""
 
@@ -38,10 +45,7 @@ class AsyncBroker(ScriptHost):
         if replicas is None:
             return self._accepted(await self._enqueue(queue, jobs, room, self.connection.execute_command), queue)
         replication = Replication(jobs, replicas, self.connection)
-
-        async def send(*command: Any) -> Any:
-            return replication.heard(await replication.pipeline(command).execute())
-
+        send = _sender(replication)
         while True:
             at = self._accepted(await self._enqueue(queue, jobs, room, send), queue)
             if replication.done():
@@ -71,9 +75,15 @@ class AsyncBroker(ScriptHost):
         """Have a job wait for more jobs as `Broker.add_parents` does, with its errors."""
         refuse(await self._call("add_parents", *parents_words(job_id, token, nth, parents), self.connection.execute_command))
 
-    async def release_graph(self, token: str, queue: str, first: NewJob) -> None:
+    async def release_graph(self, token: str, queue: str, first: NewJob, replicas: Replicas | None = None) -> None:
         """Have a graph begin as `Broker.release_graph` does, with its errors."""
-        refuse(await self._call("release_graph", release_words(token, queue, first), [], self.connection.execute_command))
+        words = release_words(token, queue, first)
+        replication = None if replicas is None else Replication([first], replicas, self.connection)
+        send = self.connection.execute_command if replication is None else _sender(replication)
+        while True:
+            refuse(await self._call("release_graph", words, [], send))
+            if replication is None or replication.done():
+                return
 
     async def drop_graph(self, token: str) -> None:
         """Give a graph up as `Broker.drop_graph` does."""

@@ -98,6 +98,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     waits = staticmethod(enqueue_codec.waits)
     in_part = staticmethod(enqueue_codec.in_part)
     met = staticmethod(enqueue_codec.met)
+    in_graph = staticmethod(enqueue_codec.in_graph)
 
     def cancel(self, job_id: str) -> str:
         """Cancel a job: `canceled`, `pending` (it is running), `missing`, the terminal status it already has, or one that only a newer version

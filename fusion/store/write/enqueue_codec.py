@@ -101,6 +101,11 @@ def met(at: str) -> Mapping[str, Met]:
     return at.met if isinstance(at, AcceptedInPart) else {}
 
 
+def in_graph(at: str, met: Mapping[str, Met], deferred: Iterable[str]) -> AcceptedInPart:
+    """The answer of the last call of a graph, with what there is to say of all its jobs."""
+    return AcceptedInPart(at, (), met, deferred)
+
+
 def waits(job: NewJob, at: str) -> bool:
     """True if a job that was accepted `at` that time waits for its own: the script decided so, by the same clock."""
     if job.due is None:

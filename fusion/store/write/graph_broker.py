@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fusion.exceptions import GraphDropped, UnknownDependency
+from fusion.store.client.replication import Replication
 from fusion.store.layout import codec, schema
-from fusion.store.layout.records import NewJob
+from fusion.store.layout.records import NewJob, Replicas
 from fusion.store.scripting.host import ScriptHost, to_texts
 from fusion.store.write import enqueue_codec
 
@@ -31,9 +32,15 @@ class GraphBroker(ScriptHost):
         """Have a job of a graph wait for more jobs, the `nth` hundred of these, counted from 1. GraphDropped, UnknownDependency."""
         refuse(self._script("add_parents")({}, *parents_words(job_id, token, nth, parents)))
 
-    def release_graph(self, token: str, queue: str, first: NewJob) -> None:
-        """Its last job has come: have all of them begin. `first`: one of them. GraphDropped."""
-        refuse(self._script("release_graph")({}, release_words(token, queue, first)))
+    def release_graph(self, token: str, queue: str, first: NewJob, replicas: Replicas | None = None) -> None:
+        """Its last job has come: have all of them begin. `first`: one of them. GraphDropped. With `replicas`, NotReplicated if too few have all
+        of it in time."""
+        words = release_words(token, queue, first)
+        replication = None if replicas is None else Replication([first], replicas, self.connection)
+        while True:
+            refuse(self._script("release_graph")({}, words, send=None if replication is None else replication.send))
+            if replication is None or replication.done():
+                return
 
     def drop_graph(self, token: str) -> None:
         """Give a graph up: its jobs are deleted."""

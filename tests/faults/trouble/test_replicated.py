@@ -10,10 +10,14 @@ import pytest
 import redis
 
 from fusion import AsyncQueue, Job, NotReplicated, Queue, StoreUnavailable
+from fusion.enqueue.build import JobData
+from fusion.enqueue.graph import Graph, write
 from fusion.settings import Settings, use_settings
 from fusion.store.client.async_connections import twin
 from fusion.store.client.connections import connect
 from fusion.store.embedded.binary import ServerBinary
+from fusion.store.layout.records import Replicas
+from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.replicas import Pair
 from tests.jobs import basic
@@ -200,6 +204,37 @@ def test_the_link_cut_the_primary_killed_the_replica_promoted(pair: Pair, conn: 
     check_conservation(there, kept)
     with pytest.raises(StoreUnavailable, match="can't be reached"):
         warned[0].repeat()
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_jobs_that_come_in_several_calls(pair: Pair, conn: redis.Redis, kind: str) -> None:
+    """A graph returns when all of it is on the replica."""
+
+    def graph(name: str) -> list[JobData]:
+        first = Queue.prepare_data(basic.noop, job_id=name)
+        return [first, *(Queue.prepare_data(basic.noop, job_id=f"{name}-{n}", depends_on=first) for n in range(70))]
+
+    async def awaited(datas: list[JobData]) -> list[Job]:
+        client = twin(conn)
+        try:
+            return await AsyncQueue("q", client).enqueue_many(datas, durability="replicated", replicas_timeout=2)
+        finally:
+            await client.aclose()
+
+    def enqueue(datas: list[JobData]) -> list[Job]:
+        if kind == "asyncio":
+            return asyncio.run(awaited(datas))
+        return Queue("q", conn).enqueue_many(datas, durability="replicated", replicas_timeout=2)
+
+    jobs = enqueue(graph("a"))
+    assert pair.replica.client().exists(*(f"rq:job:{job.id}" for job in jobs)) == 71
+    pair.halt_replica()
+    datas = graph("b")
+    assert missed(lambda: enqueue(datas)).job_ids == tuple(data.new.id for data in datas)
+    sent = Graph.of([data.new for data in graph("c")])
+    write(sent, "q", Broker(conn))
+    with pair.client(0) as other, pytest.raises(NotReplicated):  # on a connection that wrote nothing before
+        write(sent, "q", Broker(other), Replicas(1, 0.1))
 
 
 def test_a_demoted_primary_vouches_for_nothing(pair: Pair, conn: redis.Redis) -> None:

@@ -12,15 +12,15 @@
 
 -- Why it takes no more, in a word; nil if it does. One that is closed still takes what its own open members bring
 -- (`by`: the job that asks): it can't end before they do. What is of a wrong type shows here, before anything changes.
--- `as`: of a job that is to be called back, `complete` or `success`.
-local function refuses_more(batch, by, as)
+-- `as`: of a job `id` that is to be called back, `complete` or `success`; it is refused if another was promised since.
+local function refuses_more(batch, by, as, id)
   local created, closed, canceled = unpack(redis.call('HMGET', batch_key(batch), 'created_at', 'closed_at',
     'canceled_at'))
   redis.call('ZCARD', batch_members_key(batch))
   redis.call('HGET', batch_ended_key(batch), '')
   local own = redis.call('SISMEMBER', batch_open_key(batch), by or '') == 1
   if not created then return 'missing' end
-  if as then return nil end
+  if as then return redis.call('HGET', batch_key(batch), 'on_' .. as) ~= id and 'taken' or nil end
   if canceled then return 'canceled' end
   return closed and not own and 'closed' or nil
 end
@@ -128,10 +128,12 @@ local function let_read_end(batch)
   if redis.call('HSETNX', batch_key(batch), 'read', 0) == 1 then set_due(batch) end
 end
 
--- A job that was called back has ended: one that failed may be put back.
-local function end_callback(batch, as, status)
+-- A job that was called back has ended: one that failed may be put back. One that was given up never came (`graph`),
+-- nor is it the batch's after another took its place.
+local function end_callback(batch, as, status, id, graph)
   if status == 'failed' then return end
   local key = batch_key(batch)
+  if graph or redis.call('HGET', key, 'on_' .. as) ~= id then return end
   local created, complete, success = unpack(redis.call('HMGET', key, 'created_at', 'on_complete', 'on_success'))
   if not created then return end
   redis.call('HSET', key, as .. '_called', 1)
@@ -141,8 +143,8 @@ end
 
 -- A job of a batch ends, `status`.
 local function leave_batches(id, key, queue, status)
-  local batch, as = unpack(redis.call('HMGET', key, 'batch', 'batch_as'))
-  if as then return end_callback(batch, as, status) end
+  local batch, as, graph = unpack(redis.call('HMGET', key, 'batch', 'batch_as', 'graph'))
+  if as then return end_callback(batch, as, status, id, graph) end
   if not batch then return end
   leave_batch(batch, id, status)
   if status ~= 'finished' then return end

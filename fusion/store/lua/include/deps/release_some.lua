@@ -45,7 +45,8 @@ local function work_off_graph(kind, token)
       redis.call('HDEL', key, 'graph', 'doomed')
       if status == 'deferred' and doomed then
         fail_child(id, key, queue, string.match(doomed, '^(%S+) (.*)$'))
-      elseif status == 'deferred' and redis.call('EXISTS', unmet_key(id)) == 0 then
+      elseif status == 'deferred' and redis.call('EXISTS', unmet_key(id)) == 0
+          and not string.find(ties or '', 'h', 1, true) then
         undefer(id, key, queue)
       end
     end
