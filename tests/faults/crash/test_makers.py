@@ -89,9 +89,6 @@ def test_a_batch_and_what_is_to_follow_it(
     a_minute_later(conn, broker)
     assert conn.zcard("rq:deferred:a") + conn.zcard("rq:deferred:b") == 2
     broker.close_batch("b")
-    assert (
-        sorted(run_all(broker))
-        == [("a", "noop"), ("b" if program is TWO_QUEUES else "a", "echo")][:: 1 if program is TWO_QUEUES else -1]
-    )
+    assert sorted(run_all(broker)) == sorted([("a", "noop"), ("b" if program is TWO_QUEUES else "a", "echo")])
     assert batch_faults(conn) == []
     check_ended(conn, memberships(conn))
