@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fusion.executors.base import Death, ExecutorListener, KillCause, Run
 from fusion.executors.session import EXIT_LIMIT, HorseRun
+from fusion.kernel.failpoints import failpoint
 
 if TYPE_CHECKING:
     from fusion.executors.warm import WarmExecutor
@@ -59,6 +60,7 @@ class Ending:
             return
         back = executor.recall(horse)
         executor.listen_to(horse)
+        failpoint("stop.taken_back")
         first = executor.runs.get(horse.serial)
         if first is run and not horse.task_over:
             first.stopping = horse.doomed = True

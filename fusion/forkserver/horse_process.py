@@ -6,6 +6,7 @@ import os
 import signal
 from math import inf
 
+from fusion.kernel.failpoints import failpoint
 from fusion.kernel.stopping import SIGNAL as STOP
 
 #: Seconds from the signal that asks a task to stop to its first repetition, since a process may just have been forked; and between others.
@@ -40,6 +41,8 @@ class HorseProcess:
         """Do what is due."""
         if self._deadline <= now:
             self.why = "stopped" if self._stopping else "timeout"
+            if self._stopping:
+                failpoint("stop.kill")
             self.next_at = self._deadline = self._stop_at = inf
             self.signal(signal.SIGKILL)
         elif self._stop_at <= now:

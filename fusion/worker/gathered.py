@@ -13,6 +13,7 @@ from fusion.execution.completion import Decision
 from fusion.execution.frames import FrameError, pack, unpack
 from fusion.executors import readings
 from fusion.executors.base import Death, Executor, KillCause, Run
+from fusion.kernel.failpoints import failpoint
 from fusion.kernel.gather import parse
 from fusion.runtime.free_slots import HIGH
 from fusion.runtime.membership import Membership
@@ -224,6 +225,7 @@ class Gathered:
 
     def stop(self, run: Run) -> None:
         """Stop a job. One that shares a call ends that: the others run again."""
+        failpoint("stop.ask")
         if call := self._waiting_with(run):
             call.runs.remove(run)
             self._outcomes.stopped(run.claimed)
@@ -234,6 +236,7 @@ class Gathered:
             self._executor.stop(carrier)
         else:
             self._executor.stop(run)
+        failpoint("stop.asked")
 
     def lost(self, run: Run) -> None:
         """Another worker has this job: nothing that it comes to here counts. A call of which nothing counts any more is ended."""

@@ -16,7 +16,7 @@ from fusion.store.write import enqueue_codec
 class GraphBroker(ScriptHost):
     """The part of the Broker that knows parents and children."""
 
-    def release(self, limit: int = 50) -> tuple[int, float | None]:
+    def release(self, limit: int = 25) -> tuple[int, float | None]:
         """Do what changes of jobs have left to be done for those that are bound to them, for so many jobs; returns how many changed, and the
         seconds until there is more to do, 0 for now (None if nothing is left)."""
         done, next_ms = self._script("release")({"releasing": self.keys.releasing}, {"limit": limit})

@@ -56,4 +56,16 @@ OF_BATCHES = (
         "worker/test_chains.py::test_the_steps_are_signed",
         Edit("fusion/kernel/signing.py", '"takes"', '"taken"'),
     ),
+    a_mutant(
+        "batch9",
+        "a batch whose opener died before what is to follow had come stays as it is",
+        "domain/test_batches.py::test_another_goes_on_with_a_batch_whose_opener_died_before_what_follows_had_come",
+        Edit(LUA + "open_batch.lua", "has_come('complete') and has_come('success')", "true"),
+    ),
+    a_mutant(
+        "batch10",
+        "of two that open one batch, both bring what is to follow it",
+        "domain/test_batches.py::test_another_goes_on_with_a_batch_whose_opener_died_before_what_follows_had_come",
+        Edit(_BATCH, "~= id and 'taken' or nil end", "~= id and nil end"),
+    ),
 )
