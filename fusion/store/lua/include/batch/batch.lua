@@ -20,7 +20,7 @@ local function refuses_more(batch, by, as, id)
   redis.call('HGET', batch_ended_key(batch), '')
   local own = redis.call('SISMEMBER', batch_open_key(batch), by or '') == 1
   if not created then return 'missing' end
-  if as then return redis.call('HGET', batch_key(batch), 'on_' .. as) ~= id and 'taken' or nil end
+  if as then return (redis.call('HGET', batch_key(batch), 'on_' .. as) or id) ~= id and 'taken' or nil end
   if canceled then return 'canceled' end
   return closed and not own and 'closed' or nil
 end
