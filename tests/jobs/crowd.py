@@ -44,6 +44,11 @@ def plain_nap(seen: str, seconds: float) -> str:
     return _current().id
 
 
+async def which_loop() -> str:
+    """The package that its loop is of."""
+    return type(asyncio.get_running_loop()).__module__.partition(".")[0]
+
+
 def plain_where() -> list[Any]:
     """The same of a plain function."""
     job = _current()
