@@ -212,7 +212,7 @@ def _settled(worker: WorkerProcess, conn: redis.Redis, queue: Queue) -> bool:
 @pytest.mark.long
 def test_nothing_grows_over_1500_jobs(workers: Workers, conn: redis.Redis) -> None:
     queue = Queue("f", conn)
-    worker = workers.start("f", "--disable-job-desc-logging")
+    worker = workers.start("f", "--disable-job-desc-logging", env={"FUSION_MAX_JOBS_PER_HORSE": "0"})  # or it is replaced before
     processes = [psutil.Process(worker.pid), worker.fork_server(), *(worker.horses() if CROWDED else ())]
 
     def work(count: int) -> list[tuple[int, int, int]]:
