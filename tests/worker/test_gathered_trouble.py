@@ -29,9 +29,14 @@ class Calls:
         self.conn, self.seen, self.gate = conn, directory / "seen", directory / "gate"
 
     def put(self, count: int = 2, wait: float | None = None, gate: Any = "", **options: Any) -> list[Job]:
+        broker = Broker(self.conn)
+        if wait is not None:  # a worker must not claim one before all have the same mark
+            broker.pause("g")
         jobs = [Queue("g", self.conn).enqueue_call(gathering.patient, (str(self.seen), gate), **options) for _ in range(count)]
-        for job in jobs if wait is not None else ():
-            self.conn.hset(f"rq:job:{job.id}", "gather", f"5 {wait:g}")
+        if wait is not None:
+            for job in jobs:
+                self.conn.hset(f"rq:job:{job.id}", "gather", f"5 {wait:g}")
+            broker.unpause("g")
         return jobs
 
     def sizes(self, job: Job) -> list[str]:
