@@ -225,7 +225,9 @@ def test_nothing_grows_over_1500_jobs(workers: Workers, conn: redis.Redis) -> No
     work(20)  # from the second time on a bell rang: all connections are made
     first, last = work(300), work(1200)
     for process, (fds, threads, rss), (_, threads_after, rss_after) in zip(processes, first, last, strict=True):
-        assert threads_after == threads
+        # A job may come to a process of many before the thread of the last one is free again, and get another.
+        spare = 1 if process not in processes[:2] else 0
+        assert threads <= threads_after <= threads + spare
         # The last horse's socket may be open for a moment after its end.
         eventually(lambda process=process, fds=fds: process.num_fds() <= fds, why="no descriptor more than before")
         assert rss_after <= rss * 1.03 + 256, f"{rss} KiB became {rss_after} KiB"
