@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from tests.faults.model.scripts import Mistake
+from tests.faults.model.sharing import SharingMachine
 from tests.faults.model.state import INBOX
 from tests.faults.model.tied import TiedMachine
 from tests.faults.model.walk import finds, machine_on, walk
@@ -21,6 +22,13 @@ EXAMPLES = int(os.environ.get("FUSION_TEST_WALKS") or 40)
 @pytest.mark.parametrize("start", range(3))
 def test_jobs_that_know_each_other_are_sound_whatever_comes_in_between(admin: redis.Redis, start: int) -> None:
     walk(admin, start, EXAMPLES, 50, machine=TiedMachine)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("start", range(3))
+def test_those_that_share_a_call_are_sound_whatever_comes_in_between(admin: redis.Redis, start: int) -> None:
+    walk(admin, start, EXAMPLES, 50, machine=SharingMachine)
 
 
 PLAIN: dict[str, Any] = {
@@ -44,7 +52,7 @@ def test_a_unique_job_in_the_inbox_of_a_list_whose_place_a_newer_one_takes_is_pa
 
 
 def test_those_that_share_a_call_are_claimed_for_it_once(admin: redis.Redis) -> None:
-    state = machine_on(admin, TiedMachine)
+    state = machine_on(admin, SharingMachine)
     for number in (1, 2, 3):
         state.enqueue(queue="a", number=number, unique="", way="skip", more=False, shares=True, **PLAIN)
     state.turn(name="A", kinds=[], slots=1, answered=True, delay=0)

@@ -94,8 +94,24 @@ def _status(conn: redis.Redis, job_id: str) -> str | None:
     return raw.decode() if raw else None
 
 
-_numbers = st.integers(0, 13)
-_few = st.lists(_numbers, max_size=3, unique=True)
+NUMBERS = st.integers(0, 13)
+_few = st.lists(NUMBERS, max_size=3, unique=True)
+#: What is drawn for a new job.
+NEW: dict[str, st.SearchStrategy[Any]] = {
+    "queue": st.sampled_from(QUEUES),
+    "number": NUMBERS,
+    "parents": _few,
+    "signs": st.lists(st.sampled_from(["", "", "?", "~"]), min_size=3, max_size=3),
+    "unique": st.sampled_from(["", "", "u", "v"]),
+    "until": st.sampled_from(["end", "end", "start"]),
+    "way": st.sampled_from(["skip", "skip", "replace", "raise"]),
+    "batch": st.sampled_from(["", "", *BATCHES]),
+    "key": st.sampled_from(["", "", "", "k"]),
+    "discard": st.booleans(),
+    "delay": st.sampled_from([None, None, None, 5, 40]),
+    "ttl": st.sampled_from([None, None, 40]),
+    "more": st.booleans(),
+}
 _kinds = st.sampled_from(["finished", "finished", "finished", "failed", "retry", "release", "later", "lost", "stopped"])
 
 
@@ -118,9 +134,6 @@ class TiedMachine(RuleBasedStateMachine):
         self._set_clock(0)
         self._ending = False
         self._held: dict[str, dict[str, str]] = {"A": {}, "B": {}}
-        #: Of those the ones that have begun a call which others may share.
-        self._leaders: dict[str, dict[str, Claimed]] = {"A": {}, "B": {}}
-        self._unheard: dict[str, Any] = {}
         self._tokens = {"A": 0, "B": 0}
         self._unanswered: dict[str, Any] = {}
         self._calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
@@ -158,27 +171,12 @@ class TiedMachine(RuleBasedStateMachine):
 
     # -- producers
 
-    @rule(
-        queue=st.sampled_from(QUEUES),
-        number=_numbers,
-        parents=_few,
-        signs=st.lists(st.sampled_from(["", "", "?", "~"]), min_size=3, max_size=3),
-        unique=st.sampled_from(["", "", "u", "v"]),
-        until=st.sampled_from(["end", "end", "start"]),
-        way=st.sampled_from(["skip", "skip", "replace", "raise"]),
-        batch=st.sampled_from(["", "", *BATCHES]),
-        key=st.sampled_from(["", "", "", "k"]),
-        discard=st.booleans(),
-        delay=st.sampled_from([None, None, None, 5, 40]),
-        ttl=st.sampled_from([None, None, 40]),
-        more=st.booleans(),
-        shares=st.booleans(),
-    )
+    @rule(**NEW)
     def enqueue(
         self, queue: str, number: int, parents: list[int], signs: list[str], unique: str, until: str, way: str, batch: str, key: str,
         discard: bool, delay: int | None, ttl: int | None, more: bool, shares: bool = False,
     ) -> None:  # fmt: skip
-        """One job, and with `more` a plain child of it in the same call."""
+        """One job, and with `more` a plain child of it in the same call; `shares` is drawn where there is `follow` (`sharing`)."""
         job_id = IDS[number]
         named = [sign + IDS[parent] for sign, parent in zip(signs, parents, strict=False) if parent != number]
         named = [member for member in named if _status(self.conn, member.lstrip("?~"))]
@@ -256,27 +254,6 @@ class TiedMachine(RuleBasedStateMachine):
 
     def _hold(self, name: str, jobs: list[Claimed]) -> None:
         self._held[name] |= {job.id: job.execution_id for job in jobs}
-        self._leaders[name] |= (sharing := {job.id: job for job in jobs if b"gather" in job.fields})
-        assert all(b"func" in job.fields for job in sharing.values()), sharing
-
-    @rule(name=st.sampled_from("AB"), which=_numbers, most=st.integers(1, 5), answered=st.sampled_from([True, True, False]))
-    def follow(self, name: str, which: int, most: int, answered: bool) -> None:
-        """Ask for those that share the call of one of its jobs."""
-        leaders = [job for job_id, job in self._leaders[name].items() if self._held[name].get(job_id) == job.execution_id]
-        call = self._unheard.pop(name, None)
-        if call is None:
-            if not leaders:
-                return
-            self._tokens[name] += 1
-            call = (name, f"{name}1", self._tokens[name], LEASE, leaders[which % len(leaders)], most)
-        jobs, _ = self._call("follow", *call)
-        assert len(jobs) <= most
-        unleased = [job.id for job in jobs if self.conn.zscore(f"rq:wip:{job.queue}", job.id) is None]
-        assert not unleased, f"claimed without a lease: {unleased}"
-        if not answered:
-            self._unheard[name] = call
-            return
-        self._hold(name, jobs)
 
     @rule(name=st.sampled_from("AB"), cursor=st.integers(1, 9))
     def report(self, name: str, cursor: int) -> None:
@@ -292,12 +269,11 @@ class TiedMachine(RuleBasedStateMachine):
         self._call("prune", LEASE, name, incarnation=f"{name}1")
         self._held[name].clear()
         self._unanswered.pop(name, None)
-        self._unheard.pop(name, None)
         self._register(name)
 
     # -- people
 
-    @rule(number=_numbers, what=st.sampled_from(["stop", "cancel", "delete", "requeue"]))
+    @rule(number=NUMBERS, what=st.sampled_from(["stop", "cancel", "delete", "requeue"]))
     def person(self, number: int, what: str) -> None:
         if what == "delete":
             self._call("delete", [IDS[number]])
