@@ -15,10 +15,13 @@ SEEDS ?= 1 2 3
 SOAK_JOBS ?= 10000
 TICKS ?= 300
 # What has more seeds, rounds or steps there than in `make test-long`.
-WALKS := tests/store/test_limit_walks.py tests/store/test_unique_walks.py tests/store/test_batch_walks.py tests/store/test_unique_leak.py \
+WALKS := tests/store/test_limit_walks.py tests/store/test_unique_walks.py tests/store/test_batch_walks.py tests/store/test_unique_leak.py tests/store/test_batch_large.py \
+	tests/store/test_dags.py tests/domain/test_large_graphs.py tests/inprocess/test_stress.py tests/faults/kin/test_graphs.py \
+	tests/worker/test_exactly_once.py tests/worker/test_blame.py tests/worker/test_crowd.py tests/supervisor/test_deaths.py \
+	tests/faults/model/test_model.py::test_every_call_does_what_the_model_says \
 	tests/worker/test_stop_races.py tests/worker/test_long_job.py tests/worker/test_wildcards.py tests/worker/test_gates.py \
 	tests/supervisor/test_limits.py tests/supervisor/test_unique.py tests/faults/trouble/test_turns_under_way.py tests/faults/trouble/test_idle_workers.py \
-	tests/relay/test_elasticsearch.py tests/cli/test_demo.py tests/benchmarks/test_figures.py
+	tests/relay/test_elasticsearch.py tests/cli/test_demo.py tests/benchmarks/test_figures.py tests/benchmarks/test_ab.py
 
 export PYTHON
 BIN := .venv/bin

@@ -52,6 +52,7 @@ class Scope:
         if self._peek():
             raise SyntaxError(f"line {self._line()}: {self._peek()!r} is not expected")
         self.most_locals = main.most
+        self._tokens.clear()
 
     # -- tokens
 

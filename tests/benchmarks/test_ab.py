@@ -14,6 +14,7 @@ from benchmarks.ab.cases import CASES, Slice
 from benchmarks.ab.checkouts import checkout
 from benchmarks.ab.comparison import Comparison, Measured
 from benchmarks.ab.side import Reading
+from tests.kit.length import SOAK_ONLY
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -76,6 +77,7 @@ def test_a_checkout_beside_itself() -> None:
             assert side["slowest"][0]["calls"] == pytest.approx(1.0, abs=0.5)
 
 
+@SOAK_ONLY
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_version_has_as_many_instructions_as_itself() -> None:

@@ -14,6 +14,7 @@ from fusion.enqueue.graph import Course, Graph
 from fusion.store.write.broker import Broker
 from tests.domain.test_graphs import keys, node, run_all
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import soaked
 from tests.kit.slowest import TRIALS, Slowest
 from tests.store.kin_hands import of_kin, settle
 
@@ -33,7 +34,7 @@ def tangle(size: int) -> list[JobData]:
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(("shape", "size"), [(diamond, 10_000), (tangle, 5_000)])
+@pytest.mark.parametrize(("shape", "size"), [(diamond, soaked(5_000, 10_000)), (tangle, soaked(3_000, 5_000))])
 def test_of_twenty_calls_nineteen_are_short(
     conn: redis.Redis, monkeypatch: pytest.MonkeyPatch, shape: Callable[[int], list[JobData]], size: int
 ) -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from fusion.inprocess import JobState, Stats
 from tests.inprocess.hands import Troubled, managed, threads
-from tests.kit.length import long_case
+from tests.kit.length import long_case, soaked
 from tests.kit.waiting import eventually
+
+MANY = soaked(3_000, 10_000)
 
 
 class Unreliable(Troubled):
@@ -62,7 +64,7 @@ def check(stats: Stats, total: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "jobs", "single"), [(20, 400, True), long_case(100, 10_000, True), long_case(100, 10_000, False)]
+    ("workers", "jobs", "single"), [(20, 400, True), long_case(100, MANY, True), long_case(100, MANY, False)]
 )
 @pytest.mark.timeout(300)
 def test_no_job_is_lost_and_none_runs_twice_at_once(workers: int, jobs: int, single: bool) -> None:

@@ -11,18 +11,19 @@ from fusion import Batch, Queue
 from fusion.job import Job
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, events_of, may_reap, outcome
+from tests.kit.length import soaked
 from tests.kit.servers import SpawnedServer
 from tests.store.batch_hands import batch_faults
 
 NOOP = "tests.jobs.basic.noop"
-MANY, INNER, EACH = 50_000, 20, 50
+MANY, INNER, EACH = soaked(15_000, 50_000), 20, 50
 #: Microseconds that a script may take. Wall time: on a busy machine a few wait for their turn.
 LONGEST, SPARED = 5000, 0.002
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_fifty_thousand(spawn: Callable[..., SpawnedServer]) -> None:
+def test_tens_of_thousands(spawn: Callable[..., SpawnedServer]) -> None:
     conn = spawn().client()
     conn.config_set("slowlog-log-slower-than", LONGEST)
     conn.config_set("slowlog-max-len", 10_000)

@@ -13,6 +13,7 @@ from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, outcome, promote_all, status_of
+from tests.kit.length import soaked
 from tests.store.kin_hands import child, of_kin, settle
 
 MOST = 40
@@ -158,7 +159,7 @@ def test_graphs_end_as_the_model_says(
 
 
 @pytest.mark.long
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=soaked(200, 400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(NODES, STEPS)
 def test_many_graphs_end_as_the_model_says(
     conn: redis.Redis, nodes: list[list[tuple[int, str]]], steps: list[tuple[str, int]]

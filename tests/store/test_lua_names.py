@@ -39,7 +39,7 @@ def _without(name: str, kind: str, word: str) -> dict[str, str]:
         head, _, words = line.partition(": ")
         if head == f"-- {kind}" and word in words.split():
             rest = " ".join(other for other in words.split() if other != word)
-            lines[at] = f"{head}: {rest}\n" if rest else ""
+            lines[at] = f"{head}: {rest}\n" if rest else "--\n"
             return TEXTS | {name: "".join(lines)}
     raise AssertionError(f"{name} has no {word} in a line of {kind}")
 

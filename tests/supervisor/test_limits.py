@@ -17,7 +17,7 @@ from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import keyed
-from tests.kit.length import soak_case
+from tests.kit.length import soak_case, soaked
 from tests.kit.waiting import eventually
 from tests.store.limits_hands import faults
 from tests.supervisor.harness import Service, Services
@@ -94,8 +94,8 @@ def test_many_keys_through_many_kills(services: Services, conn: redis.Redis, tmp
         conn,
         tmp_path,
         keys=1000 // limit,
-        jobs=20_000,
+        jobs=soaked(6_000, 20_000),
         limit=limit,
-        kills=60,
+        kills=soaked(18, 60),
         args=(4, "s", "--slots", "4", "--horses", "4"),
     )

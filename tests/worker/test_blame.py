@@ -11,6 +11,7 @@ import redis
 from fusion import Queue
 from tests.faults.rig.conservation import check_ended, runs_seen
 from tests.kit.hands import events_of
+from tests.kit.length import soak_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, runs_of, status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -43,8 +44,15 @@ class Fleet:
             self.worker = self._start()
 
 
-@MODES
-@pytest.mark.parametrize("pill", ["takes_its_fork_server", "takes_its_worker"])
+@pytest.mark.parametrize(
+    ("pill", "mode"),
+    [
+        ("takes_its_fork_server", "slots"),
+        soak_case("takes_its_fork_server", "horses"),
+        soak_case("takes_its_worker", "slots"),
+        ("takes_its_worker", "horses"),
+    ],
+)
 def test_a_pill_takes_no_others_with_it(workers: Workers, conn: redis.Redis, tmp_path: Path, mode: str, pill: str) -> None:
     """P4, P5: one that takes down what it shares ends as a poison pill, after a bounded number of runs; three beside it finish."""
     seen = tmp_path / "seen"

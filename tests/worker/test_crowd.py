@@ -14,6 +14,7 @@ import redis
 from fusion import Job, Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import events_of
+from tests.kit.length import soak_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, lines, runs_of, status_of
 from tests.kit.workers import Workers
@@ -119,6 +120,7 @@ def test_a_neighbour_that_takes_longer_than_the_grace_goes_back_unharmed(crowd: 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("crowd", ["asyncio", soak_case("thread")], indirect=True)
 def test_one_that_is_displaced_twice_runs_alone(crowd: Crowd, conn: redis.Redis, tmp_path: Path) -> None:
     """Or jobs beside it that do not end would keep it from ever coming to an end."""
     seen = tmp_path / "seen"

@@ -10,16 +10,17 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
+from tests.kit.length import soaked
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines
 from tests.kit.workers import Workers
 
-TOTAL = 5000
+TOTAL = soaked(2000, 5000)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(150)
-def test_two_workers_run_five_thousand_jobs_once_each(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+def test_two_workers_run_thousands_of_jobs_once_each(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     queue = Queue("bulk", conn)
     names = [workers.start("bulk", "--disable-job-desc-logging", env={"FUSION_NAME": name}) for name in ("one", "two")]

@@ -15,7 +15,7 @@ import redis
 from fusion import Job, Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import bounded
-from tests.kit.length import SOAK_ONLY
+from tests.kit.length import SOAK_ONLY, soaked
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines
 from tests.kit.workers import Workers, wait_may_recover
@@ -107,8 +107,8 @@ def _herd(workers: Workers, conn: redis.Redis, count: int, seconds: float) -> No
 
 
 @pytest.mark.long
-def test_fifty_idle_workers_do_not_stampede(workers: Workers, conn: redis.Redis) -> None:
-    _herd(workers, conn, 50, 10)
+def test_idle_workers_do_not_stampede(workers: Workers, conn: redis.Redis) -> None:
+    _herd(workers, conn, *soaked((20, 6), (50, 10)))
 
 
 @pytest.mark.long

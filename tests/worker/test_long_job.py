@@ -20,7 +20,7 @@ from tests.kit.waiting import eventually
 from tests.kit.workers import WorkerProcess, Workers
 
 ENV = {"FUSION_TASKS": "tests.jobs", "FUSION_LEASE": "2", "FUSION_REAP_INTERVAL": "0.5"}
-STEPS, STRIKES = soaked((5_000, 12), (10_000, 24))
+STEPS, STRIKES = soaked((3_000, 8), (10_000, 24))
 #: Steps that may be done again for each kill: those since the last cursor that was stored, two seconds' worth at most.
 AGAIN = 600
 

@@ -23,8 +23,8 @@ from tests.kit.workers import Workers, alone_in_its_process
 
 MODES, NAMES = [("--slots", "4"), ("--horses", "4")], ["fork", "warm"]
 APART = [pytest.param(MODES[0], marks=alone_in_its_process("its process has others, and goes on for them")), MODES[1]]
-ROUNDS, AT_ONCE = int(os.environ.get("FUSION_TEST_RACES") or soaked(150, 500)), 3
-GRACE, LATE = 1.0, 0.1
+ROUNDS, AT_ONCE = int(os.environ.get("FUSION_TEST_RACES") or soaked(80, 500)), 3
+GRACE, LATE = soaked(0.4, 1.0), 0.1
 STOPS = int(os.environ.get("FUSION_TEST_STOPS") or soaked(110, 250))
 #: A loop in Python, one in C, a bare except, trees of processes, tasks of asyncio, threads.
 KINDS = (

@@ -19,6 +19,7 @@ from fusion.store.write.broker import Broker
 from tests.faults.kin.graphs import Fate, Node, graph, wrong
 from tests.faults.rig.conservation import check_ended, leftovers, memberships, runs_seen
 from tests.kit.hands import events_of
+from tests.kit.length import soak_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -166,8 +167,14 @@ def _until(check: Callable[[], bool], do: Callable[[], None], seconds: float) ->
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", [("--slots", "2"), ("--horses", "2")], ids=["fork", "warm"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("seed", "mode"),
+    [
+        case(SEEDS[n // 2], mode, id=f"{SEEDS[n // 2]}-{name}")
+        for n, (mode, name) in enumerate([(("--slots", "2"), "fork"), (("--horses", "2"), "warm")] * len(SEEDS))
+        for case in [pytest.param if n < 2 else soak_case]
+    ],
+)
 def test_whoever_is_killed_each_job_of_a_graph_ends_as_its_parents_have_it(
     conn: redis.Redis, workers: Workers, tmp_path: Path, seed: int, mode: tuple[str, ...]
 ) -> None:

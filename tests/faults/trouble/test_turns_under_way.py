@@ -12,7 +12,7 @@ import pytest
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import CUT, HOLE, LOSE, RESET, FaultProxy
 from tests.faults.trouble.test_replies import at_doorbell
-from tests.kit.length import soak_case
+from tests.kit.length import soak_case, soaked
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, status_of
 from tests.kit.workers import WorkerProcess, Workers, wait_may_recover
@@ -64,7 +64,7 @@ def test_a_slow_redis_holds_up_nothing_that_runs(proxy: FaultProxy, fleet: Worke
     proxy.delay = (0.2, 0.2)
     late = jobs.queue.enqueue("tests.jobs.basic.sleep", 60, job_timeout=1)
     talks = jobs.queue.enqueue("tests.jobs.basic.progress", 3)
-    jobs.short(80)
+    jobs.short(soaked(40, 80))
     took = []
     while status_of(jobs.conn, jobs.all[-1].id) != "finished":
         began = time.monotonic()
