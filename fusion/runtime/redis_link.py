@@ -71,6 +71,8 @@ class RedisLink:
         self._too_old = ""
         self._enter: Callable[[], object] | None = None
         self.retry_at = 0.0
+        #: How many outages have begun. What was sent before one of them may stay without an answer after its end.
+        self.outages = 0
 
     @property
     def away_since(self) -> float | None:
@@ -140,18 +142,24 @@ class RedisLink:
 
     def _wait_for_data(self, error: SchemaMismatch) -> None:
         now = time.monotonic()
-        self._away_since = now if self._away_since is None else self._away_since
+        self._begin_outage(now)
         self._refused = False
         if str(error) != self._too_old:
             self._too_old = str(error)
             self._log.error("too old for what is in Redis, nothing is taken or changed until that is mended: %s", error)
         self.retry_at = now + _LONGEST_PAUSE * random.uniform(0.5, 1.0)
 
+    def _begin_outage(self, now: float) -> bool:
+        if self._away_since is not None:
+            return False
+        self._away_since = now
+        self.outages += 1
+        return True
+
     def _missed(self, error: Exception) -> None:
         now = time.monotonic()
         kind = classify(error)
-        if self._away_since is None:
-            self._away_since = now
+        if self._begin_outage(now):
             self._log.error("Redis is away, %s: %s", self._meanwhile, one_line(error))
         elif kind != "transient" and kind not in self._told:
             self._log.error("still so, and a person is needed: %s", one_line(error))

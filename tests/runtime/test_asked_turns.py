@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 import pytest
-from redis.exceptions import NoScriptError
+from redis.exceptions import ConnectionError, NoScriptError
 
 from fusion.runtime.consumer import Consumer
 from fusion.runtime.free_slots import ANY, NO_SLOTS, FreeSlots
@@ -121,6 +121,31 @@ def test_an_entry_that_is_made_anew_meanwhile_makes_no_two_turns_of_one_token() 
     assert [job.id for job in consumer.hear()] == ["b"], "the answer is one to what was asked"
     turn(consumer, ONE)
     assert broker.sent[1].token > broker.sent[0].token + 1
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_was_asked_before_an_outage_begins_no_other_one_after_it(lost: bool) -> None:
+    """Other calls have told of its begin and end; what was asked before may be answered, or was `lost` in it."""
+    broker = ScriptedBroker(answer(claimed("b")))
+    consumer = consumer_of(broker)
+    link = consumer.outbox._link
+    assert asked(consumer, ONE)
+
+    def fails() -> None:
+        raise ConnectionError("gone")
+
+    with pytest.raises(RedisAway):
+        link.attempt(fails)
+    link.attempt(lambda: None)
+    if lost:
+        with pytest.raises(RedisAway):
+            consumer.hear()
+        assert (link.away_since, link.outages, consumer.asked) == (None, 1, False)
+        assert turn(consumer, ONE) == ["b"]
+        assert broker.sent[0] == broker.sent[-1]
+    else:
+        broker.line.receive()
+        assert [job.id for job in consumer.hear()] == ["b"]
 
 
 def test_an_exchange_that_is_waited_for_takes_the_place_of_what_was_asked() -> None:

@@ -7,6 +7,7 @@ from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
 _WISHED = "  elseif kind == 'stopped' or job.cancel and kind ~= 'failed' then\n"
 _ASKED = """        back = executor.recall(horse)
         executor.listen_to(horse)
+        failpoint("stop.taken_back")
         first = executor.runs.get(horse.serial)
         if first is run and not"""
 _DEADLINE = "        self._deadline, self._stopping = min(self._deadline, deadline), True\n"
