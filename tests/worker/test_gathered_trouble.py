@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +29,30 @@ class Calls:
 
     def __init__(self, conn: redis.Redis, directory: Path) -> None:
         self.conn, self.seen, self.gate = conn, directory / "seen", directory / "gate"
+        self._depth = 0
 
     def put(self, count: int = 2, wait: float | None = None, gate: Any = "", **options: Any) -> list[Job]:
+        if wait is not None:
+            with self.kept_back():  # a worker must not claim one before all have the same mark
+                return self._put(count, wait, gate, **options)
+        return self._put(count, wait, gate, **options)
+
+    @contextmanager
+    def kept_back(self) -> Iterator[None]:
+        """Nobody claims any of those that are put here before all are there."""
         broker = Broker(self.conn)
-        if wait is not None:  # a worker must not claim one before all have the same mark
-            broker.pause("g")
+        self._depth += 1
+        broker.pause("g")
+        yield
+        self._depth -= 1
+        if not self._depth:
+            broker.unpause("g")
+
+    def _put(self, count: int, wait: float | None, gate: Any, **options: Any) -> list[Job]:
         jobs = [Queue("g", self.conn).enqueue_call(gathering.patient, (str(self.seen), gate), **options) for _ in range(count)]
         if wait is not None:
             for job in jobs:
                 self.conn.hset(f"rq:job:{job.id}", "gather", f"5 {wait:g}")
-            broker.unpause("g")
         return jobs
 
     def sizes(self, job: Job) -> list[str]:
@@ -150,7 +166,8 @@ def test_redis_may_be_away(private_redis: PrivateRedis, private_workers: Workers
 @pytest.mark.long
 def test_one_that_needs_too_much_memory_answers_for_it_alone(workers: Workers, calls: Calls) -> None:
     workers.start("g", "--max-job-memory", "150", env=ENV)
-    jobs = calls.put(2, wait=0) + (greedy := calls.put(1, wait=0, gate=-300.0, retry=None)) + calls.put(1, wait=0)
+    with calls.kept_back():
+        jobs = calls.put(2, wait=0) + (greedy := calls.put(1, wait=0, gate=-300.0, retry=None)) + calls.put(1, wait=0)
     calls.all_are(greedy, "failed")
     assert "JobMemoryExceeded" in field(calls.conn, greedy[0].id, "exc_info")
     others = [job for job in jobs if job not in greedy]
@@ -161,7 +178,8 @@ def test_one_that_needs_too_much_memory_answers_for_it_alone(workers: Workers, c
 @pytest.mark.long
 def test_a_call_has_the_time_of_the_most_urgent_of_its_jobs_and_each_alone_its_own(workers: Workers, calls: Calls) -> None:
     workers.start("g", env=ENV)
-    jobs = calls.put(1, wait=0.3, gate=1.5, timeout=20) + calls.put(1, wait=0.3, timeout=1)
+    with calls.kept_back():
+        jobs = calls.put(1, wait=0.3, gate=1.5, timeout=20) + calls.put(1, wait=0.3, timeout=1)
     calls.all_are(jobs, "finished")
     assert [calls.sizes(job) for job in jobs] == [["2", "1"]] * 2
     assert {field(calls.conn, job.id, name) for job in jobs for name in ("lost", "attempts")} == {""}
