@@ -163,11 +163,9 @@ def test_a_chain_over_several_queues_is_refused_whole(conn: redis.Redis, broker:
     assert [job.get_status(refresh=False) for job in first] == ["queued", "deferred", "deferred"]
     assert [job.get_status() for job in first] == ["queued", "deferred", "deferred"]
     assert second[2].duplicate_of == first[2].id == second[2].id
-    assert [run_all(conn, name, name=f"host.{name}") for name in "abc"] == [
-        [first[0].id, second[0].id],
-        [first[1].id, second[1].id],
-        ["taken", first[2].id],
-    ]
+    assert run_all(conn, "a", name="host.a") == [first[0].id, second[0].id]
+    assert set(run_all(conn, "b", name="host.b")) == {first[1].id, second[1].id}  # their parents ended at one instant
+    assert run_all(conn, "c", name="host.c") == ["taken", first[2].id]
     assert of_kin(conn) == set()
 
 
