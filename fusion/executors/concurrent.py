@@ -14,13 +14,12 @@ from fusion.executors.lasting_horses import LastingHorses
 from fusion.executors.queueing import Queueing
 from fusion.executors.session import ExecutorContext, ServerSession
 from fusion.executors.standstill import StandstillLog
+from fusion.executors.turn_size import TurnSize
 from fusion.forkserver.messages import ForkFailed, HorseExited
 from fusion.kernel.failpoints import failpoint
 from fusion.runtime.free_slots import HIGH
 from fusion.store.layout.records import Claimed
 
-#: Jobs that one turn may take: what is claimed is begun at once, and its lease is renewed from then on.
-_MOST = 50
 #: Seconds by which the fork server's deadline is too late, so that each job need not tell it anew.
 _SLACK = 5.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
@@ -43,6 +42,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         self._listener = context.listener
         self._places, self._wanted = settings.places, settings.horses or 1
         self._most_jobs = settings.max_jobs_per_horse * settings.places
+        self._turn_size = TurnSize(self._wanted, threads=settings.executor == "thread")
         #: What has begun, by execution.
         self.runs: dict[str, CrowdRun] = {}
         #: What is to run alone, the best first.
@@ -59,14 +59,21 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     @property
     def capacity(self) -> int:
         """Jobs that can be started now."""
-        if not self.session.open or sum(run.priority >= HIGH for run in self._waiting) > self._settings.slots:
+        if not self.session.open or (self._waiting and sum(run.priority >= HIGH for run in self._waiting) > self._settings.slots):
             return 0
-        return min(_MOST, sum(horse.room(self._places) for horse in self.horses.values()))
+        room = 0
+        for horse in self.horses.values():
+            room += horse.room(self._places)
+        return min(self._turn_size.most, room)
 
     @property
     def taken(self) -> int:
-        """Slots that runs have: those that run alone, or are about to be killed with their process, have none."""
-        return sum(len(horse.runs) for horse in self.horses.values() if not (horse.alone or horse.condemned))
+        """Slots that runs have: those that run alone, or are about to be killed with their process, have none. Asked for at every job."""
+        taken = 0
+        for horse in self.horses.values():
+            if not (horse.alone or horse.condemned):
+                taken += len(horse.runs)
+        return taken
 
     @property
     def only_high(self) -> bool:
@@ -110,6 +117,10 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             horse.alone = True
             self._give(horse, self._waiting.pop(0))
 
+    def exchanged(self, seconds: float, jobs: int) -> None:
+        """Record one exchange with Redis."""
+        self._turn_size.exchanged(seconds)
+
     # -- jobs
 
     def expect(self) -> None:
@@ -118,8 +129,11 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             horse.wake()
 
     def _freest(self) -> ConcurrentHorse | None:
-        horse = max(self.horses.values(), key=lambda one: one.room(self._places), default=None)
-        return horse if horse and horse.room(self._places) > 0 else None
+        freest, most = None, 0
+        for horse in self.horses.values():
+            if (room := horse.room(self._places)) > most:
+                freest, most = horse, room
+        return freest
 
     def start(self, claimed: Claimed, limit: float) -> CrowdRun | None:
         """Give a job to a horse, or have it wait to run alone. None if no horse has room."""
@@ -248,7 +262,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
                 horse.broken, horse.at_eof = "an outcome of no job that it has", True
                 return
             elif kind == b"callback":
-                run.grant_callback(time.monotonic(), self._settings.timeout_grace)
+                run.grant_callback(frame, time.monotonic(), self._settings.timeout_grace)
             elif kind in _LINES:
                 self._listener.frame(run, frame)
             elif kind != b"meta":

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from fusion.execution.callbacks import CALLBACKS, callback_limits
+from fusion.execution.callbacks import CALLBACKS, HOOKS_TIMEOUT, callback_limits
 from fusion.execution.frames import pack
 from fusion.executors.base import Death, KillCause, Run
 from fusion.forkserver.client import ForkServerClient
@@ -23,7 +23,7 @@ _READ = 256 * 1024
 class CrowdRun(Run):
     """A run among others in a horse; None while it waits for one. `due`: monotonic time at which its end is insisted on; `overdue`: that has
     been done, and it still runs; `late_from`: when its task's own time is over, and it has but its grace. `callbacks`: the limits of its
-    callbacks of which one may move `due`, once; `task_over`: that has happened.
+    callbacks of which one may move `due`, once, and `for_hooks` that of its hooks; `task_over`: that has happened.
     """
 
     horse: ConcurrentHorse | None = None
@@ -31,6 +31,7 @@ class CrowdRun(Run):
     overdue: bool = False
     late_from: float = inf
     callbacks: list[float] = field(default_factory=list)
+    for_hooks: float = 0.0
     task_over: bool = False
 
     @property
@@ -38,12 +39,17 @@ class CrowdRun(Run):
         """Monotonic time of the signal that ends it; inf if none was sent."""
         return self.horse.deadline if self.horse else inf
 
-    def grant_callback(self, now: float, grace: float) -> None:
-        """The task has ended and its callback begins. Only what the job's own fields allow, and once: the word comes from foreign code."""
-        if self.callbacks:
-            self.task_over, self.late_from = True, inf
-            self.due = now + max(self.callbacks) + grace
-            self.callbacks = []
+    def grant_callback(self, frame: Mapping[bytes, bytes], now: float, grace: float) -> None:
+        """The task has ended, and its hooks or its callback begin. Only what the job's own fields allow, and the hooks that there are, and once: the
+        word comes from foreign code."""
+        if b"hooks" in frame:
+            more, self.for_hooks = self.for_hooks, 0.0
+            base = self.due if self.task_over or b"gathered" in self.claimed.fields else now + grace
+        else:
+            more, self.callbacks = max(self.callbacks, default=0.0), []
+            base = now + grace
+        if more:
+            self.task_over, self.late_from, self.due = True, inf, base + more
 
     def death(self, exited: HorseExited | None, crowd: int) -> Death:
         """Its end without an outcome, and with it that of so many runs in its horse; None: the fork server's end, or it had no process yet."""
@@ -98,6 +104,7 @@ class ConcurrentHorse(Horse):
         claimed = run.claimed
         execution = claimed.execution_id.encode()
         run.callbacks = [] if CALLBACKS.isdisjoint(claimed.fields) else callback_limits(claimed.fields)
+        run.for_hooks = HOOKS_TIMEOUT if self._server.hooked else 0.0
         self.runs[execution] = run
         self.given += 1
         self._unsent.append(pack({b"id": claimed.id.encode(), b"execution_id": execution, **claimed.fields}))

@@ -41,8 +41,10 @@ class Ending:
                 back = [other for other in back if other is not run]
                 self._listener.ended(run, Death())
             elif cause is KillCause.TIMEOUT:  # all that time it did not even read it
-                horse.doomed, run.killed = True, None
-                self._server.kill(horse, SIGKILL)
+                run.killed = None
+                if not executor.may_import(horse):
+                    horse.doomed = True
+                    self._server.kill(horse, SIGKILL)
         executor.rest(horse)
         executor.give_back(back, "the process it waited for was killed")
 

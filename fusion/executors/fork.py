@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from math import inf
 from signal import SIGKILL
 
 from fusion.executors.base import KillCause, Run
@@ -12,7 +13,7 @@ from fusion.executors.queueing import Queueing
 from fusion.executors.session import EXIT_LIMIT, ExecutorContext, HorseRun, ServerSession
 from fusion.forkserver.client import ForkServerClient
 from fusion.forkserver.horse_link import Horse
-from fusion.forkserver.messages import ForkFailed, HorseExited
+from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed
 from fusion.store.layout.records import Claimed
 
 #: Frames of which each counts, and after which the run goes on.
@@ -23,6 +24,7 @@ class ForkExecutor(Queueing[int, HorseRun]):
     """Gives each job to a spare horse.
 
     - there is a spare more than there are slots, so that a job never waits for a fork;
+    - a process that imports by itself what can't be shared is a spare once it has: no job's time is for that, and none is lost with it;
     - a run's death is reported once the horse's last words are read; it is learnt from the fork server, never from an end of file;
     - the fork server keeps hard deadlines, by its own clock.
     """
@@ -34,6 +36,11 @@ class ForkExecutor(Queueing[int, HorseRun]):
         #: What runs, by the horse's serial number.
         self.runs: dict[int, HorseRun] = {}
         self._spares: deque[Horse] = deque()
+        #: No spares yet, by their serial numbers; those that are from the next `fill` on; True once there was one.
+        self._importing: dict[int, Horse] = {}
+        self._imported: list[Horse] = []
+        self._can_import = False
+        self._import_limit = context.import_timeout
         self._server = server
         self.session = ServerSession(server, context, self, self._wanted)
 
@@ -45,7 +52,11 @@ class ForkExecutor(Queueing[int, HorseRun]):
     @property
     def next_at(self) -> float:
         """Monotonic time of the next check; inf at rest."""
-        return self.session.next_at(at_rest=not self.runs, short=len(self._spares) < self._wanted)
+        return 0.0 if self._imported else self.session.next_at(at_rest=not self.runs, short=self._ahead < self._wanted)
+
+    @property
+    def _ahead(self) -> int:
+        return len(self._spares) + len(self._importing) + len(self._imported)
 
     def expect(self) -> None:
         """Wake the spare that gets the next job."""
@@ -96,13 +107,32 @@ class ForkExecutor(Queueing[int, HorseRun]):
 
     def fill(self, now: float) -> None:
         """Fork spares ahead."""
+        self._spares += self._imported
+        self._imported.clear()
         self._fork(now, self._server.fork)
 
     def _fork(self, now: float, ask: Callable[[], Horse]) -> None:
         if not self.session.may_fork(now):
             return
-        while len(self._spares) < self._wanted and (horse := self.session.fork(ask)):
-            self._spares.append(horse)
+        while self._ahead < self._wanted and (horse := self.session.fork(ask)):
+            if self._server.config.by_horses:
+                self._await_imports(horse, now)
+            else:
+                self._spares.append(horse)
+
+    def _await_imports(self, horse: Horse, now: float) -> None:
+        self._importing[horse.serial] = horse
+        self._server.set_deadline(horse, now + self._import_limit)
+        self._loop.watch(horse.fileno(), lambda: self._hear_of_imports(horse))
+
+    def _hear_of_imports(self, horse: Horse) -> None:
+        ready = horse.receive()
+        if ready or horse.at_eof:
+            self._loop.unwatch(horse.fileno())
+        if ready:
+            self._can_import = True
+            self._server.set_deadline(horse, inf)
+            self._imported.append(self._importing.pop(horse.serial))
 
     def tick(self, now: float) -> None:
         """Insist on what is overdue."""
@@ -114,8 +144,7 @@ class ForkExecutor(Queueing[int, HorseRun]):
         self.session.draining = True
         for run in self.runs.values():
             run.horse.finish()
-        while self._spares:
-            self._spares.popleft().close()
+        self._dismiss_spares()
 
     def close(self) -> None:
         """End the fork server and with it every horse. Each run without an outcome ends."""
@@ -124,8 +153,15 @@ class ForkExecutor(Queueing[int, HorseRun]):
         self.session.end()
         for run in list(self.runs.values()):
             self._die(run, None)
-        while self._spares:
-            self._spares.popleft().close()
+        self._dismiss_spares()
+
+    def _dismiss_spares(self) -> None:
+        for horse in self._importing.values():
+            self._loop.unwatch(horse.fileno())
+        for horse in (*self._spares, *self._importing.values(), *self._imported):
+            horse.close()
+        for group in (self._spares, self._importing, self._imported):
+            group.clear()
 
     def _on_readable(self, run: HorseRun) -> None:
         self._take_in(run, run.horse.receive())
@@ -149,11 +185,20 @@ class ForkExecutor(Queueing[int, HorseRun]):
 
     def exited(self, exited: HorseExited) -> None:
         """A horse is dead that was not told to go."""
-        self.session.backoff.reset()
         if run := self.runs.get(exited.serial):
+            self.session.backoff.reset()
             self._die(run, exited)
+        elif exited.serial in self._importing and not self._can_import:
+            self._give_up_imports(exited)
         elif self._drop_spare(exited.serial):
             self.session.back_off("a spare horse died before it had a job")
+
+    def _give_up_imports(self, exited: HorseExited) -> None:
+        """End the fork server: not one of its processes could import what each imports by itself."""
+        how = f"does not end within {self._import_limit:g} s" if exited.why == "timeout" else "takes the process down"
+        modules = ", ".join(self._server.config.by_horses)
+        self.session.import_failed = ImportFailed(modules, f"each job's process imports it by itself, which {how}", "")
+        self.close()
 
     def fork_failed(self, failed: ForkFailed) -> None:
         """A horse has no process; the job it may have been given ends unharmed."""
@@ -173,9 +218,14 @@ class ForkExecutor(Queueing[int, HorseRun]):
         run.horse.close()
 
     def _drop_spare(self, serial: int) -> bool:
-        for horse in self._spares:
-            if horse.serial == serial:
-                self._spares.remove(horse)
-                horse.close()
-                return True
+        if (importing := self._importing.pop(serial, None)) is not None:
+            self._loop.unwatch(importing.fileno())
+            importing.close()
+            return True
+        for group in (self._spares, self._imported):
+            for horse in group:
+                if horse.serial == serial:
+                    group.remove(horse)
+                    horse.close()
+                    return True
         return False

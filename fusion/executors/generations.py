@@ -47,7 +47,7 @@ class ExecutorGenerations:
     def __init__(self, settings: Settings, loop: Loop, log: logging.Logger) -> None:
         """ConfigurationError if the task modules are named wrongly."""
         self._settings, self._loop, self._log = settings, loop, log
-        self._modules = task_modules(settings.tasks)
+        self._modules = (*(settings.setup or ()), *task_modules(settings.tasks))
         self._listener: ExecutorListener | None = None
         self._current: Generation | None = None
         self._draining: list[Generation] = []
@@ -153,9 +153,9 @@ class ExecutorGenerations:
         return prefetching.add(claimed, limit, lanes) if prefetching else None
 
     def exchanged(self, seconds: float, jobs: int) -> None:
-        """Record one exchange with Redis, see `PrefetchEstimator.exchanged`."""
-        if prefetching := self._prefetching:
-            prefetching.estimator.exchanged(seconds, jobs)
+        """Record one exchange with Redis: it says how many jobs the next one is to bring."""
+        if self._current is not None and not self._drained:
+            self._current.exchanged(seconds, jobs)
 
     def recall(self, why: str) -> None:
         """Return the jobs that have not begun."""
@@ -249,6 +249,7 @@ class ExecutorGenerations:
             grace=settings.timeout_grace,
             max_result=settings.max_result,
             allow_pickle=settings.allow_pickle,
+            middleware=settings.middleware or (),
             executor=settings.executor or "process",
             places=settings.places,
             before_fork=settings.before_fork,
@@ -274,7 +275,9 @@ class ExecutorGenerations:
         self._current = None
         if session.tainted is not None:
             self._log.warning("%s %s: each job's process imports it itself", session.tainted.module, session.tainted.reason)
-            self._late += (session.tainted.module,)
+            module = session.tainted.module
+            # What the others need can't be left to the horses alone.
+            self._late = self._modules if module in (self._settings.setup or ()) else (*self._late, module)
             return
         if self._drained:
             return
@@ -283,6 +286,8 @@ class ExecutorGenerations:
             error, trace = mask_url(failed.error), mask_url(failed.traceback.rstrip())
             self._log.error("task module %s can't be imported: %s\n%s", failed.module, error, trace)
             self.hopeless = f"task module {failed.module} can't be imported"
+            if session.ready:  # by a process of its own, which may have been cut off
+                self._import_timeout *= 2
         else:
             importing = session.server.importing
             self._log.error("the fork server ended%s", f" while it imported {importing}" if importing else "")

@@ -33,6 +33,11 @@ class Queueing(Generic[Key, AnyRun]):
         """Runs that have not begun."""
         return self.prefetching.queued if self.prefetching else ()
 
+    def exchanged(self, seconds: float, jobs: int) -> None:
+        """Record one exchange with Redis, see `PrefetchEstimator.exchanged`."""
+        if self.prefetching:
+            self.prefetching.estimator.exchanged(seconds, jobs)
+
     def return_queued(self, why: str) -> None:
         """Return them."""
         if self.prefetching:

@@ -191,6 +191,11 @@ class WarmExecutor(Queueing[int, HorseRun]):
         """The process of a run that is first in its horse; asked for by the first call, known some time later."""
         return horse.known_pid() if (horse := self.horse_of(run)) else None
 
+    def may_import(self, horse: WarmHorse) -> bool:
+        """True if a horse that reads no job may still import what each has to import by itself: another would be no further."""
+        late = bool(self._server.config.by_horses) and not horse.done
+        return late and time.monotonic() < horse.born + self._settings.import_timeout
+
     def horse_of(self, run: Run) -> WarmHorse | None:
         """The horse that has a run; None if none has it."""
         for horse in self.horses.values():
@@ -239,7 +244,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
                     run.killed = KillCause.STOLEN
                 return
             if kind == b"callback":
-                horse.grant_callback(time.monotonic(), self._server.config.grace)
+                horse.grant_callback(frame, time.monotonic())
                 if horse.told < horse.deadline:
                     self._server.tell_deadline(horse, horse.deadline + SLACK)
             elif kind in _LINES:

@@ -6,6 +6,7 @@ import socket
 from collections import deque
 from collections.abc import Mapping
 from math import inf, isinf
+from time import monotonic
 
 from fusion.execution.callbacks import CALLBACKS
 from fusion.execution.frames import FrameError, pack, unpack
@@ -39,6 +40,8 @@ class WarmHorse(Horse):
         self.bulky = False
         #: The deadline that the fork server knows: a net, no sooner than any job of this horse has used up its time.
         self.told = inf
+        #: When it was asked for, a monotonic time.
+        self.born = monotonic()
         self._kept = kept
         self._owed = 0.0
         self._endless = 0
@@ -169,12 +172,10 @@ class WarmHorse(Horse):
         else:
             super()._take(data, frames)
 
-    def grant_callback(self, now: float, grace: float) -> None:
-        """The job that runs is over and its callback begins."""
-        if self._callbacks:
-            self.task_over = True
-            self.deadline = now + max(self._callbacks) + grace
-            self._callbacks = []
+    def grant_callback(self, frame: Mapping[bytes, bytes], now: float) -> None:
+        """The job that runs is over, and its hooks or its callback begin."""
+        if (deadline := self.granted(frame, now)) is not None:
+            self.deadline = deadline
 
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
         """Note the callbacks of a job that begins, and forget those of the one before."""
@@ -183,6 +184,7 @@ class WarmHorse(Horse):
             super().expect_callbacks(fields)
         else:
             self._callbacks = []
+            self.expect_hooks(fields)
 
     def why_replace(self, frame: Mapping[bytes, bytes], jobs: int, rss: int | None) -> str:
         """Say why it gets no more jobs after the one with this outcome; empty if it does. `jobs`: how many it may run, 0 for any number; `rss`:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import CancelledError, Future, Task
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -21,6 +21,7 @@ from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, flush_stdio,
 from fusion.forkserver.loop_watch import LoopWatch
 from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.shared_line import RunLine, SharedChannel
+from fusion.kernel.compression import plain
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.importing import check_result
 from fusion.kernel.stopping import WHAT, leads_to
@@ -30,6 +31,8 @@ from fusion.kernel.titles import title
 
 #: Plain functions whose names are remembered: their jobs go to a thread at once.
 _MOST_NAMES = 10_000
+#: In the arguments of a job: they may hold a row of a database.
+_ROW = b'["model",'
 #: Seconds for what jobs have left on the loop, at its end.
 _FAREWELL = 1.0
 
@@ -134,13 +137,15 @@ class AsyncioHorse:
             if not iscoroutinefunction(function):
                 self._remember(job.func_name)
                 return None
-            value = await guard.run_task(execution.limit, function(*job.args, **job.kwargs))
+            value = await guard.run_task(execution.limit, self._call(execution, function))
             failpoint("horse.after_task")
             check_result(value, job.func_name)
         except BaseException as error:
             execution.failed(error)
         else:
             execution.succeeded(value)
+        if (hooks := execution.hooks_due()) is not None:
+            hooks.run(_here)
         if (callback := execution.callback) is not None:
             guard.limit = callback.limit
             try:
@@ -148,6 +153,14 @@ class AsyncioHorse:
             except BaseException as error:
                 execution.callback_failed(error)
         return execution.finish()
+
+    async def _call(self, execution: Execution, function: Callable[..., Coroutine[Any, Any, Any]]) -> Any:
+        execution.enter()
+        if "django.db" in sys.modules and _ROW in plain(execution.fields.get(b"data", b"")):
+            await self._loop.run_in_executor(self._threads, _load_rows, execution)
+        else:
+            execution.load()
+        return await function(*execution.job.args, **execution.job.kwargs)
 
     async def _run_in_thread(self, fields: dict[bytes, bytes], line: RunLine, before: CoroutineGuard) -> dict[bytes, bytes]:
         """The outcome of a plain function: the whole of its run is in a thread."""
@@ -181,6 +194,19 @@ class AsyncioHorse:
         if execution_id is not None:
             frame[b"execution_id"] = execution_id
         self._channel.send(frame)
+
+
+def _load_rows(execution: Execution) -> None:
+    """In a thread: Django's databases are not to be asked on a loop."""
+    try:
+        execution.load()
+    finally:
+        renew_django_connections()
+
+
+def _here(leave: Callable[[], None]) -> None:
+    """Call the hooks of a coroutine on the loop, where its context is: nothing but the watch of the loop limits that."""
+    leave()
 
 
 class CoroutineGuard:

@@ -53,6 +53,8 @@ class ForkServerClient:
     def __init__(self, config: ForkServerConfig) -> None:
         self.config = config
         self.importing: str | None = None
+        #: Its jobs have hooks, whose limit comes on top of theirs.
+        self.hooked = False
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._in = b""
@@ -80,7 +82,7 @@ class ForkServerClient:
         self._living.add(self._process.pid)
         ours.setblocking(False)
         self._control = ours
-        self._say(f"CONFIG {json.dumps(asdict(self.config))}")
+        self._say(f"CONFIG {json.dumps({**asdict(self.config), 'late': self.config.by_horses})}")
 
     @property
     def pid(self) -> int | None:
@@ -115,7 +117,7 @@ class ForkServerClient:
 
     def run(self, horse: Horse, deadline: float, fields: Mapping[bytes, bytes]) -> None:
         """Hand the job to the horse. `deadline`: monotonic seconds at which its whole group is SIGKILLed; `inf` for none."""
-        if not CALLBACKS.isdisjoint(fields):
+        if self.hooked or not CALLBACKS.isdisjoint(fields):
             horse.expect_callbacks(fields)
         # First the deadline: a worker that is stopped between the two leaves no job without its limit.
         if deadline != inf:
@@ -234,6 +236,9 @@ class ForkServerClient:
             asked = self._asked.pop(int(serial), None)
             if asked is not None:
                 asked.pid = int(pid)
+            return None
+        if verb == "HOOKED":
+            self.hooked = True
             return None
         if verb == "READY":
             self.importing = None

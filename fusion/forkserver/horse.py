@@ -220,6 +220,8 @@ def _live(fd: int, settings: HorseSettings) -> int:
         code = run_many(Channel(fd), settings.performer, settings.chance)
     else:
         channel = Channel(fd)
+        if settings.late and not _tell_ready(channel):
+            return EXIT_NO_CHANNEL
         if settings.rehearsed is not None:
             rehearse(channel, settings.rehearsed)
         code = run_one(channel, settings.performer)
@@ -325,6 +327,15 @@ def _prepare(settings: HorseSettings) -> None:
             pass  # the job that needs it imports it again and fails with the reason
     if settings.late:
         settings.chance.after_imports()
+
+
+def _tell_ready(channel: Channel) -> bool:
+    """Tell the worker that what this process imports by itself is there: it sends no job before. False if it does not listen any more."""
+    try:
+        channel.send({b"kind": b"ready"})
+    except OSError:
+        return False
+    return True
 
 
 def rehearse(channel: Channel, run: Callable[[], object]) -> None:

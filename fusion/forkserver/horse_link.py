@@ -10,7 +10,7 @@ from math import inf
 from time import monotonic
 from typing import Protocol
 
-from fusion.execution.callbacks import callback_limits
+from fusion.execution.callbacks import HOOKS_TIMEOUT, callback_limits
 from fusion.execution.frames import FrameError, FrameReader, pack
 from fusion.forkserver.messages import ForkServerConfig
 
@@ -21,6 +21,7 @@ class HorseServer(Protocol):
     """The fork server whose child a horse is, as far as its socket's end needs it."""
 
     config: ForkServerConfig
+    hooked: bool
 
     def set_deadline(self, horse: Horse, deadline: float) -> None:
         """Move the monotonic time at which the fork server kills the horse's group."""
@@ -52,6 +53,7 @@ class Horse:
         self.task_over = False
         self._out = memoryview(b"")
         self._callbacks: list[float] = []
+        self._for_hooks, self._is_shared = 0.0, False
         self._finishing = False
 
     def fileno(self) -> int:
@@ -102,7 +104,7 @@ class Horse:
         heard = self._read(limit)
         frames = [frame for frame in heard if frame.get(b"kind") != b"callback"]
         if len(frames) < len(heard):
-            self._grant_callback()
+            self._grant([frame for frame in heard if frame.get(b"kind") == b"callback"])
         if self.broken is not None:
             self._server.kill(self, signal.SIGKILL)
         return frames
@@ -153,10 +155,28 @@ class Horse:
     def expect_callbacks(self, fields: Mapping[bytes, bytes]) -> None:
         """Note the callbacks of a job that begins: one of them may move its deadline, once, by its own timeout."""
         self._callbacks = callback_limits(fields)
+        self.expect_hooks(fields)
 
-    def _grant_callback(self) -> None:
-        # Only what the job's own fields allow, and once: the word comes from a process that runs foreign code.
-        if self._callbacks:
-            self.task_over = True
-            self._server.set_deadline(self, monotonic() + max(self._callbacks) + self._server.config.grace)
-            self._callbacks = []
+    def expect_hooks(self, fields: Mapping[bytes, bytes]) -> None:
+        """Note what hooks may take when the task is over."""
+        self._for_hooks, self._is_shared = HOOKS_TIMEOUT if self._server.hooked else 0.0, b"gathered" in fields
+
+    def _grant(self, words: list[dict[bytes, bytes]]) -> None:
+        for frame in words:
+            if (deadline := self.granted(frame, monotonic())) is not None:
+                self._server.set_deadline(self, deadline)
+
+    def granted(self, frame: Mapping[bytes, bytes], now: float) -> float | None:
+        """The deadline when the task is over, and its hooks or its callback begin; None for the one that there is."""
+        # Only what the job's own fields allow, and the hooks that there are, and once: the word comes from a process that runs foreign code.
+        grace = self._server.config.grace
+        if b"hooks" in frame:
+            more, self._for_hooks = self._for_hooks, 0.0
+            base = self.deadline if self.task_over or self._is_shared else now + grace
+        else:
+            more, self._callbacks = max(self._callbacks, default=0.0), []
+            base = now + grace
+        if not more:
+            return None
+        self.task_over = True
+        return base + more

@@ -24,6 +24,8 @@ class ForkServerConfig:
     #: Bytes of an encoded result, and of job.meta.
     max_result: int = defaults.MAX_RESULT
     allow_pickle: bool = False
+    #: Dotted paths, of the setting.
+    middleware: tuple[str, ...] = ()
     #: Dotted paths of functions called without arguments: in the fork server before each fork, in each horse after it.
     before_fork: str | None = None
     after_fork: str | None = None
@@ -34,6 +36,11 @@ class ForkServerConfig:
     environment: dict[str, str | None] = field(default_factory=dict)
     #: Soft limit of core dumps to give to tasks, where the worker's own is another.
     core: int | None = None
+
+    @property
+    def by_horses(self) -> tuple[str, ...]:
+        """What each horse imports by itself: `late`, and all that would be preloaded where nothing is to be."""
+        return tuple(dict.fromkeys((*self.late, *(self.modules if self.preload == "off" else ()))))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ _mask = _thread._local()  # of the thread that forks
 
 #: When the last signal was let pass, in monotonic seconds.
 _passed = [-inf]
+#: The thread in which handlers of signals run.
+_main = [0]
 
 
 def let_pass(signum: int, frame: object) -> None:
@@ -34,11 +36,13 @@ def let_pass(signum: int, frame: object) -> None:
 
 def note_struck(answer: dict[bytes, bytes]) -> None:
     """Tell with a failure that a signal reached this process a moment before: whoever sent it to the whole tree has ended what the task
-    had started, and with that the task. It may reach the children first."""
+    had started, and with that the task. It may reach the children first; and in a thread beside that of signal handlers the task may be
+    over before those have had their turn."""
     if answer.get(b"kind") != b"failed":
         return
-    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
-        until = monotonic() + _LATER
+    forked = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    if forked or _thread.get_ident() != _main[0]:
+        until = monotonic() + (_LATER if forked else _LATER / 10)
         while monotonic() < until and monotonic() - _passed[0] > SIGNAL_WINDOW:
             sleep(_LATER / 10)
     ago = monotonic() - _passed[0]
@@ -48,6 +52,7 @@ def note_struck(answer: dict[bytes, bytes]) -> None:
 
 def free_children() -> None:
     """Give processes that this one forks from now on the usual dispositions. Handlers that its task installs are inherited, as anywhere."""
+    _main[0] = _thread.get_ident()
     _passed[0] = -inf  # what the fork server got, the deaths of other horses among it
     os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_be_usual)
 

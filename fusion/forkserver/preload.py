@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 
 import fusion.kernel.json_types  # noqa: F401  each process whose job has a tuple would import it
+from fusion import middleware
 from fusion.execution.frames import FrameReader, pack
 from fusion.execution.perform import Performer
 from fusion.forkserver.horse import CROWDED, SAFE_FD, Channel, HorseSettings, close_django_connections, rehearse, run_one
@@ -59,25 +60,24 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
         sys.path[:] = config["sys_path"]
     sys.argv[1:] = []
     settings = HorseSettings()
-    settings.performer = Performer(tuple(config["tasks"]), config["max_result"], config["allow_pickle"])
+    named = tuple(config["middleware"])
+    settings.performer = Performer(tuple(config["tasks"]), config["max_result"], config["allow_pickle"], named)
     settings.nofile = _raise_file_limit()
     if config["core"] is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (config["core"], resource.getrlimit(resource.RLIMIT_CORE)[1]))
     settings.executor, settings.places = config["executor"], config["places"]
     if settings.executor in CROWDED:
         importlib.import_module(CROWDED[settings.executor])
-    late = list(config["late"])
-    modules = list(config["modules"])
-    if config["preload"] == "off":
-        late += modules
-        modules = []
-    settings.late = tuple(dict.fromkeys(late))
+    settings.late = tuple(config["late"])
     # An import may hang, and no poll loop watches the worker meanwhile.
     set_parent_death_signal(signal.SIGKILL)
     hooks: list[Hook | None] = []
     with HooksWatched():
-        for module in modules:
+        for module in config["modules"]:
             if module not in settings.late and not _preload(module, config["preload"] == "strict", control_fd, say):
+                return None
+        for path in named:
+            if not _preload_middleware(path, say):
                 return None
         for path in (config["before_fork"], config["after_fork"]):
             try:
@@ -89,6 +89,8 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     set_parent_death_signal(0)
     if "FUSION_FAILPOINTS" not in os.environ:  # those of a horse would strike here
         settings.rehearsed = _warm_up()
+    if middleware.workers(named):
+        say("HOOKED")
     if alike := settings.chance.look():
         say("ALIKE " + json.dumps(alike))
     return settings, before_fork
@@ -121,6 +123,17 @@ def _preload(module: str, strict: bool, control_fd: int, say: Callable[[str], No
     else:
         say("TAINTED " + json.dumps({"module": module, "reason": reason}))
     return False
+
+
+def _preload_middleware(path: str, say: Callable[[str], None]) -> bool:
+    try:
+        middleware.all_of((path,))
+        if "django.db" in sys.modules:
+            close_django_connections()
+    except BaseException as error:
+        say(_failure(path, error))
+        return False
+    return True
 
 
 def _replaced() -> list[str]:

@@ -1,11 +1,20 @@
-"""The socket of a horse that runs many jobs at once: every frame of a job says of which run it is. Read by one thread, written to by all."""
+"""The socket of a horse that runs many jobs at once: every frame of a job says of which run it is. Read by one thread, written to by all.
+
+A thread that lets go of the interpreter, as it does to wait for a lock or to write, gets it back behind all others that want it. So of the threads
+that have something to send at the same time one writes it all, and what is called for each job calls the kernel as rarely as can be.
+"""
 
 from __future__ import annotations
 
-from _socket import MSG_DONTWAIT, socket
+import os
+import sys
+from _socket import MSG_DONTWAIT, SOL_SOCKET, socket
 from _thread import allocate_lock, get_ident
+from collections import deque
 
+from fusion.execution.frames import pack
 from fusion.forkserver.horse import Channel
+from fusion.kernel.timeouts import held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -21,6 +30,14 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
             """Ask the task of this run to stop, if it is not over."""
 
 
+#: The socket module has no name for it.
+_SO_COOKIE = 57 if sys.platform == "linux" else 0
+#: Bytes of one read.
+_READ = 1 << 16
+#: Frames that wait for the thread that writes; with more of them the next one waits, too.
+_MOST_WAITING = 500
+
+
 class SharedChannel(Channel):
     """The socket itself."""
 
@@ -28,6 +45,11 @@ class SharedChannel(Channel):
         super().__init__(fd)
         self._socket = socket(fileno=fd)
         self._socket.setblocking(True)  # whatever time limit for sockets a task module has set
+        self._cookie = self._look_up_cookie()
+        self._inbox = memoryview(bytearray(_READ))
+        self._outgoing: deque[bytes] = deque()
+        #: Whoever has it writes what is outgoing.
+        self._duty = allocate_lock()
         self._lines: dict[bytes, RunLine] = {}
         self._draining = False
         #: The worker sends nothing more.
@@ -48,17 +70,17 @@ class SharedChannel(Channel):
     def hear(self, *, wait: bool = True) -> bool:
         """Hand out what the worker has sent; `wait` until there is something. False if it will send nothing more."""
         try:
-            data = self._socket.recv(1 << 18, 0 if wait else MSG_DONTWAIT)
+            size = self._socket.recv_into(self._inbox, 0, 0 if wait else MSG_DONTWAIT)
         except BlockingIOError:
             return True
         except ConnectionResetError:  # the worker died with something of this process unread
-            data = b""
-        if not data:
+            size = 0
+        if not size:
             self.at_end = True
             for line in list(self._lines.values()):
                 line.hear(None)
             return False
-        self._reader.feed(data)
+        self._reader.feed(self._inbox[:size])
         while (frame := self._reader.next()) is not None:
             self._take(frame)
         return True
@@ -84,6 +106,53 @@ class SharedChannel(Channel):
     def forget(self, execution_id: bytes) -> None:
         """This run is over."""
         self._lines.pop(execution_id, None)
+
+    # -- what is sent
+
+    def send(self, fields: dict[bytes, bytes]) -> None:
+        """Write a frame, or have the thread do so that is writing. Frames keep the order in which they were sent. Raises OSError if the socket is
+        gone or another file has taken its number; what others have sent is lost with that, too."""
+        self._check_owner()
+        outgoing = self._outgoing
+        with held():
+            outgoing.append(pack(fields))
+            # Looked at again once nobody writes: what came amid that found somebody who did.
+            while outgoing and self._duty.acquire(len(outgoing) > _MOST_WAITING):
+                try:
+                    self._write()
+                finally:
+                    self._duty.release()
+
+    def flush(self) -> None:
+        """Wait until everything is written that was sent. Raises OSError as `send` does."""
+        with held(), self._duty:
+            if self._outgoing:
+                self._write()
+
+    def _write(self) -> None:
+        with self._lock:  # an offer may be under way
+            self._check()
+            frames, self._rest = [self._rest], b""
+            while self._outgoing:
+                frames.append(self._outgoing.popleft())
+            self._socket.sendall(b"".join(frames))
+
+    def _check_owner(self) -> None:
+        if os.getpid() != self._owner:
+            os._exit(0)  # a fork of the task came back from the task's code: only the horse itself answers
+
+    def _look_up_cookie(self) -> bytes:
+        """The kernel's number of this socket, which no other one ever has; empty where there is none."""
+        try:
+            return self._socket.getsockopt(SOL_SOCKET, _SO_COOKIE, 8) if _SO_COOKIE else b""
+        except OSError:
+            return b""
+
+    def _check(self) -> None:
+        if not self._cookie:
+            super()._check()
+        elif self._look_up_cookie() != self._cookie:
+            raise OSError("the task closed Fusion's socket")
 
     def _try(self, frame: bytes) -> bool:
         # A flag of this call: O_NONBLOCK would be the reader's, too.

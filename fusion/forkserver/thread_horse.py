@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from _thread import allocate_lock
+from collections import deque
 from contextvars import copy_context
-from queue import SimpleQueue
 
 from fusion.execution.perform import Performer
 from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, flush_stdio, renew_django_connections
@@ -16,6 +17,9 @@ from fusion.kernel.failpoints import failpoint
 from fusion.kernel.striking import ThreadGuard, Watcher
 from fusion.kernel.titles import title
 
+#: What a thread is given: a job, its line, and what keeps its limits.
+_Job = tuple[dict[bytes, bytes], RunLine, ThreadGuard]
+
 
 def run_jobs(fd: int, settings: HorseSettings) -> int:
     """Run jobs until the worker sends no more and those under way have ended. Returns the exit code."""
@@ -24,20 +28,27 @@ def run_jobs(fd: int, settings: HorseSettings) -> int:
     title("runs jobs in threads")
     channel.serve(horse)
     horse.finish()
+    try:
+        channel.flush()
+    except OSError:
+        return EXIT_NO_CHANNEL
     return 0
 
 
 class ThreadHorse:
-    """Runs each job in a thread of its own, which the next one uses again: as many threads as there were jobs at once."""
+    """Runs each job in a thread of its own, which the next one uses again: as many threads as there were jobs at once. A job wakes the thread
+    that gets it and no other."""
 
     def __init__(self, channel: SharedChannel, performer: Performer) -> None:
         self._channel, self._performer = channel, performer
         self._watcher = Watcher()
         self._guards: dict[bytes, ThreadGuard] = {}
-        self._jobs: SimpleQueue[tuple[dict[bytes, bytes], RunLine, ThreadGuard]] = SimpleQueue()
-        self._idle = threading.Semaphore(0)
+        #: Threads without a job; the last that came gets the next one.
+        self._idle: list[_Hand] = []
+        #: Jobs for which the system had no thread.
+        self._waiting: deque[_Job] = deque()
         self._threads = 0
-        self._ended = threading.Event()
+        self._finishing, self._ended = False, threading.Event()
 
     def start(self, fields: dict[bytes, bytes], line: RunLine) -> None:
         """Begin to run a job."""
@@ -46,18 +57,38 @@ class ThreadHorse:
             line.send({b"kind": b"tainted", b"why": why.encode("utf-8", "replace")})
 
         guard = self._guards[line.execution_id] = ThreadGuard(self._watcher, taints)
-        self._jobs.put((fields, line, guard))
-        if not self._idle.acquire(blocking=False):
-            self._add_thread()
-
-    def _add_thread(self) -> None:
+        job = fields, line, guard
         try:
-            threading.Thread(target=self._work, name=f"fusion-{self._threads + 1}", daemon=True).start()
+            hand = self._idle.pop()
+        except IndexError:
+            self._add_thread(job)
+        else:
+            hand.give(job)
+
+    def _add_thread(self, job: _Job) -> None:
+        hand = _Hand()
+        hand.give(job)
+        try:
+            threading.Thread(target=self._work, args=(hand,), name=f"fusion-{self._threads + 1}", daemon=True).start()
         except RuntimeError:  # the system has no more: the job waits for one that there is
             if not self._threads:
                 raise
+            self._waiting.append(job)
+            self._hand_out()
         else:
             self._threads += 1
+
+    def _hand_out(self) -> None:
+        """Give what waits to threads without a job. From any thread."""
+        while self._waiting:
+            try:
+                hand = self._idle.pop()
+            except IndexError:
+                return
+            try:
+                hand.give(self._waiting.popleft())
+            except IndexError:  # another thread was faster
+                self._idle.append(hand)
 
     def stop(self, execution_id: bytes) -> None:
         """Ask the task of this run to stop, if it is not over."""
@@ -66,20 +97,22 @@ class ThreadHorse:
 
     def finish(self) -> None:
         """Wait until nothing runs, once the worker sends no more."""
+        self._finishing = True
         while self._guards:
             self._ended.clear()
             if self._guards:
                 self._ended.wait()
 
-    def _work(self) -> None:
+    def _work(self, hand: _Hand) -> None:
         try:
             while True:
                 # What one job sets in a context variable, decimal's precision say, the next one must not find.
-                copy_context().run(self._run, *self._jobs.get())
+                copy_context().run(self._run, *hand.wait())
                 flush_stdio()
                 if "django.db" in sys.modules:
                     renew_django_connections()
-                self._idle.release()
+                self._idle.append(hand)
+                self._hand_out()
         except BaseException:  # not of a task: nobody would hear of its run any more
             sys.excepthook(*sys.exc_info())
             os._exit(EXIT_NO_CHANNEL)
@@ -95,4 +128,28 @@ class ThreadHorse:
             os._exit(EXIT_NO_CHANNEL)
         failpoint("horse.after_outcome")
         del self._guards[line.execution_id]
-        self._ended.set()
+        if self._finishing:
+            self._ended.set()
+
+
+class _Hand:
+    """A thread without a job, as others see it."""
+
+    __slots__ = ("_called", "_job")
+
+    def __init__(self) -> None:
+        self._job: _Job | None = None
+        self._called = allocate_lock()
+        self._called.acquire()
+
+    def give(self, job: _Job) -> None:
+        """Wake it with a job."""
+        self._job = job
+        self._called.release()
+
+    def wait(self) -> _Job:
+        """Wait for a job, in this thread. Returns it."""
+        self._called.acquire()
+        job, self._job = self._job, None
+        assert job is not None
+        return job

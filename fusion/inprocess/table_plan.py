@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class TableSettings:
-    """How a TablePlan goes about its table. ValueError if one can't be used."""
+    """Names of a TablePlan's table, and how it goes about that. ValueError if one can't be used."""
 
     #: The table's name, with a schema and a dot before it or not.
     table: str = "execution_plan"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
 _MAX_UNWRAP = 32
+#: Types of objects that stand for a task, by integrations, and what gives the function to be called for one.
+_stand_ins: dict[type, Callable[[Any], Callable[..., Any]]] = {}
 _is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 
 
@@ -29,6 +31,20 @@ class CallableModule(ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return import_module("fusion.decorators").job(*args, **kwargs)
+
+
+def stands_for(kind: type, function_of: Callable[[Any], Callable[..., Any]]) -> None:
+    """Have objects of this type be tasks, as functions marked by `@job` are; a worker calls what `function_of` makes of one. For integrations."""
+    _stand_ins[kind] = function_of
+
+
+def _stood_for(found: Any) -> Callable[..., Any] | None:
+    """The function that an object stands for; None for a function, and for any other object."""
+    if _stand_ins and type(found) is not FunctionType:
+        for kind in type(found).__mro__:
+            if kind in _stand_ins:
+                return _stand_ins[kind](found)
+    return None
 
 
 def is_allowed(module: str, patterns: Iterable[str]) -> bool:
@@ -47,6 +63,8 @@ def resolve(path: str, patterns: Iterable[str]) -> Callable[..., Any]:
         raise TaskNotAllowed(f"{path!r} has no module; a task is named like tasks.sms.sendSMS")
     if not is_allowed(module_name, patterns):
         function: Any = getattr(sys.modules.get(module_name), name, None)
+        if (meant := _stood_for(function)) is not None:
+            return meant
         if not _is_job(function):
             raise TaskNotAllowed(
                 f"{path} is not among the tasks of this worker; {how_to_allow(module_name, 'start the worker with')}"
@@ -59,6 +77,8 @@ def resolve(path: str, patterns: Iterable[str]) -> Callable[..., Any]:
         raise TaskNotFound(
             f"module {module_name} has no function {name!r}; worker started with --tasks {module_name} but with older code?"
         ) from None
+    if (meant := _stood_for(function)) is not None:
+        return meant
     _check_function(function, path, patterns)
     return function  # type: ignore[no-any-return]
 
@@ -140,6 +160,8 @@ def _resolve_any(path: str) -> Callable[..., Any]:
             raise TaskNotFound(
                 f"module {module_name} has no {'.'.join(parts[cut:])!r}; worker started with --tasks '*' but with older code?"
             ) from None
+    if (meant := _stood_for(found)) is not None:
+        return meant
     if not callable(found):
         raise TaskNotFound(f"{path} is a {type(found).__name__}, which can't be called; name a function in place of it")
     return found  # type: ignore[no-any-return]

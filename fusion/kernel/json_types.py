@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 
 from fusion.exceptions import DeserializationError, PayloadTooLarge, SerializationError
 from fusion.kernel.serializers import _SCALARS, TAG
@@ -28,6 +29,46 @@ _BASES: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, 
 
 def _tag(kind: str, value: Any) -> dict[str, Any]:
     return {TAG: [kind, value]}
+
+
+#: Where the types of a framework are registered, by the module of the framework that has them; and by their tags.
+_ELSEWHERE = {"django.db.models": "fusion.contrib.django.models"}
+_TAGS = {"model": "django.db.models", "locked": "django.db.models"}
+#: By tag: whether a value is such a one, what makes it plain, what makes it of that again.
+_registered: dict[str, tuple[Callable[[Any], bool], Callable[[Any], Any], Callable[[Any], Any]]] = {}
+
+
+def register_type(tag: str, is_one: Callable[[Any], bool], to_plain: Callable[[Any], Any], load: Callable[[Any], Any]) -> None:
+    """Have values of a type go as `tag`, as what `to_plain` makes of them; `load` makes one again, and raises DeserializationError if it can't.
+    Other errors of `load` are the job's own: it is tried again. For integrations."""
+    _registered[tag] = is_one, to_plain, load
+
+
+def _registered_kind(value: Any) -> tuple[str, Callable[[Any], Any]] | None:
+    _load_elsewhere()
+    return next(((tag, to_plain) for tag, (is_one, to_plain, _) in _registered.items() if is_one(value)), None)
+
+
+def _load_elsewhere() -> None:
+    for there, home in _ELSEWHERE.items():
+        if there in sys.modules and home not in sys.modules:
+            try:
+                import_module(home)
+            except ImportError as error:
+                raise SerializationError(str(error)) from None
+
+
+def _registered_loader(tag: str) -> Callable[[Any], Any]:
+    if tag not in _registered and tag in _TAGS:
+        if _TAGS[tag] not in sys.modules:
+            raise DeserializationError(f"a stored {tag} needs {_TAGS[tag]}: call django.setup() in the module the task lives in")
+        try:
+            import_module(_ELSEWHERE[_TAGS[tag]])
+        except ImportError as error:
+            raise DeserializationError(str(error)) from None
+    if tag not in _registered:
+        raise DeserializationError(f"unknown type {tag!r}; is the producer newer than this worker?")
+    return _registered[tag][2]
 
 
 def encode(value: Any, room: int) -> Any:
@@ -98,13 +139,9 @@ def _encode_object(value: Any, room: int) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: encode(getattr(value, field.name), room - 1) for field in dataclasses.fields(value)}
         return _tag("dataclass", [_path_of(type(value)), fields])
-    if "django.db.models" in sys.modules:
-        from django.db.models import Model  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-        if isinstance(value, Model):
-            if value.pk is None or value._state.adding:
-                raise SerializationError(f"this {value._meta.label} is not saved yet; save it before enqueueing")
-            return _tag("model", [value._meta.label_lower, encode(value.pk, room - 1), value._state.db])
+    if (found := _registered_kind(value)) is not None:
+        tag, to_plain = found
+        return _tag(tag, encode(to_plain(value), room - 1))
     raise SerializationError(
         f"a {_name(value)} is not JSON; send plain data instead. Where all producers are trusted: FUSION_SERIALIZER=pickle (or "
         "Queue(serializer='pickle')) and FUSION_ALLOW_PICKLE=1 here, and workers started with -S pickle"
@@ -160,7 +197,8 @@ class Decoder:
         name, payload = tagged
         load = _LOADERS.get(name)
         if load is None:
-            raise DeserializationError(f"unknown type {name!r}; is the producer newer than this worker?")
+            # outside of what follows: a database that is away is not what was stored
+            return _registered_loader(name)(self.decode(payload, room - 1))
         try:
             return load(self, self.decode(payload, room - 1))
         except DeserializationError:
@@ -274,19 +312,6 @@ class Decoder:
             object.__setattr__(made, name, item)
         return made
 
-    def load_model(self, value: Any) -> Any:
-        """A Django model from its label, primary key and database, read anew. DeserializationError if it is gone."""
-        label, pk, database = value
-        if "django" not in sys.modules:
-            raise DeserializationError(f"a {label} needs Django; call django.setup() in the module the task lives in")
-        from django.apps import apps  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-        model = apps.get_model(label)
-        found = model._base_manager.using(database or "default").filter(pk=pk).first()
-        if found is None:
-            raise DeserializationError(f"the {label} with primary key {pk!r} is gone")
-        return found
-
 
 def _spread(keys: list[Any]) -> list[Any]:
     if len(keys) > _SAME_HASH:
@@ -317,5 +342,4 @@ _LOADERS: dict[str, Callable[[Decoder, Any], Any]] = {
     "enum": Decoder.load_enum,
     "flag": Decoder.load_flag,
     "dataclass": Decoder.load_dataclass,
-    "model": Decoder.load_model,
 }

@@ -29,6 +29,8 @@ _PARSED = 8 * 1024 * 1024
 _MORE = 24
 
 _TAG = "__fusion__"
+#: The label of a model: its app and its name.
+_MODEL = re.compile(r"[a-z_]\w{0,99}\.[a-z_]\w{0,99}", re.ASCII)
 
 #: Parts of a key that make it secret wherever they stand in it, separators left out.
 _ANYWHERE = (
@@ -281,7 +283,15 @@ def _render_tagged(kind: str, value: Any, depth: int, room: int, strict: bool) -
         return _render_object([(pair[0], pair[1]) for pair in value], depth, room, strict)
     if kind == "dataclass" and isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
         return _render_object(list(value[1].items()), depth, room, strict)
+    if kind in ("model", "locked") and isinstance(value, list) and len(value) == 3 and _is_model(value[0]):
+        # the number of a row says nothing of anybody, and is what people look for; other keys may be names
+        key = str(value[1]) if type(value[1]) is int else _render(value[1], depth - 1, room, True).strip('"')
+        return _quoted(f"{value[0]} {key}", room)
     return _quoted(MASK if kind == "secret" else f"[{kind[:20]}]", room)
+
+
+def _is_model(label: Any) -> bool:
+    return isinstance(label, str) and _MODEL.fullmatch(label) is not None
 
 
 def _render_list(values: list[Any], depth: int, room: int, strict: bool) -> str:

@@ -14,7 +14,7 @@ from time import monotonic
 from types import CoroutineType, FrameType
 
 from fusion.exceptions import JobStopped
-from fusion.kernel.timeouts import is_guarded, overrun, strike
+from fusion.kernel.timeouts import is_guarded, linked, overrun, strike
 from fusion.kernel.timeouts import run_with_timeout as run_with_timeout
 
 TYPE_CHECKING = False
@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 among_others = False
 SIGNAL = _signal.SIGURG
 WHAT = "the job was stopped"
-#: Links of a chain of errors that are followed.
-_LONGEST_CHAIN = 100
 
 
 class _Task:
@@ -111,13 +109,4 @@ def _leave_loop() -> None:
 
 def leads_to(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:
     """True if there is an error of these kinds among these: the error, what it was raised from or amid, and the members of groups."""
-    seen, left = 0, [error]
-    while left and seen < _LONGEST_CHAIN:
-        one, seen = left.pop(), seen + 1
-        if isinstance(one, kinds):
-            return True
-        if one is not None:
-            left += (one.__context__, one.__cause__)
-            if isinstance(one, BaseExceptionGroup):
-                left += one.exceptions
-    return False
+    return any(isinstance(one, kinds) for one in linked(error))

@@ -17,7 +17,7 @@ from time import monotonic
 
 from fusion.exceptions import JobStopped
 from fusion.kernel.stopping import WHAT, leads_to
-from fusion.kernel.timeouts import PATIENCE, REPEAT, Hold, holds, overrun
+from fusion.kernel.timeouts import PATIENCE, REPEAT, Hold, held, holds, overrun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -143,7 +143,8 @@ class ThreadGuard:
 
     def run_coroutine(self, coroutine: Any) -> Any:
         """Run a coroutine and return its result. Its event loop raises what is due between two of its steps: struck amid one it could lose that."""
-        import asyncio
+        with held():  # broken off half way, it would fail in each other job of this process, too
+            import asyncio
 
         with asyncio.Runner() as runner:
             self._loop, self._loop_asked = runner.get_loop(), False

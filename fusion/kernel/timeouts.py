@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
 import _thread
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from time import monotonic
-from types import FrameType
+from types import FrameType, TracebackType
 
 from fusion.exceptions import JobTimeoutException
 from fusion.kernel.defaults import FURTHEST
@@ -28,20 +28,25 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 REPEAT = 1.0
 #: Seconds that `deferred` keeps an exception waiting at most.
 PATIENCE = 2.0
+#: What the interpreter raises in place of an error that came up while it wrote the message of an ImportError: nothing leads from one to the other.
+_IN_PLACE = ("expected a message argument",)
+#: Links of a chain of errors that are followed.
+_LONGEST_CHAIN = 100
 
 
 class Hold:
     """Keeps out of a thread, for a while, what is to be raised in it: its sections of `deferred` and `held`.
 
     `depth` counts both, `firm` those of `held` alone; `due` is the error that waits for their end, `since` a monotonic time. `struck`: something was
-    raised in the thread since somebody last asked.
+    raised in the thread since somebody last asked; `raised`: what a signal handler raised last, while somebody may ask for it.
     """
 
-    __slots__ = ("depth", "due", "firm", "since", "struck")
+    __slots__ = ("depth", "due", "firm", "raised", "since", "struck")
 
     def __init__(self) -> None:
         self.depth = self.firm = 0
         self.due: BaseException | None = None
+        self.raised: BaseException | None = None
         self.since = 0.0
         self.struck = False
 
@@ -115,6 +120,7 @@ class held(deferred):
 def strike(error: BaseException) -> None:
     """Raise `error` in the code that a signal interrupted, now or as soon as `deferred` and `held` allow. For signal handlers."""
     if not _of_handlers.keeps_out(error):
+        _of_handlers.raised = error
         raise error
 
 
@@ -166,8 +172,21 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
             _signal.signal(_signal.SIGALRM, _signal.SIG_DFL if previous is None else previous)
 
 
+def linked(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what it was raised from or amid, and the members of groups; the first hundred."""
+    seen, left = 0, [error]
+    while left and seen < _LONGEST_CHAIN:
+        one, seen = left.pop(), seen + 1
+        if one is not None:
+            yield one
+            left += (one.__context__, one.__cause__)
+            if isinstance(one, BaseExceptionGroup):
+                left += one.exceptions
+
+
 class _Thread:
-    """Inside, this is the thread in which `deferred` and `held` keep exceptions out; the outermost one forgets what is due."""
+    """Inside, this is the thread in which `deferred` and `held` keep exceptions out; the outermost one forgets what is due. An error in whose place
+    the interpreter raised another leaves it as itself."""
 
     __slots__ = ("_ident", "_outer")
 
@@ -176,8 +195,11 @@ class _Thread:
         self._outer = holds.get(self._ident)
         holds[self._ident] = _of_handlers
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        struck, _of_handlers.raised = _of_handlers.raised, None
         if self._outer is None:
             del holds[self._ident]
             _of_handlers.depth = _of_handlers.firm = 0
             _of_handlers.due = None
+        if struck is not None and any(type(one) is TypeError and one.args == _IN_PLACE for one in linked(error)):
+            raise struck.with_traceback(tb) from error

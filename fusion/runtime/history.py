@@ -16,7 +16,7 @@ from fusion.runtime.membership import Membership
 from fusion.runtime.outbox import Result
 from fusion.runtime.redis_link import RedisLink
 from fusion.store.client.connections import classify, one_line
-from fusion.store.layout.history import OTHER, bucket
+from fusion.store.layout.history import OTHER, bucket, class_of
 from fusion.store.write.broker import Broker
 
 #: What an outcome counts as; others are no ends of a run that tell how long a job takes.
@@ -26,8 +26,8 @@ _FUNCTION = re.compile(rb'\["([\w.]{1,200})"')
 #: Minutes that are kept while Redis is away; fields that one call carries, so that it holds up nobody.
 _MINUTES, _FIELDS = 60, 500
 
-#: Of what ended in one way after times of the same buckets: queue, function, priority, what it counts as, run, wait (-1: none).
-_Seen = tuple[str, bytes, bytes | None, str, int, int]
+#: Of what ended in one way after times of the same buckets: queue, function, class, what it counts as, run, wait (-1: none).
+_Seen = tuple[str, bytes, int, str, int, int]
 #: Of each ("queue", "function" or "keyless", name): minute, field, count.
 _Rows = dict[tuple[str, str], list[tuple[int, str, int]]]
 
@@ -64,7 +64,7 @@ class History:
         seen = (
             result.claimed.queue,
             fields.get(b"func") or _function(fields),
-            fields.get(b"priority"),
+            _class_of(fields.get(b"priority")),
             what,
             bucket(result.elapsed),
             waited,
@@ -105,13 +105,12 @@ class History:
         self._offset = time.time() - time.monotonic()
         for minute, sums in self._sums.items():
             counts: dict[tuple[str, str], Counter[str]] = {}
-            for (queue, function, priority, what, ran, waited), count in sums.items():
-                prefix = (priority.decode() if priority and priority.isdigit() and len(priority) < 4 else "1") + ":"
+            for (queue, function, of, what, ran, waited), count in sums.items():
                 fields = [what, f"r{ran}"] if waited < 0 else [what, f"r{ran}", f"w{waited}"]
                 for name in (("queue", queue), ("function", _named(function))):
                     own = counts.setdefault(name, Counter())
                     for field in fields:
-                        own[prefix + field] += count
+                        own[f"{of}:{field}"] += count
             rows: _Rows = {}
             for name, own in counts.items():
                 rows[name] = [(minute, field, count) for field, count in own.items()]
@@ -147,6 +146,10 @@ def _function(fields: dict[bytes, bytes]) -> bytes:
     """The task's name in a record of the first layout; of a pickle, which is not looked into, none of its own."""
     found = _FUNCTION.match(fields.get(b"data", b"")[:210])
     return found[1] if found else b""
+
+
+def _class_of(priority: bytes | None) -> int:
+    return class_of(int(priority)) if priority and priority.isdigit() and len(priority) < 4 else 1
 
 
 def _named(function: bytes) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError
 
 from fusion.execution.completion import Decision
 from fusion.kernel.defaults import SIGNAL_WINDOW
@@ -91,7 +91,7 @@ class Outbox:
         self._open: _OpenTurn | None = None
         self._ready: _ReadyTurn | None = None
         self._token = 0
-        #: Outages that had begun when the turn was asked for.
+        #: Outages that had begun when a turn was last asked for.
         self._outages = 0
 
     @property
@@ -200,7 +200,9 @@ class Outbox:
         assert self._open is not None
         if self._link.away_since is not None:
             return False
-        self._outages = self._link.outages
+        if self._outages != self._link.outages:
+            self.line.drop()  # it lay still amid the outage, and may have died without a word: the next silence would look like another
+            self._outages = self._link.outages
         return self._link.attempt(partial(self.line.send, self._call(self._open, name, incarnation)))
 
     def hear(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
@@ -211,12 +213,7 @@ class Outbox:
             self.line.drop()
             raise RedisAway
         heard = partial(self._heard, self._open, name, incarnation)
-        if self._outages == self._link.outages:
-            return self._take_in(self._open, self._link.attempt(heard))
-        try:  # An outage has come and gone since it was asked: if there is no answer, that is no other one.
-            return self._take_in(self._open, heard())
-        except (RedisError, OSError) as error:
-            raise RedisAway from error
+        return self._take_in(self._open, self._link.attempt(heard, since=self._outages))
 
     def _heard(self, sent: _OpenTurn, name: str, incarnation: str) -> Turn:
         try:

@@ -109,11 +109,12 @@ class RedisLink:
         """Say whether an attempt is due."""
         return now >= self.retry_at
 
-    def attempt(self, call: Callable[[], T], *, look: bool = False) -> T:
+    def attempt(self, call: Callable[[], T], *, look: bool = False, since: int | None = None) -> T:
         """Run `call`. RedisAway if Redis can't be reached or refuses; CallRefused of a `refusable` call comes as it is.
 
         `look`: the call may have written nothing. Its success does not end an outage in which Redis answers and refuses to write, as a
         replica does.
+        `since`: what `outages` was when the call was sent. If one has come and gone since, no answer is no sign of another.
         """
         try:
             if self._too_old and self._enter is not None:
@@ -123,7 +124,8 @@ class RedisLink:
             self._wait_for_data(error)
             raise RedisAway from error
         except (RedisError, OSError) as error:
-            self._missed(error)
+            if since in (None, self.outages) or isinstance(error, ResponseError):
+                self._missed(error)
             raise RedisAway from error
         except CallRefused:
             self._answered(look)

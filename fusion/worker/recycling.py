@@ -68,9 +68,8 @@ class Recycling:
 
     def _due(self, now: float, *, idle: bool, waits: bool) -> str:
         s = self._settings
-        if (
-            s.max_jobs is not None and self._jobs >= s.max_jobs and not waits
-        ):  # given back they would come again, and end the next worker
+        # Jobs that wait are not given back for it: they would come again, and end the next worker.
+        if s.max_jobs is not None and self._jobs >= s.max_jobs and not waits:
             return f"it took {self._jobs} jobs, --max-jobs"
         if now >= self._old_at:
             return f"its time is over, --max-age {s.max_age:g}"

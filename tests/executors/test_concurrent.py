@@ -10,6 +10,7 @@ import pytest
 
 from fusion.executors.base import Death, KillCause, Run
 from fusion.executors.condemned import SIGN
+from fusion.executors.turn_size import FEW, MOST
 from fusion.worker.admission import Admission
 from fusion.worker.recycling import Recycling
 from fusion.worker.slots import Slots
@@ -286,10 +287,23 @@ def test_a_process_is_replaced_before_the_next_job_when_it_has_had_enough(monkey
 def test_a_turn_takes_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, executor="asyncio")
     stage.ready()
-    assert stage.executor.capacity == 50
+    assert stage.executor.capacity == MOST == 50
     for _ in range(160):
         assert stage.executor.start(claimed(), 10.0)
     assert stage.executor.capacity == 40
+    stage.executor.close()
+
+
+def test_threads_take_few_jobs_a_turn_unless_turns_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, executor="thread", horses=2, threads=50)
+    stage.ready()
+    assert stage.executor.capacity == 2 * FEW
+    for _ in range(30):
+        stage.executor.exchanged(0.05, 10)
+    assert stage.executor.capacity == MOST, "a Redis that is far away"
+    for _ in range(60):
+        stage.executor.exchanged(0.002, 10)
+    assert stage.executor.capacity == 2 * FEW
     stage.executor.close()
 
 

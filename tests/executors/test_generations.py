@@ -160,6 +160,50 @@ def test_a_module_that_can_not_be_forked_is_left_to_the_horses_at_once(stage: St
     assert len(stage.servers) == 2 and stage.server.config.late == ("tasks",)
 
 
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """One process per job, of which each imports `tasks` by itself; the fork server is ready."""
+    made = Stage(monkeypatch)
+    made.tick(0.0)
+    made.server.say("TAINTED " + json.dumps({"module": "tasks", "reason": "starts 1 thread(s)"}))
+    made.server.hang_up()
+    made.ready()
+    yield made
+    made.executor.close()
+
+
+def test_a_process_that_imports_by_itself_gets_a_job_once_it_has(late: Stage) -> None:
+    assert [line.split()[0] for line in late.server.read()].count("FORK") == 3
+    assert "RUN 2 60.0" in late.server.commands
+    assert late.executor.capacity == 0 and late.listener.rooms == 0
+    late.server.answer(2, {b"kind": b"ready"})
+    late.tick(0.0)
+    assert late.executor.capacity == 1 and late.listener.rooms == 1, "the worker hears that there is room"
+    assert [line for line in late.server.read() if line.startswith("RUN 2")] == ["RUN 2 inf"], "its limit was that of the import"
+    assert late.serial(late.start()) == 2
+
+
+def test_a_process_that_dies_of_what_it_imports_by_itself_costs_no_job(late: Stage) -> None:
+    late.server.answer(1, {b"kind": b"ready"})
+    late.tick(0.0)
+    run = late.start()
+    late.server.exit(2, SIGKILL)
+    late.tick(0.0)
+    assert late.executor.running == [run] and late.listener.ends == [] and not late.executor.hopeless
+
+
+@pytest.mark.parametrize(("why", "told"), [("-", "takes the process down"), ("timeout", "does not end within 60 s")])
+def test_where_no_process_can_import_it_no_job_is_claimed(
+    late: Stage, caplog: pytest.LogCaptureFixture, why: str, told: str
+) -> None:
+    late.server.exit(2, SIGKILL, why)
+    late.tick(0.0)
+    assert late.servers[1].destroyed and "task module tasks can't be imported" in late.executor.hopeless
+    assert told in caplog.text
+    late.tick()
+    assert len(late.servers) == 3, "it is tried again"
+
+
 def test_a_fork_server_that_dies_ends_its_runs_and_is_replaced(stage: Stage) -> None:
     stage.ready()
     run = stage.start()

@@ -41,6 +41,10 @@ def job_fields(func: str, *args: Any, **more: Any) -> dict[bytes, bytes]:
     return fields
 
 
+#: What is no outcome: that a horse has its imports, and what a job notes.
+_BESIDE = (b"ready", b"meta")
+
+
 class Ran:
     """What one job came to."""
 
@@ -52,7 +56,7 @@ class Ran:
 
     @property
     def outcome(self) -> dict[bytes, bytes]:
-        outcomes = [frame for frame in self.frames if frame[b"kind"] != b"meta"]
+        outcomes = [frame for frame in self.frames if frame[b"kind"] not in _BESIDE]
         assert len(outcomes) == 1, (self.frames, self.exited)
         return outcomes[0]
 
@@ -72,7 +76,7 @@ class Ran:
 
     @property
     def death(self) -> str:
-        assert not [frame for frame in self.frames if frame[b"kind"] != b"meta"], self.frames
+        assert not [frame for frame in self.frames if frame[b"kind"] not in _BESIDE], self.frames
         return describe_death(self.exited.status)
 
 

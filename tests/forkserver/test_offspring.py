@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from tests.forkserver.driver import Driver
+from tests.forkserver.driver import ROOT, Driver
 from tests.jobs.offspring import SIGNALS
 
 USUAL = "[True, True, True, True]"
@@ -54,3 +56,28 @@ def test_what_whoever_started_the_worker_has_blocked_no_job_has() -> None:
             assert set(run(driver, "struck_at_birth", signal.SIGTERM, 3)) == {-signal.SIGTERM}  # type: ignore[call-overload]
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_a_task_in_a_thread_that_fails_as_its_process_is_signaled_says_so() -> None:
+    """Handlers run in the main thread alone, which may not have had its turn when the task is over."""
+    program = """
+import os, signal, threading
+from math import inf
+from fusion.forkserver import offspring
+signal.signal(signal.SIGTERM, offspring.let_pass)
+offspring.free_children()
+said = []
+def task():
+    answer = {b"kind": b"failed"}
+    os.kill(os.getpid(), signal.SIGTERM)
+    offspring.note_struck(answer)
+    said.append(b"signaled" in answer)
+for _ in range(10):
+    offspring._passed[0] = -inf
+    thread = threading.Thread(target=task)
+    thread.start()
+    thread.join()
+print(said.count(True))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr) == ("10\n", "")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -113,6 +115,77 @@ def test_frames_of_many_threads_stay_whole_and_say_of_which_run_they_are(ends: t
         found[frame[b"execution_id"]] += frame[b"kind"] == b"log"
     assert found == sent
     assert horse.stops == [b"%d" % number for number in range(50)]
+
+
+LARGE: Frame = {b"kind": b"meta", b"meta": b"x" * 1_000_000}
+
+
+def _small(first: int, last: int) -> list[Frame]:
+    return [{b"execution_id": b"b", b"kind": b"log", b"message": b"%d" % number} for number in range(first, last)]
+
+
+def _fill_up(ours: socket.socket, horse: Horse) -> threading.Thread:
+    """Two runs, of which `a` writes more than the socket takes: in a thread, which waits for a worker that does not read."""
+    ours.settimeout(5)
+    ours.sendall(b"".join(pack({b"id": b"j", b"execution_id": name}) for name in (b"a", b"b")))
+    for _ in range(2):
+        assert horse.started.acquire(timeout=5)
+    writing = threading.Thread(target=horse.lines[b"a"].send, args=(LARGE,), daemon=True)
+    writing.start()
+    while not horse.channel._duty.locked():
+        time.sleep(0.001)
+    return writing
+
+
+def test_who_sends_as_another_writes_waits_for_nothing_and_nothing_stays_unsent(ends: tuple[socket.socket, Horse]) -> None:
+    ours, horse = ends
+    writing = _fill_up(ours, horse)
+    for frame in _small(0, 300):
+        horse.lines[b"b"].send(frame)
+    assert writing.is_alive()
+    assert _hear(ours, 301) == [{b"execution_id": b"a", **LARGE}, *_small(0, 300)]
+    writing.join(5)
+    assert not writing.is_alive()
+
+
+def test_frames_for_a_worker_that_does_not_read_do_not_fill_the_memory(ends: tuple[socket.socket, Horse]) -> None:
+    ours, horse = ends
+    writing = _fill_up(ours, horse)
+
+    def send() -> None:
+        for frame in _small(0, 1000):
+            horse.lines[b"b"].send(frame)
+
+    sending = threading.Thread(target=send, daemon=True)
+    sending.start()
+    sending.join(0.1)
+    assert sending.is_alive() and len(horse.channel._outgoing) < 600
+    assert _hear(ours, 1001) == [{b"execution_id": b"a", **LARGE}, *_small(0, 1000)]
+    for thread in (writing, sending):
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("by_cookie", [True, False])
+def test_nothing_is_written_to_what_has_taken_the_number_of_the_socket(by_cookie: bool) -> None:
+    ours, theirs = socket.socketpair()
+    channel = SharedChannel(theirs.detach())
+    if not by_cookie:  # as on a system without
+        channel._cookie = b""
+    other, taken = socket.socketpair()
+    with ours, other, taken:
+        channel.send({b"kind": b"pong"})
+        os.dup2(taken.fileno(), channel.fd)
+        for send in (channel.send, channel.offer):
+            with pytest.raises(OSError, match="closed Fusion's socket"):
+                send({b"kind": b"pong"})
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.recv(1)
+        os.close(channel.fd)
+        with pytest.raises(OSError, match=r"closed Fusion's socket|Bad file"):
+            channel.send({b"kind": b"pong"})
+        channel._socket.detach()
 
 
 class Reader:

@@ -27,17 +27,26 @@ settings = HorseSettings()
 settings.performer = Performer(("tests.jobs",))
 sys.exit(run_jobs(int(sys.argv[1]), settings))
 """
+_FEW_THREADS = """
+import threading
+start = threading.Thread.start
+def start_some(thread):
+    if threading.active_count() > 4:
+        raise RuntimeError("can't start new thread")
+    start(thread)
+threading.Thread.start = start_some
+"""
 
 
 class Horse:
     """Such a process, and the worker's end of its socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: str = "") -> None:
         self._end, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, str(fd)], pass_fds=(fd,), cwd=ROOT, stdout=subprocess.PIPE
+                [sys.executable, "-c", before + _BOOT, str(fd)], pass_fds=(fd,), cwd=ROOT, stdout=subprocess.PIPE
             )
         self._reader = FrameReader(1 << 26)
         self._frames: list[Frame] = []
@@ -90,6 +99,8 @@ class Horse:
 @pytest.fixture(scope="module")
 def horse() -> Iterator[Horse]:
     made = Horse()
+    made.say({b"kind": b"ping"})
+    made.wait_for(lambda frame: frame.get(b"kind") == b"pong")  # it has imported all by now: tests look at the time
     yield made
     made.close()
     assert made.process.returncode == 0
@@ -201,3 +212,15 @@ def test_the_end_of_the_stream_lets_jobs_finish_and_ends_it() -> None:
         assert horse.process.stdout.read() == b"a line of a task\n"
     finally:
         horse.close()
+
+
+def test_jobs_wait_for_a_thread_if_the_system_has_no_more() -> None:
+    horse = Horse(_FEW_THREADS)
+    try:
+        runs = [horse.give(BESIDE + "turns", 0.05) for _ in range(12)]
+        for execution in runs:
+            assert horse.outcome(execution)[b"kind"] == b"finished"
+        assert len({horse.outcome(horse.give(BESIDE + "thread"))[b"result"] for _ in range(5)}) <= 3
+    finally:
+        horse.close()
+    assert horse.process.returncode == 0

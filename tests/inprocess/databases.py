@@ -82,8 +82,12 @@ class PostgresServer:
         command = [directory / "initdb", "--pgdata", data, "--username", "fusion", "--auth", "trust", "--no-sync", "--no-locale"]
         made = subprocess.run([*command, "--encoding", "UTF8"], capture_output=True, text=True, cwd=self.home, **self._user)
         assert made.returncode == 0, made.stderr
+        self._command = [directory / "postgres", "-F", "-D", data, "-k", self.home, "-c", "listen_addresses="]
+        self.start()
+
+    def start(self) -> None:
         self._process = subprocess.Popen(
-            [directory / "postgres", "-F", "-D", data, "-k", self.home, "-c", "listen_addresses="],
+            self._command,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self.home,
@@ -91,9 +95,13 @@ class PostgresServer:
             **self._user,
         )
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """At once, connections and all; what was committed is there after `start`."""
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait(30)
+
+    def close(self) -> None:
+        self.stop()
         shutil.rmtree(self.home, ignore_errors=True)
 
 

@@ -112,6 +112,15 @@ def checkpoints(path: str, cursor: Any, gate: str, wait: bool = True) -> Any:
     return current().cursor
 
 
+def asks_for_word(path: str, gate: str) -> None:
+    """Once the file at `gate` is gone, sets a cursor and waits for that to be stored, and notes what it does."""
+    noted(path, "here")
+    await_end_of(gate)
+    noted(path, "asks")
+    current().checkpoint(1, wait=True)
+    noted(path, "stored")
+
+
 def runs_on(gate: str) -> str:
     """Says nothing of itself."""
     await_end_of(gate)

@@ -46,13 +46,14 @@ def terminated(method: str) -> int | None:
 
 def struck_at_birth(number: int, rounds: int) -> list[int]:
     """How forked children ended that got the signal at once."""
-    found = []
+    found, parent = [], os.getpid()
     for _ in range(rounds):
-        pid = os.fork()
-        if pid == 0:
-            try:
+        try:
+            pid = os.fork()
+            if pid == 0:
                 time.sleep(10)
-            finally:
+        finally:  # also of what is raised between the two
+            if os.getpid() != parent:
                 os._exit(1)
         os.kill(pid, number)
         found.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))

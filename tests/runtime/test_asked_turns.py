@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 
 import pytest
-from redis.exceptions import ConnectionError, NoScriptError
+from redis.exceptions import ConnectionError, NoPermissionError, NoScriptError
 
+from fusion.exceptions import SchemaMismatch
 from fusion.runtime.consumer import Consumer
 from fusion.runtime.free_slots import ANY, NO_SLOTS, FreeSlots
 from fusion.runtime.redis_link import RedisAway
@@ -130,12 +132,8 @@ def test_what_was_asked_before_an_outage_begins_no_other_one_after_it(lost: bool
     consumer = consumer_of(broker)
     link = consumer.outbox._link
     assert asked(consumer, ONE)
-
-    def fails() -> None:
-        raise ConnectionError("gone")
-
     with pytest.raises(RedisAway):
-        link.attempt(fails)
+        link.attempt(partial(_raise, ConnectionError("gone")))
     link.attempt(lambda: None)
     if lost:
         with pytest.raises(RedisAway):
@@ -146,6 +144,28 @@ def test_what_was_asked_before_an_outage_begins_no_other_one_after_it(lost: bool
     else:
         broker.line.receive()
         assert [job.id for job in consumer.hear()] == ["b"]
+
+
+@pytest.mark.parametrize("error", [NoPermissionError("no rights"), SchemaMismatch("too old")], ids=["refused", "too old"])
+def test_what_is_answered_after_an_outage_that_it_was_asked_before_counts(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    broker = ScriptedBroker()
+    consumer = consumer_of(broker)
+    link = consumer.outbox._link
+    assert asked(consumer, ONE)
+    with pytest.raises(RedisAway):
+        link.attempt(partial(_raise, ConnectionError("gone")))
+    link.attempt(lambda: None)
+    monkeypatch.setattr(broker.line, "answer", partial(_raise, error))
+    with pytest.raises(RedisAway):
+        consumer.hear()
+    assert link.away_since is not None and link.outages == 2
+    assert link.outdated == isinstance(error, SchemaMismatch)
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def test_an_exchange_that_is_waited_for_takes_the_place_of_what_was_asked() -> None:
@@ -199,3 +219,20 @@ def test_a_bell_that_rings_meanwhile_is_rung_for_others_if_the_turn_fills_the_sl
     consumer.look(-1.0, [])
     assert broker.rung == ["sms"], "it rang after the slot was given away"
     assert not consumer.doorbells.rung
+
+
+def test_a_line_that_an_outage_may_have_broken_is_asked_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other calls have told of its begin and end; the line lay still meanwhile, and its silence would be taken for another one."""
+    broker = ScriptedBroker(answer(claimed("a")), answer(claimed("b")), answer(claimed("c")))
+    consumer = consumer_of(broker)
+    link, dropped = consumer.outbox._link, list[str]()
+    for name in "abc":
+        monkeypatch.setattr(broker.line, "drop", partial(dropped.append, name))
+        assert asked(consumer, ONE)
+        broker.line.receive()
+        assert [job.id for job in consumer.hear()] == [name]
+        if name == "a":
+            with pytest.raises(RedisAway):
+                link.attempt(partial(_raise, ConnectionError("gone")))
+            link.attempt(lambda: None)
+    assert dropped == ["b"], "once after the outage"

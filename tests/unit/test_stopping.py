@@ -7,7 +7,9 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -144,6 +146,89 @@ def test_what_it_raises_of_itself_is_its_own_doing(task: Callable[[], None]) -> 
 def test_a_stop_is_of_its_own_task_alone() -> None:
     error_of(stop)
     assert not ended_by_stop(error_of(stops_itself))
+
+
+class _Struck(str):
+    """The name of a module, which the message of an ImportError has to show: a signal's handler runs at that moment."""
+
+    __slots__ = ("strike",)
+    strike: Callable[[], None]
+
+    def __repr__(self) -> str:
+        self.strike()
+        return "'half'"
+
+
+@pytest.fixture
+def imports(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """A task that is struck as it imports a name that is not there. The interpreter raises a TypeError in place of what the handler did."""
+
+    def make(strike: Callable[[], None]) -> Callable[[], None]:
+        module, name = ModuleType("half"), _Struck("half")
+        name.strike = strike
+        monkeypatch.setitem(sys.modules, "half", module)
+        monkeypatch.setattr(module, "__name__", name)
+        return lambda: exec("from half import nothing")
+
+    return make
+
+
+Imports = Callable[[Callable[[], None]], Callable[[], None]]
+
+
+@pytest.mark.parametrize("seconds", [None, 5])
+def test_a_stop_amid_the_error_of_an_import_is_one(imports: Imports, seconds: float | None) -> None:
+    error = error_of(imports(stop), seconds)
+    assert isinstance(error, JobStopped)
+    assert str(error.__cause__) == "expected a message argument", "else this shows nothing"
+    assert ended_by_stop(error)
+    frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert "_guarded" in frames
+    assert "<lambda>" in frames, "people see where it was"
+
+
+def test_a_timeout_amid_the_error_of_an_import_is_one(imports: Imports) -> None:
+    with pytest.raises(JobTimeoutException, match=r"0\.02 seconds"):
+        run_task(0.02, imports(lambda: time.sleep(5)))
+
+
+def test_what_the_handling_of_such_an_error_raises_is_the_stops_doing(imports: Imports) -> None:
+    struck = imports(stop)
+
+    def task() -> None:
+        try:
+            struck()
+        except Exception as error:
+            raise ExceptionGroup("several", [ValueError(), error]) from None
+
+    assert ended_by_stop(error_of(task))
+
+
+def test_such_an_error_of_a_task_that_nobody_struck_is_its_own() -> None:
+    def task() -> None:
+        raise TypeError("expected a message argument")
+
+    error = error_of(task)
+    assert type(error) is TypeError
+    assert not ended_by_stop(error)
+
+
+def test_wherever_an_import_that_fails_is_struck_it_is_stopped() -> None:
+    """By a timer, as the fork server strikes at no moment of the task's choosing."""
+
+    def task() -> None:
+        while True:
+            with suppress(ImportError):
+                exec("from sys import nothing")
+
+    before = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGURG))
+    try:
+        for turn in range(100):
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 + turn * 1e-6, 0.5)
+            assert ended_by_stop(error_of(task, None))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_frame_is_written_to_its_end_before() -> None:

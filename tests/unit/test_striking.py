@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -297,3 +298,39 @@ def test_one_that_returns_amid_the_raise_ends_by_it(watcher: Watcher) -> None:
     queue.put("an answer")
     assert type(run.end()) is JobTimeoutException
     assert run.thread.ident not in holds
+
+
+def test_a_stop_amid_the_first_import_of_asyncio_leaves_it_to_the_neighbours() -> None:
+    """A package of which a part is there already can't be imported anew: NameError in `asyncio/__init__.py`."""
+    program = """
+import sys, threading, time
+from fusion.kernel.striking import ThreadGuard, Watcher
+class Slow:
+    def find_spec(self, name, path, target=None):
+        if name == "asyncio.runners":
+            there.set()
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until:
+                pass
+there, said, guard = threading.Event(), [], ThreadGuard(Watcher(), lambda why: None)
+async def task():
+    return "ran"
+def run():
+    coroutine = task()
+    try:
+        guard.run_task(None, lambda: guard.run_coroutine(coroutine))
+    except BaseException as error:
+        said.append(type(error).__name__)
+    coroutine.close()
+assert "asyncio" not in sys.modules
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=run)
+thread.start()
+there.wait()
+guard.stop()
+thread.join()
+import asyncio
+print(*said, asyncio.run(task()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr) == ("JobStopped ran\n", "")

@@ -125,6 +125,26 @@ def test_a_module_that_can_not_be_forked_is_imported_by_each_horse(
 
 
 @pytest.mark.long
+@process_per_job("jobs are given to processes that import yet")
+@pytest.mark.parametrize(
+    ("trouble", "told"), [("os._exit(0)", "takes the process down"), ("time.sleep(600)", "does not end within")]
+)
+def test_what_no_horse_can_import_costs_no_job(
+    trouble: str, told: str, workers: Workers, conn: redis.Redis, shaky: Module
+) -> None:
+    opens = "import socket, time; pair = socket.socketpair()\n"
+    shaky.write(_NOTE + opens + f"if open(os.environ['SHAKY_SEEN']).read().count('import') > 1: {trouble}")
+    job = Queue("f", conn).enqueue("shaky.note", str(shaky.seen), job_timeout=0.1)
+    worker = workers.start("f", ready=False, env=shaky.env)
+    eventually(lambda: worker.output.count("no job is claimed meanwhile") == 2, why="it is tried again")
+    assert worker.output.count(told) == 2 and "shaky can't be imported" in worker.output
+    assert (status_of(conn, job.id), field(conn, job.id, "deliveries")) == ("queued", "")
+    shaky.write(opens)
+    eventually(lambda: status_of(conn, job.id) == "finished", why="with the module mended the job runs by itself")
+    check_conservation(conn, [job.id])
+
+
+@pytest.mark.long
 def test_strict_preload_makes_that_an_error(workers: Workers, conn: redis.Redis, shaky: Module) -> None:
     shaky.write("import socket; pair = socket.socketpair()")
     job = Queue("f", conn).enqueue("shaky.note", str(shaky.seen))

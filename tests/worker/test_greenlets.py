@@ -84,3 +84,22 @@ def test_a_hook_that_patches_the_fork_server_itself(
     eventually(lambda: status_of(conn, beside.id) == "finished")
     assert worker.fork_server().pid == server, worker.output
     assert len(runs_of(seen, "started")) == 1
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param((), id="process per job", marks=alone_in_its_process(_NOT_BESIDE_OTHERS)),
+        pytest.param(("--horses", "1"), id="warm"),
+    ],
+)
+def test_a_job_with_less_time_than_the_import_takes_runs_when_that_is_done(
+    mode: tuple[str, ...], workers: Workers, conn: redis.Redis
+) -> None:
+    """A process that has read no job yet is no further on when it is killed: its successor begins the import anew."""
+    workers.start("g", *mode, env={**ENV, "FUSION_TASKS": "tests.jobs.slow_greenlets"})
+    jobs = [Queue("g", conn).enqueue("tests.jobs.slow_greenlets.nothing", job_timeout=0.2) for _ in range(3)]
+    eventually(lambda: all(status_of(conn, job.id) in ("finished", "failed") for job in jobs), 20)
+    assert {status_of(conn, job.id) for job in jobs} == {"finished"}
+    assert {field(conn, job.id, "attempts") for job in jobs} == {""}, "no attempt was spent"
+    check_conservation(conn, [job.id for job in jobs])
