@@ -80,6 +80,8 @@ class Batch:
         self._connection = connection if connection is not None else self.queue._connection
         self._open_for, self._keep = seconds("open_for", open_for), seconds("keep", keep)
         self._nonce = ""
+        #: Calls that a middleware holds; to be closed once they were sent.
+        self._unsent, self._to_close = 0, False
         self._parent = None if parent is None else batch_id("parent", parent)
         self._callbacks = [self._callback("complete", on_complete), self._callback("success", on_success)]
 
@@ -123,9 +125,9 @@ class Batch:
     # -- filling it
 
     def open(self) -> Self:
-        """Make it known; jobs can be added from now on. BatchClosed or NoSuchBatchError if the parent takes no more; ValueError if it would be the
-        sixth inside one another, or if a batch of this id is there. To open it again does nothing; and where a process died while it opened one,
-        before what is to follow had come, another may open that of the same id and parent."""
+        """Make it known; jobs can be added from now on. BatchClosed or NoSuchBatchError if the parent takes no more, the latter also if this took
+        longer than `open_for`; ValueError if it would be the sixth inside one another, or if a batch of this id is there. To open it again does
+        nothing; and where a process died while it opened one, before what is to follow had come, another may open that of the same id and parent."""
         self._nonce = self._nonce or new_nonce()
         repeatable(self._open)
         callbacks = [callback for callback in self._callbacks if callback is not None]
@@ -156,7 +158,11 @@ class Batch:
             raise batch_refusal(parent, answer)
 
     def close(self) -> None:
-        """No more jobs will come, but those that its own add. Closed already is no error; NoSuchBatchError if it is gone."""
+        """No more jobs will come, but those that its own add. Closed already is no error; NoSuchBatchError if it is gone. While a middleware holds
+        some that were added here (until a transaction is committed, say) it stays open, and is closed when they have been sent."""
+        self._to_close = self._unsent > 0
+        if self._to_close:
+            return
         if broker_of(self.connection).close_batch(self.id) != "ok":
             raise batch_refusal(self.id, "missing")
 
@@ -172,13 +178,28 @@ class Batch:
 
     def enqueue(self, f: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job:
         """As `Queue.enqueue` of the batch's queue: the job is a member. BatchClosed if it takes no more."""
-        return self.queue.enqueue(f, *args, **kwargs, batch=self)
+        job = self.queue.enqueue(f, *args, **kwargs, batch=self)
+        self._note_held([job])
+        return job
 
-    def add(self, queue: str | Queue, job_datas: Iterable[JobData]) -> list[Job]:
+    def add(self, queue: str | Queue, job_datas: Iterable[JobData], *, on_commit: bool | None = None) -> list[Job]:
         """As `enqueue_many` of that queue: the jobs, made by `Queue.prepare_data`, are members. They come in chunks, of which each is accepted as a
         whole; BatchClosed if it takes no more."""
         target = queue if isinstance(queue, Queue) else Queue(queue, self._connection)
-        return target.enqueue_many(self._members(job_datas))
+        jobs = target.enqueue_many(self._members(job_datas), on_commit=on_commit)
+        self._note_held(jobs)
+        return jobs
+
+    def _note_held(self, jobs: Iterable[Job]) -> None:
+        # Those that a middleware holds come when it sends them: till then the batch must stay open.
+        for held in dict.fromkeys(job._held for job in jobs if job._held is not None):
+            self._unsent += 1
+            held.then(self._sent)
+
+    def _sent(self) -> None:
+        self._unsent -= 1
+        if not self._unsent and self._to_close:
+            self.close()
 
     def _members(self, job_datas: Iterable[JobData]) -> Iterator[JobData]:
         by = joining(self.id)

@@ -88,10 +88,15 @@ class chain:
         return f"chain({', '.join(str(getattr(step.func, '__qualname__', step.func)) for step in self.steps)})"
 
     def enqueue(
-        self, queue: str | Queue | None = None, connection: Redis | None = None, **options: Unpack[JobOptions]
+        self,
+        queue: str | Queue | None = None,
+        connection: Redis | None = None,
+        *,
+        on_commit: bool | None = None,
+        **options: Unpack[JobOptions],
     ) -> list[Job]:
         """Enqueue the calls, each in its own queue or else in `queue`, with these options besides their own; returns their jobs, in this order. All
-        of them or none, whatever their queues."""
+        of them or none, whatever their queues. `on_commit`: as of `Queue.enqueue`."""
         datas: list[JobData] = []
         for step in self.steps:
             if datas and "depends_on" in step.options:
@@ -100,7 +105,7 @@ class chain:
             data = step.prepare(**{**options, **step.options, **behind})
             datas.append(_taking(data) if datas and not step.immutable else data)
         queues = [_queue_of(step, queue, connection) for step in self.steps]
-        return enqueue_together(zip(queues, datas, strict=True))
+        return enqueue_together(zip(queues, datas, strict=True), on_commit)
 
 
 def _taking(data: JobData) -> JobData:

@@ -11,8 +11,16 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from fusion.enqueue.build import JobData
-from fusion.exceptions import DependencyCycle, DuplicateJob, GraphDropped, UnknownDependency
-from fusion.store.layout.records import Met, NewJob, Replicas
+from fusion.exceptions import (
+    BatchClosed,
+    DependencyCycle,
+    DuplicateJob,
+    GraphDropped,
+    NoSuchBatchError,
+    QueueFull,
+    UnknownDependency,
+)
+from fusion.store.layout.records import Met, NewJob, Replicas, Room
 from fusion.store.write.broker import Broker
 
 if TYPE_CHECKING:
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 _JOBS, _PARENTS = 30, 60
 #: Parents of a job that come with it, and in one more call each.
 MOST_PARENTS = 100
-#: Times that a graph is sent, and seconds between two.
+#: Times that a graph is sent, and seconds between two, more or less.
 _TRIES, _PAUSE = 20, 0.25
 
 
@@ -37,7 +45,7 @@ def parents_of(new: NewJob) -> list[str]:
 
 
 def is_graph(datas: Sequence[JobData]) -> bool:
-    """Whether one of them waits for others."""
+    """Say whether one of them waits for others."""
     return any("parents" in data.new.fields for data in datas)
 
 
@@ -70,15 +78,16 @@ def in_order(datas: Sequence[JobData]) -> list[JobData]:
 @dataclass(frozen=True, slots=True)
 class Graph:
     """Jobs that come in several calls, all or none of them. `more`: by job the parents that come behind it, a hundred at a time. `queues`: by
-    job its queue, unless all are for that of the call."""
+    job its queue, unless all are for that of the call. `most`: how many may wait in a queue, as the call says."""
 
     token: str
     jobs: list[NewJob]
     more: dict[str, list[list[str]]]
     queues: Mapping[str, str] = field(default_factory=dict)
+    most: int | None = None
 
     @classmethod
-    def of(cls, jobs: Sequence[NewJob], queues: Mapping[str, str] | None = None) -> Graph:
+    def of(cls, jobs: Sequence[NewJob], queues: Mapping[str, str] | None = None, most: int | None = None) -> Graph:
         """Of jobs in their order."""
         made, more = [], {}
         for job in jobs:
@@ -89,7 +98,7 @@ class Graph:
                 starts = range(MOST_PARENTS, len(parents), MOST_PARENTS)
                 more[job.id] = [parents[start : start + MOST_PARENTS] for start in starts]
             made.append(replace(job, fields=fields))
-        return cls(_token(), made, more, queues or {})
+        return cls(_token(), made, more, queues or {}, most)
 
     @staticmethod
     def is_needed(jobs: Sequence[NewJob]) -> bool:
@@ -112,14 +121,20 @@ class Graph:
             edges += count
         yield part
 
+    def room(self, queue: str) -> Room | None:
+        """What it asks for in a queue of its `queues` ("": of that of the call): room for those that wait neither for others nor for a time."""
+        own = [job for job in self.jobs if self.queues.get(job.id, "") == queue]
+        first = sum(not job.fields.get("parents") and job.due is None and not job.delay for job in own)
+        return Room(self.most, first) if first else None
+
 
 #: A call of a Broker of either kind, or a pause in seconds.
 Step = Callable[[Any], Any] | float
-_HANDLED = (GraphDropped, DuplicateJob, UnknownDependency)
+_HANDLED = (GraphDropped, DuplicateJob, QueueFull, UnknownDependency, BatchClosed, NoSuchBatchError)
 
 
 class Course:
-    """How far a graph is written. `step` is to be made next; whoever makes it says what it `answered`, or `raised` of what is `_HANDLED`, which
+    """Writes a graph step by step. `step` is to be made next; whoever makes it says what it `answered`, or `raised` of what is `_HANDLED`, which
     may raise that. None when all is done: `at` is then the server's time, with what there is to say of some of the jobs."""
 
     def __init__(self, graph: Graph, queue: str, replicas: Replicas | None = None) -> None:
@@ -138,15 +153,11 @@ class Course:
         """The step was refused."""
         self.step = self._steps.throw(error)
 
-    def close(self) -> None:
-        """Nobody goes on with it."""
-        self._steps.close()
-
 
 def write(graph: Graph, queue: str, broker: Broker, replicas: Replicas | None = None) -> str:
     """Accept a graph; returns the server's time. Of one that is refused, or was given up meanwhile, nothing is left. Raises DuplicateJob,
-    UnknownDependency, and what the Broker does; GraphDropped if it was given up several times; NotReplicated if too few `replicas` have it in
-    time."""
+    UnknownDependency, QueueFull, and what the Broker does; GraphDropped if it was given up several times; NotReplicated if too few `replicas`
+    have it in time."""
     pause: Callable[[float], Any] = time.sleep
     course = Course(graph, queue, replicas)
     while (step := course.step) is not None:
@@ -175,26 +186,30 @@ async def write_awaited(graph: Graph, queue: str, broker: AsyncBroker, replicas:
 
 
 def _steps(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Step, Any, str]:
-    """What is asked of the Broker, one after the other; what it answers, or raises, comes back."""
+    """Yield what is asked of the Broker, one after the other; what it answers, or raises, comes back."""
     for left in reversed(range(_TRIES)):
         try:
             return (yield from _parts(graph, queue, replicas))
-        except GraphDropped:
+        except _HANDLED as error:
             yield methodcaller("drop_graph", graph.token)  # what is left of it: as long as that is there it can't come anew
-            if not left:
+            if not (left and _may_come_anew(error)):
                 raise
             graph = replace(graph, token=_token())
-            yield _PAUSE
-        except (DuplicateJob, UnknownDependency):
-            yield methodcaller("drop_graph", graph.token)
-            raise
+            yield _PAUSE * (0.5 + secrets.randbelow(1000) / 1000)  # two that are in each other's way part
     raise AssertionError("unreachable")
 
 
+def _may_come_anew(error: Exception) -> bool:
+    return isinstance(error, GraphDropped) or (isinstance(error, DuplicateJob) and error.status == "coming")
+
+
 def _parts(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Step, Any, str]:
-    at, met = "", dict[str, Met]()
+    at, met, asked = "", dict[str, Met](), set[str]()
     for nth, part in enumerate(graph.parts):
-        at = yield methodcaller("enqueue_part", graph.queues.get(part[0].id, queue), part, graph.token, nth)
+        name = graph.queues.get(part[0].id, "")
+        room = None if name in asked else graph.room(name)  # the first part for a queue asks for all
+        asked.add(name)
+        at = yield methodcaller("enqueue_part", name or queue, part, graph.token, nth, room)
         met |= Broker.met(at)
         for job in part:
             for further, parents in enumerate(graph.more.get(job.id, ()), 1):

@@ -55,9 +55,5 @@ class History:
 
 def _step(step: Step) -> dict[str, Any]:
     """A step; of the wait the p95 of each class in seconds, null where nothing of it ended."""
-    waits: dict[int, list[int]] = {}
-    for priority, counts in step.waits.items():
-        of = min(priority, len(_CLASSES) - 1)
-        waits[of] = [a + b for a, b in zip(waits.get(of, [0] * len(counts)), counts, strict=True)]
-    p95 = {name: percentile(waits[of], 0.95) if of in waits else None for of, name in enumerate(_CLASSES)}
+    p95 = {name: percentile(step.waits[of], 0.95) if of in step.waits else None for of, name in enumerate(_CLASSES)}
     return {"at": to_iso(step.at), **{name: step.counts[name] for name in COUNTS}, "wait_p95": p95}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import redis
 
-from fusion import Batch, Queue
+from fusion import Batch, Queue, signature
 from fusion.exceptions import BatchClosed, DuplicateJob, NoSuchBatchError, OptionError
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, may_reap, status_of
@@ -85,6 +87,69 @@ def test_another_goes_on_with_a_batch_whose_opener_died_before_what_follows_had_
     assert conn.zcard("rq:finished:q") == 3
     with pytest.raises(ValueError, match="already"):
         Batch(id="b", connection=conn).open()
+
+
+def test_what_a_dead_opener_brings_too_late_is_refused_where_the_next_one_promised_none_of_its_kind(
+    conn: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Batch(id="b", queue="q", on_success=NOOP, connection=conn)
+    slow._nonce = "n"
+    slow._open()
+    other = Batch(id="b", queue="q", on_complete=NOOP, connection=conn).open()
+    monkeypatch.setattr(slow, "_open", lambda: None)  # as if it had been asked before the other
+    with pytest.raises(ValueError, match="already"):
+        slow.open()
+    assert conn.zcard("rq:deferred:q") == 1
+    other.close()
+    assert other.status == "success" and batch_faults(conn) == []
+
+
+@pytest.mark.parametrize("meanwhile", ["another-opens-it", "its-time-is-over", "its-time-is-over-with-jobs-in-it"])
+def test_an_opener_that_was_away_before_its_last_call_has_what_follows_once_or_is_refused(
+    conn: redis.Redis, hand: Hand, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    broker, release_graph = hand.broker, Broker.release_graph
+    slow, other = (
+        Batch(id="b", queue="q", on_complete=NOOP, on_success=signature(NOOP).set(queue="p"), connection=conn) for _ in range(2)
+    )
+
+    def time_is_over() -> None:
+        if meanwhile.endswith("with-jobs-in-it"):
+            slow.enqueue(NOOP, job_id="m")
+        conn.hset("rq:batch:b", "open_until", 1)
+        conn.zadd("rq:batches:due", {"b": 1})
+        broker.tend_batches()
+
+    what = iter([other.open if meanwhile == "another-opens-it" else time_is_over])
+
+    def away(self: Broker, *args: Any) -> None:
+        if do := next(what, None):
+            do()
+            settle(broker)
+        release_graph(self, *args)
+
+    monkeypatch.setattr(Broker, "release_graph", away)
+    if meanwhile == "another-opens-it":
+        with pytest.raises(ValueError, match="already"):
+            slow.open()
+        other.close()
+    elif meanwhile == "its-time-is-over":
+        with pytest.raises(NoSuchBatchError):
+            slow.open()
+    else:
+        slow.open()
+    ran = []
+    settle(broker)
+    while found := hand.claim(5):
+        for claimed in found:
+            ran.append(claimed.id)
+            hand.tell(claimed)
+        settle(broker)
+    ours = {"another-opens-it": other, "its-time-is-over-with-jobs-in-it": slow}.get(meanwhile)
+    assert len(ran) == {"another-opens-it": 2, "its-time-is-over": 0}.get(meanwhile, 3)
+    if ours is not None:
+        assert {ours.info().on_complete, ours.info().on_success} <= set(ran)
+    assert conn.zcard("rq:deferred:q") + conn.zcard("rq:deferred:p") == 0 and batch_faults(conn) == []
 
 
 def test_how_each_member_ended(conn: redis.Redis, hand: Hand) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import pytest
 import redis
 
@@ -12,7 +16,7 @@ from fusion.exceptions import DependencyCycle, DuplicateJob, GraphDropped, Unkno
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, drain, promote_all, status_of
-from tests.store.kin_hands import of_kin, settle
+from tests.store.kin_hands import a_fleet, of_kin, settle
 
 TASK = "tests.jobs.basic.noop"
 
@@ -167,6 +171,25 @@ def test_a_chain_over_several_queues_is_refused_whole(conn: redis.Redis, broker:
     assert set(run_all(conn, "b", name="host.b")) == {first[1].id, second[1].id}  # their parents ended at one instant
     assert run_all(conn, "c", name="host.c") == ["taken", first[2].id]
     assert of_kin(conn) == set()
+
+
+def test_of_several_that_enqueue_the_same_ids_at_once_one_does_and_the_others_are_told_so(
+    conn: redis.Redis, broker: Broker
+) -> None:
+    def rival(number: int, who: int) -> str:
+        steps = [signature(TASK).set(queue=queue, job_id=f"{number}-{n}") for n, queue in enumerate("abcad")]
+        try:
+            chain(*(steps if who else reversed(steps))).enqueue(connection=conn)
+        except DuplicateJob as error:
+            return error.status
+        return "ok"
+
+    with a_fleet(broker), ThreadPoolExecutor(3) as pool:
+        told = [sorted(pool.map(partial(rival, number), range(3))) for number in range(4)]
+    assert all(found.count("ok") == 1 and set(found) <= {"ok", "queued", "deferred"} for found in told), told
+    settle(broker)
+    states = check_conservation(conn, [f"{number}-{n}" for number in range(4) for n in range(5)])
+    assert not conn.exists("rq:graphs") and Counter(states.values()) == {"queued": 4, "deferred": 16}
 
 
 def test_a_parent_that_fails_while_a_graph_is_still_coming(conn: redis.Redis, broker: Broker) -> None:

@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from fusion import Job, Queue
+from fusion.exceptions import DuplicateJob
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, fields_of, status_of
@@ -108,3 +109,25 @@ def test_one_that_is_deleted_leaves_all_of_them(
     assert left(conn) == set()
     assert all(score < math.inf for _, score in conn.zrange("rq:finished:parents", 0, -1, withscores=True))
     check_conservation(conn, names)
+
+
+def test_the_next_job_of_its_id_waits_for_all_of_its_own(conn: redis.Redis, broker: Broker, hand: Hand, names: list[str]) -> None:
+    end(broker, hand, 50, failing=[7])
+    assert status_of(conn, "c") == "failed"
+    others = [Queue.prepare_data(TASK, job_id=f"o{nth}") for nth in range(COUNT)]
+    Queue("others").enqueue_many(others)
+    Queue("q").enqueue(TASK, job_id="c", depends_on=others)
+    settle(broker)
+    assert conn.smembers("rq:job:c:dependencies") == {data.new.id.encode() for data in others}
+    end(broker, hand, 280)
+    assert status_of(conn, "c") == "deferred"
+
+
+def test_its_id_is_free_again_once_it_has_left_them(conn: redis.Redis, broker: Broker, names: list[str]) -> None:
+    broker.delete(["c"])
+    with pytest.raises(DuplicateJob, match="try again in a moment"):
+        Queue("q").enqueue(TASK, job_id="c")
+    settle(broker)
+    Queue("q").enqueue(TASK, job_id="c")
+    assert status_of(conn, "c") == "queued"
+    assert not left(conn)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from fusion import AsyncQueue, Queue, QueueFull
+from fusion import AsyncQueue, Queue, QueueFull, chain, signature
 from fusion.enqueue.build import JobData
 from fusion.exceptions import OptionError
 from fusion.kernel import defaults
@@ -21,7 +21,8 @@ from tests.domain.conftest import Bench
 from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import LOSE, FaultProxy
 from tests.jobs import basic
-from tests.kit.hands import Hand, drain, everything, fields_of, now_ms, wire
+from tests.kit.hands import Hand, drain, everything, fields_of, now_ms, status_of, wire
+from tests.store.kin_hands import settle
 
 
 async def _asked(call: Callable[[AsyncQueue], Any]) -> Any:
@@ -90,6 +91,42 @@ def test_of_the_setting(made: Made, conn: redis.Redis) -> None:
     with pytest.raises(QueueFull):
         made(lambda queue: queue.enqueue(basic.noop))
     assert 0 < int(fields_of(conn, job.id)["expires_at"]) - now_ms(conn) <= 60_000
+
+
+def _graph(roots: int) -> list[JobData]:
+    """So many jobs, and one that waits for all of them: too many for one call."""
+    return [*(data(f"r{nth}") for nth in range(roots)), data("c", depends_on=[f"r{nth}" for nth in range(roots)])]
+
+
+def test_a_graph_asks_for_room_for_those_of_it_that_wait_for_no_others(made: Made, conn: redis.Redis) -> None:
+    Queue("q").enqueue(basic.noop, job_id="before")
+    with pytest.raises(QueueFull) as told:
+        made(lambda queue: queue.enqueue_many(_graph(40), max_queue_length=40))
+    assert (told.value.length, told.value.limit, told.value.wanted, told.value.accepted) == (1, 40, 40, ())
+    settle(broker_of(conn))
+    assert [key for key in everything(conn) if ":job:" in key] == ["rq:job:before"]
+    Queue("q").set_max_length(41)
+    graph = _graph(40)
+    for _ in range(2):
+        made(lambda queue: queue.enqueue_many(graph))
+        settle(broker_of(conn))
+    assert (Queue("q").count, status_of(conn, "c")) == (41, "deferred")
+    with pytest.raises(QueueFull):
+        made(lambda queue: queue.enqueue_many([data("more")]))
+
+
+def test_a_chain_over_several_queues_asks_for_room_where_it_begins(conn: redis.Redis) -> None:
+    Queue("a").enqueue(basic.noop, job_id="before")
+    Queue("b").enqueue(basic.noop, job_id="after")
+    for name in "ab":
+        Queue(name).set_max_length(1)
+    call = signature(basic.noop)
+    with pytest.raises(QueueFull) as told:
+        chain(call.set(queue="a"), call.set(queue="c")).enqueue(connection=conn)
+    assert (told.value.queue, told.value.wanted) == ("a", 1)
+    settle(broker_of(conn))
+    assert {key for key in everything(conn) if ":job:" in key} == {"rq:job:before", "rq:job:after"}
+    chain(call.set(queue="c"), call.set(queue="b")).enqueue(connection=conn)
 
 
 def test_an_enqueue_whose_answer_is_lost_is_not_refused_for_itself(made: Made, conn: redis.Redis, redis_url: str) -> None:

@@ -76,6 +76,7 @@ def test_the_names_go_with_the_parent(conn: redis.Redis, broker: Broker) -> None
     run(broker, 4)
     for one in ("top", "left", "right", "end"):
         Job.fetch(one).delete()
+        assert list(conn.scan_iter(f"rq:job:{one}:*")) == [], "not with its children only, which may stay for long"
     assert list(conn.scan_iter("rq:job:*")) == []
 
 

@@ -79,8 +79,11 @@ def batch_faults(redis_of_test: redis.Redis | Still) -> list[str]:
             wrong.append(f"{name}: counts {told}, and {ended=}")
         for member in members:
             if member.startswith("#"):
-                over = conn.hget(f"rq:batch:{member[1:]}", "over")
-                if conn.exists(f"rq:batch:{member[1:]}") and (over is None) != (member in left):
+                over, around = conn.hmget(f"rq:batch:{member[1:]}", "over", "parent")
+                own_life = (
+                    conn.exists(f"rq:batch:{member[1:]}") and around == name.encode()
+                )  # else another was opened under its id
+                if own_life and (over is None) != (member in left):
                     wrong.append(f"{name}: {member} is over={over} and open={member in left}")
                 continue
             status, own = (value and value.decode() for value in conn.hmget(f"rq:job:{member}", "status", "batch"))

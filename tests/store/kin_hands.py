@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import redis
@@ -26,6 +29,24 @@ def settle(broker: Broker) -> None:
     """As any worker does when it is told that there is something."""
     while broker.release()[1] == 0:
         pass
+
+
+@contextmanager
+def a_fleet(broker: Broker) -> Iterator[None]:
+    """Does meanwhile what workers do for jobs that wait."""
+    over = threading.Event()
+
+    def release() -> None:
+        while not over.wait(0.02):
+            settle(broker)
+
+    thread = threading.Thread(target=release)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def of_kin(conn: redis.Redis) -> set[str]:

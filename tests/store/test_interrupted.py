@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import subprocess
 import sys
@@ -47,11 +48,13 @@ class Striking:
         self.left = at
 
     def __enter__(self) -> Striking:
+        gc.disable()  # Python 3.11 crashes when it collects amid the start of a generator that is traced
         sys.settrace(self._call)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.settrace(None)
+        gc.enable()
 
     def _call(self, frame: FrameType, event: str, arg: object) -> Any:
         name = frame.f_globals.get("__name__", "")

@@ -140,7 +140,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     broker.cancel("p3")
     broker.release()
     give(broker, "limited", "t3", ties="kdt", key="l", on_conflict="discard", limit_duration=9**9, rate="9/1/9")
-    begin(broker, "b", name="n")
+    begin(broker, "b", name="n", on_complete="b3")
     begin(broker, "inner", "b")
     callback(broker, "b", "complete", "b3")
     broker.enqueue("limited", [new("step", ties="pg", takes=1, parents='["b3"]')], "n")

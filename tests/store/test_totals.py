@@ -124,6 +124,14 @@ def test_by_priority(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     assert found == {0: {"enqueued": 1}, 2: {"enqueued": 2, "completed": 1}}
 
 
+def test_priorities_over_the_highest_name_count_with_it(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    for priority in (2, 3, 101, 255):
+        put(broker, "q", f"p{priority}", priority=priority)
+    hand.tell(hand.take())
+    assert Inspector(conn).counters("q").by_priority == {2: {"enqueued": 4, "completed": 1}}
+    check_totals(conn)
+
+
 def test_a_scheduled_job_came_in(broker: Broker, conn: redis.Redis) -> None:
     put(broker, "q", "a", delay=60)
     assert totals(conn) == {"enqueued": 1}

@@ -9,6 +9,7 @@ import redis
 
 from fusion.store.layout.records import Claimed
 from tests.kit.hands import LEASE, Hand, outcome, put
+from tests.store.outbox_hands import of_outbox
 
 
 def of_waits(conn: redis.Redis, hand: Hand, running: Claimed, token: int) -> dict[str, Callable[[], Any]]:
@@ -22,4 +23,5 @@ def of_waits(conn: redis.Redis, hand: Hand, running: Claimed, token: int) -> dic
         "hold_probation": lambda: hand.broker.hold_probation("host", hand.incarnation, 20, ["probation:z"]),
         "sample": lambda: hand.broker.sample(60),
         "follow": lambda: caller.broker.follow(caller.name, caller.incarnation, 1, LEASE, first, 5),
+        **of_outbox(conn),
     }

@@ -22,7 +22,7 @@ _PRODUCER = (
     " ~{prefix}wake:_scheduler ~{prefix}work:* ~{prefix}totals:[^_]* ~{prefix}blocked:[^_]* ~{prefix}limit:* ~{prefix}limits ~{prefix}limits:*"
     " ~{prefix}uniques ~{prefix}deferred:[^_]* ~{prefix}releasing ~{prefix}pinned ~{prefix}graph:* ~{prefix}graphs"
     " ~{prefix}batch:* ~{prefix}batches ~{prefix}batches:due ~{prefix}failures ~{prefix}failures:empty ~{prefix}failure:*"
-    " ~{prefix}events ~{prefix}events:meta"
+    " ~{prefix}events ~{prefix}events:meta ~{prefix}outbox:*"
 )
 _PRODUCERS_COMMANDS = (
     " +eval +evalsha +time +ping +select +wait +exists +hdel +hget +hgetall +hincrby +hkeys +hmget +hset +incr +incrby"

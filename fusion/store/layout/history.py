@@ -14,11 +14,16 @@ OTHER = "(other)"
 COUNTS = ("completed", "failed", "retried")
 #: The scope of what waits, sampled: of each step, by class from LOW on, the most that was seen of its depth and of the age of its oldest.
 WAITING = "waiting"
-#: Classes that a sample tells apart.
+#: Classes that figures tell apart: 0, 1, and 2 with all above it.
 CLASSES = 3
 #: The two tiers: letter, seconds of a step, steps of a key, seconds that a key is kept.
 MINUTES = ("minute", 60, 60, 25 * 3600)
 HOURS = ("hour", 3600, 24, 31 * 86400)
+
+
+def class_of(priority: int) -> int:
+    """The class of a priority: there may be 256 of them, and figures of three are read."""
+    return min(priority, CLASSES - 1)
 
 
 def bucket(seconds: float) -> int:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from fusion.store.layout.failure_keys import FailureKeys
 from fusion.store.layout.names import LIST_QUEUES
 from fusion.store.layout.operation_keys import OperationKeys
+from fusion.store.layout.outbox_keys import OutboxKeys
 
 
 @dataclass(frozen=True)
-class Keys(OperationKeys, FailureKeys):
+class Keys(OperationKeys, FailureKeys, OutboxKeys):
     """Names of keys under one prefix. docs/keys.md lists them; a test compares the two."""
 
     # -- jobs and queues

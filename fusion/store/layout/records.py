@@ -53,6 +53,27 @@ class Room:
     to_come: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class OutboxBatch:
+    """Under which number a database's outbox has rows of one queue accepted, and which number was accepted before. `stamp`: hexadecimal digits
+    and points, what tells one content of this number from another."""
+
+    outbox: str
+    number: int
+    before: int
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What is noted of an outbox's batches of one queue: the number accepted last, and its stamp. `kind`: `ok`, it was accepted now; `done`,
+    it or a later one was accepted before; `gap`, the one before it was not, and nothing is accepted now."""
+
+    kind: str
+    number: int
+    stamp: str
+
+
 @dataclass(slots=True)
 class Commit:
     """The end of one execution: finished, failed, retry, held, later (put off, no attempt spent), release, lost or struck (lost with what

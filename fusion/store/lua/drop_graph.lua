@@ -1,7 +1,6 @@
 -- drop_graph: a graph is given up: its jobs are deleted, some at a time, by whoever releases others.
 -- ARGV: token
--- INCLUDE: writer kin_keys releasing
+-- INCLUDE: writer coming
 -- Returns: ok
-do_later('x ' .. A_token)
-redis.call('ZREM', GRAPHS, A_token)
+give_up(A_token)
 return 'ok'

@@ -78,9 +78,14 @@ local function empty()
   if not is_list(A_queue) then return 0 end
 
   local inbox = redis.call('LRANGE', queue_key(A_queue), 0, limit - 1)
+  local struck = redis.call('EXISTS', inbox_key(A_queue)) == 1
   redis.call('LTRIM', queue_key(A_queue), #inbox, -1)
   passed(A_queue, #inbox)
-  for _, id in ipairs(inbox) do drop(id) end
+  for _, id in ipairs(inbox) do
+    drop(id)
+    -- a job that was put back stands a second time further behind
+    if struck and redis.call('EXISTS', job_key(id)) == 0 then strike(A_queue, id) end
+  end
   return #inbox == limit and 1 or 0
 end
 

@@ -1,10 +1,10 @@
 -- enqueue: accept jobs into one queue, all of them or none.
 -- KEYS: queues
 -- ARGV: queue n_jobs needs
--- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply
+-- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply of_outbox
 -- RARER: next_seq
 -- INCLUDE: writer layout keys time count emit ring gate room turns sound accept newcomer batch
--- INCLUDE: attach kin_keys
+-- INCLUDE: attach kin_keys outbox coming
 -- Uses: discarded fifos gate_texts fair wildcards
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
@@ -12,20 +12,25 @@
 --   those that met another of their unique key: {id, the other, how, pairs of the other's fields}; how: `skip`, it was
 --   not accepted; `replaced`, it was, and the other is canceled: its own status in place of the pairs}, and the
 --   ids of those that are deferred} | {'missing', id, a parent of it of which there is no job} |
---   {'duplicate', id, status; foreign: another program's record; if another has its unique key: that one, the key} |
+--   {'duplicate', id, status; foreign: another program's record; leaving: that of the former job of this id, which has
+--   not left its many parents yet; coming: one of a graph of which the last call has not come; if another has its
+--   unique key: that one, the key} |
 --   {'full', how many wait, how many may, how many more were to} |
---   {'batch', id of a batch, why it takes no more: missing | closed | canceled | taken}
+--   {'batch', id of a batch, why it takes no more: missing | closed | canceled | taken} |
+--   {'done', number of an outbox's batch and the stamp of what was accepted} | {'gap', the same, or an empty text}
 -- Events: queued scheduled deferred
 -- `needs`: the layout in which these jobs are written; a `k` behind it if one has ties, a `u` if one has a unique key.
 -- Behind that may stand `#`, the number of the call, a point and the token of a graph, whose jobs are all deferred
 -- until `release_graph`; {'dropped'} is the answer if it was given up. One with an `h` among its ties is deferred until
--- `undefer` releases it. A nonce that is the job's id is not stored:
--- an id made by chance is its call's alone. That holds for what was enqueued only: a record made for an entry whose job
--- was lost has none either, and who sends that job again must not be told that it is there. Same id + same nonce is a
--- resend and answers as the first time; same id + other nonce is a new life of an ended job, or refused. A resend
--- writes all the same, what changes nothing and a full server takes: on a connection that wrote nothing WAIT waits for
--- nothing, and a primary that was demoted meanwhile must not vouch for what its successor may not have. No allow-oom
--- here: at maxmemory the first write is refused and nothing has happened.
+-- `undefer` releases it. Or there stands `!` and which batch of an outbox these jobs are, see the include `outbox`: its
+-- number is noted with them, for ever; nothing is accepted of one that was accepted before (`done`, with what was noted
+-- then), or that does not follow the one that was noted last (`gap`).
+-- A nonce that is the job's id is not stored: an id made by chance is its call's alone. That holds for what was
+-- enqueued only: a record made for an entry whose job was lost has none either, and who sends that job again must not
+-- be told that it is there. Same id + same nonce is a resend and answers as the first time; same id + other nonce is a
+-- new life of an ended job, or refused. A resend writes all the same, what changes nothing and a full server takes: on
+-- a connection that wrote nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for
+-- what its successor may not have. No allow-oom here: at maxmemory the first write is refused and nothing has happened.
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
 local met, brought -- what of unique keys is to be told; ids by unique key of those that come now
 if string.find(A_needs, 'u', 1, true) then met, brought = {}, {} end
@@ -35,18 +40,28 @@ if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return {
 local over = graph and nth ~= '0' and not redis.call('ZSCORE', GRAPHS, graph) -- it was given up, or it has begun
 local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
 
+local outbox_batch = string.match(A_needs, '!(.*)$')
+if outbox_batch then
+  local refused = of_outbox(outbox_batch, A_queue)
+  if refused then return refused end
+end
+
 -- That all is well, and what is to be told beside it.
 local function answer(at, layout)
+  if outbox_batch then of_outbox(outbox_batch, A_queue, true) end
   if not (discarded[1] or apart[1] or met and met[1]) then return { 'ok', at, layout } end
   return { 'ok', at, layout, discarded, met or {}, apart }
 end
 
--- Whether there is a record without a mark of ours. Mostly there is none at all, no queue ever was a LIST of stock
--- RQ's, nothing is set for any, this one has no fair turns and no worker serves a wildcard: one look for all. A user of
--- before may not read these.
+-- Why an id is not free: there is a record without a mark of ours. Mostly there is none at all, nothing is left of a
+-- job of this id that was deleted, no queue ever was a LIST of stock RQ's, nothing is set for any, this one has no fair
+-- turns and no worker serves a wildcard: one look for all. A user of before may not read these. Second: the ties of
+-- what `begin_anew` is to see to.
 local looked = false
-local function is_anothers(key)
-  local found = not looked and redis.pcall('EXISTS', key, FIFOS, GATES, WILDCARDS, turns_key(A_queue))
+local function is_taken(id, of_before)
+  local key, children, parents = job_key(id), children_key(id), parents_key(id)
+  local found = not looked and redis.pcall('EXISTS', key, children, parents, FIFOS, GATES, WILDCARDS,
+      turns_key(A_queue))
   looked = true
   if found == 0 then
     wildcards = {}
@@ -57,27 +72,29 @@ local function is_anothers(key)
     gate_texts[A_queue] = false
     if fair[A_queue] == nil then fair[A_queue] = false end
   else
-    found = redis.call('EXISTS', key, FIFOS)
+    found = redis.call('EXISTS', key, children, parents, FIFOS)
   end
   if found == 0 then
     if fifos[A_queue] == nil then fifos[A_queue] = false end
     return false
   end
   in_fifo(A_queue)
-  return redis.call('EXISTS', key) == 1 and not redis.call('HGET', key, 'seq') -- HEXISTS is not a producer's
+  if redis.call('EXISTS', children, parents) > 0 then of_before = of_before or 'p' end
+  local others = redis.call('EXISTS', key) == 1 and not redis.call('HGET', key, 'seq') -- HEXISTS is not a producer's
+  return others and 'foreign', of_before
 end
 
 for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
-  local status, nonce, origin, created_at, func = unpack(redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin',
-      'created_at', 'func'))
-  local resent = status and (nonce or func and id) == sent
+  local record = redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
+  local status, nonce, origin = unpack(record, 1, 3)
+  local resent = status and (nonce or record[5] and id) == sent
   local unique = met and not resent and unique_of(at + 6, at + 5 + n)
   local ok, other = true, nil
   if unique then ok, other = pcall(meets, unique, brought, A_queue) end
   if not ok then return error_reply(other) end
   if resent then
-    first_answer, again = created_at, job_key(id)
+    first_answer, again = record[4], job_key(id)
     local older = met and redis.call('HGET', again, 'replaces')
     if older then met[#met + 1] = { id, older, 'replaced', status } end
     if status == 'canceled' and redis.call('HGET', again, 'reason') == 'discarded' then
@@ -94,10 +111,15 @@ for _ = 1, tonumber(A_n_jobs) do
   elseif other and other.way == 'skip' then
     met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and view_of(other.owner) or nil }
   elseif seen[id] or status and not is_terminal(status) then
-    return { 'duplicate', id, status or 'queued' }
-  elseif not nonce and is_anothers(job_key(id)) then
-    return { 'duplicate', id, 'foreign' }
+    return { 'duplicate', id, may_go(record[7]) and 'coming' or status or 'queued' }
   else
+    local why, of_before = false, record[6] or record[7] and 'p'
+    if not nonce then why, of_before = is_taken(id, of_before) end
+    if of_before and redis.call('EXISTS', parents_key(id)) == 1
+        and redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
+      why = 'leaving' -- more than one call can see to
+    end
+    if why then return { 'duplicate', id, why } end
     local due, front, fair_key
     if ARGV[at + 3] ~= 'back' then due, front, fair_key = due_of(ARGV[at + 3]) end
     local ties = not tonumber(A_needs) and field_of('ties', at + 6, at + 5 + n)
@@ -112,7 +134,8 @@ for _ = 1, tonumber(A_n_jobs) do
     local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
     fresh[#fresh + 1] = { id = id, nonce = sent, priority = ARGV[at + 2], due = due, front = front,
       ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n, deferred = deferred,
-      parents = parents, held = graph or ties and string.find(ties, 'h', 1, true) ~= nil,
+      of_before = of_before, parents = parents,
+      held = graph or ties and string.find(ties, 'h', 1, true) ~= nil,
       ended = status and set_of(status, origin or A_queue), turn = target == 'back' and (fair_key or ''),
       unique = unique }
     if unique then brought[unique.name] = id end
@@ -172,9 +195,10 @@ reserve(#fresh)
 local best
 for i, job in ipairs(fresh) do
   local place, waits = seq + i, job.deferred
+  if job.of_before then begin_anew(job.id, job.of_before) end
   if job.parents then
     waits = job.held or must_wait(job.parents) -- those of this call are there by now
-    attach(job.id, job.parents, place, false, job.ended)
+    attach(job.id, job.parents, place)
   end
   if graph then
     redis.call('ZADD', graph_key(graph), place, job.id)

@@ -1,30 +1,22 @@
 -- open_batch: a batch comes into being, perhaps as a member of another.
 -- KEYS: batches due
 -- ARGV: batch nonce parent by open_ms keep_ms n_pairs
--- INCLUDE: writer keys batch_keys time batch
+-- INCLUDE: writer batch_keys time batch promised
 -- Rest: pairs (fields of its hash)
 -- Returns: {'ok', created_at} | {'duplicate'} | {'deep'} | {missing | closed | canceled: why the parent takes no more}
--- Same nonce again is a resend and answers ok. Whoever opens one promises the jobs that it calls back, and brings them
--- afterwards. If they have not come, as that process died, another may open it: then it is that one's, and what the
--- first brings too late is refused (`refuses_more`).
+-- Same nonce again is a resend and answers ok. If what it is to call back has not come, another may open it: then it is
+-- that one's, what has come of the first one's goes, and what that brings too late is refused (`refuses_more`).
 local DEEPEST = 5
 local key = batch_key(A_batch)
 local created, nonce, closed, around = unpack(redis.call('HMGET', key, 'created_at', 'nonce', 'closed_at', 'parent'))
 
--- Whether a job that it is to call back has come, and stays.
-local function has_come(as)
-  local id, called = unpack(redis.call('HMGET', key, 'on_' .. as, as .. '_called'))
-  if not id or called then return true end
-  local status, graph = unpack(redis.call('HMGET', job_key(id), 'status', 'graph'))
-  return status and (not graph or redis.call('ZSCORE', P .. 'releasing', 'g ' .. graph))
-end
-
 if nonce == A_nonce then return { 'ok', created } end
-if created and (closed or (around or '') ~= A_parent or has_come('complete') and has_come('success')) then
+if created and (closed or (around or '') ~= A_parent or is_opened(A_batch)) then
   return { 'duplicate' }
 end
 local depth = 1
 if created then
+  give_up_callbacks(A_batch)
   redis.call('HDEL', key, 'name', 'on_complete', 'on_success')
 elseif A_parent ~= '' then
   local why = refuses_more(A_parent, A_by)

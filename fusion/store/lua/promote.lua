@@ -3,7 +3,7 @@
 -- KEYS: scheduled
 -- ARGV: limit
 -- INCLUDE: keys time score count emit ring turns next_due ties limit_keys limit sound on_arrive discard batch_keys
--- INCLUDE: undefer release_some releasing kin_keys
+-- INCLUDE: undefer release_some coming kin_keys
 -- Uses: tied
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1, the same of batches}
@@ -105,8 +105,7 @@ for _, name in ipairs(others and redis.pcall('ZRANGEBYSCORE', LIMITS_DUE, '-inf'
 end
 if others then
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', GRAPHS, '-inf', now_ms - 60000, 'LIMIT', 0, 10)) do
-    do_later('x ' .. token) -- whoever sent it is gone
-    redis.call('ZREM', GRAPHS, token)
+    give_up(token) -- whoever sent it is gone
   end
   release_some(math.min(limit, 50))
 end

@@ -1,13 +1,20 @@
--- tend_batches: what is due of batches. One whose producer is gone is closed, one that was canceled goes on with that,
+-- tend_batches: what is due of batches. One whose producer is gone is closed, or goes if that died before all that it
+--   is to call back had come and nobody brought a member; one that was canceled goes on with that,
 --   the times of members begin whose results nobody waits for any more, and one that ended long ago is forgotten; a
 --   bounded number at a time.
 -- KEYS: batches due
 -- ARGV: limit
 -- FLAGS: allow-oom
--- INCLUDE: keys batch_keys time count batch cancel_members
+-- INCLUDE: keys batch_keys time count batch cancel_members promised
 -- Returns: {looked at, ms to the next or -1}
 -- Events: canceled
 local left, PUT_OFF = tonumber(A_limit), 30000 -- jobs; ms until one that can't be seen to (a broken key) is tried again
+
+local function remove(batch)
+  redis.call('ZREM', K_batches, batch)
+  redis.call('UNLINK', batch_members_key(batch), batch_open_key(batch), batch_ended_key(batch), batch_key(batch))
+  redis.call('ZREM', K_due, batch)
+end
 
 local function forget_batch(batch, parent, keep)
   if parent and redis.call('EXISTS', batch_key(parent)) == 1 and not redis.call('HGET', batch_key(parent), 'over') then
@@ -19,9 +26,19 @@ local function forget_batch(batch, parent, keep)
       and redis.call('HGET', batch_key(batch), 'read') ~= 'end' then
     return let_read_end(batch) -- its members first
   end
-  redis.call('ZREM', K_batches, batch)
-  redis.call('UNLINK', batch_members_key(batch), batch_open_key(batch), batch_ended_key(batch), batch_key(batch))
-  redis.call('ZREM', K_due, batch)
+  remove(batch)
+end
+
+-- Nobody has closed it in its time.
+local function abandon(batch, parent)
+  if redis.call('EXISTS', batch_members_key(batch)) == 0 and not is_opened(batch) then
+    give_up_callbacks(batch)
+    if parent then leave_batch(parent, '#' .. batch, 'deleted') end
+    return remove(batch)
+  end
+  redis.call('HSET', batch_key(batch), 'closed_at', now_iso, 'closed_by', 'open_for')
+  set_due(batch)
+  settle_around(batch)
 end
 
 -- The time of a job that finished begins, if it has one.
@@ -62,9 +79,7 @@ local function tend(batch)
   elseif read and read ~= 'end' then
     read_no_more(batch, read, left + 1)
   elseif not closed and tonumber(open_until) <= now_ms then
-    redis.call('HSET', key, 'closed_at', now_iso, 'closed_by', 'open_for')
-    set_due(batch)
-    settle_around(batch)
+    abandon(batch, parent)
   elseif over and tonumber(forget) <= now_ms then
     forget_batch(batch, parent, keep)
   else

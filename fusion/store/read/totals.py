@@ -10,7 +10,7 @@ from typing import Any
 
 from fusion.store.layout import codec
 from fusion.store.layout.gates import number
-from fusion.store.layout.history import BOUNDS, CLASSES, COUNTS, HOURS, MINUTES, WAITING, percentile
+from fusion.store.layout.history import BOUNDS, CLASSES, COUNTS, HOURS, MINUTES, WAITING, class_of, percentile
 from fusion.store.read.base import InspectorBase
 from fusion.store.read.queue_inspector import QueueInfo
 
@@ -22,7 +22,7 @@ _DAY = 86400
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Lifetime counters. `by_priority`: of each priority, by name."""
+    """Lifetime counters. `by_priority`: of each class (0, 1, 2 with all above), by name."""
 
     totals: Mapping[str, int]
     by_priority: Mapping[int, Mapping[str, int]]
@@ -46,7 +46,7 @@ def read_counters(row: Mapping[Any, Any]) -> Counters:
             count = codec.number(value)
             totals[name] += count
             if priority.isascii() and priority.isdecimal():
-                classes.setdefault(int(priority), Counter())[name] += count
+                classes.setdefault(class_of(int(priority)), Counter())[name] += count
     return Counters(totals, classes)
 
 
@@ -96,9 +96,10 @@ class QueueStats:
 
 @dataclass(slots=True)
 class Step:
-    """A minute or an hour: when it began, counts by name, and by priority how many waited and ran how long (see `history.BOUNDS`).
+    """A minute or an hour: when it began, counts by name, and by class (0, 1, 2 with all above) how many waited and ran how long (see
+    `history.BOUNDS`).
 
-    `depths`, `ages`: of a queue by class (0, 1, 2 with all above), the most that waited at once, and the longest that the oldest had waited in
+    `depths`, `ages`: of a queue by class, the most that waited at once, and the longest that the oldest had waited in
     seconds, sampled every ten seconds; empty if nothing waited, or nobody looked."""
 
     at: datetime
@@ -114,7 +115,7 @@ class Step:
             self.counts[what] += count
         elif what[:1] in ("w", "r") and what[1:].isdecimal() and int(what[1:]) < len(BOUNDS):
             table = self.waits if what[0] == "w" else self.runs
-            table.setdefault(priority, [0] * len(BOUNDS))[int(what[1:])] += count
+            table.setdefault(class_of(priority), [0] * len(BOUNDS))[int(what[1:])] += count
 
     def sampled(self, figures: str) -> None:
         """Read what was sampled in this step; figures that are none are passed over."""
@@ -131,7 +132,7 @@ class Step:
 
 
 def summary(steps: list[Step]) -> dict[int, dict[str, dict[str, float | None]]]:
-    """Of each priority p50, p95 and p99 of wait and run over all steps, in seconds."""
+    """Of each class p50, p95 and p99 of wait and run over all steps, in seconds."""
     found: dict[int, dict[str, dict[str, float | None]]] = {}
     for name in ("waits", "runs"):
         sums: dict[int, list[int]] = {}

@@ -66,9 +66,9 @@ class AsyncBroker(ScriptHost):
         self._layout = int(answer[2])
         return at
 
-    async def enqueue_part(self, queue: str, jobs: Sequence[NewJob], token: str, nth: int) -> str:
+    async def enqueue_part(self, queue: str, jobs: Sequence[NewJob], token: str, nth: int, room: Room | None = None) -> str:
         """Accept a part of a graph as `Broker.enqueue_part` does, with its errors."""
-        words = part_words(queue, jobs, token, nth)
+        words = part_words(queue, jobs, token, nth, room)
         return enqueue_codec.accepted(await self._call("enqueue", *words, self.connection.execute_command), queue)
 
     async def add_parents(self, job_id: str, token: str, nth: int, parents: Sequence[str]) -> None:

@@ -27,15 +27,15 @@ from fusion.store.write.gate_broker import GateBroker
 from fusion.store.write.graph_broker import GraphBroker
 from fusion.store.write.history_broker import HistoryBroker
 from fusion.store.write.operation_broker import OperationBroker
+from fusion.store.write.outbox_broker import OutboxBroker
 from fusion.store.write.report_broker import ReportBroker
 
 _NO_WISHES = Wishes()
-
 #: A turn made ready.
 TurnCall = ScriptCall[Turn]
 
 
-class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroker, GraphBroker, OperationBroker):
+class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroker, GraphBroker, OperationBroker, OutboxBroker):
     """Job state in one Redis.
 
     Every method is one round trip and safe to repeat with the same token or nonce: a resend changes nothing and answers as the first

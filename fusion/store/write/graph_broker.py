@@ -8,7 +8,7 @@ from typing import Any
 from fusion.exceptions import GraphDropped, UnknownDependency
 from fusion.store.client.replication import Replication
 from fusion.store.layout import codec, schema
-from fusion.store.layout.records import NewJob, Replicas
+from fusion.store.layout.records import NewJob, Replicas, Room
 from fusion.store.scripting.host import ScriptHost, to_texts
 from fusion.store.write import enqueue_codec
 
@@ -22,10 +22,10 @@ class GraphBroker(ScriptHost):
         done, next_ms = self._script("release")({"releasing": self.keys.releasing}, {"limit": limit})
         return int(done), None if next_ms < 0 else next_ms / 1000
 
-    def enqueue_part(self, queue: str, jobs: Sequence[NewJob], token: str, nth: int) -> str:
-        """Accept jobs of a graph, the `nth` part of it, counted from 0: all are deferred until `release_graph`. GraphDropped, and the errors of
-        `enqueue`."""
-        words = part_words(queue, jobs, token, nth)
+    def enqueue_part(self, queue: str, jobs: Sequence[NewJob], token: str, nth: int, room: Room | None = None) -> str:
+        """Accept jobs of a graph, the `nth` part of it, counted from 0: all are deferred until `release_graph`. `room`: for those of the graph
+        that are to enter this queue then. GraphDropped, and the errors of `enqueue`."""
+        words = part_words(queue, jobs, token, nth, room)
         return enqueue_codec.accepted(self._script("enqueue")({"queues": self.keys.queues}, *words), queue)
 
     def add_parents(self, job_id: str, token: str, nth: int, parents: Sequence[str]) -> None:
@@ -50,9 +50,9 @@ class GraphBroker(ScriptHost):
 # -- said and heard alike by those who wait and those who await
 
 
-def part_words(queue: str, jobs: Sequence[NewJob], token: str, nth: int) -> tuple[dict[str, Any], list[Any]]:
+def part_words(queue: str, jobs: Sequence[NewJob], token: str, nth: int, room: Room | None) -> tuple[dict[str, Any], list[Any]]:
     """What `enqueue_part` says."""
-    return enqueue_codec.arguments(queue, jobs, "", schema.VERSION, None, f"#{nth}.{token}")
+    return enqueue_codec.arguments(queue, jobs, "", schema.VERSION, room, f"#{nth}.{token}")
 
 
 def parents_words(job_id: str, token: str, nth: int, parents: Sequence[str]) -> tuple[dict[str, Any], list[Any]]:

@@ -33,7 +33,7 @@ MISTAKES = (
     Mistake(
         "an enqueue sent again is another job",
         ("enqueue",),
-        "local resent = status and (nonce or func and id) == sent",
+        "local resent = status and (nonce or record[5] and id) == sent",
         "local resent = false",
     ),
     Mistake(

@@ -13,6 +13,7 @@ import redis
 
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.names import LIST_QUEUES
+from tests.kit.still import Still
 from tests.store.batch_hands import batch_faults
 from tests.store.limits_hands import faults
 
@@ -21,7 +22,7 @@ TERMINAL = {"finished", "failed", "canceled", "stopped"}
 _SETTLED = ("completed", "retry", "abandoned", "displaced", "released", "held")
 
 
-def memberships(conn: redis.Redis, keys: Keys | None = None) -> dict[str, list[str]]:
+def memberships(conn: redis.Redis | Still, keys: Keys | None = None) -> dict[str, list[str]]:
     """For each job id the states whose sets hold it (a LIST queue's inbox counts as queued)."""
     keys = keys or Keys()
     found: dict[str, list[str]] = {}
@@ -55,26 +56,27 @@ def memberships(conn: redis.Redis, keys: Keys | None = None) -> dict[str, list[s
 
 
 def check_conservation(
-    conn: redis.Redis, accepted: Iterable[str], keys: Keys | None = None, *, grouped: bool = True
+    conn: redis.Redis, accepted: Iterable[str], keys: Keys | None = None, *, grouped: bool = True, still: Still | None = None
 ) -> dict[str, str]:
     """Assert that each accepted id is in exactly one set and that its hash says the same, of all queues what `check_totals` does, and of
-    failed jobs what `check_groups` does. `grouped`: False if some failed in a version without groups, and nobody cleaned since. Returns
-    id -> status."""
+    failed jobs what `check_groups` does. `grouped`: False if some failed in a version without groups, and nobody cleaned since.
+    `still`: a copy of all keys as they are. Returns id -> status."""
     keys = keys or Keys()
-    found = memberships(conn, keys)
+    look = still or conn
+    found = memberships(look, keys)
     wrong, states = [], {}
     for job_id in accepted:
-        raw = conn.hget(keys.job(job_id), "status")
+        raw = look.hget(keys.job(job_id), "status")
         status = raw.decode() if raw else None
         if status is None or found.get(job_id) != [status]:
             wrong.append(f"{job_id}: hash says {status}, sets say {found.get(job_id)}")
         states[job_id] = status or "?"
         if status == "blocked":
-            wrong += _why_blocked_in_vain(conn, keys, job_id)
+            wrong += _why_blocked_in_vain(look, keys, job_id)
     _refuse("not in exactly one state", wrong)
     check_totals(conn, keys)
     if grouped:
-        check_groups(conn, keys)
+        check_groups(look, keys)
     return states
 
 
@@ -128,7 +130,7 @@ def check_totals(conn: redis.Redis, keys: Keys | None = None) -> None:
     _refuse("counted wrong", wrong)
 
 
-def _why_blocked_in_vain(conn: redis.Redis, keys: Keys, job_id: str) -> list[str]:
+def _why_blocked_in_vain(conn: redis.Redis | Still, keys: Keys, job_id: str) -> list[str]:
     """A job waits in the set that it names, and that set is listed, or nobody would come for it."""
     name = (conn.hget(keys.job(job_id), "waits_in") or b"").decode()
     if name.startswith("limit:"):  # settling a key comes for them, no worker
@@ -218,7 +220,7 @@ def _why_in_group(conn: redis.Redis, keys: Keys, name: str) -> str:
     return "; ".join(group_faults(conn, group, keys)) if not what else ""
 
 
-def group_faults(conn: redis.Redis, group: str, keys: Keys | None = None) -> list[str]:
+def group_faults(conn: redis.Redis | Still, group: str, keys: Keys | None = None) -> list[str]:
     """What is wrong with a failure group."""
     keys = keys or Keys()
     wrong, queues, quarantined = [], Counter[bytes](), 0
@@ -242,7 +244,7 @@ def group_faults(conn: redis.Redis, group: str, keys: Keys | None = None) -> lis
     return wrong
 
 
-def check_groups(conn: redis.Redis, keys: Keys | None = None) -> None:
+def check_groups(conn: redis.Redis | Still, keys: Keys | None = None) -> None:
     """Assert that each failed job stands in exactly one failure group, and each group holds but failed jobs of its own."""
     keys = keys or Keys()
     groups = [raw.decode() for raw in conn.zrange(keys.failures, 0, -1)]

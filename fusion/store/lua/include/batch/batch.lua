@@ -12,7 +12,8 @@
 
 -- Why it takes no more, in a word; nil if it does. One that is closed still takes what its own open members bring
 -- (`by`: the job that asks): it can't end before they do. What is of a wrong type shows here, before anything changes.
--- `as`: of a job `id` that is to be called back, `complete` or `success`; it is refused if another was promised since.
+-- `as`: of a job `id` that is to be called back, `complete` or `success`; it is refused if it is not what was promised:
+-- who opened the batch since promised another, or none.
 local function refuses_more(batch, by, as, id)
   local created, closed, canceled = unpack(redis.call('HMGET', batch_key(batch), 'created_at', 'closed_at',
     'canceled_at'))
@@ -20,7 +21,7 @@ local function refuses_more(batch, by, as, id)
   redis.call('HGET', batch_ended_key(batch), '')
   local own = redis.call('SISMEMBER', batch_open_key(batch), by or '') == 1
   if not created then return 'missing' end
-  if as then return (redis.call('HGET', batch_key(batch), 'on_' .. as) or id) ~= id and 'taken' or nil end
+  if as then return redis.call('HGET', batch_key(batch), 'on_' .. as) ~= id and 'taken' or nil end
   if canceled then return 'canceled' end
   return closed and not own and 'closed' or nil
 end

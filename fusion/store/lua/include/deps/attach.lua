@@ -1,6 +1,6 @@
 -- A job is bound to its parents.
 -- INCLUDE: keys kin_keys ties releasing kin
--- RARER: attach first_missing must_wait parents_of name_child
+-- RARER: attach first_missing must_wait parents_of name_child begin_anew
 -- Uses: tied
 local MOST_NAMED = 1000
 
@@ -35,6 +35,19 @@ local function must_wait(parents, sent)
     if sent and sent[id] or waits_for(sign, redis.call('HGET', job_key(id), 'status')) then return true end
   end
   return false
+end
+
+-- Before the record of a job is written that had a life before, with such `ties`: what others know of that is over; but
+-- its children, if they have not heard of its end, wait for the end of this one.
+local function begin_anew(id, ties)
+  local key = job_key(id)
+  if redis.call('EXISTS', children_key(id)) == 1 then tied[key] = 'c' end
+  if not string.find(ties, '[ph]') then return end
+  if redis.call('ZREM', P .. 'releasing', 'p ' .. id) == 1 then leave_all(id, redis.call('HGET', key, 'parents')) end
+  redis.call('ZREM', P .. 'releasing', 'a ' .. id, 'u ' .. id)
+  local left = redis.call('SMEMBERS', unmet_key(id))
+  if left[1] then redis.call('SREM', unmet_key(id), unpack(left)) end
+  redis.call('PEXPIRE', parents_key(id), 0)
 end
 
 -- For people who look: a parent's children, those that have ended too, as many as it has room for. Nothing hangs on it.

@@ -45,7 +45,7 @@ end
 -- are.
 local function expire_later(id, key, score)
   if tonumber(score) < math.huge and not redis.call('ZSCORE', P .. 'releasing', 'p ' .. id) then
-    redis.call('PEXPIRE', key, string.format('%d', 1000 * (tonumber(score) - now_s + 3600)))
+    redis.call('PEXPIRE', key, string.format('%d', 1000 * (math.max(tonumber(score) - now_s, 0) + 3600)))
   end
 end
 

@@ -1,5 +1,5 @@
 -- What `rq:releasing` names is done, for a number of jobs. Whoever calls it calls `ring_released` at the end.
--- INCLUDE: keys kin_keys time count emit ties undefer kin settle_children attach forget
+-- INCLUDE: keys kin_keys time count emit ties undefer kin settle_children attach forget coming
 -- RARER: release_some attach_again work_off_graph
 -- Uses: tied
 local PUT_OFF_MS = 30000 -- ms until what can't be worked_off (a broken key) is tried again
@@ -40,9 +40,11 @@ local function work_off_graph(kind, token)
       forget(id, key, status, queue)
       if not is_terminal(status) then tally('deleted', queue, class, counters) end
       emit('deleted', id, queue, log_tag)
+      redis.call('ZREM', P .. 'releasing', 'u ' .. id)
     elseif own == token then
       redis.call('SREM', unmet_key(id), '*' .. token)
       redis.call('HDEL', key, 'graph', 'doomed')
+      if string.find(ties or '', 'h', 1, true) then redis.call('ZADD', P .. 'releasing', 'XX', now_ms, 'u ' .. id) end
       if status == 'deferred' and doomed then
         fail_child(id, key, queue, string.match(doomed, '^(%S+) (.*)$'))
       elseif status == 'deferred' and redis.call('EXISTS', unmet_key(id)) == 0
@@ -60,6 +62,10 @@ end
 local function work_off(kind, id)
   if kind == 'u' then
     work_left = work_left - 1
+    if is_coming(redis.call('HGET', job_key(id), 'graph')) then -- put off until that has come, or goes
+      redis.call('ZADD', P .. 'releasing', now_ms + PUT_OFF_MS, 'u ' .. id)
+      return false
+    end
     if undefer(id, job_key(id), '') then worked_off = worked_off + 1 end
   elseif kind == 'c' then
     local limit = work_left

@@ -29,17 +29,19 @@ local function settle_child(parent, id, score, met, gone, how)
         or redis.call('SISMEMBER', unmet, '~' .. parent) == 1 then
       if redis.call('HGET', key, 'graph') then -- whose last job has not come: perhaps there never was any
         redis.call('HSET', key, 'doomed', parent .. ' ' .. how)
-        return redis.call('ZADD', children, '+inf', id)
+      else
+        fail_child(id, key, queue, parent, how)
+        return redis.call('ZREM', children, id)
       end
-      fail_child(id, key, queue, parent, how)
-      return redis.call('ZREM', children, id)
     end
     if redis.call('EXISTS', unmet) == 0 then undefer(id, key, queue) end
   end
+  if gone then return redis.call('ZREM', children, id) end -- there is nothing to keep
   redis.call('ZADD', children, '+inf', id)
 end
 
--- Up to `limit` of them; returns how many there were. One of a parent that runs again waits for its next end.
+-- Up to `limit` of them; returns how many there were. One of a parent that runs again waits for its next end. Of a
+-- parent that is gone all are struck off, those that had heard before, too.
 local function settle_children(id, limit)
   local key, children = job_key(id), children_key(id)
   local status, reason, quarantined = unpack(redis.call('HMGET', key, 'status', 'reason', 'quarantined'))
@@ -48,7 +50,7 @@ local function settle_children(id, limit)
   if status == 'canceled' and (reason == 'expired' or reason == 'discarded') then how = reason end
   if status == 'failed' and quarantined then how = 'quarantined' end
   local met = status == 'finished'
-  local upto = (met or not status) and '(+inf' or string.format('(%.17g', PARKED)
+  local upto = not status and '+inf' or met and '(+inf' or string.format('(%.17g', PARKED)
   local found = redis.call('ZRANGEBYSCORE', children, '-inf', upto, 'WITHSCORES', 'LIMIT', 0, limit)
   for i = 1, #found, 2 do settle_child(id, found[i], tonumber(found[i + 1]), met, not status, how) end
   if redis.call('EXISTS', children) == 0 then unpin(id) end

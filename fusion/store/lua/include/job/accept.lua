@@ -26,7 +26,8 @@ end
 -- There is no record of this id, unless from a former life. `seq`: a number kept for it; `ended`: the
 -- terminal set it stands in from that life; `first` to `last`: its fields in ARGV.
 -- Returns whether it waits, for a time or for others, or was discarded; what is due already is queued. `deferred`: it
--- waits for others than those of its key, until it is released; its time and its ttl are looked at then.
+-- waits for others than those of its key, until it is released; its time and its ttl are looked at then. What `tied`
+-- says of it already is added to its own ties.
 local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, first, last, deferred)
   local key, later, more = job_key(id), deferred or due and due > now_ms, {}
   local status = deferred and 'deferred' or later and 'scheduled' or 'queued'
@@ -70,10 +71,15 @@ local function accept(queue, id, priority, due, front, ttl, nonce, seq, ended, f
   if more[1] then redis.call('HSET', key, unpack(more)) end
   if ttl then expect_expiry(id, more[#more]) end
   if ended then redis.call('ZREM', ended, id) end
-  local log_tag
+  local log_tag, known = nil, tied[key]
   for j = first, last, 2 do
-    if ARGV[j] == 'log_tag' then log_tag = ARGV[j + 1] elseif ARGV[j] == 'ties' then tied[key] = ARGV[j + 1] end
+    if ARGV[j] == 'log_tag' then
+      log_tag = ARGV[j + 1]
+    elseif ARGV[j] == 'ties' then
+      tied[key] = ARGV[j + 1] .. (known or '')
+    end
   end
+  if known then redis.call('HSET', key, 'ties', tied[key]) end
   if tied[key] and string.find(tied[key], 'b', 1, true) then
     join_batch(field_of('batch', first, last), id, field_of('batch_as', first, last))
   end

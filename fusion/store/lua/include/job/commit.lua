@@ -20,7 +20,7 @@ end
 local function callback_error(more)
   for i = 1, #more, 2 do
     if more[i] == 'callback_error' then
-      return { 'callback_error', string.sub(string.match(more[i + 1], '^on_%w+: ([^%s:]+)') or '', 1, 200) }
+      return { 'callback_error', string.sub(string.match(more[i + 1], '^%l+_%l+[^:]*: ([^%s:]+)') or '', 1, 200) }
     end
   end
   return {}
