@@ -28,6 +28,7 @@ from fusion.enqueue.chunk import (
 )
 from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.graph import Graph, in_order, is_graph, write_awaited
+from fusion.enqueue.hooked import Enqueueing, hooks
 from fusion.enqueue.options import EnqueueOptions
 from fusion.enqueue.terms import Terms, pause_terms, terms_of
 from fusion.exceptions import NoSuchJobError, QueueFull, StoreUnavailable
@@ -35,6 +36,7 @@ from fusion.job import Job
 from fusion.jobs.awaiting import Awaited
 from fusion.kernel import defaults
 from fusion.kernel.gates import limit_gate, max_length_gate, max_wait_gate, rate_gate, timeout_gate
+from fusion.queue import Queue
 from fusion.settings import get_settings
 from fusion.status import JobStatus, check_called_off
 from fusion.store.client.async_connections import close_loops_client, loops_client
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from fusion.enqueue.typed import CallOptions, JobOptions
+    from fusion.middleware import ProducerMiddleware
 
 _Func = str | Callable[..., Any]
 
@@ -156,12 +159,24 @@ class AsyncQueue:
         durability: str | None = None,
         replicas: int | None = None,
         replicas_timeout: float | str | None = None,
+        on_commit: bool | None = None,
     ) -> list[Job]:
         """`Queue.enqueue_many`. Encoding is the loop's work, a few milliseconds per chunk."""
         options = EnqueueOptions(
-            max_queue_length=max_queue_length, durability=durability, replicas=replicas, replicas_timeout=replicas_timeout
+            max_queue_length=max_queue_length,
+            durability=durability,
+            replicas=replicas,
+            replicas_timeout=replicas_timeout,
+            on_commit=on_commit,
         )
         terms = terms_of(options, get_settings())
+        if found := hooks():
+            datas = list(job_datas) if spread is None else spread_over(job_datas, spread)
+            jobs: list[Job] = await self._hooked(found, datas, terms, alone=False)
+            return jobs
+        return await self._many(job_datas, terms, spread)
+
+    async def _many(self, job_datas: Iterable[JobData], terms: Terms, spread: float | str | timedelta | None = None) -> list[Job]:
         datas = job_datas if isinstance(job_datas, (list, tuple)) else None
         if datas is not None and is_graph(datas):
             datas = in_order(datas if spread is None else spread_over(datas, spread))
@@ -275,7 +290,22 @@ class AsyncQueue:
         with fusion_errors(connection):
             await async_broker_of(connection, get_settings()).set_gate(self.name, values)
 
+    async def _hooked(self, hooks: Sequence[ProducerMiddleware], datas: list[JobData], terms: Terms, *, alone: bool) -> Any:
+        # what is held is sent when somebody says so, who may have no event loop
+        later = Queue(self.name) if self._connection is None else None
+        call = Enqueueing(hooks, [(self.name, datas)], terms, alone, later)
+        call.before()
+        if call.held is not None:
+            return call.promised(_ELSEWHERE)
+        ((_, datas),) = call.parts
+        if alone:
+            return await call.run_awaited(lambda: self._accept_one(Chunk.of(self.name, datas, terms)))
+        return await call.run_awaited(lambda: self._many(datas, terms))
+
     async def _one(self, data: JobData, terms: Terms) -> Job:
+        if found := hooks():
+            job: Job = await self._hooked(found, [data], terms, alone=True)
+            return job
         return await self._accept_one(Chunk.of(self.name, [data], terms))
 
     async def _accept_one(self, chunk: Chunk) -> Job:

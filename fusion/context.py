@@ -61,8 +61,8 @@ class CurrentJob:
         self.unsaid = 0
         self._meta: dict[str, Any] | None = None
         self.func_name = ""
-        self.args: tuple[Any, ...] = ()
-        self.kwargs: dict[str, Any] = {}
+        self._call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+        self._load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
 
     def _text(self, key: bytes) -> str | None:
         raw = self._fields.get(key)
@@ -76,6 +76,27 @@ class CurrentJob:
         from fusion.kernel.timeutil import from_iso
 
         return from_iso(self._fields.get(key))
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The arguments by position."""
+        return self.called()[0]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The arguments by name."""
+        return self.called()[1]
+
+    def called(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Both, decoded now if they have not been. Raises what that does."""
+        if self._call is None:
+            self._call = ((), {}) if self._load is None else self._load()
+            self._load = None
+        return self._call
+
+    def load_with(self, load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
+        """What decodes the arguments, when they are first asked for. For the code that runs jobs."""
+        self._load, self._call = load, None
 
     @property
     def id(self) -> str:

@@ -101,7 +101,8 @@ class InvalidJobOperation(FusionError):
 class DuplicateJob(FusionError):
     """A live job already has this id, or another has the job's unique key. Nothing was written.
 
-    `job_id` is that of the job that was to be enqueued, `status` that of the one that is there. Of a unique key `unique_key` names it and
+    `job_id` is that of the job that was to be enqueued, `status` that of the one that is there; `coming`: others of its call are still to come, and
+    if whoever enqueues them died it is deleted soon. Of a unique key `unique_key` names it and
     `duplicate_of` the job that has it; else both are empty.
     """
 
@@ -112,6 +113,15 @@ class DuplicateJob(FusionError):
             super().__init__(f"job {job_id!r} is a duplicate: job {duplicate_of!r} has {key}{state}")
         elif status == "foreign":
             super().__init__(f"job id {job_id!r} is taken by another program's job, RQ's perhaps; use another job_id")
+        elif status == "leaving":
+            super().__init__(
+                f"job id {job_id!r} is taken by an ended job that is still leaving its many parents; try again in a moment"
+            )
+        elif status == "coming":
+            super().__init__(
+                f"job id {job_id!r} is that of a job whose enqueue is not over, and if its producer died it is deleted within a minute; "
+                "try again in a moment"
+            )
         else:
             super().__init__(f"job id {job_id!r} is taken{state}; use another job_id, or cancel or delete that job first")
         self.job_id, self.status = job_id, status

@@ -38,6 +38,8 @@ class Job(JobFields):
     #: Of what an enqueue returned: the job that it met, as that had the unique key. It is this very job, if nothing was enqueued (`skip`), or one
     #: whose place this job has taken (`replace`). None if it met none; not kept in Redis.
     duplicate_of: str | None = None
+    #: Of what an enqueue returned: what sends it later, if a middleware holds it (`fusion.middleware.Held`).
+    _held: Any = None
 
     def __init__(self, id: str, fields: Mapping[str, Any], connection: Redis | None = None) -> None:
         self.id = id

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis import Redis
 
+from fusion.enqueue import hooked
 from fusion.enqueue.build import JobData
 from fusion.enqueue.chunk import (
     Chunk,
@@ -27,6 +28,7 @@ from fusion.enqueue.chunk import (
 )
 from fusion.enqueue.enqueuer import Enqueuer
 from fusion.enqueue.graph import Graph, in_order, is_graph, write
+from fusion.enqueue.hooked import hooks
 from fusion.enqueue.options import NONE, EnqueueOptions
 from fusion.enqueue.terms import Terms, pause_terms, terms_of
 from fusion.exceptions import QueueFull, StoreUnavailable
@@ -156,21 +158,34 @@ class PriorityQueue:
         durability: str | None = None,
         replicas: int | None = None,
         replicas_timeout: float | str | None = None,
+        on_commit: bool | None = None,
     ) -> list[Job]:
         """Accept many jobs, one round trip per chunk: 500 of them or 1 MiB, a larger one alone.
 
         `spread` has them become due at even distances over so long a time by the server's clock, the first at once; a generator is then read
         whole before anything is sent, and OptionError is raised if one has a time of its own. The first chunk of a list or tuple asks for
-        room for all of it. `max_queue_length`, `durability` ...: as of `enqueue`.
+        room for all of it. `max_queue_length`, `durability` ...: as of `enqueue`. With
+        middleware a generator is read whole, too.
 
         If it raises, the chunks before were accepted. DuplicateJob if another call's job has one of the ids and lives: then nothing of its
         chunk was written. QueueFull, too; its `accepted` are the jobs of the chunks before. With the same data again, after whatever error,
         what was accepted already is not accepted twice.
         """
         options = EnqueueOptions(
-            max_queue_length=max_queue_length, durability=durability, replicas=replicas, replicas_timeout=replicas_timeout
+            max_queue_length=max_queue_length,
+            durability=durability,
+            replicas=replicas,
+            replicas_timeout=replicas_timeout,
+            on_commit=on_commit,
         )
         terms = terms_of(options, get_settings())
+        if found := hooks():
+            datas = list(job_datas) if spread is None else spread_over(job_datas, spread)
+            jobs: list[Job] = hooked.enqueue(self, found, [(self.name, datas)], terms)
+            return jobs
+        return self._many(job_datas, terms, spread)
+
+    def _many(self, job_datas: Iterable[JobData], terms: Terms, spread: float | str | timedelta | None = None) -> list[Job]:
         datas = job_datas if isinstance(job_datas, (list, tuple)) else None
         if datas is not None and is_graph(datas):
             datas = in_order(datas if spread is None else spread_over(datas, spread))
@@ -191,7 +206,18 @@ class PriorityQueue:
         return self._one(*delayed(f, args, kwargs, timeout, options))
 
     def _one(self, data: JobData, terms: Terms) -> Job:
+        if found := hooks():
+            job: Job = hooked.enqueue(self, found, [(self.name, [data])], terms, alone=True)
+            return job
         return self._accept_one(Chunk.of(self.name, [data], terms))
+
+    def _write(self, parts: hooked.Parts, terms: Terms, alone: bool) -> Job | list[Job]:
+        """Write what a call is to write once its hooks were called: its only job, or several for this queue, or for others too."""
+        if alone:
+            return self._accept_one(Chunk.of(self.name, parts[0][1], terms))
+        if len(parts) == 1:
+            return self._many(parts[0][1], terms)
+        return self._accept_graph([Chunk.of(queue, datas, terms) for queue, datas in parts], {})
 
     def _accept_one(self, chunk: Chunk) -> Job:
         if "parents" in chunk.jobs[0].fields and Graph.is_needed(chunk.jobs):
@@ -350,13 +376,15 @@ class PriorityQueue:
 Queue = PriorityQueue
 
 
-def enqueue_together(pairs: Iterable[tuple[PriorityQueue, JobData]]) -> list[Job]:
+def enqueue_together(pairs: Iterable[tuple[PriorityQueue, JobData]], on_commit: bool | None = None) -> list[Job]:
     """Accept jobs, each for its queue, all of them or none; each comes behind those that it waits for. Those of one queue that stand beside each
     other are sent together; the first one's connection sends them all. Raises what `enqueue_many` does."""
-    terms = terms_of(NONE, get_settings())
+    terms = terms_of(NONE if on_commit is None else EnqueueOptions(on_commit=on_commit), get_settings())
     found: list[tuple[PriorityQueue, list[JobData]]]
     found = [(queue, [data for _, data in run]) for queue, run in groupby(pairs, itemgetter(0))]
     if len(found) == 1:
         ((queue, datas),) = found
-        return queue.enqueue_many(datas)
-    return found[0][0]._accept_graph([Chunk.of(queue.name, datas, terms) for queue, datas in found], {})
+        return queue.enqueue_many(datas, on_commit=on_commit)
+    first, parts = found[0][0], [(queue.name, datas) for queue, datas in found]
+    jobs: Any = hooked.enqueue(first, seen_by, parts, terms) if (seen_by := hooks()) else first._write(parts, terms, False)
+    return jobs  # type: ignore[no-any-return]

@@ -44,10 +44,10 @@ class Declarations(Planner):
             return str(getattr(func, "__qualname__", func)).replace("<", "").replace(">", "")
 
 
-def collect(modules: Sequence[str], task_modules: Sequence[str] = ()) -> Declarations:
-    """Import modules and take what they declare by `@recurring`; `modules` also by a function `register(scheduler)`."""
+def collect(modules: Sequence[str], task_modules: Sequence[str] = (), setup: Sequence[str] = ()) -> Declarations:
+    """Import modules, those of `setup` first, and take what they declare by `@recurring`; `modules` also by a function `register(scheduler)`."""
     found = Declarations()
-    for name in dict.fromkeys([*modules, *task_modules]):
+    for name in dict.fromkeys([*setup, *modules, *task_modules]):
         try:
             module = import_module(name)
             register = getattr(module, "register", None) if name in modules else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from os import urandom
 from string import ascii_letters, digits
 from typing import Any
 
+from fusion import middleware
 from fusion.callbacks import hooks, payload_url
 from fusion.dependency import at_front
 from fusion.enqueue.kinds import number, seconds
@@ -45,6 +46,17 @@ class JobData:
     new: NewJob
     #: Bytes that it takes on its way, about.
     size: int = 0
+    #: The arguments as they were given, where there is middleware to see them.
+    call: tuple[tuple[Any, ...], Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JobData, (self.func_name, self.new, self.size)
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        # pickled by a version that knew no `call`
+        self.call = None
+        for name, value in state[1].items():
+            setattr(self, name, value)
 
 
 def build(
@@ -62,6 +74,7 @@ def build(
     allowed = settings.allow_pickle or settings.serializer == "pickle"
     serializer = _JSON if wanted == "json" else get_serializer(wanted, allow_pickle=allowed)
     data = dumps_call(serializer, name, args, dict(kwargs), max_payload=settings.max_payload)
+    call = (args, kwargs) if middleware.registered or settings.middleware else None
     stored: dict[str, Any] = {
         "data": data,
         "description": name,
@@ -81,7 +94,7 @@ def build(
         options = with_declared(ties, args, kwargs, options)
     if options is NONE:
         job_id = identity()
-        return JobData(name, NewJob(job_id, 1, stored, nonce=job_id), len(data) + _OVERHEAD)
+        return JobData(name, NewJob(job_id, 1, stored, nonce=job_id), len(data) + _OVERHEAD, call)
     ttl = _add(stored, options)
     letters = stored.get("ties", "") + note_unique(name, args, kwargs, options, stored) + ("p" if "parents" in stored else "")
     tie(name, stored, letters)
@@ -92,7 +105,7 @@ def build(
         job_id = check_new_job_id(options.job_id)
     due, delay = _time(options)
     front = options.at_front or at_front(options.depends_on)
-    return JobData(name, NewJob(job_id, priority, stored, front, ttl, due, delay, nonce), len(data) + size + _OVERHEAD)
+    return JobData(name, NewJob(job_id, priority, stored, front, ttl, due, delay, nonce), len(data) + size + _OVERHEAD, call)
 
 
 _JSON = get_serializer("json", allow_pickle=False)
@@ -107,9 +120,9 @@ _given = attrgetter(*_NAMES)
 
 def _add(stored: dict[str, Any], options: EnqueueOptions) -> float | None:
     """Add the options that are given, checked, as they will be stored. Returns the ttl in seconds."""
-    for field, name, store, value in zip(_FIELDS, _NAMES, _STORES, _given(options)):  # noqa: B905 - hot
+    for stored_as, name, store, value in zip(_FIELDS, _NAMES, _STORES, _given(options)):  # noqa: B905 - hot
         if value is not None and (kept := store(name, value)) is not None:
-            stored[field] = kept
+            stored[stored_as] = kept
     if options.ttl is None:
         return None
     ttl = seconds("ttl", options.ttl)

@@ -94,7 +94,9 @@ def failed_together(chunks: Sequence[Chunk], error: StoreUnavailable, again: Cal
 def graph_of(chunks: Sequence[Chunk]) -> Graph:
     """The jobs of chunks for one queue or several, to be accepted together."""
     jobs = [job for chunk in chunks for job in chunk.jobs]
-    return Graph.of(jobs, {job.id: chunk.queue for chunk in chunks for job in chunk.jobs} if len(chunks) > 1 else None)
+    queues = {job.id: chunk.queue for chunk in chunks for job in chunk.jobs} if len(chunks) > 1 else None
+    room = chunks[0].terms.room
+    return Graph.of(jobs, queues, None if room is None else room.length)
 
 
 @dataclass(frozen=True, slots=True)

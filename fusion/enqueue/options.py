@@ -180,6 +180,9 @@ class EnqueueOptions:
     )
     replicas: int | None = _option("How many replicas must have it, with durability replicated.", kinds.whole(1, 100), of=CALL)
     replicas_timeout: float | str | None = _option("For how long they are waited for.", kinds.DURATION, of=CALL)
+    on_commit: bool | None = _option(
+        "Enqueue it when the transaction of the database is committed, where an integration knows of one.", "True, False", of=CALL
+    )
 
     def over(self, base: EnqueueOptions) -> EnqueueOptions:
         """These options, with `base` where they say nothing."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from fusion.enqueue.kinds import MOST, one_line, seconds
 from fusion.enqueue.options import NONE, EnqueueOptions
 from fusion.exceptions import OptionError
+from fusion.middleware import producers
 from fusion.settings import Settings
 from fusion.store.layout.pauses import this_user
 from fusion.store.layout.records import Replicas, Room
@@ -22,12 +23,13 @@ class Terms:
 
     replicas: Replicas | None = None
     room: Room | None = None
+    on_commit: bool | None = None
 
     def with_more(self, to_come: int) -> Terms:
         """The same of a call that brings so many jobs more after this one."""
         if not to_come:
             return self
-        return Terms(self.replicas, Room(self.room.length if self.room else None, to_come))
+        return replace(self, room=Room(self.room.length if self.room else None, to_come))
 
 
 PLAIN = Terms()
@@ -38,7 +40,18 @@ def terms_of(options: EnqueueOptions, settings: Settings) -> Terms:
     if options is NONE and settings.durability == "primary":
         return PLAIN
     length = options.max_queue_length
-    return Terms(_replicas(options, settings), Room(check_length("max_queue_length", length)) if length is not None else None)
+    room = Room(check_length("max_queue_length", length)) if length is not None else None
+    return Terms(_replicas(options, settings), room, _on_commit(options.on_commit, settings))
+
+
+def _on_commit(wanted: Any, settings: Settings) -> bool | None:
+    if wanted not in (None, True, False):
+        raise OptionError("on_commit", "use True or False", wanted)
+    if wanted and not any(found.knows_transactions for found in producers(settings.middleware)):
+        rule = "nothing here knows of transactions; with Django use fusion.contrib.django (docs/middleware.md)"
+        raise OptionError("on_commit", rule, wanted)
+    found: bool | None = wanted
+    return found
 
 
 def check_length(name: str, length: Any) -> int:

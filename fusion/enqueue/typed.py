@@ -107,6 +107,8 @@ class CallOptions(JobOptions, total=False):
     replicas: int | None
     #: For how long they are waited for.
     replicas_timeout: float | str | None
+    #: Enqueue it when the transaction of the database is committed, where an integration knows of one.
+    on_commit: bool | None
 
 
 class TaskOptions(EntryJobOptions, total=False):
@@ -132,3 +134,5 @@ class TaskOptions(EntryJobOptions, total=False):
     replicas: int | None
     #: For how long they are waited for.
     replicas_timeout: float | str | None
+    #: Enqueue it when the transaction of the database is committed, where an integration knows of one.
+    on_commit: bool | None

@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 CALLBACKS = frozenset((b"on_success", b"on_failure", b"on_stopped"))
 #: Seconds a callback may take if its job does not say.
 CALLBACK_TIMEOUT = 60.0
+#: Seconds that all hooks of middleware may take together when the task is over.
+HOOKS_TIMEOUT = 60.0
 
 
 def callback_limit(spec: dict[str, Any]) -> float:
@@ -33,3 +35,12 @@ def callback_limits(fields: Mapping[bytes, bytes]) -> list[float]:
             except (ValueError, AttributeError, TypeError, RecursionError, OverflowError):
                 continue
     return limits
+
+
+class DueCallback:
+    """A function that the job has called at its end: the field that names it, its path, its limit in seconds, its arguments."""
+
+    __slots__ = ("args", "key", "limit", "path")
+
+    def __init__(self, key: bytes, path: str, limit: float, args: tuple[Any, ...]) -> None:
+        self.key, self.path, self.limit, self.args = key, path, limit, args

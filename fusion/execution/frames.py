@@ -49,7 +49,7 @@ class FrameReader:
         self._limit = limit
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Add bytes in the order in which they came."""
         self._buffer += data
 

@@ -7,10 +7,13 @@ outcome, come back in `member` frames; the last frame says how the call itself e
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
+from time import monotonic
 from types import AsyncGeneratorType
 
 from fusion import context
 from fusion.execution import outcome
+from fusion.execution.callbacks import HOOKS_TIMEOUT
 from fusion.execution.frames import FrameReader, pack
 from fusion.kernel.timeouts import deferred
 
@@ -18,13 +21,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
-    from fusion.execution.perform import Execution, Fields, Guard, Judge
+    from fusion.execution.guards import Guard, Judge
+    from fusion.execution.hooks import Hooks
+    from fusion.execution.perform import Execution, Fields
 
     #: Makes the run of a member from its fields, and what sends its frames.
     Make = Callable[[Fields, Callable[[Fields], bool]], Execution]
 
 #: Bytes: as much as a frame may hold.
 _MOST = 1 << 28
+#: Seconds that the hooks of a job have, however long those of others took.
+_LEAST = 0.1
 
 
 def run_together(make: Make, fields: Fields, send: Callable[[Fields], None], guard: Guard) -> Fields:
@@ -71,8 +78,9 @@ class _Call:
         while (frame := reader.next()) is not None:
             self._members.append(make(frame, self._sender(frame)))
         self._open: dict[context.CurrentJob, Execution] = {}
-        #: Answered, with a callback that comes when the call is over: it must not hold up the others.
+        #: Answered, with hooks or a callback that come when the call is over: they must not hold up the others.
         self._later: list[Execution] = []
+        self._hooks: dict[Execution, Hooks] = {}
 
     def _sender(self, fields: Fields) -> Callable[[Fields], bool]:
         execution_id = fields[b"execution_id"]
@@ -90,9 +98,11 @@ class _Call:
             member.begin(shown=False)
             try:
                 function = member.prepare()
+                member.enter()
+                member.load()
             except BaseException as error:
                 member.failed(error)
-                self._end(member)
+                self._pass_on(member)
             else:
                 self._open[member.job] = member
         if function is not None:
@@ -107,23 +117,33 @@ class _Call:
                 member.failed(answer)
             else:
                 member.succeeded(answer)
-            if member.callback is None:
-                self._end(member)
-            else:
-                self._later.append(member)
+            self._pass_on(member)
+
+    def _pass_on(self, member: Execution) -> None:
+        if (hooks := member.hooks_due()) is not None:
+            self._hooks[member] = hooks
+        if hooks is None and member.callback is None:
+            self._end(member)
+        else:
+            self._later.append(member)
 
     def _end(self, member: Execution) -> None:
         self._sender(member.fields)(member.finish())
 
     def call_back(self) -> None:
-        """Call the callbacks of those that have some, each under its own limit."""
+        """Call the hooks and callbacks of those that have some, each under its own limit."""
+        if self._hooks:  # of the call: what its members say moves no deadline
+            self._send({b"kind": b"callback", b"hooks": b"1"})
+        until = monotonic() + HOOKS_TIMEOUT
         for member in self._later:
-            assert member.callback is not None
             context.set_current_job(member.job, among_others=self._guard.among_others)
-            try:
-                self._guard.run_with_timeout(member.callback.limit, "Callback", member.call_back)
-            except BaseException as error:
-                member.callback_failed(error)
+            if (hooks := self._hooks.get(member)) is not None:
+                hooks.run(partial(self._guard.run_with_timeout, max(until - monotonic(), _LEAST), "Middleware"))
+            if member.callback is not None:
+                try:
+                    self._guard.run_with_timeout(member.callback.limit, "Callback", member.call_back)
+                except BaseException as error:
+                    member.callback_failed(error)
             context.set_current_job(None, among_others=self._guard.among_others)
             self._end(member)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from types import CoroutineType, FunctionType, TracebackType
 
-from fusion import context
+from fusion import context, middleware
 from fusion.exceptions import DependencyFailed, JobInterrupted, PayloadTooLarge, TaskNotAllowed, TaskNotFound
 from fusion.execution import outcome
-from fusion.execution.callbacks import callback_limit
+from fusion.execution.callbacks import HOOKS_TIMEOUT, DueCallback, callback_limit
 from fusion.kernel import defaults, stopping
 from fusion.kernel.compression import compressed, plain
 from fusion.kernel.failpoints import failpoint
@@ -22,52 +22,36 @@ from fusion.kernel.serializers import JSONSerializer, Serializer, get_serializer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
-    from typing import Any, Protocol
+    from typing import Any
 
+    from fusion.execution.guards import Guard, Judge
+    from fusion.execution.hooks import Hooks
     from fusion.execution.steps import Line, Steps
-
-    class Judge(Protocol):
-        """Knows what ends one run before its time."""
-
-        #: Other jobs run in this process at the same time.
-        among_others: bool
-
-        def run_coroutine(self, coroutine: Any, /) -> Any:
-            """Run the coroutine that a task, or its callback, turned out to be, and return its result."""
-
-        def ended_by_stop(self, error: BaseException, /) -> bool:
-            """The task was told to stop, and ended with this error because of that."""
-
-        def check(self) -> None:
-            """Raise what the task is to end by, if it is."""
-
-    class Guard(Judge, Protocol):
-        """Keeps the soft limits of one run, and has it stop when it is told to; the module `stopping` does, for a process."""
-
-        def run_task(self, seconds: float | None, func: Callable[[], Any], /) -> Any:
-            """Call `func`; JobTimeoutException is raised in it after so many seconds, JobStopped when the task is to stop."""
-
-        def run_with_timeout(self, seconds: float | None, what: str, func: Callable[[], Any], /) -> Any:
-            """Call `func`; JobTimeoutException is raised in it after so many seconds."""
 
 
 Fields = dict[bytes, bytes]
 
-#: ru_maxrss is bytes on macOS, KiB elsewhere.
-_MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
 #: Options of which each gives a job a key, see `enqueue.ties`.
 _OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
 _OWN_MODULES = frozenset((
     *(__name__, "fusion.kernel.stopping", "fusion.kernel.striking", "fusion.kernel.timeouts", "fusion.kernel.importing"),
-    "fusion.forkserver.asyncio_horse", "fusion.execution.gathered",
+    "fusion.forkserver.asyncio_horse", "fusion.execution.gathered", "fusion.execution.hooks", "fusion.context",
+    "fusion.contrib.django.running",
 ))  # fmt: skip
 
 
 class Performer:
     """Runs jobs under one worker's rules, as many at once as there are callers: what is of one run is in its `Execution`."""
 
-    def __init__(self, tasks: tuple[str, ...], max_result: int = defaults.MAX_RESULT, allow_pickle: bool = False) -> None:
-        self.tasks = tasks
+    def __init__(
+        self,
+        tasks: tuple[str, ...],
+        max_result: int = defaults.MAX_RESULT,
+        allow_pickle: bool = False,
+        named: tuple[str, ...] = (),
+    ) -> None:
+        """`named`: the middleware of the settings."""
+        self.tasks, self.named = tasks, named
         self.max_result = max_result
         self.allow_pickle = allow_pickle
         self.json = JSONSerializer(may_import=self._may_import)
@@ -86,7 +70,10 @@ class Performer:
         if b"gathered" in fields:
             from fusion.execution.gathered import run_together
 
-            return run_together(lambda member, say: Execution(self, member, say, say, None, guard), fields, send, guard) | used()
+            return (
+                run_together(lambda member, say: Execution(self, member, say, say, None, guard), fields, send, guard)
+                | outcome.used()
+            )
         return Execution(self, fields, send, offer, line, guard).run(guard)
 
     def serializer(self, name: bytes) -> Serializer:
@@ -94,6 +81,12 @@ class Performer:
         if name in (b"", b"json"):
             return self.json
         return get_serializer(name.decode("utf-8", "replace"), allow_pickle=self.allow_pickle)
+
+    def hooks(self, execution: Execution) -> Hooks:
+        """What middleware has called around that run."""
+        from fusion.execution.hooks import Hooks
+
+        return Hooks(self.named, execution.job, execution.fields)
 
     def _may_import(self, module: str) -> bool:
         return module in sys.modules or is_allowed(module, self.tasks)
@@ -123,6 +116,10 @@ class Execution:
         self._compress = b"func" in fields and b"serializer" not in fields
         self.job = context.CurrentJob(fields, self._save_meta, offer, self._make_steps, judge.check)
         self._answer: Fields = {}
+        self._hooked = bool(middleware.registered or performer.named)
+        self.hooks: Hooks | None = None
+        self._end: tuple[BaseException | None, Any] = (None, None)
+        self._load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
         self._started = self._elapsed = 0.0
         #: The function to be called when the task has ended, and with what; None for none.
         self.callback: DueCallback | None = None
@@ -134,9 +131,11 @@ class Execution:
             value = guard.run_task(self.limit, self.call)
         except BaseException as error:
             self.failed(error)
+            self._run_hooks(guard)
             self._run_callback(guard)  # amid the handling of the error: it may ask for that
         else:
             self.succeeded(value)
+            self._run_hooks(guard)
             self._run_callback(guard)
         return self.finish()
 
@@ -163,6 +162,8 @@ class Execution:
     def call(self) -> Any:
         """Find the task and call it: what it returns."""
         function = self.prepare()
+        self.enter()
+        self.load()
         if marked(function):
             from fusion.execution.gathered import call_alone
 
@@ -180,12 +181,28 @@ class Execution:
         function = resolve(name, self._performer.tasks)
         self._found = True
         self._keyless = b"k" not in fields.get(b"ties", b"") and _declares_key(function)
-        job.args, job.kwargs = load()
-        if b"takes" in fields:
-            job.args = (self._given(), *job.args)
+        self._load, self._hooked = load, bool(middleware.registered or self._performer.named)
         check_no_generator(function, name)
-        failpoint("horse.before_task")
         return function
+
+    def enter(self) -> None:
+        """Call the hooks before the task: before its arguments are decoded, since that may ask a database."""
+        self.job.load_with(self._loaded)
+        if self._hooked:
+            self.hooks = self._performer.hooks(self)
+            self.hooks.enter()
+
+    def load(self) -> None:
+        """Decode the arguments. Rows of a database are read now."""
+        self.job.called()
+        failpoint("horse.before_task")
+
+    def _loaded(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        assert self._load is not None
+        args, kwargs = self._load()
+        if b"takes" in self.fields:
+            args = (self._given(), *args)
+        return args, kwargs
 
     def _given(self) -> Any:
         """The result of the step before this one in its chain."""
@@ -212,6 +229,7 @@ class Execution:
     def succeeded(self, value: Any) -> None:
         """Note what the task returned."""
         self._elapsed = monotonic() - self._started
+        self._end = None, value
         retry: Any = sys.modules.get("fusion.retry")
         # Not loaded, or another thread has only begun to import it: then the value can't be one.
         if issubclass(type(value), getattr(retry, "Retry", ())):
@@ -228,6 +246,7 @@ class Execution:
     def failed(self, error: BaseException) -> None:
         """Note what the task, or the search for it, raised."""
         self._elapsed = monotonic() - self._started
+        self._end = error, None
         job = self.job
         if isinstance(error, (TaskNotAllowed, TaskNotFound)) and not self._found:
             self._answer = outcome.held(error, job.func_name)
@@ -237,6 +256,8 @@ class Execution:
             return
         tb = _beyond_own_frames(error.__traceback__)
         self._answer = outcome.failed(error, tb)
+        if self.hooks is not None:
+            self.hooks.blame(error, self._answer)
         if self._judge.ended_by_stop(error):
             self._answer[b"kind"] = b"stopped"
             self._plan_callback(b"on_stopped")
@@ -245,11 +266,12 @@ class Execution:
 
     def _asked(self, policy: Any, done: int) -> None:
         """The task returned a `Retry`. No failure, and no callback, until its retries are used up."""
-        self._answer = outcome.asked(policy.to_json(), policy.said)
-        if done >= policy.max:
-            from fusion.retry import RetryLater
+        from fusion.retry import RetryLater
 
-            error = RetryLater(0, f"the task returned {policy.said} after {done} retries")
+        self._answer = outcome.asked(policy.to_json(), policy.said)
+        error = RetryLater(0, f"the task returned {policy.said} after {done} retries")
+        self._end = error, policy
+        if done >= policy.max:
             self._answer |= {b"exc_line": outcome.exc_line(error), b"exc_info": outcome.exc_line(error)}
             self._plan_callback(b"on_failure", type(error), error, None)
 
@@ -272,7 +294,9 @@ class Execution:
         """The outcome frame's fields; this is the current job no more."""
         answer, job = self._answer, self.job
         answer[b"elapsed"] = b"%.6f" % self._elapsed
-        answer |= used()
+        if self.hooks is not None and self.hooks.errors:
+            self._note("; ".join(self.hooks.errors))
+        answer |= outcome.used()
         self._add_meta(answer)
         if job.steps is not None:
             answer |= job.steps.left()
@@ -284,6 +308,20 @@ class Execution:
             context.set_current_job(None, among_others=self._judge.among_others)
         job.end()
         return answer
+
+    # -- its hooks
+
+    def hooks_due(self) -> Hooks | None:
+        """The hooks that are to be called now that the task has ended; None for none."""
+        if not self._hooked or self._answer.get(b"kind") == b"held":
+            return None
+        hooks = self.hooks = self.hooks or self._performer.hooks(self)
+        hooks.end = self._end
+        return hooks if hooks.due(self._answer, self._send) else None
+
+    def _run_hooks(self, guard: Guard) -> None:
+        if (hooks := self.hooks_due()) is not None:
+            hooks.run(partial(guard.run_with_timeout, HOOKS_TIMEOUT, "Middleware"))
 
     # -- its callback
 
@@ -298,7 +336,7 @@ class Execution:
             self._send({b"kind": b"callback", b"seconds": b"%.3f" % self.callback.limit})
         except BaseException as error:
             self.callback = None
-            self._note(key, error)
+            self._note(f"{key.decode()}: {outcome.exc_line(error).decode()}")
 
     def call_back(self) -> None:
         """Call the `callback`."""
@@ -311,10 +349,11 @@ class Execution:
     def callback_failed(self, error: BaseException) -> None:
         """Note what the `callback` raised: it changes nothing of the job's outcome."""
         assert self.callback is not None
-        self._note(self.callback.key, error)
+        self._note(f"{self.callback.key.decode()}: {outcome.exc_line(error).decode()}")
 
-    def _note(self, key: bytes, error: BaseException) -> None:
-        self._answer[b"callback_error"] = outcome.one_line(f"{key.decode()}: {outcome.exc_line(error).decode()}")
+    def _note(self, line: str) -> None:
+        before = self._answer.get(b"callback_error", b"").decode()
+        self._answer[b"callback_error"] = outcome.one_line(f"{before}; {line}" if before else line)
 
     # -- its meta
 
@@ -339,15 +378,6 @@ class Execution:
             answer[b"meta"] = raw
 
 
-class DueCallback:
-    """A function that the job has called at its end: the field that names it, its path, its limit in seconds, its arguments."""
-
-    __slots__ = ("args", "key", "limit", "path")
-
-    def __init__(self, key: bytes, path: str, limit: float, args: tuple[Any, ...]) -> None:
-        self.key, self.path, self.limit, self.args = key, path, limit, args
-
-
 def _declares_key(function: Any) -> bool:
     """True if `@job` has each call of the function wait for a slot of a key; only a real function's own mark counts."""
     ties = function.__dict__.get("__fusion_ties__") if type(function) is FunctionType else None
@@ -360,11 +390,6 @@ def _called(judge: Judge, function: Callable[..., Any], name: str, args: Sequenc
         value = judge.run_coroutine(value)
     check_result(value, name)
     return value
-
-
-def used() -> Fields:
-    """The most memory that this process has held, for an outcome frame."""
-    return {b"maxrss": b"%d" % (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // _MAXRSS_UNIT)}
 
 
 def _beyond_own_frames(tb: TracebackType | None) -> TracebackType | None:

@@ -30,7 +30,7 @@ def main() -> None:
     from fusion.settings import Settings, use_settings
 
     use_settings(Settings(**wanted["settings"]))
-    found = collect(wanted["modules"], wanted["tasks"])
+    found = collect(wanted["modules"], wanted["tasks"], wanted["setup"])
     entries = []
     for entry in found.entries.values():
         plan, spec = entry.plan.to_json(), entry.spec()

@@ -72,6 +72,7 @@ class Loading:
             "path": sys.path,
             "modules": list(sources.modules),
             "tasks": list(sources.tasks),
+            "setup": list(settings.setup or ()),
             # The keys by this pipe: what is in an argument or the environment shows in lists of processes.
             "settings": {**{name: getattr(settings, name) for name in _SETTINGS}, "secret_keys": keys},
         }

@@ -151,6 +151,8 @@ class WorkerSettings:
     app_version: str = _setting(
         "0", readers.matching(r"\d{1,15}(\.\d{1,15})*", "use whole numbers joined by dots, like 12 or 1.10.2")
     )
+    #: Modules that are imported before those of tasks and schedules, by each process that loads these; they allow no tasks.
+    setup: tuple[str, ...] | None = _setting(None, readers.names)
     #: Load task modules before forking: `auto`, those that can be; `strict`, all or the worker does not start; `off`, in each job.
     preload: str = _setting("auto", readers.choice("auto", "strict", "off"))
     #: Function, by dotted path, that the fork server calls before each fork (docs/tasks.md).
@@ -213,5 +215,7 @@ class JobSettings:
     max_result: int = _setting(defaults.MAX_RESULT, readers.size)
     #: How arguments are stored.
     serializer: str = _setting("json", readers.choice("json", "pickle"))
+    #: Middleware, by dotted path of its class or an instance, the outermost first: hooks of every enqueue and every job (docs/middleware.md).
+    middleware: tuple[str, ...] | None = _setting(None, readers.dotted_paths)
     #: Let workers read pickled jobs; whoever can write to Redis can then run any code here.
     allow_pickle: bool = _setting(False, readers.flag)

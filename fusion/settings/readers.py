@@ -202,6 +202,15 @@ def dotted(value: Any) -> str:
     return value
 
 
+def dotted_paths(value: Any) -> tuple[str, ...]:
+    """A list of dotted paths, or a text with commas between them; each once."""
+    found = names(value)
+    for path in found:
+        if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", path):
+            raise Invalid(f"{path!r} is no dotted path, like shop.hooks.Tracing")
+    return found
+
+
 def choice(*names: str) -> Callable[[Any], str]:
     """One of these words, in any case."""
 

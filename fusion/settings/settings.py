@@ -165,6 +165,8 @@ def _import(name: str) -> ModuleType:
                 raise ConfigurationError(
                     f"config module {candidate!r} can't be imported: {error}; install what it needs"
                 ) from error
+        except ConfigurationError:
+            raise
         except Exception as error:
             raise ConfigurationError(
                 f"config module {candidate!r} can't be imported: {type(error).__name__}: {error}; correct it"
@@ -176,12 +178,14 @@ def _import(name: str) -> ModuleType:
 
 def _from_module(module: ModuleType) -> Iterator[tuple[str, tuple[Any, str]]]:
     names = vars(module)
+    # A module that reads them elsewhere says where.
+    origin: str = names.get("__origin__", f"module {module.__name__} (%s)")
     for item in _settings():
         for written in (item.name.upper(), f"FUSION_{item.name.upper()}", item.name):
             value = names.get(written)
             # `import tasks` in the module is no setting of that name.
             if value is not None and not isinstance(value, ModuleType) and not callable(value):
-                yield item.name, (value, f"module {module.__name__} ({written})")
+                yield item.name, (value, origin % written)
                 break
 
 

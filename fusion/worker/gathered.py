@@ -104,6 +104,8 @@ class Gathered:
 
     def fits(self, claimed: Claimed) -> bool:
         """Say whether a call that waits takes this job. One that is of no such call closes those of its queue."""
+        if not self._waiting:
+            return False
         key = _key(claimed)
         for call in self._waiting:
             if call.key[0] == claimed.queue and call.key != key:

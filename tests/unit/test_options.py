@@ -218,11 +218,12 @@ def test_options_over_others() -> None:
     assert set(OPTION_NAMES) >= {"priority", "job_timeout", "retry", "on_lost"}
 
 
-def test_every_option_is_explained_and_all_but_callables_can_be_said_in_text() -> None:
-    assert [option.name for option in OPTIONS if not option.spellings] == ["on_success", "on_failure", "on_stopped"]
+def test_every_option_is_explained_and_all_but_callables_and_transactions_can_be_said_in_text() -> None:
+    only_here = ["on_success", "on_failure", "on_stopped", "on_commit"]
+    assert [option.name for option in OPTIONS if not option.spellings] == only_here
     assert all(option.meaning.endswith((".", "]")) for option in OPTIONS)
     flags = [spelling.flag for spelling in SPELLINGS.values()]
-    assert len({*flags}) == len(flags) == len(OPTIONS) - 3 + 2  # a retry has three parts
+    assert len({*flags}) == len(flags) == len(OPTIONS) - len(only_here) + 2  # a retry has three parts
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=lambda spelling: spelling.field)

@@ -82,7 +82,7 @@ def selected(view: View) -> str | Said:
 
 
 def _begun(view: View, verb: Verb, ids: list[str]) -> Said:
-    """What no call about one job does, an operation about just these does."""
+    """Begin an operation about just these jobs, for what no call about one job does."""
     body = {"action": verb.name, "query": "id:" + ",".join(ids), verb.asks: view.field(verb.asks)}
     operation = view.post("/operations", body)
     return Said(f"{verb.doing} {plural(len(ids), 'selected job')}.", to=f"/operations/{operation['id']}")
