@@ -289,7 +289,7 @@ def validate(cli: Cli, modules: tuple[str, ...], as_json: bool) -> None:
 
     settings, at = cli.settings, now().timestamp()
     with redirect_stdout(sys.stderr):  # what modules print
-        found = collect(names.split(modules) or settings.schedule or (), task_modules(settings.tasks))
+        found = collect(names.split(modules) or settings.schedule or (), task_modules(settings.tasks), settings.setup or ())
     entries = sorted(found.entries.values(), key=lambda entry: entry.id)
     if as_json:
         rows = [

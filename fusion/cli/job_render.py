@@ -62,7 +62,7 @@ def _head(sheet: Sheet, known: dict[str, Any]) -> Iterator[str]:
     since = f" for {seconds((sheet.at - sheet.entered_at).total_seconds())}" if sheet.entered_at else ""
     aside = styled(" (quarantined)", "yellow") if known["quarantined"] else ""
     yield f"{sheet.id} {_coloured(sheet.status)}{since}{aside}"
-    priority = _NAMES.get(sheet.priority)
+    priority = _NAMES.get(min(sheet.priority, CLASSES["high"]))
     queue = sheet.origin or "-"
     if sheet.original_queue != sheet.origin:
         queue += f" (enqueued to {sheet.original_queue})"

@@ -267,4 +267,4 @@ def _about(job: FoundJob, at: datetime) -> str:
         return f"{due}, after {error}" if error else due
     if job.state == "started":
         return f"on {job.worker or '?'}" + ("" if job.done is None else f", {job.done:.0f} % done")
-    return job.waits_for or {0: "LOW", 2: "HIGH"}.get(job.priority, "-")
+    return job.waits_for or ("HIGH" if job.priority > 1 else "-" if job.priority else "LOW")

@@ -60,6 +60,10 @@ COMMANDS = {
     "schema": ("fusion.cli.schema:schema", "Show which layout the data in Redis have, or move it to this program's."),
     "cron": ("fusion.cli.cron:cron_group", "Show recurring jobs; run, pause, resume or remove them."),
     "events": ("fusion.cli.events:events_group", "Show how far events got; look at them; deliver parked ones again."),
+    "outbox": (
+        "fusion.cli.outbox:outbox_group",
+        "Enqueue the jobs that transactions wrote as rows; look at those that were refused.",
+    ),
     "callbacks": (
         "fusion.cli.callbacks:callbacks_group",
         "Show what is told to URLs when jobs end; try again what was not delivered.",

@@ -14,6 +14,7 @@ from fusion import Queue, Retry
 from fusion.cli.main import COMMANDS, cli
 from fusion.store.write.broker import Broker
 from tests.cli.conftest import Hands
+from tests.cli.outbox_hands import database
 from tests.cli.test_output import BAD, EVIL, plant
 from tests.jobs import basic
 from tests.store.batch_hands import begin
@@ -40,6 +41,7 @@ ARGUMENTS = {
     "cron history": ["e"],
     "cron validate": ["tests.jobs.basic"],
     "health": ["--worker", "nobody"],
+    "outbox status": ["--database", database()],
 }
 
 

@@ -37,6 +37,11 @@ def test_a_waiting_one(invoke: Invoke, conn: redis.Redis) -> None:
     assert [wait["code"] for wait in document["waits"]] == ["no_worker", "turn"]
 
 
+def test_every_priority_over_the_highest_name_is_high(invoke: Invoke, conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(SMS, job_id="a", priority=101)
+    assert "Queue:       sms, priority 101 (high)" in invoke("job", "show", "a").stdout
+
+
 def test_a_failed_one_and_its_trace(invoke: Invoke, conn: redis.Redis, fail: Fail) -> None:
     (job_id,) = fail("sms", 1)
     conn.hset(f"rq:job:{job_id}", "exc_info", "\n".join(f"line {n}" for n in "abcdefghijklmnopqrst"))

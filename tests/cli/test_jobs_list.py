@@ -46,6 +46,14 @@ def test_all_of_them_and_no_argument(invoke: Invoke, conn: redis.Redis, some: li
     assert everything(conn) == before
 
 
+def test_every_priority_over_the_highest_name_is_high(invoke: Invoke, conn: redis.Redis) -> None:
+    for number in (0, 1, 2, 101):
+        Queue("otp", conn).enqueue(TASK, job_id=f"p{number}", priority=number)
+    about = {line.split()[1]: line.split()[-1] for line in invoke("jobs").stdout.splitlines()[1:]}
+    assert about == {"p0": "LOW", "p1": "-", "p2": "HIGH", "p101": "HIGH"}
+    assert len(invoke("jobs", "priority:high", "--ids").stdout.split()) == 2
+
+
 def test_words_are_one_query_and_a_minus_leaves_out(invoke: Invoke, some: list[str]) -> None:
     assert invoke("jobs", "state:queued,scheduled", "-queue:sms", "--ids").stdout.split() == ["waits", "later"]
     assert invoke("jobs", "-queue:sms -state:scheduled", "--ids").stdout == "waits\n"

@@ -36,6 +36,21 @@ def test_a_queue(invoke: Invoke) -> None:
     assert 0.05 < document["seconds"]["2"]["wait"]["p50"] <= 0.1
 
 
+def test_a_hundred_priorities_are_three_rows(invoke: Invoke, broker: Broker, conn: redis.Redis) -> None:
+    """Those of Django's tasks."""
+    priorities = range(102)
+    for priority in priorities:
+        put(broker, "mail", f"p{priority}", priority=priority)
+    rows = [(0, f"{priority}:{what}", 1) for priority in priorities for what in ("completed", "w3", "r9")]
+    broker.note_history("host.1", 1, {("queue", "mail"): rows[:150]})
+    broker.note_history("host.1", 2, {("queue", "mail"): rows[150:]})
+    lines = invoke("stats", "mail").stdout.splitlines()
+    assert [line.split()[0] for line in lines[-3:]] == ["HIGH", "MODERATE", "LOW"] and "wait p50" in lines[-4]
+    document = json.loads(invoke("stats", "mail", "--json").stdout)
+    assert document["by_priority"] == {"0": {"enqueued": 1}, "1": {"enqueued": 1}, "2": {"enqueued": 100}}
+    assert [*document["seconds"]] == ["2", "1", "0"] and sum(step["completed"] for step in document["history"]) == 102
+
+
 @pytest.mark.usefixtures("seen")
 def test_jobs_from_before_the_counters(invoke: Invoke, conn: redis.Redis) -> None:
     """As `schema --raise` counts them: without them the figures would not add up."""

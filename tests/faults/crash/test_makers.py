@@ -13,14 +13,17 @@ from fusion.store.write.broker import Broker
 from tests.faults.crash.zygote import Zygote
 from tests.faults.rig.conservation import check_ended, leftovers, memberships
 from tests.kit.hands import Hand, fields_of, may_reap
-from tests.store.batch_hands import batch_faults
-from tests.store.kin_hands import of_kin, settle
+from tests.store.batch_hands import add, batch_faults, batch_of
+from tests.store.kin_hands import a_fleet, of_kin, settle
 
 NOOP, ECHO = "tests.jobs.basic.noop", "tests.jobs.basic.echo"
 CHAIN = f"from fusion import *; chain(*(signature('{NOOP}').set(queue=name) for name in 'abca')).enqueue()"
 BATCH = "from fusion import *; Batch(id='b', queue='a', on_complete={}, on_success={}).open()"
 ONE_QUEUE = BATCH.format(f"'{NOOP}'", f"'{ECHO}'")
 TWO_QUEUES = BATCH.format(f"'{NOOP}'", f"signature('{ECHO}').set(queue='b')")
+#: The same with ids that whoever does it again has as well.
+CHAIN_AGAIN = f"from fusion import *; chain(*(signature('{NOOP}').set(queue=name, job_id=f'job-{{n}}') for n, name in enumerate('abca'))).enqueue()"
+BATCH_AGAIN = BATCH.format(f"signature('{NOOP}').set(job_id='one')", f"signature('{ECHO}').set(job_id='two', queue='b')")
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,14 @@ def a_minute_later(conn: redis.Redis, broker: Broker) -> None:
     for token in conn.zrange("rq:graphs", 0, -1):
         conn.zadd("rq:graphs", {token: 1})
     broker.promote()
+    settle(broker)
+
+
+def time_is_over(conn: redis.Redis, broker: Broker) -> None:
+    """That of a batch which nobody has closed."""
+    conn.hset("rq:batch:b", "open_until", 1)
+    conn.zadd("rq:batches:due", {"b": 1})
+    broker.tend_batches()
     settle(broker)
 
 
@@ -91,4 +102,68 @@ def test_a_batch_and_what_is_to_follow_it(
     broker.close_batch("b")
     assert sorted(run_all(broker)) == sorted([("a", "noop"), ("b" if program is TWO_QUEUES else "a", "echo")])
     assert batch_faults(conn) == []
+    check_ended(conn, memberships(conn))
+
+
+@pytest.mark.parametrize(
+    ("program", "place"),
+    [(BATCH_AGAIN, place) for place in ("enqueue.after=kill@1", "enqueue.after=kill@2", "release_graph.before=kill@1")]
+    + [(CHAIN_AGAIN, place) for place in ("enqueue.after=kill@1", "release_graph.before=kill@1")],
+    ids=["batch-1", "batch-2", "batch-whole", "chain-1", "chain-whole"],
+)
+def test_who_does_it_again_soon_has_the_same_ids(
+    conn: redis.Redis, broker: Broker, zygote: Zygote, program: str, place: str
+) -> None:
+    may_reap(conn)
+    assert zygote.run(("-c", program), place).code == -signal.SIGKILL
+    if program is CHAIN_AGAIN:  # nothing was heard of it for three seconds
+        (token,) = conn.zrange("rq:graphs", 0, -1)
+        conn.zincrby("rq:graphs", -3000, token)
+    with a_fleet(broker):
+        again = zygote.run(("-c", program))
+    assert again.code == 0, again.output
+    if program is BATCH_AGAIN:
+        broker.close_batch("b")
+    found = [("a", "noop"), ("b", "echo")] if program is BATCH_AGAIN else [(queue, "noop") for queue in "abca"]
+    ran = run_all(broker)
+    assert (sorted(ran) if program is BATCH_AGAIN else ran) == found
+    a_minute_later(conn, broker)
+    assert run_all(broker, "host.2") == [] and batch_faults(conn) == []
+    check_ended(conn, memberships(conn))
+
+
+@pytest.mark.parametrize("program", [BATCH_AGAIN, TWO_QUEUES], ids=["its-ids", "any-ids"])
+@pytest.mark.parametrize("place", ["enqueue.before=kill@1", "enqueue.after=kill@1", "enqueue.after=kill@2"])
+def test_a_batch_whose_time_is_over_before_what_follows_had_come_was_never_there(
+    conn: redis.Redis, broker: Broker, zygote: Zygote, program: str, place: str
+) -> None:
+    may_reap(conn)
+    assert zygote.run(("-c", program), place).code == -signal.SIGKILL
+    time_is_over(conn, broker)
+    assert run_all(broker) == [] and [*conn.scan_iter("rq:batch*")] == []
+    assert not memberships(conn) and of_kin(conn) == set()
+    again = zygote.run(("-c", program))
+    assert again.code == 0, again.output
+    broker.close_batch("b")
+    assert sorted(run_all(broker, "host.2")) == [("a", "noop"), ("b", "echo")]
+    assert batch_faults(conn) == []
+    check_ended(conn, memberships(conn))
+
+
+def test_of_a_batch_with_jobs_whose_time_is_over_nothing_follows_that_had_not_come(
+    conn: redis.Redis, broker: Broker, zygote: Zygote
+) -> None:
+    may_reap(conn)
+    assert zygote.run(("-c", BATCH_AGAIN), "enqueue.after=kill@1").code == -signal.SIGKILL
+    add(broker, "b", "m", queue="c")
+    time_is_over(conn, broker)
+    assert [queue for queue, _ in run_all(broker)] == ["c"]
+    found = batch_of(conn, "b")
+    assert (found["closed_by"], found["over"], found["finished"]) == ("open_for", "1", "1")
+    assert conn.zscore("rq:deferred:a", "one") is not None, "the rest may come yet"
+    again = zygote.run(("-c", BATCH_AGAIN))
+    assert "there is a batch 'b' already" in again.output
+    a_minute_later(conn, broker)
+    assert run_all(broker, "host.2") == [] and set(memberships(conn)) == {"m"}
+    assert conn.zscore("rq:releasing", "u one") is None and batch_faults(conn) == []
     check_ended(conn, memberships(conn))

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.courier import test_kills as courier
-from tests.faults.crash import test_clients, test_gathered, test_relay, test_scheduler, test_stopping, test_supervisor
+from tests.faults.crash import (
+    test_clients,
+    test_gathered,
+    test_outbox,
+    test_relay,
+    test_scheduler,
+    test_stopping,
+    test_supervisor,
+)
 from tests.faults.crash.matrix import MODES, VICTIMS, names, product, subset
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
@@ -30,6 +38,7 @@ def _struck() -> set[str]:
         *test_relay.COURIER,
         *test_supervisor.PLACES,
         *test_gathered.PLACES,
+        *test_outbox.PLACES,
         *test_stopping.PLACES,
         *courier.PLACES,
     }

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import redis
 
-from fusion import Queue
+from fusion import Job, Queue
 from fusion.exceptions import InvalidJobOperation
 from tests.faults.rig.conservation import check_conservation, check_ended, leftovers, memberships
 from tests.kit.hands import events_of
@@ -69,29 +70,34 @@ def _lives(pid: int) -> bool:
     return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
+def _ahead(conn: redis.Redis) -> list[str]:
+    """Jobs that wait in a process."""
+    started = [raw.decode() for raw in conn.zrange("rq:wip:s", 0, -1)]
+    waiting = {job_id: field(conn, job_id, "execution_id") for job_id in started}
+    return [job_id for job_id in started if waiting[job_id].endswith("a")]
+
+
 def test_those_that_wait_in_the_process_of_one_that_is_stopped(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     worker = workers.start("s", "--horses", "1", env={**ENV, "FUSION_FAILPOINTS": f"{OF_WAITING}=kill"})
     queue, seen = Queue("s", conn), tmp_path / "seen"
     usual = queue.enqueue_many([Queue.prepare_data("tests.jobs.warm.nap", (0, str(seen))) for _ in range(15)])
     eventually(lambda: {status_of(conn, job.id) for job in usual} == {"finished"}, 20, why="it expects short jobs")
-    jobs = queue.enqueue_many([Queue.prepare_data("tests.jobs.warm.nap", (0.1, str(seen))) for _ in range(60)])
-    ahead = eventually(
-        lambda: [j for j in jobs if status_of(conn, j.id) == "started" and field(conn, j.id, "execution_id").endswith("a")],
-        why="some are claimed ahead",
-    )
-    told = []
-    for job in reversed(ahead):
-        try:
-            if job.stop() == "pending":
-                told.append(job)
-        except InvalidJobOperation:
-            pass
+    jobs: list[Job] = []
+    ahead, told = set[str](), set[str]()
+    while not worker.is_over and len(jobs) < 600:  # some more, should all of them have run before they could be stopped
+        jobs += queue.enqueue_many([Queue.prepare_data("tests.jobs.warm.nap", (0.03, str(seen))) for _ in range(60)])
+        while not worker.is_over and status_of(conn, jobs[-1].id) not in ("finished", "stopped"):
+            for job_id in reversed(_ahead(conn)):
+                ahead.add(job_id)
+                with suppress(InvalidJobOperation):
+                    if Job.fetch(job_id, conn).stop() == "pending":
+                        told.add(job_id)
     assert worker.wait(15) == -signal.SIGKILL
     workers.start("s", "--horses", "2", env=ENV)
     eventually(lambda: {status_of(conn, job.id) for job in jobs} <= {"finished", "stopped"}, 40, why="all have ended")
     assert all(len(endings(conn, job.id)) == 1 for job in jobs)
-    assert {job.id for job in jobs if status_of(conn, job.id) == "stopped"} <= {job.id for job in ahead}
-    assert any(status_of(conn, job.id) == "stopped" for job in told)
+    assert {job.id for job in jobs if status_of(conn, job.id) == "stopped"} <= ahead
+    assert any(status_of(conn, job_id) == "stopped" for job_id in told)
     check_conservation(conn, [job.id for job in (*usual, *jobs)])
 
 

@@ -1,0 +1,168 @@
+"""On commit: what is enqueued while a transaction of a database is open is sent when that is committed, and forgotten with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from weakref import ref
+
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+
+from fusion.contrib.django.conf import option
+from fusion.contrib.django.signals import enqueue_failed
+from fusion.exceptions import StoreUnavailable
+from fusion.middleware import ProducerMiddleware
+
+if TYPE_CHECKING:
+    from fusion.job import Job
+    from fusion.middleware import Enqueueing, Held
+
+log = logging.getLogger("fusion.django")
+
+
+class OnCommit(ProducerMiddleware):
+    """Holds each call until the transactions that are open in its thread are committed, unless it says `on_commit=False` or the settings do."""
+
+    knows_transactions = True
+
+    def before_enqueue(self, enqueueing: Enqueueing) -> None:
+        """Hold it, if there is something to wait for."""
+        if enqueueing.on_commit is False or not (aliases := _open_aliases()):
+            return
+        if enqueueing.on_commit is None and not option("ON_COMMIT"):
+            return
+        wait = _Wait(enqueueing.hold(), aliases)
+        for alias in aliases:
+            transaction.on_commit(_group_of(alias).part(wait), using=alias)
+
+
+#: That of this process.
+ON_COMMIT = OnCommit()
+
+
+class _Wait:
+    """A call that is held, and the aliases whose commit it waits for."""
+
+    __slots__ = ("held", "left")
+
+    def __init__(self, held: Held, aliases: Sequence[str]) -> None:
+        self.held, self.left = held, set(aliases)
+
+
+class _Part:
+    """A wait in the transaction of one alias. Nobody but Django's list of callbacks holds it, and Django takes out of that what it rolls back,
+    savepoint by savepoint: a wait whose part is gone is forgotten."""
+
+    __slots__ = ("__weakref__", "_group", "wait")
+
+    def __init__(self, group: _Group, wait: _Wait) -> None:
+        self._group, self.wait = group, wait
+
+    def __call__(self) -> None:
+        """The transaction is committed."""
+        self._group.committed()
+
+
+class _Group:
+    """What waits for one transaction of an alias, in the order in which it was enqueued. The first that hears of the commit sends it all."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._parts: list[ref[_Part]] = []
+
+    def part(self, wait: _Wait) -> _Part:
+        """One more."""
+        if self._parts and self._parts[-1]() is None:  # rolled back
+            self._parts = [known for known in self._parts if known() is not None]
+        part = _Part(self, wait)
+        self._parts.append(ref(part))
+        return part
+
+    def committed(self) -> None:
+        """Send what waits for nothing else. Raises what that raises."""
+        parts, self._parts = self._parts, []
+        ready = []
+        for known in parts:
+            if (part := known()) is not None:
+                part.wait.left.discard(self._alias)
+                if not part.wait.left:
+                    ready.append(part.wait.held)
+        send(ready, self._alias)
+
+
+def _open_aliases() -> list[str]:
+    """The aliases with a transaction open in this thread. A TestCase's own, which is never committed, counts only if there is no other: then the
+    default's, as with `transaction.on_commit`."""
+    found = [one.alias for one in connections.all(initialized_only=True) if one.in_atomic_block]
+    own = [alias for alias in found if not _is_of_test(alias)]
+    if own or not found:
+        return own
+    return [DEFAULT_DB_ALIAS if DEFAULT_DB_ALIAS in found else found[0]]
+
+
+def _is_of_test(alias: str) -> bool:
+    return all(getattr(block, "_from_testcase", False) for block in connections[alias].atomic_blocks)
+
+
+def _group_of(alias: str) -> _Group:
+    connection: Any = connections[alias]
+    blocks = connection.atomic_blocks
+    if blocks and getattr(blocks[0], "_from_testcase", False):
+        return _Group(alias)  # a test runs the callbacks that it has captured, and no others
+    group: _Group | None = connection.__dict__.get("_fusion_group")
+    if group is None:
+        group = connection._fusion_group = _Group(alias)
+    return group
+
+
+def send(helds: Sequence[Held], using: str) -> list[Job]:
+    """Send what was held. What was refused, or could not be sent, is logged and signalled, and then raised: the error itself with the
+    `job_ids` of its call; of several StoreUnavailable one with all ids, whose `repeat()` sends them all; else an ExceptionGroup."""
+    from fusion.middleware import send_together
+
+    found: list[Job] = []
+    errors: list[Exception] = []
+    unsent: list[Held] = []
+    for held, sent in zip(helds, send_together(helds), strict=True):
+        if not isinstance(sent, Exception):
+            found += sent
+            continue
+        _tell(held, sent, using)
+        errors.append(sent)
+        unsent.append(held)
+    if errors:
+        raise _one_of(errors, unsent, using)
+    return found
+
+
+def _tell(held: Held, error: Exception, using: str) -> None:
+    ids = held.job_ids
+    more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+    log.error(
+        "%s%s, enqueued in a transaction of %s that is committed: %s: %s",
+        ", ".join(ids[:3]),
+        more,
+        using,
+        type(error).__name__,
+        error,
+    )
+    if not isinstance(error, StoreUnavailable):
+        error.job_ids = tuple(ids)  # type: ignore[attr-defined]
+    for receiver, raised in enqueue_failed.send_robust(OnCommit, error=error, job_ids=tuple(ids), using=using, held=held):
+        if isinstance(raised, Exception):
+            log.error("receiver %r of enqueue_failed raised %s", receiver, type(raised).__name__, exc_info=raised)
+
+
+def _one_of(errors: list[Exception], helds: list[Held], using: str) -> Exception:
+    if len(errors) == 1:
+        return errors[0]
+    first = errors[0]
+    if isinstance(first, StoreUnavailable) and all(isinstance(error, StoreUnavailable) for error in errors):
+        whole = type(first)(*first.args)
+        whole.__cause__ = first.__cause__
+        whole.job_ids = tuple(job_id for held in helds for job_id in held.job_ids)
+        whole.repeat_with(partial(send, helds, using))
+        return whole
+    return ExceptionGroup(f"{len(errors)} calls that enqueue in a transaction of {using} were refused after its commit", errors)

@@ -1,0 +1,59 @@
+"""A task of Django's with options of Fusion's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any
+
+from fusion.contrib.django import protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(protocol.Task):
+    """A task of Django's with options of Fusion's: those of `Queue.enqueue`, of the same names and meanings, but for `timeout`.
+
+    Given to `@task` (from Django 6.1 on, and with the backport), and to `.using()` with any version, for this task or for a single call:
+    `send.using(timeout=5, on_commit=False).enqueue(...)`. None: what the setting says.
+    """
+
+    #: `job_timeout`.
+    timeout: float | str | timedelta | None = None
+    result_ttl: float | str | None = None
+    ttl: float | str | None = None
+    failure_ttl: float | str | None = None
+    description: str | None = None
+    retry: Any = None
+    on_success: Any = None
+    on_failure: Any = None
+    on_stopped: Any = None
+    meta: Any = None
+    log_tag: str | None = None
+    success_task_handler: str | None = None
+    failed_task_handler: str | None = None
+    callback_url: str | None = None
+    on_lost: str | None = None
+    isolate: bool | None = None
+    concurrency_key: Any = None
+    max_concurrent: int | None = None
+    fair_key: Any = None
+    rate: str | None = None
+    on_conflict: str | None = None
+    limit_duration: float | str | None = None
+    unique_key: Any = None
+    unique: bool | None = None
+    unique_until: str | None = None
+    unique_window: float | str | None = None
+    on_duplicate: str | None = None
+    max_delay: float | str | None = None
+    max_queue_length: int | None = None
+    #: False: enqueue it at once, whatever transaction is open; True: when that is committed. None: what the backend and the settings say.
+    on_commit: bool | None = None
+
+    def using(self, **options: Any) -> Any:
+        """The task with other options: `priority`, `queue_name`, `run_after`, `backend`, and those above. TypeError for one that there is not."""
+        return replace(self, **{name: value for name, value in options.items() if value is not None})
+
+
+#: The options of Fusion's that a task may have.
+OPTIONS = tuple(field.name for field in fields(Task) if field.name not in {known.name for known in fields(protocol.Task)})

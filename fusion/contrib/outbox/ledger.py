@@ -1,0 +1,277 @@
+"""The rows of an outbox and how far they are: what is to go next, under which number, and what became of it.
+
+Of each queue one batch at most is open: it has its number in the database before anything of it is sent, and the next number is given when it is
+closed. A batch whose rows are refused one by one goes through editions: the edition that was accepted says which rows were among it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fusion.contrib.outbox.database import BATCHED, PARKED, SENT, TAKEN_OUT, WAITING, Database
+from fusion.contrib.outbox.row import Row
+
+#: Rows that one statement changes, and numbers of rows that one brings.
+_STEP, _PAGE = 500, 10_000
+#: Seconds: no row is parked for as long as that, unless for good.
+_FAR = 60.0
+_COLUMNS = ("id", "queue", "job_id", "body", "written_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The open batch of a queue, or the last one."""
+
+    queue: str
+    number: int
+    token: str
+    edition: int
+    is_open: bool
+
+    @property
+    def stamp(self) -> str:
+        """What is noted with its number."""
+        return f"{self.token}.{self.edition}"
+
+
+class _Moved(Exception):
+    """Somebody else was first, or there is nothing to do: what was begun is rolled back."""
+
+
+class Ledger:
+    """An outbox in a database. Every change compares what it knows with what is there: of two who go about the same one is first, and the other
+    hears False or None."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def reset(self) -> None:
+        """After an error of the database."""
+        self._db.reset()
+
+    # -- who forwards
+
+    def identity(self) -> str:
+        """The outbox's own name, made by who looks first: a database that was made anew is another outbox."""
+        found = self._db.select("forwarders", {"id": 1}, ("outbox",))
+        if not found:
+            with self._unless_there():
+                self._db.insert("forwarders", [{"id": 1, "outbox": secrets.token_hex(8), "holder": "", "held_until": 0.0}])
+            found = self._db.select("forwarders", {"id": 1}, ("outbox",))
+        return str(found[0][0])
+
+    def lead(self, holder: str, now: float, seconds: float) -> bool:
+        """Be the one that forwards for so long, or go on to be; False while another is."""
+        until = {"holder": holder, "held_until": now + seconds}
+        with self._db.transaction():
+            return bool(
+                self._db.update("forwarders", {"id": 1, "holder": holder}, until)
+                or self._db.update("forwarders", {"id": 1, "held_until__lt": now}, until)
+            )
+
+    def held(self) -> tuple[str, float] | None:
+        """Who forwards, and until when by its clock; None if nobody ever did, or the tables were emptied."""
+        found = self._db.select("forwarders", {"id": 1}, ("holder", "held_until"))
+        return (str(found[0][0]), float(found[0][1])) if found else None
+
+    def succeed(self, silent: tuple[str, float], holder: str, until: float) -> bool:
+        """Forward in the place of one that has not renewed what `held` tells of it, whatever the clocks say."""
+        where = {"id": 1, "holder": silent[0], "held_until": silent[1]}
+        with self._db.transaction():
+            return bool(self._db.update("forwarders", where, {"holder": holder, "held_until": until}))
+
+    def is_outage(self, error: Exception) -> bool:
+        """The database can't be reached, or refuses for now."""
+        return self._db.is_outage(error)
+
+    def leave(self, holder: str) -> None:
+        """Let another forward at once."""
+        with self._db.transaction():
+            self._db.update("forwarders", {"id": 1, "holder": holder}, {"holder": "", "held_until": 0.0})
+
+    # -- what is to be sent
+
+    def work(self) -> list[str]:
+        """The queues that have an open batch, or rows that wait for one."""
+        found = {queue for (queue,) in self._db.select("queues", {"is_open": True}, ("queue",))}
+        last = ""
+        while True:  # each by one look into the index
+            where = {"state": WAITING, "queue__gt": last}
+            rows = self._db.select("rows", where, ("queue",), order=("queue", "id"), limit=1)
+            if not rows:
+                return sorted(found)
+            last = rows[0][0]
+            found.add(last)
+
+    def batch(self, queue: str) -> Batch:
+        """How far a queue is."""
+        found = self._db.select("queues", {"queue": queue}, ("number", "token", "edition", "is_open"))
+        if not found:
+            with self._unless_there():
+                self._db.insert("queues", [{"queue": queue, "number": 0, "token": "", "edition": 0, "is_open": False}])
+            return Batch(queue, 0, "", 0, False)
+        number, token, edition, is_open = found[0]
+        return Batch(queue, number, token, edition, bool(is_open))
+
+    def open(self, last: Batch, most: int) -> tuple[Batch, list[Row]] | None:
+        """Give committed rows, `most` of them at most, the number after the last one."""
+        batch = Batch(last.queue, last.number + 1, secrets.token_hex(8), 1, True)
+        try:
+            with self._db.transaction():
+                self._move(last, batch)  # first, so that it is a writer: SQLite has no way from reading to writing
+                where = {"state": WAITING, "queue": last.queue}
+                rows = [Row(*found) for found in self._db.select("rows", where, _COLUMNS, limit=most)]
+                if not rows:
+                    raise _Moved
+                values = {"state": BATCHED, "batch": batch.number, "edition": 0}
+                if self._db.update("rows", {"id__in": [row.id for row in rows], "state": WAITING}, values) < len(rows):
+                    raise _Moved
+        except _Moved:
+            return None
+        return batch, rows
+
+    def rows(self, batch: Batch) -> list[Row]:
+        """What is to be sent of an open batch, in its order."""
+        where = {"state": BATCHED, "queue": batch.queue, "batch": batch.number}
+        return [Row(*found) for found in self._db.select("rows", where, _COLUMNS)]
+
+    # -- what became of it
+
+    def take_out(self, batch: Batch, ids: Sequence[int], reason: str = "", again_at: float | None = None) -> Batch | None:
+        """Have an open batch go on without these rows: with a `reason` they are parked when it is closed, until `again_at` if that is given;
+        without one they wait for the next. `again_at`: Unix seconds."""
+        after = replace(batch, edition=batch.edition + 1)
+        try:
+            with self._db.transaction():
+                self._move(batch, after)
+                values = {"state": TAKEN_OUT, "edition": batch.edition, "reason": reason[:1000], "again_at": again_at}
+                self._db.update("rows", {"id__in": list(ids), "state": BATCHED, "batch": batch.number}, values)
+        except _Moved:
+            return None
+        return after
+
+    def close(self, batch: Batch, edition: int, now: float, *, keep: bool) -> bool:
+        """The batch was accepted, as it was in this edition. `keep`: so are its rows, to be sent again should Redis lose them."""
+        of_batch = {"queue": batch.queue, "batch": batch.number}
+        try:
+            with self._db.transaction():
+                self._move(batch, replace(batch, is_open=False))
+                accepted = ({**of_batch, "state": BATCHED}, {**of_batch, "state": TAKEN_OUT, "edition__gte": edition})
+                for where in accepted:
+                    if keep:
+                        self._db.update("rows", where, {"state": SENT, "sent_at": now, "reason": ""})
+                    else:
+                        self._db.delete("rows", where)
+                left = {**of_batch, "state": TAKEN_OUT}
+                self._db.update("rows", {**left, "reason": ""}, {"state": WAITING, "batch": None})
+                self._db.update("rows", left, {"state": PARKED, "batch": None})
+        except _Moved:
+            return False
+        return True
+
+    def renumber(self, batch: Batch, number: int) -> Batch | None:
+        """Give an open batch another number: Redis knows later ones than the database."""
+        after = Batch(batch.queue, number, secrets.token_hex(8), 1, True)
+        of_batch = {"queue": batch.queue, "batch": batch.number}
+        try:
+            with self._db.transaction():
+                self._move(batch, after)
+                self._db.update("rows", {**of_batch, "state": BATCHED}, {"batch": number})
+                self._db.update("rows", {**of_batch, "state": TAKEN_OUT}, {"batch": number, "edition": 0})
+        except _Moved:
+            return None
+        return after
+
+    def _move(self, known: Batch, after: Batch) -> None:
+        values = {"number": after.number, "token": after.token, "edition": after.edition, "is_open": after.is_open}
+        where = {
+            "queue": known.queue,
+            "number": known.number,
+            "token": known.token,
+            "edition": known.edition,
+            "is_open": known.is_open,
+        }
+        if not self._db.update("queues", where, values):
+            raise _Moved
+
+    @contextmanager
+    def _unless_there(self) -> Iterator[None]:
+        try:
+            with self._db.transaction():
+                yield
+        except Exception as error:
+            if not self._db.is_conflict(error):
+                raise
+
+    # -- what was sent, and what is parked
+
+    def sent(self, queue: str, after: int) -> dict[int, tuple[int, int]]:
+        """The batches with higher numbers than this one that were accepted, and whose rows are kept: number -> the ids of its first and last row."""
+        where = {"state": SENT, "queue": queue, "batch__gt": after}
+        found: dict[int, tuple[int, int]] = {}
+        last = 0
+        while rows := self._db.select("rows", {**where, "id__gt": last}, ("id", "batch"), limit=_PAGE):
+            for last, number in rows:
+                found[number] = (found.get(number, (last,))[0], last)
+        return dict(sorted(found.items()))
+
+    def rows_sent(self, queue: str, number: int, ids: tuple[int, int]) -> list[Row]:
+        """What is kept of a batch that `sent` told."""
+        where = {"state": SENT, "queue": queue, "batch": number, "id__gte": ids[0], "id__lte": ids[1]}
+        return [Row(*found) for found in self._db.select("rows", where, _COLUMNS)]
+
+    def last_numbers(self) -> dict[str, int]:
+        """By queue the number of the last batch that is closed, of those that have rows which are kept."""
+        found = self._db.select("queues", {"number__gt": 0}, ("queue", "number", "is_open"))
+        return {queue: number - bool(is_open) for queue, number, is_open in found}
+
+    def forget(self, before: float, most: int = 1000) -> int:
+        """Delete rows that were accepted before that time, so many at most."""
+        ids = [found[0] for found in self._db.select("rows", {"state": SENT, "sent_at__lt": before}, ("id",), limit=most)]
+        if ids:
+            with self._db.transaction():
+                self._db.delete("rows", {"id__in": ids, "state": SENT})
+        return len(ids)
+
+    def try_again(self, now: float, most: int = 1000) -> int:
+        """Have rows that are parked for a time wait again, once it is over; or where only a clock that jumped has put its end."""
+        over = ({"again_at__lt": now}, {"again_at__gt": now + _FAR})
+        ids = [row[0] for when in over for row in self._db.select("rows", {"state": PARKED, **when}, ("id",), limit=most)]
+        return self.retry(ids) if ids else 0
+
+    def retry(self, ids: Sequence[int]) -> int:
+        """Have parked rows wait again; how many were parked."""
+        values = {"state": WAITING, "reason": "", "again_at": None}
+        return self._each(ids, lambda some: self._db.update("rows", {"id__in": some, "state": PARKED}, values))
+
+    def drop(self, ids: Sequence[int]) -> int:
+        """Delete parked rows; how many were parked."""
+        return self._each(ids, lambda some: self._db.delete("rows", {"id__in": some, "state": PARKED}))
+
+    def _each(self, ids: Sequence[int], change: Callable[[list[int]], int]) -> int:
+        """Change rows in steps: databases take so many values in a statement, and so many locks."""
+        done = 0
+        for first in range(0, len(ids), _STEP):
+            with self._db.transaction():
+                done += change(list(ids[first : first + _STEP]))
+        return done
+
+    def parked(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The parked rows, the oldest first: `id`, `queue`, `job_id`, `written_at`, `reason`, `again_at`."""
+        columns = ("id", "queue", "job_id", "written_at", "reason", "again_at")
+        found = self._db.select("rows", {"state": PARKED}, columns, limit=limit)
+        return [dict(zip(columns, row, strict=True)) for row in found]
+
+    def counts(self) -> dict[str, Any]:
+        """How many rows wait, are on their way, are parked, and are kept; and since when the oldest waits (Unix seconds, None if none does)."""
+        names = {"waiting": WAITING, "on_the_way": BATCHED, "parked": PARKED, "kept": SENT}
+        found: dict[str, Any] = {name: self._db.count("rows", {"state": state}) for name, state in names.items()}
+        found["on_the_way"] += self._db.count("rows", {"state": TAKEN_OUT})
+        oldest = self._db.select("rows", {"state__in": [WAITING, BATCHED]}, ("written_at",), limit=1)
+        holder = self._db.select("forwarders", {"id": 1}, ("holder", "held_until"))
+        name, until = holder[0] if holder else ("", 0.0)
+        return found | {"oldest": oldest[0][0] if oldest else None, "forwarder": name, "held_until": until}

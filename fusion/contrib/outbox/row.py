@@ -1,0 +1,111 @@
+"""A job as a row: how it is written in the user's transaction, and what it is when it is enqueued, however much later."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fusion.enqueue.graph import Graph
+from fusion.exceptions import OptionError
+from fusion.store.layout.records import NewJob, Replicas, Room
+
+if TYPE_CHECKING:
+    from fusion.enqueue.chunk import Chunk
+
+#: Of a job that expired while it was a row: it is enqueued all the same, and expires at once, so that one can see what became of it.
+_OVER = 0.001
+#: On which a row is to be accepted.
+Terms = tuple[Replicas | None, Room | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that is to be enqueued."""
+
+    id: int
+    queue: str
+    job_id: str
+    body: str
+    #: Unix seconds by the clock of whoever wrote it.
+    written_at: float
+
+
+def rows_of(chunks: Iterable[Chunk], now: float | None = None) -> list[dict[str, Any]]:
+    """The columns of new rows for jobs that are signed, in their order. OptionError for jobs that are accepted together in several calls, or not at
+    all: rows are accepted each by itself."""
+    written = time.time() if now is None else now
+    rows = []
+    for nth, chunk in enumerate(chunks):
+        if nth or Graph.is_needed(chunk.jobs) or any(_is_of_batch(job) for job in chunk.jobs):
+            rule = "chains, graphs and batches can't go through an outbox; enqueue them in a task, or with on_commit=False"
+            raise OptionError("", rule)
+        terms: dict[str, Any] = {}
+        if chunk.terms.replicas is not None:
+            terms["replicas"] = [chunk.terms.replicas.count, chunk.terms.replicas.timeout]
+        if chunk.terms.room is not None and chunk.terms.room.length is not None:
+            terms["room"] = chunk.terms.room.length
+        for job in chunk.jobs:
+            body = json.dumps({**_body(job, written), **terms}, separators=(",", ":"))
+            rows.append({"queue": chunk.queue, "job_id": job.id, "body": body, "written_at": written})
+    return rows
+
+
+def _is_of_batch(job: NewJob) -> bool:
+    """It has a batch that is open in Redis now, and may not be when the row comes; or it follows one."""
+    return job.fields.get("batch") is not None or "h" in str(job.fields.get("ties", ""))
+
+
+def _body(job: NewJob, written: float) -> dict[str, Any]:
+    body: dict[str, Any] = {"v": 1, "priority": job.priority, "nonce": job.nonce}
+    fields: dict[str, Any] = {}
+    raw = []
+    for name, value in job.fields.items():
+        if isinstance(value, bytes):
+            value = b64encode(value).decode()
+            raw.append(name)
+        fields[name] = value
+    body["fields"] = fields
+    if raw:
+        body["raw"] = raw
+    if job.front:
+        body["front"] = True
+    if job.ttl is not None:
+        body["ttl"] = job.ttl
+    due = job.due if job.delay is None else written + job.delay
+    if due is not None:
+        body["due"] = due
+    return body
+
+
+def read(row: Row, now: float) -> tuple[NewJob, Terms]:
+    """The job, with what is left of its ttl at that time, and on which terms it is to be accepted. ValueError, TypeError or KeyError for a row that
+    nobody of ours wrote."""
+    body: dict[str, Any] = json.loads(row.body)
+    if not isinstance(body, dict):
+        raise ValueError("its body is no object")
+    if body["v"] != 1:
+        raise ValueError("it was written by a newer version of Fusion; upgrade what forwards it")
+    fields: dict[str, Any] = dict(body["fields"])
+    for name in body.get("raw", ()):
+        fields[name] = b64decode(fields[name], validate=True)
+    due, ttl = body.get("due"), body.get("ttl")
+    if ttl is not None:
+        since = row.written_at if due is None else max(due, row.written_at)
+        ttl = max(_OVER, min(float(ttl), ttl - (now - since)))
+    front, nonce = bool(body.get("front")), str(body["nonce"])
+    job = NewJob(row.job_id, int(body["priority"]), fields, front, ttl, due if due is None else float(due), nonce=nonce)
+    return job, _terms(body)
+
+
+def _terms(body: Mapping[str, Any]) -> Terms:
+    replicas, room = body.get("replicas"), body.get("room")
+    return Replicas(int(replicas[0]), float(replicas[1])) if replicas else None, None if room is None else Room(int(room))
+
+
+def job_of(row: Row, now: float) -> NewJob:
+    """The job alone."""
+    return read(row, now)[0]

@@ -1,0 +1,61 @@
+"""Batches of an outbox: rows of a database, accepted with the number under which the database has them, and never twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fusion.exceptions import DataTooOld
+from fusion.store.client.replication import Replication
+from fusion.store.layout import codec
+from fusion.store.layout.records import Marked, NewJob, OutboxBatch, Replicas, Room
+from fusion.store.scripting.host import ScriptHost
+from fusion.store.write import enqueue_codec
+
+
+class OutboxBroker(ScriptHost):
+    """The part of the Broker that the forwarder of an outbox needs."""
+
+    _layout: int
+
+    def enqueue_rows(
+        self, queue: str, jobs: Sequence[NewJob], batch: OutboxBatch, replicas: Replicas | None = None, room: Room | None = None
+    ) -> Marked:
+        """Accept all of `jobs`, there may be none, and note the batch's number; or none of them, if a batch of this number was accepted
+        before, or the one before it was not. With the errors of `enqueue`, after which the number is not noted."""
+        replication = None if replicas is None else Replication(jobs, replicas, self.connection)
+        while True:
+            answer = self._enqueue_rows(queue, jobs, batch, room, replication)
+            if answer[0] in (b"done", b"gap"):
+                marked = _marked(codec.text(answer[0]), codec.text(answer[1]))
+            else:
+                enqueue_codec.accepted(answer, queue)
+                self._layout = int(answer[2])
+                marked = Marked("ok", batch.number, batch.stamp)
+            if replication is None or replication.done():
+                return marked
+
+    def _enqueue_rows(
+        self, queue: str, jobs: Sequence[NewJob], batch: OutboxBatch, room: Room | None, replication: Replication | None
+    ) -> Any:
+        name = f"!{batch.number}:{batch.before}:{batch.outbox}:{batch.stamp}"
+        script, send = self._script("enqueue"), None if replication is None else replication.send
+        while True:
+            layout = self._layout
+            try:
+                words = enqueue_codec.arguments(queue, jobs, "", layout, room, name)
+                return script({"queues": self.keys.queues}, *words, send)
+            except DataTooOld as error:
+                if error.version >= layout:
+                    raise
+                self._layout = error.version
+
+    def outbox_marks(self, outbox: str) -> dict[str, Marked]:
+        """By queue what was accepted last of an outbox."""
+        found: Any = self.connection.hgetall(self.keys.outbox(outbox))
+        return {codec.text(queue): _marked("done", codec.text(noted)) for queue, noted in found.items()}
+
+
+def _marked(kind: str, noted: str) -> Marked:
+    number, _, stamp = noted.partition(" ")
+    return Marked(kind, int(number) if number.isdecimal() else 0, stamp)
