@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-acl test-pool test-thread test-asyncio test-es test-browser screenshots crash teeth soak soak-executors lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-acl test-pool test-thread test-asyncio test-es test-browser test-django screenshots crash teeth soak soak-executors lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -16,12 +16,13 @@ SOAK_JOBS ?= 10000
 TICKS ?= 300
 # What has more seeds, rounds or steps there than in `make test-long`.
 WALKS := tests/store/test_limit_walks.py tests/store/test_unique_walks.py tests/store/test_batch_walks.py tests/store/test_unique_leak.py tests/store/test_batch_large.py \
-	tests/store/test_dags.py tests/domain/test_large_graphs.py tests/inprocess/test_stress.py tests/faults/kin/test_graphs.py \
+	tests/store/test_dags.py tests/domain/test_large_graphs.py tests/inprocess/test_stress.py tests/faults/kin/test_graphs.py tests/faults/outbox/test_kills.py tests/contrib/outbox/test_hostile.py \
 	tests/worker/test_exactly_once.py tests/worker/test_blame.py tests/worker/test_crowd.py tests/supervisor/test_deaths.py \
 	tests/faults/model/test_model.py::test_every_call_does_what_the_model_says \
+	tests/faults/model/test_tied.py::test_few_jobs_of_many_lives_are_sound_whatever_comes_in_between \
 	tests/worker/test_stop_races.py tests/worker/test_long_job.py tests/worker/test_wildcards.py tests/worker/test_gates.py \
 	tests/supervisor/test_limits.py tests/supervisor/test_unique.py tests/faults/trouble/test_turns_under_way.py tests/faults/trouble/test_idle_workers.py \
-	tests/relay/test_elasticsearch.py tests/cli/test_demo.py tests/benchmarks/test_figures.py tests/benchmarks/test_ab.py
+	tests/contrib/whole tests/relay/test_elasticsearch.py tests/cli/test_demo.py tests/benchmarks/test_figures.py tests/benchmarks/test_ab.py
 
 export PYTHON
 BIN := .venv/bin
@@ -49,6 +50,9 @@ test-es: venv-dev ## the Elasticsearch sink against a real one, FUSION_TEST_ES_U
 test-browser: venv-browser ## the dashboard in a real browser: FUSION_TEST_CHROMIUM, Playwright's, or the chromium on PATH (marked `browser`)
 	@if $(BIN)/python -m tests.browser.chromium; then $(BIN)/python -m pytest -q -n 2 --dist worksteal -m browser tests/browser $(ARGS); \
 	elif [ "$$FUSION_TEST_BROWSER" = required ]; then exit 1; else echo "skipped: the line above says what is missing"; fi
+
+test-django: venv-dev ## tests/contrib with Django 5.2, 6.0 and 6.1, and Django's own tests of tasks (VERSIONS= narrows it; 6.1: PYTHON312=)
+	@sh tools/test_django.sh
 
 crash: venv-dev bytecode ## every way to strike at every place where a worker, fork server or job process may be (EXECUTOR=asyncio: under that alone; 20 minutes)
 	@FUSION_TEST_CRASH=full FUSION_TEST_CRASH_EXECUTOR=$(EXECUTOR) $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/faults/crash/test_worker.py $(ARGS)

@@ -15,7 +15,7 @@ from tests.courier.harness import Endpoint, World, allowing, env_of, registered
 from tests.kit.hands import status_of
 from tests.kit.receivers import Receiver
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import alive
+from tests.kit.witnesses import alive, arguments_of
 from tests.kit.workers import WorkerProcess, Workers
 
 Start = Callable[..., Receiver]
@@ -26,7 +26,7 @@ def url_of(receiver: Receiver) -> str:
 
 
 def relays_of(worker: WorkerProcess) -> list[int]:
-    return [child.pid for child in psutil.Process(worker.pid).children() if "relay" in child.cmdline()]
+    return [child.pid for child in psutil.Process(worker.pid).children() if "relay" in arguments_of(child)]
 
 
 @pytest.mark.long

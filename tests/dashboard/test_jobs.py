@@ -47,6 +47,13 @@ def test_it_shows_what_the_query_means_and_offers_to_do_it(client: Browser, conn
     assert "No job fits" in client.get("/jobs?q=id:nobody").text
 
 
+def test_a_priority_over_the_highest_name_is_high_and_its_number_said(client: Browser, conn: redis.Redis) -> None:
+    for number in (2, 101):
+        Queue("mail", conn).enqueue(NOOP, job_id=f"p{number}", priority=number)
+    assert "high (101)" in client.get("/jobs").text and "high (101) priority" in client.get("/jobs/p101").text
+    assert "high (2)" not in client.get("/jobs").text
+
+
 @pytest.mark.parametrize(
     ("query", "verbs"),
     [

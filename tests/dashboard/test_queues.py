@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import redis
@@ -48,6 +49,19 @@ def test_one_queue_shows_its_history_limits_and_pause(client: Browser, broker: B
     assert "9 at most" in page.text
     for since in ("6h", "1d", "7d", "30d", "nonsense"):
         assert client.get(f"/queues/sms?since={since}").status == 200
+
+
+def test_priorities_of_any_number_are_three_rows(client: Browser, broker: Broker, conn: redis.Redis) -> None:
+    for priority in (0, 1, 2, 7, 101):
+        put(broker, "mail", f"p{priority}", priority=priority)
+        rows = [(0, f"{priority}:{what}", 1) for what in ("completed", "w3", "r9")]
+        broker.note_history(f"host.{priority}", 1, {("queue", "mail"): rows})
+    classes = ["high", "moderate", "low"]
+    assert re.findall(r"<td>(\w+)<td>waited<", client.get("/queues/mail").html) == classes
+    assert re.findall(r"<td>(\w+)<td>ran<", client.get("/queues/mail").html) == classes
+    waited = client.get("/").html.partition('id="waited"')[2]
+    assert re.findall(r"<tr><td>(\w+)<td", waited) == classes
+    assert "high 3" in client.get("/queues/mail").text
 
 
 def test_a_queue_of_another_program_may_have_a_slash_in_its_name(client: Browser, conn: redis.Redis) -> None:

@@ -16,7 +16,7 @@ from fusion.embedded import embedded_worker, host_lock, keeper
 from fusion.exceptions import ConfigurationError, InvalidName
 from fusion.settings import Settings, get_settings
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import alive, field, runs_of, status_of
+from tests.kit.witnesses import alive, arguments_of, field, runs_of, status_of
 
 TASKS = ["tests.jobs.basic"]
 GATED = "tests.jobs.basic.until_gone"
@@ -118,7 +118,7 @@ def test_an_application_that_tasks_import_starts_none_in_the_worker(conn: redis.
     with EmbeddedWorker("s", tasks=["tests.jobs.embedding"]) as worker:
         eventually(lambda: status_of(conn, job.id) == "finished")
         assert field(conn, job.id, "result") == '["MainThread"]'
-        lines = [child.cmdline() for child in psutil.Process(pid_of(worker)).children(recursive=True)]
+        lines = [arguments_of(child) for child in psutil.Process(pid_of(worker)).children(recursive=True)]
         assert [line for line in lines if "worker" in line] == []
 
 

@@ -119,6 +119,13 @@ class Still:
         content = self._of(key, "zset")
         return list(content.items()) if withscores else list(content)
 
+    def lrange(self, key: str | bytes, start: int, end: int) -> list[bytes]:
+        assert (start, end) == (0, -1), "all of it"
+        return list(self._of(key, "list"))
+
+    def hexists(self, key: str | bytes, field: str) -> bool:
+        return field.encode() in self._of(key, "hash")
+
     def scard(self, key: str | bytes) -> int:
         return len(self._of(key, "set"))
 

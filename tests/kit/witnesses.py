@@ -43,3 +43,11 @@ def alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def arguments_of(process: psutil.Process) -> list[str]:
+    """Its command line; empty if it has ended, as one of several may while a test looks at them."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # a zombie is one, too
+        return []

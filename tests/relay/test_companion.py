@@ -16,7 +16,7 @@ from tests.kit import guarded
 from tests.kit.hands import put
 from tests.kit.relays import Relays
 from tests.kit.waiting import eventually, unhurried
-from tests.kit.witnesses import alive
+from tests.kit.witnesses import alive, arguments_of
 from tests.kit.workers import WorkerProcess, Workers
 from tests.relay.harness import ids_in, is_delivered
 
@@ -50,7 +50,7 @@ def _relay(inspector: EventInspector, *, other_than: int = 0) -> RelayInfo:
 
 
 def _children(worker: WorkerProcess) -> list[psutil.Process]:
-    return [child for child in psutil.Process(worker.pid).children() if "relay" in child.cmdline()]
+    return [child for child in psutil.Process(worker.pid).children() if "relay" in arguments_of(child)]
 
 
 def test_it_comes_delivers_and_ends_with_the_worker(

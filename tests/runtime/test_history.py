@@ -73,6 +73,20 @@ def test_a_wait_is_that_of_the_first_attempt(conn: redis.Redis) -> None:
     assert "wait" not in summary(Inspector(conn).history("queue", "q", 3600))[1]
 
 
+def test_priorities_of_any_number_are_three_classes(conn: redis.Redis) -> None:
+    """Of workers, and of what earlier ones wrote; whose rates are read by priority."""
+    tell(conn, *(ran(wait=3, run=3, priority=str(number)) for number in range(102)), ran(priority="much"))
+    fields = {field.split(b":")[1] for key in conn.keys("rq:history:*:q:*") for field in conn.hkeys(key)}
+    assert fields == {b"0", b"1", b"2"}
+    Broker(conn).note_history(
+        "host.2", 1, {("queue", "q"): [(0, f"{of}:{what}", 1) for of in (57, 101) for what in ("failed", "r3", "w3")]}
+    )
+    found = summary(Inspector(conn).history("queue", "q", 3600))
+    assert [*found] == [2, 1, 0] and counted(conn, "queue", "q") == {"completed": 103, "failed": 2, "retried": 0}
+    conn.hset("rq:totals:q", mapping={"enqueued:57": 1, "enqueued:101": 1})
+    assert Inspector(conn).recent(["q"])[0] == {"completed": 103, "failed": 2}
+
+
 def test_nothing_seen_is_nothing_told(conn: redis.Redis) -> None:
     made = tell(conn)
     assert made.next_at == float("inf")

@@ -12,7 +12,7 @@ import redis
 
 from tests.kit.process import Group, ProcessUnderTest
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import alive
+from tests.kit.witnesses import alive, arguments_of
 
 GATED = "tests.jobs.basic.until_gone"
 READY = re.compile(r"worker \d+ \(pid (\d+), \S+\) is ready")
@@ -39,8 +39,7 @@ class Service(ProcessUnderTest):
 
     def _living(self, command: str) -> list[psutil.Process]:
         try:
-            children = psutil.Process(self.pid).children()
-            found = [child for child in children if child.status() != psutil.STATUS_ZOMBIE and command in child.cmdline()]
+            found = [child for child in psutil.Process(self.pid).children() if command in arguments_of(child)]
         except psutil.NoSuchProcess:
             return []
         self.seen |= set(found)

@@ -17,6 +17,7 @@ from fusion import Job, Queue
 from fusion.supervisor.sources import Sources
 from tests.architecture.source import ROOT
 from tests.kit.waiting import eventually
+from tests.kit.witnesses import arguments_of
 
 TASK = """
 import pathlib, time
@@ -83,7 +84,7 @@ def test_an_edit_is_taken_up_when_the_running_job_is_done(shop: Path, worker: su
     edit(shop, "SAYS = 'newer'\n")
     eventually(lambda: "helper.py changed" in (shop / "log").read_text(), timeout=40)
     waiting = queue.enqueue("shoptasks.say")
-    (old,) = [one for one in psutil.Process(worker.pid).children() if "worker" in one.cmdline()]
+    (old,) = [one for one in psutil.Process(worker.pid).children() if "worker" in arguments_of(one)]
     with pytest.raises(psutil.TimeoutExpired):
         old.wait(1)
     (shop / "go").touch()
@@ -100,7 +101,7 @@ def test_an_edit_is_taken_up_when_the_running_job_is_done(shop: Path, worker: su
 def test_after_a_worker_that_failed_the_next_edit_starts_another(
     shop: Path, worker: subprocess.Popen[str], conn: redis.Redis
 ) -> None:
-    (child,) = [one for one in psutil.Process(worker.pid).children() if "worker" in one.cmdline()]
+    (child,) = [one for one in psutil.Process(worker.pid).children() if "worker" in arguments_of(one)]
     child.kill()
     eventually(lambda: "the next change starts another" in (shop / "log").read_text(), timeout=40)
     edit(shop, "SAYS = 'mended'\n")

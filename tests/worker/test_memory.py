@@ -12,7 +12,7 @@ import redis
 from fusion import Queue, Retry
 from tests.jobs import basic, greedy
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import alive, field, status_of
+from tests.kit.witnesses import alive, arguments_of, field, status_of
 from tests.kit.workers import Workers
 from tests.worker.test_settings import info, worker_hash
 from tests.worker.throttled import PROGRAM
@@ -62,7 +62,7 @@ def test_what_a_job_disowned_counts_and_goes_with_it(workers: Workers, conn: red
     worker = workers.start("sms", env=LIMITED)
     job = Queue("sms").enqueue(greedy.hold_in_a_child, 300, str(touched), str(started), retry=NO_RETRY)
     eventually(started.exists)
-    taker = eventually(lambda: [p.pid for p in worker.tree() if str(touched) in " ".join(p.cmdline()[-1:])])
+    taker = eventually(lambda: [p.pid for p in worker.tree() if str(touched) in " ".join(arguments_of(p)[-1:])])
     assert job.wait(10) == "failed"
     assert "JobMemoryExceeded" in field(conn, job.id, "reason")
     eventually(lambda: not any(map(alive, taker)))

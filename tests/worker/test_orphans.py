@@ -15,8 +15,8 @@ from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import alive, runs_of, status_of
-from tests.kit.workers import Workers
+from tests.kit.witnesses import alive, arguments_of, runs_of, status_of
+from tests.kit.workers import CROWDED, Workers
 
 pytestmark = pytest.mark.long
 
@@ -44,8 +44,10 @@ def test_a_killed_fork_servers_daemons_are_gone_before_the_rerun(
     assert not any(alive(pid) for pid in runs_of(seen, "daemon")[: DAEMONS * ROUNDS])
     gate.unlink()
     eventually(lambda: status_of(conn, job.id) == "finished")
-    eventually(lambda: not any(alive(pid) for pid in runs_of(seen, "daemon")))
     assert worker.process.poll() is None
+    if CROWDED and mode[0] == "--slots":  # what a job disowned ends with its process, which is for others, too
+        worker.stop()
+    eventually(lambda: not any(alive(pid) for pid in runs_of(seen, "daemon")))
     check_conservation(conn, [job.id])
 
 
@@ -58,7 +60,7 @@ def test_the_other_fork_servers_jobs_and_the_workers_own_children_live_on(
     gate.touch()
     worker = workers.start("o", mode[0], "2", env={**ENV, "FUSION_EVENTS_FILE": str(tmp_path / "events.jsonl")})
     relay = eventually(
-        lambda: [p for p in psutil.Process(worker.pid).children() if "relay" in p.cmdline()], 20, why="its relay runs"
+        lambda: [p for p in psutil.Process(worker.pid).children() if "relay" in arguments_of(p)], 20, why="its relay runs"
     )[0]
     (old,) = [p for p in psutil.Process(worker.pid).children() if p.pid != relay.pid]
     queue = Queue("o", conn)

@@ -20,7 +20,7 @@ from tests.jobs import basic
 from tests.kit.hands import events_of
 from tests.kit.schedulers import Schedulers
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import field, status_of
+from tests.kit.witnesses import arguments_of, field, status_of
 from tests.kit.workers import WorkerProcess, Workers
 
 OLD, NEW = (f"{name}:{secrets.token_urlsafe(32)}" for name in ("k1", "k2"))
@@ -67,12 +67,7 @@ def with_keys(path: Path, *given: str, **more: str) -> dict[str, str]:
 
 def command_lines() -> str:
     """Of everything that this test has started."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            found.append(" ".join(process.cmdline()))
-        except psutil.Error:  # it has just ended
-            continue
+    found = [" ".join(arguments_of(process)) for process in psutil.Process().children(recursive=True)]
     assert any("scheduler" in line for line in found)
     return "\n".join(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def test_a_reload_lets_new_code_go_on(workers: Workers, seen: Path, gate: Path) 
     worker = workers.start("sms", env=TASKS)
     eventually(lambda: lines(seen) == ["0", "1", "2"])
     os.kill(worker.pid, signal.SIGHUP)
-    worker.says("reload")
+    eventually(lambda: worker.output.count("is ready for jobs") == 2, why="the job has heard of it long since")
     gate.unlink()
     assert job.wait(15) == "finished"
     assert lines(seen) == [str(step) for step in range(6)]
@@ -102,6 +103,21 @@ def test_what_waits_is_stored_when_it_returns(
     assert job.wait(30) == "finished"
     assert job.result == cursor
     assert seen.read_text().split("\n")[2] == repr(cursor), "the second run found it"
+
+
+@pytest.mark.long
+def test_it_waits_for_a_worker_that_stands_still(workers: Workers, conn: redis.Redis, seen: Path, gate: Path) -> None:
+    job = Queue("sms").enqueue(long.asks_for_word, str(seen), str(gate))
+    worker = workers.start("sms", env=TASKS)
+    eventually(lambda: lines(seen) == ["here"])
+    worker.signal(signal.SIGSTOP)
+    gate.unlink()
+    eventually(lambda: lines(seen)[1:] == ["asks"], why="it goes on until it has to wait")
+    time.sleep(0.3)  # of waiting: nothing shows from outside that it does
+    assert lines(seen) == ["here", "asks"], "nobody has stored anything"
+    worker.signal(signal.SIGCONT)
+    assert job.wait(15) == "finished"
+    assert (lines(seen)[2:], field(conn, job.id, "cursor")) == (["stored"], "1")
 
 
 def test_a_failed_run_leaves_its_exact_cursor_to_the_retry(workers: Workers, seen: Path) -> None:

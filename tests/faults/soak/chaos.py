@@ -32,6 +32,7 @@ from tests.faults.soak.history import History, aof_of
 from tests.faults.soak.monkey import Monkey
 from tests.faults.soak.plan import KILLS, LEASE, TASKS, Job, job, rush_job, strikes
 from tests.faults.soak.relations import Ties, read_acknowledged, read_steps
+from tests.faults.soak.sharing import BEHIND, told_beside
 from tests.faults.soak.verdict import Findings, Recovery, delivered, judge, read_witness, recovery, told
 from tests.kit.waiting import eventually
 from tests.relay.harness import is_delivered
@@ -57,6 +58,17 @@ class Soak:
         self.fleet.start()
         cron = Scheduler(self.fleet.conn)
         cron.every(1, f"{TASKS}.tick", id="tick", queue="steady", misfire="all", result_ttl=86400)
+        cron.every(
+            1,
+            f"{TASKS}.effect",
+            args=(1.1,),
+            id=BEHIND,
+            queue="steady",
+            overlap="queue",
+            misfire="all",
+            result_ttl=86400,
+            priority="high",
+        )
         self._timed("strikes", self._strike)
         self._timed("drain", lambda: self._drain(cron))
         self._timed("registries", self._await_registries)
@@ -104,6 +116,7 @@ class Soak:
         assert producer is not None
         self._until(lambda: self.fleet.producer is not None and self.fleet.producer.poll() == 0, "the producer is done")
         cron.pause("tick")
+        cron.pause(BEHIND)
         self._until(self._is_quiet, "no job is queued, scheduled, blocked or started")
 
     def _until(self, check: Callable[[], bool], why: str) -> None:
@@ -155,7 +168,7 @@ class Soak:
             runs=read_witness(self.fleet.witness),
             strikes=self.monkey.log,
             delivered=delivered(self.fleet.events),
-            ties=Ties(met, self.fleet.person.answers, read_steps(home / "witness.steps")),
+            ties=Ties(met, self.fleet.person.answers, read_steps(home / "witness.steps"), told_beside(home / "witness")),
         )
 
     def report(self, seconds: float) -> bool:
@@ -221,7 +234,7 @@ def _by_kind(found: Findings) -> str:
     there = {kind: sum(spec.kind == kind for spec in found.plan.values()) for kind in kinds}
     return (
         ", ".join(f"{kind} {count}" for kind, count in there.items())
-        + f", ticks {sum(i.startswith('cron-') for i in found.states)}"
+        + f", ticks {sum(i.startswith('cron-tick-') for i in found.states)}"
     )
 
 

@@ -22,6 +22,7 @@ from tests.faults.soak.tasks import COROUTINES, WITNESS
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
+from tests.kit.witnesses import arguments_of
 from tests.kit.workers import WorkerProcess
 
 #: Jobs that each worker runs at a time.
@@ -217,7 +218,7 @@ def _places(worker_args: Sequence[str]) -> tuple[str, ...]:
 def _workers_of(post: Post) -> Iterator[psutil.Process]:
     try:
         process = psutil.Process(post.pid)
-        yield from [process] if post.name.startswith("worker") else (c for c in process.children() if "worker" in c.cmdline())
+        yield from [process] if post.name.startswith("worker") else (c for c in process.children() if "worker" in arguments_of(c))
     except psutil.NoSuchProcess:
         return
 

@@ -1,4 +1,4 @@
-"""Jobs of a soak that are more than themselves: with a unique key, in steps, wanted no more; drawn from its seed."""
+"""Jobs of a soak that are more than themselves: with a unique key, in steps, wanted no more, bound to others; drawn from its seed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fusion.retry import Retry
-from tests.faults.soak.plan import QUEUES, TASKS, Job
+from tests.faults.soak.plan import QUEUES, TASKS, TIMEOUT, Job
 
 #: Of so many ordinary jobs there is one group.
 EVERY = 4
@@ -83,8 +83,10 @@ def _wanted_no_more(chance: random.Random, name: str) -> Group:
     after = chance.uniform(0, 0.7 if running else 1.0)
     ends = ("stopped" if wish == "stop" else "canceled",)
     more: dict[str, Any] = {"wish": wish, "wish_running": running, "wish_after": after, "may_end": ends}
+    if chance.random() < 0.7:
+        more["options"] = {"on_stopped": f"{TASKS}.heard"}
     if kind == "flaky":
-        more |= {"failures": 2, "options": {"retry": Retry(max=3, interval=[0.1, 0.5])}}
+        more |= {"failures": 2, "options": {**more.get("options", {}), "retry": Retry(max=3, interval=[0.1, 0.5])}}
         return Group((_job(chance, name, "wanted", "flaky", 2, **more),))
     if kind == "later":
         return Group((_job(chance, name, "wanted", "effect", 0.1, later=chance.uniform(0.2, 1.2), **more),))
@@ -141,10 +143,54 @@ def _batch(chance: random.Random, name: str) -> Group:
     return Group(tuple(jobs), batch=name, inner=inner)
 
 
+def _chain(chance: random.Random, name: str) -> Group:
+    """Each is given what the one before it returned; some fail, or are wanted no more."""
+    jobs: list[Job] = []
+    for n in range(chance.randint(2, 5)):
+        made = _node(chance, f"{name}-{n}")
+        if n:
+            fate = chance.choices(("", "refuse", "flaky"), (84, 8, 8))[0]
+            more: dict[str, Any] = {"takes": True, "parents": ((jobs[-1].id, "fail"),)}
+            if fate == "refuse":
+                more |= {"ends": "failed", "failures": 1, "reason": "ValueError"}
+            elif fate:
+                more |= {"failures": 1, "options": {"retry": Retry(max=3, interval=[0.1])}}
+            made = _job(chance, made.id, "chain", "link", chance.uniform(0, 0.3), fate, **more)
+        jobs.append(replace(made, queue=jobs[0].queue) if jobs else made)
+    return Group(tuple(jobs), together=True)
+
+
+#: What becomes of a job in one call with others: how often, and what it has to come to in the end.
+_FATES: dict[str, tuple[int, dict[str, Any]]] = {
+    "": (66, {}),
+    "refuse": (8, {"ends": "failed", "failures": 1, "reason": "ValueError"}),
+    "flaky": (8, {"failures": 1, "options": {"retry": Retry(max=3, interval=[0.1])}}),
+    "silent": (6, {}),
+    "break": (4, {"ends": "failed", "failures": 1, "reason": "RuntimeError"}),
+    "leave": (4, {"ends": "failed", "failures": 1, "reason": "exit"}),
+    "hang": (4, {"ends": "failed", "failures": 1, "reason": "JobTimeoutException", "options": {"job_timeout": TIMEOUT}}),
+}
+
+
+def _shared(chance: random.Random, name: str) -> Group:
+    """Some that stand one behind the other and go to one call of their task, which some of them end for all."""
+    fates = chance.choices(list(_FATES), [often for often, _ in _FATES.values()], k=chance.randint(3, 9))
+    jobs = []
+    for n, fate in enumerate(fates):
+        more = dict(_FATES[fate][1])
+        if not fate and chance.random() < 0.12:
+            more |= {"wish": "stop", "wish_running": True, "wish_after": chance.uniform(0, 0.4), "may_end": ("stopped",)}
+        made = _job(chance, f"{name}-{n}", "shared", "share", chance.uniform(0, 0.1), fate, **more)
+        jobs.append(replace(made, queue=jobs[0].queue) if jobs else made)
+    return Group(tuple(jobs), together=True)
+
+
 _MIX: tuple[tuple[int, Callable[[random.Random, str], Group]], ...] = (
     (5, _unique),
     (2, _steps),
     (4, _wanted_no_more),
     (3, _graph),
     (2, _batch),
+    (3, _chain),
+    (3, _shared),
 )

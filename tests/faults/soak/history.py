@@ -9,6 +9,7 @@ Replayed command by command, so that what must hold is checked after each transa
 - of the jobs with one unique key one is there up to the point that they name, and nobody comes inside the window behind it;
 - a job that waits for others is claimed once all of them have ended, and those have finished that it does not do without;
 - what follows a batch waits until all of its members have ended, and if it is to follow a success have finished;
+- of the ticks of an entry whose overlap is to queue one is under way, and one waits for it;
 - who is wanted no more while it runs is not given back, retried or lost: it ends so, unless its own run finishes or fails;
 - an execution is held by one job at a time, and its outcome is taken only while the job is its own: the tasks' results and errors name theirs.
 """
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.faults.soak.sharing import Behind
 from tests.faults.soak.slots import KeySlots
 from tests.faults.soak.uniques import UniqueKeys
 
@@ -30,16 +32,18 @@ _SETS = re.compile(
 )
 _STATUS = {"wip": "started", "scheduler:scheduled_jobs": "scheduled", "queue": "queued"}
 #: What Redis is told of an execution that another job in its process has ended.
-_BESIDE = ("which of its jobs did that nobody knows", "killed for another job in it")
+_BESIDE = ("which of its jobs did that nobody knows", "killed for another job in it", "the call that it shared ")
+#: Losses of a job after which the next is to be its own doing.
+_ANSWERS_ALONE = 2
 _RUN = re.compile(r"run=([^\s'\"\\]+)")
 #: From -> to; started comes only by a claim, which brings an execution. Blocked are those on probation, and those over the limit of their
-#: key: every task of the soak is there.
+#: key: every task of the soak is there. One on probation that loses its slot to a better one waits for another.
 _LEGAL = {
     "": {"queued", "scheduled", "deferred"},
     "deferred": {"queued", "scheduled", "failed", "canceled", "stopped"},
     "scheduled": {"queued", "canceled", "stopped"},
     "queued": {"started", "blocked", "canceled", "stopped"},
-    "blocked": {"started", "queued", "canceled", "stopped"},
+    "blocked": {"blocked", "started", "queued", "canceled", "stopped"},
     "started": {"finished", "failed", "scheduled", "queued", "canceled", "stopped"},
 }
 _ENDED = {"finished", "failed", "canceled", "stopped"}
@@ -90,18 +94,20 @@ def transactions(path: Path) -> Iterator[list[list[bytes]]]:
 
 @dataclass
 class Life:
-    """A job, as far as the file has been read. `ends`: (execution, how it ended) of all claims, in order. `wish`: of people, while it
-    runs; `cursor`: where another run would go on; `parents`: ids, with a sign in front for those that need not finish;
-    `batch`: of which it is a member, or, with `batch_as`, which it follows."""
+    """A job, as far as the file has been read. `ends`: (execution, how it ended) of all claims, in order; `error`: why the last did.
+    `wish`: of people, while it runs; `cursor`: where another run would go on; `parents`: ids, with a sign in front for those that need not finish;
+    `batch`: of which it is a member, or, with `batch_as`, which it follows; `suspect`: it may have taken down what it shared with others."""
 
     status: str = ""
     holder: str = ""
     reason: str = ""
+    error: str = ""
     wish: str = ""
     cursor: int = 0
     parents: tuple[str, ...] = ()
     batch: str = ""
     batch_as: str = ""
+    suspect: bool = False
     lost: int = 0
     places: set[str] = field(default_factory=set)
     ends: list[tuple[str, str]] = field(default_factory=list)
@@ -149,7 +155,9 @@ class History:
         self._counted_live: int | None = None
         self._members: dict[str, list[str]] = {}
         self._claimed: dict[str, str] = {}
-        self.slots, self.uniques = KeySlots(), UniqueKeys()
+        self.slots, self.uniques, self.behind = KeySlots(), UniqueKeys(), Behind()
+        #: Executions of jobs that are to share nothing with others.
+        self.alone: set[str] = set()
         #: Of each execution the cursor that it was given.
         self.cursor_at: dict[str, int] = {}
         #: Executions whose loss counted against their job, and those of which it did not: they were claimed ahead and had not begun.
@@ -164,7 +172,7 @@ class History:
             self._settle({job_id for command in transaction for job_id in self._take(command)})
             self._compare_counters()
             states = _States(self.jobs)
-            self.wrong += [*self.slots.settle(states), *self.uniques.settle(states)]
+            self.wrong += [*self.slots.settle(states), *self.uniques.settle(states), *self.behind.settle(states)]
 
     def _compare_counters(self) -> None:
         if self._counted_live is not None and self._counted_live != self._live:
@@ -214,10 +222,13 @@ class History:
                 life.cursor, life.lost = int(fields[b"cursor"]), 0  # it got somewhere
             if b"status" in fields:
                 self._step(job_id, life, fields)
+                self.behind.note(job_id)
             life.lost = int(fields.get(b"lost", life.lost) or 0)
             life.wish = fields.get(b"cancel", life.wish)
-        elif verb == b"HDEL" and b"cancel" in rest:
-            life.wish = ""
+            life.suspect = fields.get(b"suspect", "1" if life.suspect else "") == "1"
+        elif verb == b"HDEL" and (b"cancel" in rest or b"suspect" in rest):
+            life.wish = "" if b"cancel" in rest else life.wish
+            life.suspect = life.suspect and b"suspect" not in rest
         elif verb not in _HARMLESS:
             self.wrong.append(f"{job_id}: unknown write {verb!r}")
         return [job_id]
@@ -253,7 +264,9 @@ class History:
         if status not in _LEGAL.get(was, ()):
             self.wrong.append(f"{job_id}: went from {was or 'nowhere'} to {status}")
         if was == "started":
-            life.ends.append((life.holder, _outcome(status, fields)))
+            line = _last_line(fields)
+            life.ends.append((life.holder, _outcome(status, line)))
+            life.error = str(line.get("error", ""))
             self._check_author(job_id, life.holder, fields)
             if life.wish and not _obeys(life.wish, status, life.ends[-1][1]):
                 self.wrong.append(f"{job_id}: people said {life.wish!r} while it ran, and it is {status} ({life.ends[-1][1]})")
@@ -262,6 +275,8 @@ class History:
         if status == "started":
             self.claims += 1
             self.cursor_at[execution] = life.cursor
+            if life.suspect or life.lost >= _ANSWERS_ALONE:
+                self.alone.add(execution)
             self._check_parents(job_id, life)
             self._check_claim(job_id, execution)
         if was == "deferred" and status == "queued" and life.batch_as:
@@ -293,7 +308,7 @@ class History:
 
     def _note_loss(self, job_id: str, life: Life, fields: dict[bytes, str]) -> None:
         counts = int(fields.get(b"lost", 0)) - life.lost
-        if any(words in fields.get(b"reason", "") for words in _BESIDE):
+        if any(words in life.error for words in _BESIDE):  # the reason of one that was called off says that
             self.beside.add(life.holder)
             self.jobs_beside.add(job_id)
             if counts:
@@ -342,12 +357,15 @@ def _obeys(wish: str, status: str, outcome: str) -> bool:
     return status == ("stopped" if wish == "stop" else "canceled") or outcome in ("finished", "failed")
 
 
-def _outcome(status: str, fields: dict[bytes, str]) -> str:
-    """finished; or what the last line of the history that is written with it says: failed, retry, lost, released."""
-    if status == "finished":
-        return status
+def _last_line(fields: dict[bytes, str]) -> dict[str, object]:
+    """Of the history that is written with a status."""
     lines = fields.get(b"history", "").splitlines()
-    return str(json.loads(lines[-1])["outcome"]) if lines else "held"
+    return dict(json.loads(lines[-1])) if lines else {}
+
+
+def _outcome(status: str, line: dict[str, object]) -> str:
+    """finished; or what the line of the history says: failed, retry, lost, released."""
+    return status if status == "finished" else str(line.get("outcome", "held"))
 
 
 def aof_of(home: Path) -> Path:

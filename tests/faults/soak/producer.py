@@ -21,10 +21,15 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from fusion import Batch, Dependency, Queue, signature
+from fusion.chains import _taking
 from fusion.enqueue.build import JobData
 from fusion.exceptions import BatchClosed, DuplicateJob, FusionError, NoSuchBatchError
+from tests.faults.soak import tasks
 from tests.faults.soak.groups import EVERY, Group, group
 from tests.faults.soak.plan import BETWEEN, QUEUES, RUSH, Job, job, rush_job
+
+#: Seconds; what a producer that died had sent of the callbacks of a batch is given up after a minute, and another one comes in their place.
+_OPEN_FOR = 90
 
 
 class Notes:
@@ -56,7 +61,11 @@ class Outbox:
                     more["batch"] = spec.batch
                 if spec.parents:
                     more["depends_on"] = [Dependency(parent, on_failure=policy) for parent, policy in spec.parents]
-                data = Queue.prepare_data(spec.function, spec.args, job_id=spec.id, **more, **spec.options)
+                # by its name alone nobody would know that it takes several
+                function: Any = tasks.share if spec.function.endswith(".share") else spec.function
+                data = Queue.prepare_data(function, spec.args, job_id=spec.id, **more, **spec.options)
+                if spec.takes:
+                    data = _taking(data)
                 found[spec.id] = base64.b64encode(pickle.dumps(data)).decode()
                 self._notes.add(f"{spec.id} {found[spec.id]}")
         return [pickle.loads(base64.b64decode(text or "")) for text in found.values()]  # noqa: S301 - our own
@@ -106,9 +115,9 @@ def _send_batch(found: Group, outbox: Outbox, tried: Notes, acknowledged: Notes)
         f"on_{spec.batch_as}": signature(spec.function, *spec.args).set(job_id=spec.id, queue=spec.queue, **spec.options)
         for spec in calls
     }
-    batches = [Batch(id=found.batch, queue=QUEUES[0], open_for=30, keep=1, **follow)]
+    batches = [Batch(id=found.batch, queue=QUEUES[0], open_for=_OPEN_FOR, keep=1, **follow)]
     if found.inner:
-        batches.append(Batch(id=found.inner, queue=QUEUES[0], open_for=30, keep=1, parent=found.batch))
+        batches.append(Batch(id=found.inner, queue=QUEUES[0], open_for=_OPEN_FOR, keep=1, parent=found.batch))
     tried.add(*(spec.id for spec in calls))
     if all(_insist(found.batch, partial(_open, batch)) for batch in batches):
         for spec in found.jobs:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.faults.soak.history import History
 from tests.faults.soak.people import Answer
 from tests.faults.soak.plan import Job
+from tests.faults.soak.sharing import Told
 
 #: What the reason of a job says that failed as another did not finish.
 BY_PARENT = "its parent "
@@ -32,6 +33,7 @@ class Ties:
     met: Mapping[str, str] = field(default_factory=dict)
     answers: Sequence[Answer] = ()
     steps: Sequence[Step] = ()
+    told: Told = field(default_factory=Told)
 
 
 def read_acknowledged(path: Path) -> tuple[list[str], dict[str, str]]:
@@ -109,8 +111,9 @@ def wrong_kin(kin: Iterable[Job], states: Mapping[str, str], reasons: Mapping[st
             yield f"{spec.id}: ran, and its parents are {broken}"
 
 
-def wrong_batches(plan: Iterable[Job], states: Mapping[str, str]) -> Iterator[str]:
-    """What was to follow a batch has followed: any end, and the success of all."""
+def wrong_batches(plan: Iterable[Job], states: Mapping[str, str], canceled: Container[str] = ()) -> Iterator[str]:
+    """What was to follow a batch has followed: any end, and the success of all; that not if a person has `canceled` it, even
+    though all of its members ran by then, and finish."""
     members: dict[str, list[str]] = defaultdict(list)
     calls = {}
     for spec in plan:
@@ -123,5 +126,7 @@ def wrong_batches(plan: Iterable[Job], states: Mapping[str, str]) -> Iterator[st
         state = states.get(job_id, "missing")
         if when == "complete" and state in ("canceled", "missing"):
             yield f"{job_id}: {state}, and is to follow each end of {batch}"
-        if when == "success" and (state == "canceled") != (ends != {"finished"}) and "never sent" not in members[batch]:
+        if "never sent" in members[batch] or (batch in canceled and state == "canceled"):
+            continue
+        if when == "success" and (state == "canceled") != (ends != {"finished"}):
             yield f"{job_id}: {state}, and the members of {batch} are {ends}"

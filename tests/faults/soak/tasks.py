@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from typing import Any
 
-from fusion import get_current_job
+from fusion import get_current_job, job
 
 #: The environment's name for the witness file.
 WITNESS = "SOAK_WITNESS"
@@ -14,15 +16,23 @@ WITNESS = "SOAK_WITNESS"
 COROUTINES = "SOAK_COROUTINES"
 
 
-def note(what: str) -> str:
-    """`what job execution pid time`; returns the execution."""
-    current = get_current_job()
-    assert current is not None
-    line = f"{what} {current.id} {current.execution_id} {os.getpid()} {time.time():.6f}\n"
-    fd = os.open(os.environ[WITNESS], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    os.write(fd, line.encode())
+#: As many jobs go to one call of `share` at most.
+TOGETHER = 6
+
+
+def say(line: str, where: str = "") -> None:
+    """A line of the witness file, or of one beside it."""
+    fd = os.open(os.environ[WITNESS] + where, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.write(fd, f"{line}\n".encode())
     os.close(fd)
-    return current.execution_id
+
+
+def note(what: str, current: Any = None) -> str:
+    """`what job execution pid time`; returns the execution."""
+    current = current or get_current_job()
+    assert current is not None
+    say(f"{what} {current.id} {current.execution_id} {os.getpid()} {time.time():.6f}")
+    return str(current.execution_id)
 
 
 def effect(seconds: float) -> str:
@@ -103,6 +113,46 @@ def deaf(seconds: float) -> str:
 def tick() -> str:
     note("begin")
     return note("end")
+
+
+def link(given: object, seconds: float, fate: str = "") -> str:
+    """A step of a chain: it tells what it was given."""
+    execution = note("begin")
+    current = get_current_job()
+    assert current is not None
+    say(f"{current.id} {execution} {given}", ".given")
+    time.sleep(seconds)
+    if fate == "refuse":
+        raise ValueError(f"no run={execution}")
+    if fate == "flaky" and current.attempts < 1:
+        raise ConnectionError(f"not yet run={execution}")
+    return note("end")
+
+
+def heard(current: Any, _: object) -> None:
+    """Its job was stopped."""
+    say(f"{current.id} {current.execution_id}", ".stopped")
+
+
+@job("steady", batch=TOGETHER, batch_wait="150ms")
+def share(jobs: list[Any]) -> Iterator[tuple[Any, object]]:
+    """One call for several jobs, each with a fate of its own; it tells who is in it."""
+    say(" ".join(each.execution_id for each in jobs), ".calls")
+    for each in jobs:
+        note("begin", each)
+    for each in jobs:
+        seconds, fate = each.args
+        time.sleep(3600 if fate == "hang" else seconds)
+        if fate == "refuse":
+            yield each, ValueError(f"no run={each.execution_id}")
+        elif fate == "flaky" and each.attempts < 1:
+            yield each, ConnectionError(f"not yet run={each.execution_id}")
+        elif fate == "break":
+            raise RuntimeError("the call breaks")
+        elif fate == "leave":
+            os._exit(3)
+        elif fate != "silent" or len(jobs) == 1:
+            yield each, note("end", each)
 
 
 async def _effect(seconds: float) -> str:

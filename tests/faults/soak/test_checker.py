@@ -6,14 +6,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.faults.soak.history import Event, History
+from tests.faults.soak.history import Event, History, Life
 from tests.faults.soak.monkey import Strike
 from tests.faults.soak.people import Answer
-from tests.faults.soak.plan import rush_job
-from tests.faults.soak.relations import Step, wrong_answers, wrong_steps
+from tests.faults.soak.plan import TASKS, Job, rush_job
+from tests.faults.soak.relations import Step, Ties, wrong_answers, wrong_batches, wrong_steps
+from tests.faults.soak.sharing import Gift, Told, told_beside, wrong_calls, wrong_gifts, wrong_hearings
 from tests.faults.soak.verdict import Findings, Run, judge
 
 Command = tuple[str, ...]
@@ -80,15 +82,35 @@ def test_a_loss_counts_unless_the_job_waited(execution: str, told: bool, count: 
 
 
 SUSPECT = "its process was killed by SIGKILL, and which of its jobs did that nobody knows"
+SHARED = "the call that it shared gave no answer for it: it runs again alone; RuntimeError"
 DISPLACED = "its process was killed for another job in it"
 
 
 def _beside(path: Path, count: int, why: str) -> History:
     (name, key, *fields), *rest = lost(count)
+    fields[fields.index("history") + 1] = json.dumps({"outcome": "lost", "error": why})
     return read(path, claimed(RUN), [(name, key, *fields, "reason", why), *rest], claimed("w:2:1"), finished())
 
 
-@pytest.mark.parametrize("why", [SUSPECT, DISPLACED], ids=["suspect", "displaced"])
+def test_what_another_job_did_to_one_that_is_called_off_counts_for_nothing(tmp_path: Path) -> None:
+    line = json.dumps({"outcome": "lost", "error": SUSPECT})
+    off: list[Command] = [
+        ("HSET", f"rq:job:{JOB}", "status", "canceled", "reason", "canceled", "history", line, "lost", "0"),
+        ("ZADD", "rq:canceled:rush", "1", JOB),
+        ("ZREM", "rq:wip:rush", JOB),
+    ]
+    history = read(tmp_path, claimed(RUN), [("HSET", f"rq:job:{JOB}", "cancel", "1")], off)
+    assert history.wrong == []
+    assert history.beside == {RUN}
+
+
+def test_one_on_probation_may_come_to_wait_for_a_slot(tmp_path: Path) -> None:
+    waits: Command = ("HSET", f"rq:job:{JOB}", "status", "blocked")
+    asleep: list[Command] = [waits, ("ZADD", "rq:blocked:rush", "1", JOB), ("ZREM", "rq:queue:rush", JOB)]
+    assert read(tmp_path, asleep, [waits]).wrong == []
+
+
+@pytest.mark.parametrize("why", [SUSPECT, DISPLACED, SHARED], ids=["suspect", "displaced", "shared"])
 @pytest.mark.parametrize("count", [0, 1])
 def test_what_another_job_of_its_process_did_counts_for_nothing(count: int, why: str, tmp_path: Path) -> None:
     history = _beside(tmp_path, count, why)
@@ -239,3 +261,135 @@ def test_steps_are_followed(told: Sequence[tuple[str, int]], wrong: str, tmp_pat
 )
 def test_what_people_were_told_has_to_hold(said: str, state: str, wrong: bool) -> None:
     assert bool(list(wrong_answers([Answer(JOB, "stop", said, 0)], {JOB: state}))) == wrong
+
+
+def _of_group(job_id: str, **more: Any) -> Job:
+    return Job(job_id, "chain", "steady", f"{TASKS}.link", "finished", **more)
+
+
+@pytest.mark.parametrize(
+    ("member", "complete", "success", "canceled", "wrong"),
+    [
+        ("finished", "finished", "finished", set(), ""),
+        ("finished", "finished", "canceled", set(), "x: canceled"),
+        ("finished", "finished", "canceled", {"b"}, ""),
+        ("finished", "finished", "finished", {"b"}, ""),
+        ("failed", "finished", "canceled", set(), ""),
+        ("failed", "finished", "finished", {"b"}, "x: finished"),
+        ("finished", "canceled", "canceled", {"b"}, "to follow each end"),
+    ],
+    ids=["all", "not called", "a person canceled it", "too late", "not all", "called for nothing", "its end not told"],
+)
+def test_what_follows_a_batch_follows(member: str, complete: str, success: str, canceled: set[str], wrong: str) -> None:
+    plan = [
+        _of_group("m", batch="b"),
+        *(_of_group(name, batch="b", batch_as=when) for name, when in (("c", "complete"), ("x", "success"))),
+    ]
+    found = list(wrong_batches(plan, {"m": member, "c": complete, "x": success}, canceled))
+    assert wrong in "; ".join(found)
+    assert bool(found) == bool(wrong), found
+
+
+@pytest.mark.parametrize(
+    ("status", "given", "wrong"),
+    [("finished", "w:2:1", False), ("finished", RUN, True), ("finished", "None", True), ("failed", "w:2:1", True)],
+    ids=["its result", "that of a run that was lost", "nothing", "of one that failed"],
+)
+def test_a_step_is_given_what_the_one_before_it_returned(status: str, given: str, wrong: bool) -> None:
+    plan = {"b": _of_group("b", takes=True, parents=(("a", "fail"),))}
+    found = list(wrong_gifts([Gift("b", "w:3:1", given)], plan, {"a": Life(status, "w:2:1")}))
+    assert bool(found) == wrong, found
+
+
+STRUCK = "fusion.exceptions.JobStopped: the job was stopped"
+KILLED = "did not end within 0.5 s grace and was killed"
+
+
+@pytest.mark.parametrize(
+    ("heard", "status", "error", "wish", "wrong"),
+    [
+        ([RUN], "stopped", STRUCK, "stop", ""),
+        ([], "stopped", STRUCK, "stop", "nobody heard"),
+        ([], "stopped", KILLED, "stop", ""),
+        ([RUN], "stopped", "lease expired", "stop", ""),
+        ([RUN, "w:2:1"], "stopped", STRUCK, "stop", "and of that of"),
+        ([RUN], "finished", "", "stop", "is finished"),
+        ([RUN], "canceled", STRUCK, "cancel", "wanted cancel"),
+    ],
+    ids=["heard", "not heard", "killed", "its worker died behind it", "twice", "finished", "canceled"],
+)
+def test_who_is_to_hear_of_a_stop_hears_of_it(heard: list[str], status: str, error: str, wish: str, wrong: str) -> None:
+    plan = {JOB: _of_group(JOB, wish=wish, options={"on_stopped": f"{TASKS}.heard"})}
+    found = list(wrong_hearings([(JOB, each) for each in heard], plan, {JOB: Life(status, RUN, error=error)}, {JOB}))
+    assert wrong in "; ".join(found)
+    assert bool(found) == bool(wrong), found
+
+
+@pytest.mark.parametrize(
+    ("call", "alone", "wrong"),
+    [
+        (["w:1:0", "w:1:1"], set(), ""),
+        (["w:1:0"], {"w:1:0"}, ""),
+        (["w:1:0", "w:1:1"], {"w:1:1"}, "was to run alone"),
+        ([f"w:1:{n}" for n in range(7)], set(), "takes 6"),
+        (["w:1:0", "w:1:7"], set(), "not alike"),
+        (["w:1:0", "w:1:8"], set(), "not alike"),
+    ],
+    ids=["two", "a suspect alone", "a suspect", "too many", "of two queues", "of two priorities"],
+)
+def test_who_shares_a_call_may(call: list[str], alone: set[str], wrong: str) -> None:
+    plan = {f"j{n}": _of_group(f"j{n}") for n in range(7)}
+    plan |= {"j7": replace(plan["j0"], queue="other"), "j8": replace(plan["j0"], options={"priority": 2})}
+    found = list(wrong_calls([call], {f"w:1:{n}": f"j{n}" for n in range(9)}, plan, alone))
+    assert wrong in "; ".join(found)
+    assert bool(found) == bool(wrong), found
+
+
+@pytest.mark.parametrize(
+    ("writes", "alone"),
+    [([], False), ([("HSET", f"rq:job:{JOB}", "suspect", "1")], True), ([("HSET", f"rq:job:{JOB}", "lost", "2")], True),
+     ([("HSET", f"rq:job:{JOB}", "suspect", "1"), ("HDEL", f"rq:job:{JOB}", "suspect")], False)],
+    ids=["any", "suspect", "lost twice", "suspect no more"],
+)  # fmt: skip
+def test_who_is_to_run_alone_is_known(writes: list[Command], alone: bool, tmp_path: Path) -> None:
+    assert (RUN in read(tmp_path, *([writes] if writes else []), claimed(RUN)).alone) == alone
+
+
+def _tick(n: int, status: str, was: str = "") -> list[Command]:
+    sets = {"queued": "queue:steady", "deferred": "deferred:steady"}
+    key, job_id = "rq:job:cron-behind-", f"cron-behind-{n}"
+    left: list[Command] = [("ZREM", f"rq:{sets[was]}", job_id)] if was else []
+    return [("HSET", f"{key}{n}", "status", status), ("ZADD", f"rq:{sets[status]}", "1", job_id), *left]
+
+
+@pytest.mark.parametrize(
+    ("transactions", "wrong"),
+    [
+        ([_tick(1, "queued"), _tick(2, "deferred")], ""),
+        ([_tick(1, "queued"), _tick(2, "queued")], "under way at the same time"),
+        ([_tick(1, "queued"), _tick(2, "deferred"), _tick(2, "queued", "deferred")], "under way at the same time"),
+        ([_tick(1, "queued"), _tick(2, "deferred"), _tick(3, "deferred")], "wait for others at the same time"),
+    ],
+    ids=["behind", "beside", "too soon", "too many"],
+)
+def test_one_tick_waits_behind_another(transactions: Sequence[Sequence[Command]], wrong: str, tmp_path: Path) -> None:
+    found = [what for what in read(tmp_path, *transactions).wrong if what.startswith("cron-behind-")]
+    assert wrong in "; ".join(found)
+    assert bool(found) == bool(wrong), found
+
+
+def test_what_tasks_tell_is_judged(tmp_path: Path) -> None:
+    """Each of the rules above is asked."""
+    plan = {JOB: rush_job(1, 0), "b": _of_group("b", takes=True, parents=((JOB, "fail"),))}
+    (tmp_path / "w.given").write_text("b w:3:1 nothing\n")
+    (tmp_path / "w.stopped").write_text("b w:3:1\n")
+    (tmp_path / "w.calls").write_text("w:2:1 w:3:1\n")
+    seen = {"w:2:1": Run(JOB, 1, 1), "w:3:1": Run("b", 1, 1)}
+    told = told_beside(tmp_path / "w")
+    assert told == Told([Gift("b", "w:3:1", "nothing")], [("b", "w:3:1")], [("w:2:1", "w:3:1")])
+    history = read(tmp_path, claimed("w:2:1"), finished())
+    verdict = judge(Findings(plan, [JOB, "b"], {JOB, "b"}, {JOB: "finished"}, history, seen, [], [], Ties(told=told)))
+    wrong = dict(verdict.wrong)
+    assert wrong["not given what the one before it returned"]
+    assert wrong["heard of a stop, or did not, otherwise than it was"]
+    assert wrong["shared a call wrongly"]

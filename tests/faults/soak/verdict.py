@@ -18,6 +18,7 @@ from tests.faults.soak.history import History
 from tests.faults.soak.monkey import Strike
 from tests.faults.soak.plan import LEASE, REAP_INTERVAL, Job
 from tests.faults.soak.relations import BY_PARENT, Ties, wrong_answers, wrong_batches, wrong_kin, wrong_meetings, wrong_steps
+from tests.faults.soak.sharing import wrong_calls, wrong_gifts, wrong_hearings
 
 #: What a job's reason says that ran so often without an end that nobody may expect one.
 POISON = "poison pill"
@@ -129,10 +130,24 @@ def _judge_ties(verdict: Verdict, found: Findings) -> None:
     reasons = {job_id: life.reason for job_id, life in found.history.jobs.items()}
     ran = {run.job_id for run in found.runs.values()}
     verdict.hold("not as their parents have it", wrong_kin(kin, found.states, reasons, ran))
+    canceled = {found.plan[each.job_id].batch for each in ties.answers if each.wish == "cancel batch"}
     called = Counter(f"{spec.batch_as} {found.states.get(spec.id)}" for spec in found.plan.values() if spec.batch_as)
     verdict.figures["what followed batches"] = ", ".join(f"{what} {count}" for what, count in sorted(called.items()))
-    verdict.hold("not as their batch has it", wrong_batches(found.plan.values(), found.states))
+    verdict.hold("not as their batch has it", wrong_batches(found.plan.values(), found.states, canceled))
     verdict.hold("steps were left out", wrong_steps(ties.steps, found.plan, found.states, found.history))
+    told, history = ties.told, found.history
+    verdict.figures["steps of chains that were given something"] = len(told.gifts)
+    verdict.hold("not given what the one before it returned", wrong_gifts(told.gifts, found.plan, history.jobs))
+    verdict.figures["heard that their job was stopped"] = len(told.hearings)
+    verdict.hold(
+        "heard of a stop, or did not, otherwise than it was", wrong_hearings(told.hearings, found.plan, history.jobs, ran)
+    )
+    sizes = Counter(len(call) for call in told.calls)
+    verdict.figures["calls for several jobs"] = ", ".join(f"of {size} {count}" for size, count in sorted(sizes.items())) or "none"
+    jobs_of = {execution: run.job_id for execution, run in found.runs.items()}
+    verdict.hold("shared a call wrongly", wrong_calls(told.calls, jobs_of, found.plan, history.alone))
+    ticks, waited = history.behind.counts
+    verdict.figures["ticks that wait for each other"] = f"{ticks}, of them waited {waited}"
 
 
 def _stuck(states: dict[str, str]) -> list[str]:
@@ -213,7 +228,7 @@ def _was_claimed(lives: dict[str, object], job_id: str, execution: str) -> bool:
 
 
 def _missing_ticks(states: dict[str, str]) -> list[str]:
-    ticks = sorted(job_id.rpartition("-")[2] for job_id in states if job_id.startswith("cron-"))
+    ticks = sorted(job_id.rpartition("-")[2] for job_id in states if job_id.startswith("cron-tick-"))
     times = [datetime.strptime(f"{tick}+0000", "%Y%m%dT%H%M%SZ%z").timestamp() for tick in ticks]
     return [f"after {tick}: {b - a:g} s" for tick, (a, b) in zip(ticks, pairwise(times), strict=False) if b - a != 1]
 

@@ -60,12 +60,41 @@ OF_BATCHES = (
         "batch9",
         "a batch whose opener died before what is to follow had come stays as it is",
         "domain/test_batches.py::test_another_goes_on_with_a_batch_whose_opener_died_before_what_follows_had_come",
-        Edit(LUA + "open_batch.lua", "has_come('complete') and has_come('success')", "true"),
+        Edit(LUA + "open_batch.lua", "is_opened(A_batch)", "true"),
     ),
     a_mutant(
         "batch10",
         "of two that open one batch, both bring what is to follow it",
         "domain/test_batches.py::test_another_goes_on_with_a_batch_whose_opener_died_before_what_follows_had_come",
         Edit(_BATCH, "~= id and 'taken' or nil end", "~= id and nil end"),
+    ),
+    a_mutant(
+        "batch11",
+        "what the first opener of a batch brings too late is taken where the next one promised none of its kind",
+        "domain/test_batches.py::test_what_a_dead_opener_brings_too_late_is_refused_where_the_next_one_promised_none_of_its_kind",
+        Edit(_BATCH, "'on_' .. as) ~= id and 'taken'", "'on_' .. as) or id) ~= id and 'taken'"),
+        Edit(_BATCH, "if as then return redis.call", "if as then return (redis.call"),
+    ),
+    a_mutant(
+        "batch12",
+        "a batch whose opener died before what is to follow had come ends as a success when its time is over",
+        "faults/crash/test_makers.py::test_a_batch_whose_time_is_over_before_what_follows_had_come_was_never_there[enqueue.after=kill@1-its-ids]",
+        Edit(LUA + "tend_batches.lua", "== 0 and not is_opened(batch) then", "== 0 and false then"),
+    ),
+    a_mutant(
+        "batch13",
+        "what is to follow a batch is not held back until all of it has come",
+        "faults/crash/test_makers.py::test_of_a_batch_with_jobs_whose_time_is_over_nothing_follows_that_had_not_come",
+        Edit(
+            LUA + "include/deps/release_some.lua",
+            "    if is_coming(redis.call('HGET', job_key(id), 'graph')) then",
+            "    if false then",
+        ),
+    ),
+    a_mutant(
+        "batch14",
+        "an opener that was slow ends what another has opened for it",
+        "domain/test_batches.py::test_an_opener_that_was_away_before_its_last_call_has_what_follows_once_or_is_refused[another-opens-it]",
+        Edit(LUA + "open_batch.lua", "  give_up_callbacks(A_batch)\n", ""),
     ),
 )

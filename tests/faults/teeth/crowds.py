@@ -41,14 +41,14 @@ OF_CROWDS = (
     a_mutant(
         "crowd6",
         "one that outlasts its neighbours' grace never comes to an end",
-        "worker/test_crowd.py::test_one_that_is_displaced_twice_runs_alone[thread]",
+        "worker/test_crowd.py::test_one_that_is_displaced_twice_runs_alone[asyncio]",
         Edit("fusion/worker/outcomes.py", '    again = b"suspect" in fields\n', "    again = False\n"),
     ),
     a_mutant(
         "crowd7",
         "jobs that go on in a condemned process keep its slots",
         "executors/test_concurrent.py::test_those_that_go_on_in_a_condemned_process_keep_no_slot_from_the_next",
-        Edit("fusion/executors/concurrent.py", " if not (horse.alone or horse.condemned))", ")"),
+        Edit("fusion/executors/concurrent.py", "if not (horse.alone or horse.condemned):", "if True:"),
     ),
     a_mutant(
         "crowd8",
@@ -61,5 +61,25 @@ OF_CROWDS = (
         "a reserve has no process for HIGH jobs that are to run alone",
         "executors/test_concurrent.py::test_a_reserve_has_processes_for_high_jobs_that_are_to_run_alone[1-1]",
         Edit("fusion/executors/concurrent.py", "< self._wanted + reserved", "< self._wanted"),
+    ),
+    a_mutant(
+        "crowd10",
+        "what a thread sends as another one writes stays unsent",
+        "forkserver/test_shared_line.py::test_who_sends_as_another_writes_waits_for_nothing_and_nothing_stays_unsent",
+        Edit(
+            "fusion/forkserver/shared_line.py",
+            "            while outgoing and self._duty",
+            "            if outgoing and self._duty",
+        ),
+    ),
+    a_mutant(
+        "crowd11",
+        "a job for which the system has no thread is forgotten",
+        "forkserver/test_thread_horse.py::test_jobs_wait_for_a_thread_if_the_system_has_no_more",
+        Edit(
+            "fusion/forkserver/thread_horse.py",
+            "                self._idle.append(hand)\n                self._hand_out()\n",
+            "                self._idle.append(hand)\n",
+        ),
     ),
 )

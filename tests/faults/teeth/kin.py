@@ -31,7 +31,7 @@ OF_KIN = (
         "kin4",
         "a graph that nobody goes on with stays for ever",
         "domain/test_graphs.py::test_a_graph_whose_producer_died_leaves_nothing",
-        Edit(LUA + "promote.lua", "    do_later('x ' .. token) -- whoever sent it is gone\n", ""),
+        Edit(LUA + "promote.lua", "    give_up(token) -- whoever sent it is gone\n", ""),
     ),
     a_mutant(
         "kin5",
@@ -65,6 +65,40 @@ OF_KIN = (
         "kin9",
         "what a job was the parent of stays when that is forgotten",
         "domain/test_tree.py::test_the_names_go_with_the_parent",
-        Edit(LUA + "include/job/forget.lua", "redis.call('UNLINK', key, dependents_key(id))", "redis.call('UNLINK', key)"),
+        Edit(LUA + "include/job/forget.lua", "    redis.call('UNLINK', dependents_key(id))\n", ""),
+    ),
+    a_mutant(
+        "kin10",
+        "the end of a parent is told to none of its children",
+        "faults/model/test_tied.py::test_few_jobs_of_many_lives_are_sound_whatever_comes_in_between",
+        Edit(
+            _DEPS + "kin.lua",
+            "local function end_for_kin(id, key)\n  if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end\n",
+            "local function end_for_kin(id, key)\n",
+        ),
+    ),
+    a_mutant(
+        "kin11",
+        "who waits for a job whose id another takes is forgotten",
+        "faults/model/test_tied.py::test_children_that_have_not_heard_wait_for_the_next_job_of_their_parents_id[deleted]",
+        Edit(_DEPS + "attach.lua", "  if redis.call('EXISTS', children_key(id)) == 1 then tied[key] = 'c' end\n", ""),
+    ),
+    a_mutant(
+        "kin12",
+        "the next job of an id has the former one's many parents for its own",
+        "domain/test_many_parents.py::test_the_next_job_of_its_id_waits_for_all_of_its_own",
+        Edit(_DEPS + "attach.lua", "  redis.call('PEXPIRE', parents_key(id), 0)\n", ""),
+    ),
+    a_mutant(
+        "kin13",
+        "jobs that wait for others come in several calls however full their queue is",
+        "domain/test_room.py::test_a_graph_asks_for_room_for_those_of_it_that_wait_for_no_others[Queue]",
+        Edit("fusion/enqueue/graph.py", "return Room(self.most, first) if first else None", "return None"),
+    ),
+    a_mutant(
+        "kin14",
+        "jobs of a producer that died amid its calls are told to be there",
+        "faults/crash/test_makers.py::test_who_does_it_again_soon_has_the_same_ids[chain-1]",
+        Edit("fusion/enqueue/graph.py", 'error.status == "coming"', "False"),
     ),
 )

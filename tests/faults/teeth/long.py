@@ -1,4 +1,4 @@
-"""Mistakes about long jobs: their progress, their cursors, their ends."""
+"""Mistakes about long jobs, their progress, their cursors and their ends, and about processes that are long in getting ready."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ OF_LONG = (
     a_mutant(
         "long8",
         "a checkpoint that waits does not",
-        "worker/test_steps.py::test_what_waits_is_stored_when_it_returns[fork]",
+        "worker/test_steps.py::test_it_waits_for_a_worker_that_stands_still",
         Edit(_STEPS, _WAIT, _WAIT.replace('not self._line.wait_for(b"stored", number)', "False")),
     ),
     a_mutant(
@@ -71,5 +71,11 @@ OF_LONG = (
         "what a job said last is lost with its process",
         "worker/test_progress.py::test_what_it_said_last_survives_its_end[tells_then_dies]",
         Edit("fusion/worker/outcomes.py", "            if said:\n", "            if False:\n"),
+    ),
+    a_mutant(
+        "long10",
+        "a job's time runs while its process still imports",
+        "executors/test_generations.py::test_a_process_that_imports_by_itself_gets_a_job_once_it_has",
+        Edit("fusion/executors/fork.py", "            if self._server.config.by_horses:\n", "            if False:\n"),
     ),
 )

@@ -13,10 +13,12 @@ from tests.faults.teeth.crowds import OF_CROWDS
 from tests.faults.teeth.edits import INCLUDE, LUA, Edit, a_mutant
 from tests.faults.teeth.failures import OF_FAILURES
 from tests.faults.teeth.hands import OF_HANDS
+from tests.faults.teeth.hooks import OF_HOOKS
 from tests.faults.teeth.inprocess import OF_INPROCESS
 from tests.faults.teeth.kin import OF_KIN
 from tests.faults.teeth.limits import OF_LIMITS
 from tests.faults.teeth.long import OF_LONG
+from tests.faults.teeth.outbox import OF_OUTBOX
 from tests.faults.teeth.queries import OF_QUERIES
 from tests.faults.teeth.queues import OF_QUEUES
 from tests.faults.teeth.sheets import OF_SHEETS
@@ -42,8 +44,7 @@ _FENCE = "  if job.execution_id ~= exec then return 'stale', false end\n"
 _FINISHED = "    end_job(id, key, queue, job.priority, 'finished',"
 _TOLD = "  if job.status ~= 'started' then return 'ok', false end\n"
 _HEARD = """        heard = partial(self._heard, self._open, name, incarnation)
-        if self._outages == self._link.outages:
-            return self._take_in(self._open, self._link.attempt(heard))
+        return self._take_in(self._open, self._link.attempt(heard, since=self._outages))
 """
 _DUE = "local found = redis.call('ZRANGEBYSCORE', K_scheduled, from, upto, 'WITHSCORES', 'LIMIT', 0, limit + 1)\n"
 _PROMOTE = 'self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit}'
@@ -242,7 +243,7 @@ MUTANTS = (
         "o",
         "an enqueue that is sent again is not known by its nonce",
         "faults/trouble/test_replies.py::test_an_enqueue_that_got_no_answer_is_one_job",
-        Edit(LUA + "enqueue.lua", "  local resent = status and (nonce or func and id) == sent\n", "  local resent = false\n"),
+        Edit(LUA + "enqueue.lua", "  local resent = status and (nonce or record[5] and id) == sent\n", "  local resent = nil\n"),
     ),
     a_mutant(
         "p",
@@ -351,6 +352,7 @@ MUTANTS = (
     *OF_LIMITS,
     *OF_KIN,
     *OF_BATCHES,
+    *OF_HOOKS,
     *OF_BULK,
     *OF_FAILURES,
     *OF_LONG,
@@ -359,6 +361,7 @@ MUTANTS = (
     *OF_STOPS,
     *OF_SHEETS,
     *OF_TRASH,
+    *OF_OUTBOX,
     *OF_UNIQUE_KEYS,
     *OF_SITES,
     *OF_WEB,

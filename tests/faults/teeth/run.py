@@ -27,6 +27,7 @@ _COPIED = (
     "tasks",
     "wrappers",
     "deploy",
+    "docs",  # whose statements tests run
     "docker-compose.yml",
     "Dockerfile",
     "run_worker.py",
@@ -121,8 +122,11 @@ def _failures(report: ElementTree.Element) -> Iterator[tuple[str, str]]:
     for case in report.iter("testcase"):
         found = next((case.find(kind) for kind in ("failure", "error") if case.find(kind) is not None), None)
         if found is not None:  # an error is one of a fixture: processes are left behind, say
-            path = case.get("classname", "").replace(".", "/") + ".py"
-            yield f"{path}::{case.get('name')}", found.get("message") or ""
+            yield _node(case), found.get("message") or ""
+
+
+def _node(case: ElementTree.Element) -> str:
+    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
 
 
 def _is_of(found: str, node: str) -> bool:
@@ -166,10 +170,11 @@ def _passes_unchanged(copy: Path, chosen: Iterable[Mutant], *, baseline: bool) -
     )
     report, said = run_tests(copy, nodes, "-n", str(_LANES), "--dist", "worksteal", limit=2 * _LIMIT)
     failed = None if report is None else dict(_failures(report))
-    ran = 0 if report is None else sum(case.find("skipped") is None for case in report.iter("testcase"))
-    if failed == {} and ran >= len(nodes):
+    ran = [] if report is None else [_node(case) for case in report.iter("testcase") if case.find("skipped") is None]
+    idle = [node for node in nodes if not any(_is_of(found, node) for found in ran)]
+    if failed == {} and not idle:
         return True
-    print(f"without a mutant they do not all pass, {ran} ran:\n{said[-6000:]}")
+    print(f"without a mutant they do not all pass, {len(ran)} ran, of these nothing: {', '.join(idle) or '-'}\n{said[-6000:]}")
     return False
 
 

@@ -1,8 +1,9 @@
-"""Mistakes about the worker of a web application."""
+"""Mistakes about web applications: the worker of one, and Django projects."""
 
 from __future__ import annotations
 
 from tests.faults.teeth.edits import Edit, a_mutant
+from tests.faults.teeth.projects import OF_PROJECTS
 
 OF_SITES = (
     a_mutant(
@@ -35,4 +36,5 @@ OF_SITES = (
             "stop_by - time.monotonic()))\n",
         ),
     ),
+    *OF_PROJECTS,
 )

@@ -69,4 +69,10 @@ OF_STOPS = (
         "unit/test_striking.py::test_one_that_returns_amid_the_raise_ends_by_it",
         Edit("fusion/kernel/striking.py", "                _nothing()  # a call", "                pass  # a call"),
     ),
+    a_mutant(
+        "stop10",
+        "a stop amid the error of an import is taken for the task's own",
+        "unit/test_stopping.py::test_a_stop_amid_the_error_of_an_import_is_one",
+        Edit("fusion/kernel/timeouts.py", "        if struck is not None and any(", "        if struck is None and any("),
+    ),
 )

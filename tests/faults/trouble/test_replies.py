@@ -85,16 +85,19 @@ def test_leases_hold_though_the_answers_to_beats_are_lost(proxy: FaultProxy, fle
 
 def test_scheduled_jobs_and_cron_ticks_come_once_though_answers_are_lost(proxy: FaultProxy, jobs: Jobs, tmp_path: Path) -> None:
     cron = Scheduler(jobs.conn)
-    ticks = due_since(cron, jobs.conn, "e", ticks=5)
+    ticks = due_since(cron, jobs.conn, "e", "f", "g", ticks=5)  # each is one call where the server knows the script
     due = [jobs.queue.enqueue_in(0.01, basic.noop) for _ in range(5)]
     lost = [proxy.on(name, LOSE, every=2, times=2) for name in ("cron_tick", "promote")]
     schedulers = Schedulers(proxy.url, tmp_path)
     try:
         schedulers.start(env={"FUSION_SOCKET_TIMEOUT": "0.5"})
-        for queue in ("q", "r"):
-            eventually(lambda queue=queue: jobs.conn.zcard(f"rq:queue:{queue}") == 5, 30, why=f"all are in {queue}")
+        for queue, count in (("q", 15), ("r", 5)):
+            eventually(
+                lambda queue=queue, count=count: jobs.conn.zcard(f"rq:queue:{queue}") == count, 30, why=f"all are in {queue}"
+            )
         eventually(lambda: all(rule.struck == 2 for rule in lost), 30, why="answers were lost")
-        each_once(jobs.conn, "e", ticks)
+        for entry in "efg":
+            each_once(jobs.conn, entry, ticks)
         assert set(arrivals(jobs.conn).values()) == {1}
         check_conservation(jobs.conn, [job.id for job in due])
     finally:
