@@ -15,6 +15,11 @@ from tests.kit.workers import Workers
 HIGH, LOW = 2, 0
 #: HIGH jobs that wait at any moment: more than a worker claims at once, ahead too.
 BACKLOG = 48
+#: LOW jobs that wait meanwhile.
+WAITING = 20
+#: Times that both are measured, by turns. Of each the least is compared: LOW jobs that take from HIGH ones do so every time, while what else
+#: the machine does comes and goes.
+TRIALS = 8
 
 
 def _lags(conn: redis.Redis, priority: int) -> list[float]:
@@ -29,17 +34,22 @@ def _lags(conn: redis.Redis, priority: int) -> list[float]:
     return lags
 
 
+def _p99(lags: list[float]) -> float:
+    return statistics.quantiles(lags, n=100)[98]
+
+
 def _under_load(queue: Queue, conn: redis.Redis, seconds: float) -> tuple[list[float], int]:
     """What HIGH jobs waited, and how many LOW ones started."""
     conn.delete("rq:events")
-    end, low = time.monotonic() + seconds, 20
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
-        missing = BACKLOG - conn.zcount("rq:queue:q", HIGH, "+inf")
-        if missing > 0:
-            queue.enqueue_many([queue.prepare_data(bounded.nap, [0.01], priority=HIGH) for _ in range(missing)])
-        if low:
-            queue.enqueue_many([queue.prepare_data(bounded.nap, [0.005], priority=LOW) for _ in range(low)])
-            low = 0
+        for priority, (lowest, highest), count, naps in (
+            (HIGH, (HIGH, "+inf"), BACKLOG, 0.01),
+            (LOW, (LOW, f"({HIGH}"), WAITING, 0.005),
+        ):
+            missing = count - conn.zcount("rq:queue:q", lowest, highest)
+            if missing > 0:
+                queue.enqueue_many([queue.prepare_data(bounded.nap, [naps], priority=priority) for _ in range(missing)])
         time.sleep(0.002)  # the feeder's rhythm
     lags, started = _lags(conn, HIGH), len(_lags(conn, LOW))
     queue.empty()
@@ -51,13 +61,17 @@ def test_low_jobs_start_and_high_ones_hardly_wait_for_them(workers: Workers, con
     queue = Queue("q")
     workers.start("q", "--slots", "4", "--horses", "4", "--disable-job-desc-logging", env={"FUSION_TASKS": "tests.jobs.bounded"})
     _under_load(queue, conn, 1)
-    without, started = _under_load(queue, conn, 4)
-    assert started == 0, "they starve"
-    queue.set_max_wait("0.2s")
-    guarded, started = _under_load(queue, conn, 4)
-    p99 = [statistics.quantiles(lags, n=100)[98] for lags in (without, guarded)]
-    print(
-        f"HIGH start p99 {p99[0]:.0f} ms without max_wait ({len(without)} jobs), {p99[1]:.0f} ms with it ({len(guarded)}); {started} LOW"
-    )
-    assert started == 20
-    assert p99[1] < p99[0] * 1.1 + 10  # alone on a machine 1 to 5 ms more of 50
+    without, guarded = list[float](), list[float]()
+    for _ in range(TRIALS):
+        queue.set_max_wait(None)
+        lags, started = _under_load(queue, conn, 2)
+        assert started == 0, "they starve"
+        without.append(_p99(lags))
+        queue.set_max_wait("0.2s")
+        lags, started = _under_load(queue, conn, 3)
+        assert started >= 20
+        guarded.append(_p99(lags))
+        print(f"HIGH start p99 {without[-1]:.0f} ms without max_wait, {guarded[-1]:.0f} ms with it ({len(lags)} jobs)")
+        if len(guarded) >= 3 and min(guarded) < min(without) * 1.1 + 10:
+            break
+    assert min(guarded) < min(without) * 1.1 + 10  # alone on a machine 1 to 5 ms more of 50
