@@ -137,7 +137,7 @@ class ThreadGuard:
     def _end(self) -> None:
         self._watcher.remove(self)
         if self._hold.struck:
-            _withdraw(self._ident, None)
+            _take_back(self._ident)
         del holds[self._ident]
         self._until = inf
 
@@ -231,6 +231,26 @@ class _LeaveLoop(KeyboardInterrupt):
     def __init__(self, error: BaseException) -> None:
         super().__init__(str(error))
         self.error = error
+
+
+class _TakenBack(BaseException):
+    pass
+
+
+def _take_back(ident: int) -> None:
+    """Leave nothing to be raised in this thread any more.
+
+    By raising something else in its place: before Python 3.13 only what is raised ends the interpreter's looking for it, for all threads of the
+    process. What is just withdrawn leaves it looking at each call, and on 3.11 a thread that is traced gets no further than its next call.
+    """
+    try:
+        _raise_in(ident, _TakenBack)
+        _nothing()
+    except _TakenBack:
+        pass
+    except BaseException:  # of a signal's handler, which comes first
+        _withdraw(ident, None)
+        raise
 
 
 def _nothing() -> None:

@@ -182,6 +182,26 @@ def test_only_held_waits_longer_than_patience(watcher: Watcher, monkeypatch: pyt
     assert type(hard.end()) is JobTimeoutException and hard.took >= 0.6 and not hard.taints
 
 
+@pytest.mark.parametrize("seconds", [0.05, 0.6], ids=["struck", "not struck"])
+def test_the_interpreter_looks_for_nothing_once_a_run_is_over(seconds: float) -> None:
+    """Who traces calls then, as a debugger does, would hang on Python 3.11: in a process of its own."""
+    program = (
+        "import sys, time; from fusion.kernel.striking import ThreadGuard, Watcher; from fusion.exceptions import JobTimeoutException\n"
+        "def spin(until):\n"
+        "    while time.monotonic() < until: pass\n"
+        "for _ in range(3):\n"
+        f"    try: ThreadGuard(Watcher(), lambda why: None).run_task({seconds}, lambda: spin(time.monotonic() + 0.3))\n"
+        "    except JobTimeoutException: print('struck')\n"
+        "seen = []\n"
+        "sys.settrace(lambda frame, event, arg: seen.append(event))\n"
+        "spin(0)\n"
+        "sys.settrace(None)\n"
+        "print(seen)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=True)
+    assert ran.stdout.splitlines() == ["struck"] * (3 if seconds < 0.3 else 0) + ["['call']"], ran.stderr
+
+
 def test_a_coroutine_is_left_by_its_loop(watcher: Watcher) -> None:
     """It is not struck amid the loop's own steps, and its `finally` runs; one that never lets the loop come round is struck all the same."""
     cleaned = []
