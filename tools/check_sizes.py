@@ -1,11 +1,11 @@
-"""Fail when a source file is longer than LIMIT lines: a file that long has more than one job."""
+"""Fail when a source file is longer than LIMIT lines. A module is as long as its idea, and no longer than this."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-LIMIT = 400
+LIMIT = 600
 FOLDERS = ("fusion", "tasks", "wrappers", "tests", "benchmarks", "tools")
 SUFFIXES = (".py", ".lua")
 
