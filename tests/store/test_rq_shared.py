@@ -1,20 +1,23 @@
-"""On a Redis and a prefix that stock RQ and rq-scheduler use too, nothing of theirs is changed, moved or buried (ADR 0015)."""
+"""On a Redis and a prefix that stock RQ and rq-scheduler use too, nothing of theirs is changed, moved or buried (P13, ADR 0015)."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 import redis
 
-from fusion.exceptions import DuplicateJob, InvalidJobOperation
+from fusion import Dependency, Queue
+from fusion.exceptions import DuplicateJob, FusionError, InvalidJobOperation
 from fusion.job import Job
 from fusion.store.read.inspector import Inspector
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
+from fusion.store.write.operation_broker import Move
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import LEASE, Hand, drain, expire_lease, ids, may_reap, put, status_of
 
@@ -139,6 +142,27 @@ def _over_the_caps(broker: Broker, conn: redis.Redis) -> None:
         tight.clean()
 
 
+def _expires(broker: Broker, conn: redis.Redis) -> None:
+    """The index of what may expire names their jobs."""
+    conn.zadd("rq:expiring", dict.fromkeys(ALL, 1))
+    assert broker.expire()[0] == 0
+    assert not conn.exists("rq:expiring")
+
+
+def _has_children_of_theirs(broker: Broker, conn: redis.Redis) -> None:
+    for job_id in ALL:
+        with suppress(FusionError):
+            Queue("q", conn).enqueue(TASK, depends_on=Dependency(job_id, on_failure="run"))
+    for _ in range(3):
+        broker.release()
+
+
+def _renews_its_leases(broker: Broker, conn: redis.Redis) -> None:
+    hand = Hand(broker, "default", name="host.9")
+    held = [("rq-started", "0123456789abcdef"), ("rq-late", "fedcba")]
+    assert broker.extend(hand.name, hand.incarnation, held, LEASE, 420, "busy") == (True, ["lost", "lost"])
+
+
 SCRIPTS: dict[str, Callable[[Broker, redis.Redis], object]] = {
     "promote": lambda broker, conn: [broker.promote() for _ in range(3)],
     "claims": _claims,
@@ -157,6 +181,17 @@ SCRIPTS: dict[str, Callable[[Broker, redis.Redis], object]] = {
     "save_meta": lambda broker, conn: [broker.save_meta(job_id, "{}") for job_id in ALL if job_id != "of-nobody"],
     "note_copy": lambda broker, conn: [broker.note_copy(job_id, "copy") for job_id in ALL if job_id != "of-nobody"],
     "empty": lambda broker, conn: broker.empty("default"),
+    "empty to the trash": lambda broker, conn: broker.empty_to_trash("default"),
+    "delete to the trash": lambda broker, conn: broker.delete_to_trash(ALL),
+    "restore": lambda broker, conn: broker.restore(ALL, "n"),
+    "stop": lambda broker, conn: [broker.stop(job_id) for job_id in ALL],
+    "reprioritise": lambda broker, conn: broker.reprioritise([Move(job_id) for job_id in ALL], 2),
+    "expire": _expires,
+    "release": _has_children_of_theirs,
+    "extend": _renews_its_leases,
+    "deregister": lambda broker, conn: broker.deregister("stock", "incarnation"),
+    "survey": lambda broker, conn: broker.survey({"*": ".*"}, 0),
+    "sample": lambda broker, conn: broker.sample(0),
     "resume": lambda broker, conn: (broker.suspend(), broker.resume(), broker.unpause("default")),
 }
 

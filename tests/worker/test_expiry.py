@@ -1,4 +1,4 @@
-"""A job whose ttl is over is told so within a second, by whatever process of the fleet is there."""
+"""P14: a job whose ttl is over ends within a second, and its event says so, whatever process of the fleet is there."""
 
 from __future__ import annotations
 

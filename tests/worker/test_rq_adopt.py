@@ -1,4 +1,4 @@
-"""Real workers on a Redis that stock RQ and rq-scheduler use under the same prefix: each runs its own, unless told to adopt."""
+"""Real workers on a Redis that stock RQ and rq-scheduler use under the same prefix: each runs its own, unless told to adopt (P13)."""
 
 from __future__ import annotations
 
