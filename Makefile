@@ -1,6 +1,6 @@
 # Every target sets up its own .venv first; Python 3.11 or newer is all that has to be there (make PYTHON=... chooses one).
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-acl test-pool test-thread test-asyncio test-es test-browser test-django screenshots crash teeth soak soak-executors lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
+.PHONY: help demo test test-long test-gate test-acl test-pool test-thread test-asyncio test-es test-browser test-django screenshots crash teeth soak soak-chaos soak-walks soak-executors nightly flaky lint type reference bench bench-smoke clean bytecode venv-demo venv-dev venv-browser venv-bench
 
 # Worker processes of the test run. Each has a Redis and job processes of its own, and half of the time waits for them: 4 on two cores.
 N ?= 4
@@ -24,6 +24,9 @@ WALKS := tests/store/test_limit_walks.py tests/store/test_unique_walks.py tests/
 	tests/supervisor/test_limits.py tests/supervisor/test_unique.py tests/faults/trouble/test_turns_under_way.py tests/faults/trouble/test_idle_workers.py \
 	tests/contrib/whole tests/relay/test_elasticsearch.py tests/cli/test_demo.py tests/benchmarks/test_figures.py tests/benchmarks/test_ab.py
 
+SHARE ?= 0/1
+share = $(shell printf '%s\n' $(1) | awk -v share=$(SHARE) 'BEGIN { split(share, s, "/") } (NR - 1) % s[2] == s[1]')
+
 export PYTHON
 BIN := .venv/bin
 # Tests start some thousand processes of Fusion: those find its bytecode made, whatever the shell says of writing any.
@@ -40,6 +43,9 @@ test: venv-dev bytecode ## the tests, against a real Redis of their own, in some
 
 test-long: venv-dev bytecode ## the others: the crash suite, thousands of jobs, years of ticks (marked `long`)
 	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(TESTS) $(ARGS)
+
+test-gate: venv-dev bytecode ## what .ci/run runs of both: the first, and the long ones that are marked `gate`
+	@$(BIN)/python -m pytest -q -n $(N) --dist worksteal -m "(not long or gate) and not browser" $(TESTS) $(ARGS)
 
 test-acl: venv-dev bytecode ## the same as a Redis user with the least rights (docs/operations.md), nobody else being let in
 	@FUSION_TEST_ACL=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal $(TESTS) $(ARGS)
@@ -69,14 +75,24 @@ test-asyncio: venv-dev bytecode ## the tests of workers, whose jobs are coroutin
 teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses; five minutes)
 	@$(BIN)/python -m tests.faults.teeth $(MUTANTS)
 
-soak: venv-dev ## about half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=), power cuts, leaks, killed schedulers (TICKS=) and relays, the long walks in full
+soak: soak-chaos soak-walks ## half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=), power cuts, leaks, kills of others (TICKS=), the long walks
+
+soak-chaos: venv-dev ## the first half of it: chaos, power cuts, leaks, kills
 	@FUSION_TEST_SOAK=1 SEEDS="$(SEEDS)" SOAK_JOBS=$(SOAK_JOBS) SOAK_WORKER_ARGS="$(SOAK_WORKER_ARGS)" SOAK_RUSH=$(SOAK_RUSH) $(BIN)/python -m pytest -q -s tests/faults/soak/test_soak.py tests/faults/soak/test_power_loss.py tests/faults/soak/test_leak.py $(ARGS)
 	@FUSION_SOAK_TICKS=$(TICKS) $(BIN)/python -m pytest -q -s tests/scheduler/test_chaos.py $(ARGS)
 	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -s tests/relay/test_kills.py $(ARGS)
-	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(WALKS) $(ARGS)
+
+soak-walks: venv-dev ## the second half: every long walk in full (SHARE=0/3: the first third)
+	@FUSION_TEST_SOAK=1 $(BIN)/python -m pytest -q -n $(N) --dist worksteal -m long $(call share,$(WALKS)) $(ARGS)
 
 soak-executors: venv-dev bytecode ## a short chaos for each executor, and seed of SEEDS, in some minutes each
 	@FUSION_TEST_SOAK=1 FUSION_TEST_SOAK_EXECUTORS="process pool thread asyncio" SEEDS="$(SEEDS)" SOAK_JOBS=1000 $(BIN)/python -m pytest -q -s tests/faults/soak/test_soak.py $(ARGS)
+
+nightly: ## all that .ci/run leaves out, in 100 minutes; goes on where it was; results in .nightly/summary.md (STEPS= chooses)
+	@bash .ci/nightly
+
+flaky: venv-dev ## the list of flaky tests, and the failures that runs of .ci/run forgave
+	@$(BIN)/python -m tests.kit.flaky
 
 lint: venv-dev ## style, formatting, import layers, file sizes
 	@failed=0; \

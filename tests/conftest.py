@@ -24,7 +24,7 @@ from tests.kit.private_redis import PrivateRedis
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
 
-pytest_plugins = ["tests.kit.fixtures"]
+pytest_plugins = ["tests.kit.fixtures", "tests.kit.flaky"]
 
 _GUARDED = {
     "process",

@@ -54,10 +54,11 @@ def test_a_mark_without_effect_is_noticed(code: str) -> None:
     assert _without_effect(ast.parse(code))
 
 
-def test_the_two_targets_differ_in_the_mark_alone() -> None:
-    recipes = dict(re.findall(r"^(test|test-long):.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+def test_the_targets_differ_in_the_mark_alone() -> None:
+    recipes = dict(re.findall(r"^(test|test-long|test-gate):.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert f'-m "{USUAL}"' in recipes["test"]
     assert recipes["test"].replace(f'-m "{USUAL}"', "-m long") == recipes["test-long"]
+    assert recipes["test"].replace(USUAL, "(not long or gate) and not browser") == recipes["test-gate"]
 
 
 def test_no_test_of_this_run_is_long_if_it_asked_for_the_others(request: pytest.FixtureRequest) -> None:

@@ -51,6 +51,7 @@ def alike(page: Page, plain: Page) -> bool:
     return False
 
 
+@pytest.mark.gate
 @every_page
 def test_it_opens_and_refreshes_without_javascript_too_and_what_is_secret_or_of_strangers_stays_out(
     staged: House, path: str
