@@ -15,6 +15,7 @@ from fusion import context
 from fusion.execution import outcome
 from fusion.execution.callbacks import HOOKS_TIMEOUT
 from fusion.execution.frames import FrameReader, pack
+from fusion.kernel.forks import ends_forks
 from fusion.kernel.timeouts import deferred
 
 TYPE_CHECKING = False
@@ -149,12 +150,13 @@ class _Call:
 
 
 def _drive(judge: Judge, function: Callable[..., Any], jobs: list[context.CurrentJob], take: Callable[[Any, Any], None]) -> None:
-    answers = function(jobs)
-    if type(answers) is AsyncGeneratorType:
-        judge.run_coroutine(_drive_async(answers, take))
-        return
-    for answer in answers:
-        take(*_pair(answer))
+    with ends_forks():
+        answers = function(jobs)
+        if type(answers) is AsyncGeneratorType:
+            judge.run_coroutine(_drive_async(answers, take))
+            return
+        for answer in answers:
+            take(*_pair(answer))
 
 
 async def _drive_async(answers: AsyncIterator[Any], take: Callable[[Any, Any], None]) -> None:

@@ -11,6 +11,7 @@ from types import GeneratorType
 from fusion import middleware
 from fusion.exceptions import JobTimeoutException
 from fusion.execution import outcome
+from fusion.kernel.forks import ends_forks
 from fusion.middleware import WorkerMiddleware, name_of
 
 TYPE_CHECKING = False
@@ -46,13 +47,14 @@ class Hooks:
         self._hooks = middleware.workers(self._named)
         for hook in self._having("around_job"):
             try:
-                context = hook.around_job(self._job)
-                if context is None:
-                    continue
-                if type(context) is GeneratorType:
-                    _begin(context)
-                else:
-                    context.__enter__()
+                with ends_forks():
+                    context = hook.around_job(self._job)
+                    if context is None:
+                        continue
+                    if type(context) is GeneratorType:
+                        _begin(context)
+                    else:
+                        context.__enter__()
             except BaseException as error:
                 self._raised, self._culprit = error, f"around_job of {name_of(hook)}"
                 error.add_note(f"raised by {self._culprit}, before the task")
@@ -103,16 +105,18 @@ class Hooks:
         while self._entered:
             hook, context = self._entered.pop()
             try:
-                if type(context) is GeneratorType:
-                    _end(context, error, value)
-                else:
-                    context.__exit__(*(None, None, None) if error is None else (type(error), error, error.__traceback__))
+                with ends_forks():
+                    if type(context) is GeneratorType:
+                        _end(context, error, value)
+                    else:
+                        context.__exit__(*(None, None, None) if error is None else (type(error), error, error.__traceback__))
             except BaseException as found:
                 if found is not error:  # the task's own, let through
                     self._note(f"around_job of {name_of(hook)}", found)
         for hook in self._having(self._verdict) if self._verdict else ():
             try:
-                getattr(hook, self._verdict)(self._job, *(() if self._verdict == "on_stopped" else (error,)))
+                with ends_forks():
+                    getattr(hook, self._verdict)(self._job, *(() if self._verdict == "on_stopped" else (error,)))
             except BaseException as found:
                 self._note(f"{self._verdict} of {name_of(hook)}", found)
 

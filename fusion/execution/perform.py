@@ -16,6 +16,7 @@ from fusion.execution.callbacks import HOOKS_TIMEOUT, DueCallback, callback_limi
 from fusion.kernel import defaults, stopping
 from fusion.kernel.compression import compressed, plain
 from fusion.kernel.failpoints import failpoint
+from fusion.kernel.forks import ends_forks
 from fusion.kernel.gather import marked
 from fusion.kernel.importing import check_no_generator, check_result, is_allowed, resolve
 from fusion.kernel.serializers import JSONSerializer, Serializer, get_serializer, split_call
@@ -385,9 +386,10 @@ def _declares_key(function: Any) -> bool:
 
 
 def _called(judge: Judge, function: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    value = function(*args, **kwargs)
-    if type(value) is CoroutineType:
-        value = judge.run_coroutine(value)
+    with ends_forks():
+        value = function(*args, **kwargs)
+        if type(value) is CoroutineType:
+            value = judge.run_coroutine(value)
     check_result(value, name)
     return value
 

@@ -23,6 +23,7 @@ from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.shared_line import RunLine, SharedChannel
 from fusion.kernel.compression import plain
 from fusion.kernel.failpoints import failpoint
+from fusion.kernel.forks import ends_forks
 from fusion.kernel.importing import check_result
 from fusion.kernel.stopping import WHAT, leads_to
 from fusion.kernel.striking import ThreadGuard, Watcher
@@ -160,7 +161,8 @@ class AsyncioHorse:
             await self._loop.run_in_executor(self._threads, _load_rows, execution)
         else:
             execution.load()
-        return await function(*execution.job.args, **execution.job.kwargs)
+        with ends_forks():
+            return await function(*execution.job.args, **execution.job.kwargs)
 
     async def _run_in_thread(self, fields: dict[bytes, bytes], line: RunLine, before: CoroutineGuard) -> dict[bytes, bytes]:
         """The outcome of a plain function: the whole of its run is in a thread."""
@@ -202,6 +204,11 @@ def _load_rows(execution: Execution) -> None:
         execution.load()
     finally:
         renew_django_connections()
+
+
+async def _alone(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    with ends_forks():
+        return await coroutine
 
 
 def _here(leave: Callable[[], None]) -> None:
@@ -286,7 +293,7 @@ class CoroutineGuard:
 
     def run_coroutine(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run a callback's coroutine on the loop, and return its result to the calling thread, which waits."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = asyncio.run_coroutine_threadsafe(_alone(coroutine), self._loop)
         try:
             return future.result(self.limit)
         except TimeoutError:

@@ -111,8 +111,7 @@ class Channel:
         """Raises OSError if the socket is gone or another file has taken its number."""
         frame = pack(fields)
         with self._lock, held():
-            if os.getpid() != self._owner:
-                os._exit(0)  # a fork of the task came back from the task's code: only the horse itself answers
+            self._check_owner()
             self._check()
             frame, self._rest = self._rest + frame, b""
             sent = _write(self.fd, frame[:_PIECE])
@@ -183,6 +182,10 @@ class Channel:
             return False
         finally:
             end.close()
+
+    def _check_owner(self) -> None:
+        if os.getpid() != self._owner:
+            raise OSError("only the job's own process can reach the worker, not one that its task has forked")
 
     def _check(self) -> None:
         if os.fstat(self.fd).st_ino != self._inode:

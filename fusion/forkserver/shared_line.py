@@ -6,7 +6,6 @@ that have something to send at the same time one writes it all, and what is call
 
 from __future__ import annotations
 
-import os
 import sys
 from _socket import MSG_DONTWAIT, SOL_SOCKET, socket
 from _thread import allocate_lock, get_ident
@@ -112,9 +111,9 @@ class SharedChannel(Channel):
     def send(self, fields: dict[bytes, bytes]) -> None:
         """Write a frame, or have the thread do so that is writing. Frames keep the order in which they were sent. Raises OSError if the socket is
         gone or another file has taken its number; what others have sent is lost with that, too."""
-        self._check_owner()
         outgoing = self._outgoing
         with held():
+            self._check_owner()
             outgoing.append(pack(fields))
             # Looked at again once nobody writes: what came amid that found somebody who did.
             while outgoing and self._duty.acquire(len(outgoing) > _MOST_WAITING):
@@ -136,10 +135,6 @@ class SharedChannel(Channel):
             while self._outgoing:
                 frames.append(self._outgoing.popleft())
             self._socket.sendall(b"".join(frames))
-
-    def _check_owner(self) -> None:
-        if os.getpid() != self._owner:
-            os._exit(0)  # a fork of the task came back from the task's code: only the horse itself answers
 
     def _look_up_cookie(self) -> bytes:
         """The kernel's number of this socket, which no other one ever has; empty where there is none."""

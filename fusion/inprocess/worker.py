@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 from contextvars import Context
 from math import inf
-from typing import Any, NoReturn
+from typing import Any
 
 from fusion.exceptions import JobTimeoutException
 from fusion.inprocess.current import ActiveJob, current_job
 from fusion.inprocess.job import ActiveRun, Outcome, said
 from fusion.inprocess.shared import CrewThread, SharedParts
+from fusion.kernel.forks import ends_forks
 from fusion.runtime.backoff import Backoff
 
 #: Seconds between two tries to tell a plan that raises: the first, and the longest. Nobody waits longer than the last for a stop.
@@ -71,27 +71,14 @@ class Worker(CrewThread):
 
 def perform(run: ActiveRun, shared: SharedParts) -> Any:
     """Run a job's function in a context of its own, so that no context variable passes from one job to the next."""
-    pid = os.getpid()
     context = Context()
     context.run(current_job.set, ActiveJob(run, shared.clock, lambda: shared.stopping))
-    try:
+    with ends_forks():
         result = context.run(run.job.run)
-    except BaseException as error:
-        if os.getpid() != pid:
-            _leave_fork(error)
-        raise
-    if os.getpid() != pid:
-        _leave_fork(None)
     if inspect.iscoroutine(result):
         result.close()
         raise TypeError(f"job {run.job.name!r} gave a coroutine, which nobody runs; wrap it: lambda: asyncio.run(...)")
     return result
-
-
-def _leave_fork(error: BaseException | None) -> NoReturn:
-    """End a process that the job forked and that came back from the job's function: what came of the job is for the other one to tell."""
-    code = error.code if isinstance(error, SystemExit) else error
-    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def settle(shared: SharedParts, run: ActiveRun, who: str) -> None:

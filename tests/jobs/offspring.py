@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
+
+from fusion import get_current_job
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _SHOW = (
@@ -114,3 +118,41 @@ def passes() -> str:
     for number in SIGNALS:
         os.kill(os.getpid(), number)
     return "still here"
+
+
+def ends(how: str, path: str = "") -> int:
+    """The exit code of a child that comes back from this task: it raises, asks for an end, or returns."""
+    if (pid := os.fork()) == 0:
+        _leave(how, path)
+        return -1
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+async def ends_on_loop(how: str, path: str = "") -> int:
+    """The same in a coroutine, which does not let go of its loop between."""
+    return ends(how, path)
+
+
+def _leave(how: str, path: str) -> None:
+    if how == "raise":
+        raise ValueError("raised in a forked child")
+    if how == "exit":
+        sys.exit(3)
+    if how == "message":
+        sys.exit("a message of a forked child")
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    if how == "meta":
+        job = get_current_job()
+        assert job is not None
+        job.meta["by"] = "the child"
+        job.save_meta()
+    if how == "finish":
+        atexit.register(os.write, os.open(path, os.O_WRONLY | os.O_CREAT), b"at exit")
+        threading.Thread(target=lambda: (time.sleep(0.05), os.mkdir(path + ".thread")), daemon=False).start()
+        sys.stdout.write("written by a forked child\n")
+
+
+def calls_back(job: object, connection: object, *outcome: object) -> None:
+    """A callback whose child raises."""
+    job.meta["code"] = ends("exit")  # type: ignore[attr-defined]

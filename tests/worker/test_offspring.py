@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import signal
+from pathlib import Path
+
 import pytest
 import redis
 
@@ -25,3 +29,40 @@ def test_pools_end_and_processes_can_be_terminated(mode: tuple[str, ...], worker
     assert [(status_of(conn, job.id), field(conn, job.id, "result")) for job in pools] == [("finished", "42")] * 8
     assert field(conn, ended.id, "result") == "-15"
     check_conservation(conn, [job.id for job in (*pools, ended)])
+
+
+EXECUTORS = {
+    "process": ("--slots", "2"),
+    "pool": ("--horses", "2"),
+    "thread": ("--executor", "thread", "--threads", "2"),
+    "asyncio": ("--executor", "asyncio", "--concurrency", "2"),
+}
+#: How a program ends that does the same: its exit code.
+ENDS = {"return": 0, "exit": 3, "message": 1, "raise": 1, "meta": 1, "interrupt": -signal.SIGINT, "finish": 0}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("executor", ["process", "pool", "thread", pytest.param("asyncio", marks=pytest.mark.gate)])
+def test_a_child_that_comes_back_from_the_task_ends_as_a_program_does(
+    executor: str, workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    worker = workers.start("m", *EXECUTORS[executor], env={**ENV, "FUSION_RESULT_TTL": "600"})
+    queue = Queue("m", conn)
+    jobs = {
+        (task, how): queue.enqueue(f"tests.jobs.offspring.{task}", how, str(tmp_path / f"{task}.{how}"), job_timeout=10)
+        for task in ("ends", "ends_on_loop")
+        for how in ENDS
+    }
+    called = queue.enqueue_call("tests.jobs.offspring.ends", ("return",), on_success="tests.jobs.offspring.calls_back")
+    ids = [job.id for job in (*jobs.values(), called)]
+    eventually(lambda: all(status_of(conn, found) in ("finished", "failed") for found in ids), 30)
+    assert {key: field(conn, job.id, "result") for key, job in jobs.items()} == {key: str(ENDS[key[1]]) for key in jobs}
+    for task in ("ends", "ends_on_loop"):
+        assert (tmp_path / f"{task}.finish").read_text() == "at exit"
+        assert (tmp_path / f"{task}.finish.thread").is_dir(), "the child waits for the threads that it has started"
+    assert worker.count("ValueError: raised in a forked child") == 2
+    assert worker.count("a message of a forked child") == 2
+    assert worker.count("written by a forked child") == 2
+    assert worker.count("Traceback") >= 2
+    assert json.loads(field(conn, called.id, "meta"))["code"] == 3
+    check_conservation(conn, ids)
