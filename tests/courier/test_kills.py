@@ -20,6 +20,7 @@ from fusion.store.embedded.binary import ServerBinary
 from tests.courier.harness import SECRET, Endpoint, World, allowing, registered
 from tests.kit.hands import fields_of, status_of
 from tests.kit.private_redis import PrivateRedis
+from tests.kit.promises import promise
 from tests.kit.receivers import Receiver
 from tests.kit.waiting import eventually
 from tests.kit.workers import Workers
@@ -47,11 +48,12 @@ def test_every_end_is_told_under_one_id_over_twenty_kills(world: World, receiver
     courier = world.process(settings)
     world.settled(120, finished=500)
     assert courier.end() == 0
-    assert endpoint.jobs.keys() == set(jobs)
-    assert set(endpoint.ids) == set(world.deliveries())
-    assert len(set(endpoint.ids)) == 500
-    by_job = {(post.data["job_id"], post.id) for post in endpoint.posts}
-    assert len(by_job) == 500, "one id for each end, at every try"
+    with promise("P11"):
+        assert endpoint.jobs.keys() == set(jobs)
+        assert set(endpoint.ids) == set(world.deliveries())
+        assert len(set(endpoint.ids)) == 500
+        by_job = {(post.data["job_id"], post.id) for post in endpoint.posts}
+        assert len(by_job) == 500, "one id for each end, at every try"
     # under way when it was killed: two of a host at a time, of which the other side may have heard and Redis not
     assert len(endpoint.posts) - 500 <= 20 * 16
     for post in endpoint.posts[::25]:

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from fusion.cron.scheduler import Scheduler
+from tests.kit.promises import promise
 from tests.kit.schedulers import SchedulerProcess, Schedulers
 from tests.kit.waiting import eventually
 from tests.scheduler.harness import NOOP, arrivals, each_once, mark_of, now, window
@@ -39,7 +40,8 @@ def test_each_tick_is_enqueued_once_while_three_schedulers_are_killed_again_and_
         running += [schedulers.start("--lease", "2", ready=False) for _ in range(3 - len(running))]
     eventually(lambda: all(mark_of(conn, entry) == last for entry in entries), 30, why="all ticks are decided")
     for entry in entries:
-        each_once(conn, entry, range(first, last + 1))
+        with promise("P9"):
+            each_once(conn, entry, range(first, last + 1))
     assert sum(arrivals(conn).values()) == TICKS * ENTRIES
     print(f"{TICKS * ENTRIES} jobs for {TICKS * ENTRIES} ticks, {kills} kills")
     assert kills > TICKS / 2

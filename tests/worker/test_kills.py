@@ -14,6 +14,7 @@ from fusion import Queue
 from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.length import long_case
+from tests.kit.promises import promise
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, runs_of, status_of
 from tests.kit.workers import Workers, process_per_job, wait_may_recover
@@ -130,8 +131,9 @@ def test_a_stopped_worker_loses_its_lease_and_its_late_outcome(workers: Workers,
     eventually(lambda: not alive(first), why="the first horse has given its outcome and gone")
     sleeper.signal(signal.SIGCONT)
     eventually(lambda: "not accepted: another execution has it" in sleeper.output, why="the stale outcome is refused")
-    assert field(gated.conn, gated.job.id, "ended_at") == ended
-    assert len(gated.runs()) == 2
+    with promise("P5", "P6"):
+        assert field(gated.conn, gated.job.id, "ended_at") == ended
+        assert len(gated.runs()) == 2
     check_conservation(gated.conn, [gated.job.id])
     # and it is a worker again
     later = [Queue("k", gated.conn).enqueue("tests.jobs.basic.add", i, 1) for i in range(20)]

@@ -15,6 +15,7 @@ from fusion.settings import Settings, use_settings
 from fusion.store.access import broker_of
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
+from tests.kit.promises import promise
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import lines, status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -93,7 +94,8 @@ def test_one_worker_runs_2000_jobs_in_the_order_of_their_arrival(workers: Worker
     datas = [Queue.prepare_data(basic.witness, (str(seen), f"{n:04}")) for n in range(2000)]
     jobs = [Queue("sms").enqueue_many([data])[0] for data in datas[:100]] + Queue("sms").enqueue_many(datas[100:])
     workers.burst("sms", "--disable-job-desc-logging", timeout=150)
-    assert words(seen) == [f"{n:04}" for n in range(2000)]
+    with promise("P10"):
+        assert words(seen) == [f"{n:04}" for n in range(2000)]
     assert set(check_conservation(conn, [job.id for job in jobs]).values()) == {"finished"}
 
 

@@ -20,6 +20,7 @@ from tests.faults.crash.matrix import AMID_MANY, Case
 from tests.faults.rig.conservation import check_ended, dead_entries, leftovers, runs_seen
 from tests.kit import guarded
 from tests.kit.hands import events_of
+from tests.kit.promises import PromiseBroken, promise
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -210,6 +211,7 @@ class UnderWay:
     def __str__(self) -> str:
         return f"-- {self.case}: {[status_of(self._conn, job) for job in self.jobs]}\n{self.worker.output}"
 
+    @promise("P1", "P4", "P5")
     def check(self) -> None:
         states = check_ended(self._conn, self.jobs, runs_seen(self.seen))
         assert set(states.values()) == {"finished"}
@@ -250,7 +252,8 @@ def run(cases: Sequence[Case], workers: Workers, conn: redis.Redis, directory: P
         eventually(lambda: not dead_entries(conn), why="no dead worker is in the list")
         _end([*(one.worker for one in under_way), healthy])  # what a thawed one runs for nothing is a run, too
         wrong = [f"{one.case}: {error}" for one in under_way if (error := _fault(one))]
-        assert not wrong, "\n".join(wrong)
+        if wrong:
+            raise PromiseBroken("\n".join(wrong))
         Broker(conn).clean()
         assert LimitInspector(conn).limits_audit() == 0, "slots that were nobody's"
         assert not leftovers(conn)
@@ -258,7 +261,7 @@ def run(cases: Sequence[Case], workers: Workers, conn: redis.Redis, directory: P
         if cases[0].point in AMID_MANY:
             print("claimed ahead when struck:", {str(one.case): (one.ahead, len(one.waiting)) for one in under_way})
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{_told(under_way)}\ndead: {dead_entries(conn)}; left: {leftovers(conn)}") from None
+        raise type(error)(f"{error}\n{_told(under_way)}\ndead: {dead_entries(conn)}; left: {leftovers(conn)}") from None
 
 
 def _end(workers: Sequence[WorkerProcess]) -> None:

@@ -20,6 +20,7 @@ from tests.faults.kin.graphs import Fate, Node, graph, wrong
 from tests.faults.rig.conservation import check_ended, leftovers, memberships, runs_seen
 from tests.kit.hands import events_of
 from tests.kit.length import soak_case
+from tests.kit.promises import promise
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -134,6 +135,7 @@ class Rig:
             found[node.id] = Fate(status, reason, self.answers.get(node.id, ""), bool(ended[node.id]))
         return found
 
+    @promise("P4", "P10")
     def check_order(self) -> None:
         """No run began before those that it needs had ended, by the tasks' own words; nor was it claimed before, by the events."""
         begun: dict[str, int] = {}
@@ -186,7 +188,8 @@ def test_whoever_is_killed_each_job_of_a_graph_ends_as_its_parents_have_it(
     _until(lambda: rig.is_done, rig.meddle, 120)
     rig.rest("all has ended, or waits for what has failed")
     first = rig.fates()
-    assert not (found := wrong(rig.nodes, first, mended=False)), "\n".join(found[:10])
+    with promise("P4", "P5"):
+        assert not (found := wrong(rig.nodes, first, mended=False)), "\n".join(found[:10])
     rig.check_order()
 
     rig.mended.touch()
@@ -198,7 +201,8 @@ def test_whoever_is_killed_each_job_of_a_graph_ends_as_its_parents_have_it(
     kept = {job_id for job_id, fate in first.items() if fate.status != "deferred" and job_id not in broken}
     assert {job_id: first[job_id].status for job_id in kept} == {job_id: again[job_id].status for job_id in kept}
     late = [node for node in rig.nodes if node.id not in kept]
-    assert not (found := wrong(late, again, mended=True)), "\n".join(found[:10])
+    with promise("P4", "P5"):
+        assert not (found := wrong(late, again, mended=True)), "\n".join(found[:10])
 
     for node in rig.nodes:  # those whose parents nobody puts back
         if again[node.id].status == "deferred":

@@ -13,6 +13,7 @@ from tests.faults.model.scripts import Line, Mistake, broker_of, clock_at, limit
 from tests.faults.model.state import IDS, MAX_LOST, QUEUES, START, TERMINAL, Order, Told, Wish
 from tests.faults.model.steps import STEPS, Step
 from tests.faults.model.store import Store, Story, compare
+from tests.kit.promises import promise
 
 _UNORDERED = ("reap", "prune", "deregister")  # the order in which Redis lists queues and workers is its own
 
@@ -59,6 +60,7 @@ class StoreMachine(RuleBasedStateMachine):
         for hand in self._hands.values():
             self._call("register", hand.name, hand.incarnation)
 
+    @promise("P1", "P4", "P5", "P6", "P10")
     def _do(self, name: str, *args: Any) -> Any:
         """A call on both; what the model says is what must come of it."""
         self._model.begin()

@@ -19,6 +19,7 @@ from tests.faults.model.scripts import Mistake, broker_of, clock_at
 from tests.faults.model.state import START
 from tests.faults.rig.conservation import TERMINAL, check_conservation, leftovers, memberships
 from tests.kit.hands import DATA, FULL
+from tests.kit.promises import PromiseBroken
 from tests.kit.still import Still
 from tests.store.batch_hands import batch_faults
 from tests.store.unique_hands import flaws
@@ -173,7 +174,8 @@ class TiedMachine(RuleBasedStateMachine):
         still = Still(self.conn, "rq:[^e]*")  # no events
         check_conservation(self.conn, memberships(still), still=still)
         wrong = kin_faults(still) + batch_faults(still) + flaws(still)
-        assert not wrong, f"after {after}: {wrong}"
+        if wrong:
+            raise PromiseBroken(f"after {after}: {wrong}")
 
     def _nonce(self) -> str:
         self._nonces += 1

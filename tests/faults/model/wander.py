@@ -11,6 +11,7 @@ import redis
 
 from tests.faults.model.scripts import Mistake
 from tests.faults.model.tied import BATCHES, DAY, QUEUES, TiedMachine
+from tests.kit.promises import PromiseBroken
 
 #: A call of the machine: a rule and what is drawn for it.
 Step = tuple[str, dict[str, Any]]
@@ -97,11 +98,11 @@ def shortened(conn: redis.Redis, steps: Sequence[Step], mistakes: tuple[Mistake,
 
 
 def wander(conn: redis.Redis, seed: int, steps: int = 60, jobs: int = 5) -> None:
-    """AssertionError with the calls that it takes, if something is wrong on the way."""
+    """PromiseBroken with the calls that it takes, if something is wrong on the way."""
     drawn = draw(seed, steps, jobs)
     if fault(conn, drawn):
         calls = shortened(conn, drawn)
         lines = "".join(
             f"\n    state.{name}({', '.join(f'{key}={value!r}' for key, value in given.items())})" for name, given in calls
         )
-        raise AssertionError(f"{fault(conn, calls)}{lines}")
+        raise PromiseBroken(f"{fault(conn, calls)}{lines}")

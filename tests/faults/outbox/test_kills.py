@@ -27,6 +27,7 @@ from tests.inprocess.databases import PostgresServer
 from tests.kit import guarded
 from tests.kit.length import soak_case, soaked
 from tests.kit.private_redis import PrivateRedis
+from tests.kit.promises import promise
 from tests.kit.waiting import eventually
 
 QUEUES = ("mail", "sms", "push")
@@ -179,8 +180,10 @@ def test_each_row_is_one_job_in_order_whoever_is_killed(
         found = [job_id.decode() for job_id in admin.lrange(f"taken:{queue}", 0, -1)]
         where = {"state": SENT, "queue": queue}
         ordered = [row[0] for row in base.database.select("rows", where, ("job_id",), order=("batch", "id"))]
-        assert found == ordered
-        assert sorted(found) == sorted(job_id for name, job_id in written if name == queue)
+        with promise("P15"):
+            assert found == ordered
+        with promise("P15"):
+            assert sorted(found) == sorted(job_id for name, job_id in written if name == queue)
     eventually(lambda: base.ledger.counts()["waiting"] == 0)
     assert base.ledger.parked() == []
     numbers = base.ledger.last_numbers()

@@ -13,6 +13,7 @@ import redis
 
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.names import LIST_QUEUES
+from tests.kit.promises import PromiseBroken
 from tests.kit.still import Still
 from tests.store.batch_hands import batch_faults
 from tests.store.limits_hands import faults
@@ -377,4 +378,5 @@ def _events(conn: redis.Redis, keys: Keys) -> Iterator[tuple[str, str, dict[byte
 
 
 def _refuse(what: str, wrong: list[str]) -> None:
-    assert not wrong, f"{len(wrong)} job(s) {what}:\n" + "\n".join(wrong[:20])
+    if wrong:
+        raise PromiseBroken(f"{len(wrong)} job(s) {what}:\n" + "\n".join(wrong[:20]))

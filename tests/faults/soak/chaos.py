@@ -42,6 +42,9 @@ PAUSE = (0.15, 0.85)
 #: Seconds for what must come by itself: not a promise, but the end of patience on a machine that is busy with other things.
 PATIENCE = 300.0
 
+#: A line of the report, if a promise does not hold.
+BROKEN = "  a promise is broken, see above"
+
 
 class Soak:
     def __init__(self, seed: int, jobs: int, rush: int, kills: int, worker_args: list[str], home: Path) -> None:
@@ -201,6 +204,8 @@ class Soak:
         )
         for line in [*told(found, verdict), *(f"WRONG: {complaint}" for complaint in self.complaints)]:
             print(line)
+        if verdict.wrong:
+            print(BROKEN)
         return not (verdict.wrong or self.complaints)
 
     def _refused(self) -> int:
