@@ -14,7 +14,7 @@ from time import monotonic
 from types import CoroutineType, FrameType
 
 from fusion.exceptions import JobStopped
-from fusion.kernel.timeouts import is_guarded, linked, overrun, strike
+from fusion.kernel.timeouts import is_guarded, linked, loop_raises, overrun, strike
 from fusion.kernel.timeouts import run_with_timeout as run_with_timeout
 
 TYPE_CHECKING = False
@@ -30,16 +30,10 @@ WHAT = "the job was stopped"
 
 
 class _Task:
-    """The run of this process: a task, its limit in seconds and as a monotonic time, if it was told to stop, and the event loop that was asked
-    to raise that."""
+    """The run of this process: a task, its limit in seconds and as a monotonic time, and if it was told to stop."""
 
     runs = stopped = False
     limit, until = 0.0, inf
-    loop: Any = None
-
-
-class _LeaveLoop(JobStopped, KeyboardInterrupt):
-    """Lets an event loop of asyncio go: what else a callback raises stays inside."""
 
 
 def listen() -> None:
@@ -49,7 +43,7 @@ def listen() -> None:
 
 def run_task(seconds: float | None, func: Callable[..., T], *args: Any) -> T:
     """Call `func` as `run_with_timeout` does; JobStopped may be raised in it, too, and nowhere else."""
-    _Task.runs, _Task.stopped, _Task.loop = True, False, None
+    _Task.runs, _Task.stopped = True, False
     _Task.limit, _Task.until = (seconds, monotonic() + seconds) if seconds else (0.0, inf)
     try:
         return run_with_timeout(seconds, "Task", func, *args)
@@ -82,29 +76,8 @@ def _on_signal(signum: int, frame: FrameType | None) -> None:
     # Who handles one already is cleaning up: the grace is the limit of that.
     if _Task.runs and is_guarded(frame) and not leads_to(sys.exception(), (JobStopped,)):
         _Task.stopped = True
-        if not _loop_raises():
-            strike(JobStopped(WHAT))
-
-
-def _loop_raises() -> bool:
-    """Have the event loop that runs here raise JobStopped when it comes to that: struck amid its own steps it could lose one, and wait for it for
-    ever. False if there is none, or it was asked before and has not come to it, as one of its tasks computes."""
-    # it is not there in a module that is just being imported
-    running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
-    loop = running and running()
-    if loop is None or loop is _Task.loop:
-        return False
-    _Task.loop = loop
-    try:
-        loop.call_soon_threadsafe(_leave_loop)
-    except RuntimeError:  # it is closed
-        return False
-    return True
-
-
-def _leave_loop() -> None:
-    _Task.loop = None
-    raise _LeaveLoop(WHAT)
+        if not loop_raises(error := JobStopped(WHAT)):
+            strike(error)
 
 
 def leads_to(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found, unused-ignore]  # the wrappers in `signal` make enum members: slow after a fork
 import _thread
+import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from time import monotonic
@@ -38,15 +39,17 @@ class Hold:
     """Keeps out of a thread, for a while, what is to be raised in it: its sections of `deferred` and `held`.
 
     `depth` counts both, `firm` those of `held` alone; `due` is the error that waits for their end, `since` a monotonic time. `struck`: something was
-    raised in the thread since somebody last asked; `raised`: what a signal handler raised last, while somebody may ask for it.
+    raised in the thread since somebody last asked; `raised`: what a signal handler raised last, while somebody may ask for it. `loop`: the event loop
+    that was asked to raise something and has not come to it.
     """
 
-    __slots__ = ("depth", "due", "firm", "raised", "since", "struck")
+    __slots__ = ("depth", "due", "firm", "loop", "raised", "since", "struck")
 
     def __init__(self) -> None:
         self.depth = self.firm = 0
         self.due: BaseException | None = None
         self.raised: BaseException | None = None
+        self.loop: Any = None
         self.since = 0.0
         self.struck = False
 
@@ -124,6 +127,43 @@ def strike(error: BaseException) -> None:
         raise error
 
 
+class _LeavesLoop(KeyboardInterrupt):
+    """Lets an event loop go: what else a callback raises stays inside. `error`: what it stands for."""
+
+    error: BaseException
+
+
+def loop_raises(error: BaseException, *, between_steps: bool = False) -> bool:
+    """Have the event loop that runs here raise `error` when it comes to that: struck amid its own steps it could lose one, and wait for it for ever;
+    and uvloop loses the error itself. False if there is none, or it was asked before and has not come to it, as one of its tasks computes.
+    `between_steps`: also False while a task of the loop has its turn, where the error can be raised at once."""
+    # it is not there in a module that is just being imported
+    running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+    loop = running and running()
+    if loop is None or loop is _of_handlers.loop:
+        return False
+    if between_steps and getattr(sys.modules.get("asyncio.tasks"), "current_task", _no_task)(loop) is not None:
+        return False
+    _of_handlers.loop = loop
+    try:
+        loop.call_soon_threadsafe(_leave_loop, error)
+    except RuntimeError:  # it is closed
+        return False
+    return True
+
+
+def _no_task(loop: object) -> None:
+    return None
+
+
+def _leave_loop(error: BaseException) -> None:
+    _of_handlers.loop = None
+    kind = type(error)
+    left = type(kind.__name__, (kind, _LeavesLoop), {"__module__": kind.__module__})(*error.args)
+    left.error = error
+    raise left
+
+
 def was_struck() -> bool:
     """True if `strike` raised something since the last call of this function: what ran then may have left anything half done."""
     struck, _of_handlers.struck = _of_handlers.struck, False
@@ -159,8 +199,8 @@ def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *
 
     def on_alarm(signum: int, frame: FrameType | None) -> None:
         """Raise the timeout if `func` is on the stack; else leave the caller alone."""
-        if is_guarded(frame):
-            strike(overrun(what, seconds))
+        if is_guarded(frame) and not loop_raises(error := overrun(what, seconds), between_steps=True):
+            strike(error)
 
     with _Thread():
         previous = _signal.signal(_signal.SIGALRM, on_alarm)
@@ -200,6 +240,8 @@ class _Thread:
         if self._outer is None:
             del holds[self._ident]
             _of_handlers.depth = _of_handlers.firm = 0
-            _of_handlers.due = None
+            _of_handlers.due = _of_handlers.loop = None
+        if isinstance(error, _LeavesLoop):
+            raise error.error.with_traceback(tb) from None
         if struck is not None and any(type(one) is TypeError and one.args == _IN_PLACE for one in linked(error)):
             raise struck.with_traceback(tb) from error

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,21 @@ def plain_nap(seen: str, seconds: float) -> str:
 async def which_loop() -> str:
     """The package that its loop is of."""
     return type(asyncio.get_running_loop()).__module__.partition(".")[0]
+
+
+def on_uvloop(seen: str, how: str) -> None:
+    """Runs that loop itself, and is to clean up when it is struck there."""
+    import_module("uvloop").run(_struck(seen, how))
+
+
+async def _struck(seen: str, how: str) -> None:
+    _note(seen, "begun")
+    try:
+        while how == "computes":
+            sum(range(1000))
+        await asyncio.sleep(100)
+    finally:
+        _note(seen, "cleaned")
 
 
 def plain_where() -> list[Any]:

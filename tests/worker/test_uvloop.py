@@ -85,3 +85,26 @@ def test_jobs_run_are_struck_and_are_killed_as_on_the_loop_of_asyncio(
     os.kill(runs_of(seen, "begun")[0], signal.SIGKILL)
     after = enqueue("nap", str(seen), 0)
     end([after], "finished")
+
+
+@pytest.mark.parametrize("mode", [("--slots", "3"), ("--horses", "3")], ids=["process", "pool"])
+def test_tasks_that_run_it_themselves_are_struck_as_on_the_loop_of_asyncio(
+    mode: tuple[str, ...], uvloop_home: Path, workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    path = os.pathsep.join(filter(None, [str(uvloop_home), os.environ.get("PYTHONPATH", "")]))
+    worker = workers.start("c", *mode, env={**ENV, "FUSION_TIMEOUT_GRACE": "20", "PYTHONPATH": path})
+    queue, seen = Queue("c", conn), tmp_path / "seen"
+    late = {
+        how: queue.enqueue_call("tests.jobs.crowd.on_uvloop", (str(seen), how), timeout=1, retry=None)
+        for how in ("sleeps", "computes")
+    }
+    stopped = queue.enqueue_call("tests.jobs.crowd.on_uvloop", (str(seen), "sleeps"), retry=None)
+    eventually(lambda: len(runs_of(seen, "begun")) == 3, 20, why="all have begun")
+    stopped.stop()
+    eventually(lambda: status_of(conn, stopped.id) == "stopped", why="it is stopped")
+    for how, job in late.items():
+        eventually(lambda job=job: status_of(conn, job.id) == "failed", why=f"it is over, which {how}")
+        assert field(conn, job.id, "error_class") == "fusion.exceptions.JobTimeoutException"
+        assert "in on_uvloop" in field(conn, job.id, "exc_info")
+    assert len(runs_of(seen, "cleaned")) == 3, "each ran its `finally`"
+    assert "Exception in callback" not in worker.output
