@@ -15,7 +15,7 @@ from fusion.executors.queueing import Queueing
 from fusion.executors.session import ExecutorContext, ServerSession
 from fusion.executors.standstill import StandstillLog
 from fusion.executors.turn_size import TurnSize
-from fusion.forkserver.messages import ForkFailed, HorseExited
+from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed
 from fusion.kernel.failpoints import failpoint
 from fusion.runtime.free_slots import HIGH
 from fusion.store.layout.records import Claimed
@@ -254,6 +254,8 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             elif kind == b"tainted":
                 horse.tainted = True
                 self._condemn(horse, run, frame.get(b"why", b"").decode("utf-8", "replace"))
+            elif kind == b"unfit":
+                self._refuse(horse, frame)
             elif kind == b"blocked":
                 self._standstills.found(horse, run, frame)
             elif run is None and kind in _OF_A_RUN:
@@ -306,13 +308,23 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     def fork_failed(self, failed: ForkFailed) -> None:
         """A horse has no process; the jobs that it may have been given are returned."""
         if horse := self.horses.get(failed.serial):
-            self.horses.forget(horse)
-            runs = list(horse.runs.values())
-            for run in runs:
-                self._drop(horse, run)
-            horse.close()
-            for run in runs:
-                self._listener.returned(run, "no process could be forked")
+            self._return_all(horse, "no process could be forked")
+
+    def _refuse(self, horse: ConcurrentHorse, frame: Mapping[bytes, bytes]) -> None:
+        """End the fork server: a module that each process imports by itself lets no jobs run beside each other. It has read none."""
+        module, why = (frame.get(key, b"").decode("utf-8", "replace") for key in (b"module", b"why"))
+        self.session.import_failed = ImportFailed(module, why, "")
+        self._return_all(horse, why)
+        self.close()
+
+    def _return_all(self, horse: ConcurrentHorse, why: str) -> None:
+        self.horses.forget(horse)
+        runs = list(horse.runs.values())
+        for run in runs:
+            self._drop(horse, run)
+        horse.close()
+        for run in runs:
+            self._listener.returned(run, why)
 
     def _die(self, horse: ConcurrentHorse, exited: HorseExited | None) -> bool:
         """See to the runs of a horse that is no more. True if there were some."""

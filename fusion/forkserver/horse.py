@@ -20,6 +20,7 @@ from time import sleep
 from fusion.execution.frames import FrameError, FrameReader, pack, unpack
 from fusion.execution.perform import Performer
 from fusion.forkserver.offspring import free_children, note_struck
+from fusion.forkserver.patched import unfit
 from fusion.forkserver.random_state import Chance
 from fusion.kernel import stopping
 from fusion.kernel.failpoints import failpoint
@@ -34,6 +35,8 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 #: Exit codes: the task broke the socket to the worker; the worker sent something that is not a job.
 EXIT_NO_CHANNEL = 70
 EXIT_BAD_FRAME = 76
+#: It is to run jobs beside each other, which what it has imported does not bear.
+EXIT_UNFIT = 77
 
 #: Seconds that flushing and atexit handlers may take once the outcome is sent.
 EXIT_LIMIT = 2
@@ -216,7 +219,10 @@ def _live(fd: int, settings: HorseSettings) -> int:
         settings.chance.after_fork()
     fd = _lift(fd, settings)
     failpoint("horse.start")
-    _prepare(settings)
+    refusal = _prepare(settings)
+    if refusal:
+        Channel(fd).send(refusal)
+        return EXIT_UNFIT
     if settings.executor in CROWDED:
         code = int(import_module(CROWDED[settings.executor]).run_jobs(fd, settings))
     elif settings.executor == "pool":
@@ -317,8 +323,9 @@ def _lift(fd: int, settings: HorseSettings) -> int:
     return lifted
 
 
-def _prepare(settings: HorseSettings) -> None:
-    """Do what each process must do by itself, while it is still a spare: hooks, late imports."""
+def _prepare(settings: HorseSettings) -> dict[bytes, bytes]:
+    """Do what each process must do by itself, while it is still a spare: hooks, late imports. Returns what the worker is to know of a process in
+    which no jobs can run beside each other."""
     if "django.db" in sys.modules:
         close_django_connections()
     if settings.after_fork is not None:
@@ -328,8 +335,11 @@ def _prepare(settings: HorseSettings) -> None:
             import_module(module)
         except BaseException:
             pass  # the job that needs it imports it again and fails with the reason
+        if settings.executor in CROWDED and (why := unfit(module)):
+            return {b"kind": b"unfit", b"module": module.encode(), b"why": why.encode()}
     if settings.late:
         settings.chance.after_imports()
+    return {}
 
 
 def _tell_ready(channel: Channel) -> bool:

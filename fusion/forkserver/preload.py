@@ -7,15 +7,12 @@ would be shared by all of them.
 from __future__ import annotations
 
 import _socket
-import _thread
 import importlib
 import json
 import os
 import resource
-import select
 import signal
 import sys
-import time
 from collections.abc import Callable
 
 import fusion.kernel.json_types  # noqa: F401  each process whose job has a tuple would import it
@@ -24,6 +21,7 @@ from fusion.execution.frames import FrameReader, pack
 from fusion.execution.perform import Performer
 from fusion.forkserver.horse import CROWDED, SAFE_FD, Channel, HorseSettings, close_django_connections, rehearse, run_one
 from fusion.forkserver.offspring import note_struck
+from fusion.forkserver.patched import replaced, unfit
 from fusion.forkserver.process_hooks import HooksWatched
 from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
 
@@ -33,19 +31,6 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
     Hook = Callable[[], Any]
 
-#: What no module may replace in a process that forks: gevent and eventlet do, and what they put there waits for a loop of their own.
-_PRIMITIVES = {
-    f"{module.__name__}.{name}": (module, name, getattr(module, name))
-    for module, names in (
-        (os, "fork read write waitpid"),
-        (select, "select poll"),
-        (signal, "signal"),
-        (time, "sleep"),
-        (_thread, "start_new_thread allocate_lock"),
-    )
-    for name in names.split()
-    if hasattr(module, name)
-}
 #: Files whose frames say nothing about why an import failed.
 _NOISE = (__file__, importlib.__file__)
 
@@ -74,16 +59,20 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     hooks: list[Hook | None] = []
     with HooksWatched():
         for module in config["modules"]:
-            if module not in settings.late and not _preload(module, config["preload"] == "strict", control_fd, say):
+            if module in settings.late:
+                continue
+            if not _preload(module, config["preload"] == "strict", settings, control_fd, say):
                 return None
         for path in named:
-            if not _preload_middleware(path, say):
+            if not _preload_middleware(path, say) or _is_unfit(path, settings, say):
                 return None
         for path in (config["before_fork"], config["after_fork"]):
             try:
                 hooks.append(_find(path) if path else None)
             except BaseException as error:
                 say(_failure(path, error))
+                return None
+            if path and _is_unfit(path, settings, say):
                 return None
     before_fork, settings.after_fork = hooks
     set_parent_death_signal(0)
@@ -96,7 +85,7 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     return settings, before_fork
 
 
-def _preload(module: str, strict: bool, control_fd: int, say: Callable[[str], None]) -> bool:
+def _preload(module: str, strict: bool, settings: HorseSettings, control_fd: int, say: Callable[[str], None]) -> bool:
     say(f"IMPORTING {module}")
     threads, sockets = thread_count(), connected_sockets()
     try:
@@ -106,11 +95,13 @@ def _preload(module: str, strict: bool, control_fd: int, say: Callable[[str], No
     except BaseException as error:  # SystemExit too: a script that is not a module of tasks
         say(_failure(module, error))
         return False
+    if _is_unfit(module, settings, say):
+        return False
     reasons = []
     if thread_count() > threads:
         reasons.append(f"starts {thread_count() - threads} thread(s)")
-    if patched := _replaced():
-        reasons.append(f"replaces {', '.join(patched[:3])}{' and more' * (len(patched) > 3)} (gevent, eventlet or the like)")
+    if patched := replaced():
+        reasons.append(patched)
     opened = connected_sockets() - sockets - {control_fd}
     if opened:
         reasons.append(f"opens {len(opened)} connection(s)")
@@ -136,8 +127,12 @@ def _preload_middleware(path: str, say: Callable[[str], None]) -> bool:
     return True
 
 
-def _replaced() -> list[str]:
-    return [path for path, (module, name, ours) in _PRIMITIVES.items() if getattr(module, name, None) is not ours]
+def _is_unfit(module: str, settings: HorseSettings, say: Callable[[str], None]) -> bool:
+    """True, and the worker is told, if jobs can't run beside each other in a process that has imported the module, and are to."""
+    if settings.executor not in CROWDED or not (reason := unfit(module)):
+        return False
+    say("IMPORT_FAILED " + json.dumps({"module": module, "error": reason, "traceback": ""}))
+    return True
 
 
 def _failure(module: str, error: BaseException) -> str:

@@ -103,3 +103,18 @@ def test_a_job_with_less_time_than_the_import_takes_runs_when_that_is_done(
     assert {status_of(conn, job.id) for job in jobs} == {"finished"}
     assert {field(conn, job.id, "attempts") for job in jobs} == {""}, "no attempt was spent"
     check_conservation(conn, [job.id for job in jobs])
+
+
+@pytest.mark.parametrize("preload", ["auto", "off"])
+@pytest.mark.parametrize("executor", ["thread", "asyncio"])
+def test_where_jobs_share_a_process_it_is_refused_with_the_reason(
+    executor: str, preload: str, workers: Workers, conn: redis.Redis
+) -> None:
+    worker = workers.start("g", "--executor", executor, "--preload", preload, ready=False, env=ENV)
+    job = Queue("g", conn).enqueue("tests.jobs.greenlets.works", 3, job_timeout=2)
+    reason = "tests.jobs.greenlets replaces os.fork"
+    eventually(lambda: reason in worker.output and "start the worker with --executor process or pool" in worker.output)
+    eventually(lambda: worker.count("next try in") >= 2, why="it has tried again")
+    eventually(lambda: status_of(conn, job.id) == "queued", why="it waits for a worker that can run it")
+    assert field(conn, job.id, "attempts") == ""
+    check_conservation(conn, [job.id])
