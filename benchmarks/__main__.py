@@ -4,6 +4,7 @@
 - `executors`: many jobs at once in one process, beside the libraries made for it; some minutes.
 - `peers`: all contenders in all columns, and plots.
 - `ab OLD NEW`: two versions of Fusion.
+- `instructions`: the server's instructions for each script at its largest call, by valgrind.
 - `page`: rewrite what the documents quote of saved results.
 
 `python -m benchmarks.figures.limits`: what concurrency keys cost.
@@ -62,6 +63,10 @@ def main() -> int:
         from benchmarks.ab.command import main as ab
 
         return ab(arguments)
+    if command == "instructions":
+        from benchmarks.instructions.command import main as instructions
+
+        return instructions(arguments)
     if command == "page":
         from benchmarks.figures import page
 

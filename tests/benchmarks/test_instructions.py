@@ -1,0 +1,65 @@
+"""`python -m benchmarks instructions`: what it counts, and that no script is left out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Generator
+
+import pytest
+import redis
+
+from benchmarks.instructions import command
+from benchmarks.instructions.case import Case
+from benchmarks.instructions.counted import Call, CountedServer
+from fusion.store.write.broker import Broker
+from tests.kit.hands import new
+
+
+def _two_calls(conn: redis.Redis) -> Generator[None, None, None]:
+    broker = Broker(conn)
+    broker.enqueue("q", [new(f"j{n}") for n in range(9)], "n")
+    yield
+    broker.delete(["j0"])
+    broker.delete([f"j{n}" for n in range(1, 9)])
+
+
+def _calls(*, instructions: bool) -> list[Call]:
+    with CountedServer(instructions=instructions) as server:
+        return command.run(server, Case("two calls", frozenset({"delete"}), _two_calls))
+
+
+def test_commands_are_counted_by_call_without_valgrind() -> None:
+    one, eight = _calls(instructions=False)
+    assert (one.script, one.instructions) == ("delete", None)
+    assert 4 < one.commands < eight.commands < 8 * one.commands
+
+
+@pytest.mark.long
+def test_instructions_are_counted_by_call() -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not on PATH (Debian: apt-get install valgrind)")
+    one, eight = _calls(instructions=True)
+    assert one.instructions is not None and eight.instructions is not None
+    assert 30_000 < one.instructions < eight.instructions < 8 * one.instructions
+    again = _calls(instructions=True)[1].instructions
+    assert again == pytest.approx(eight.instructions, rel=0.02), "the same on any machine, but for what the clock says"
+
+
+def test_a_case_that_does_not_call_its_script_is_an_error() -> None:
+    with CountedServer(instructions=False) as server, pytest.raises(RuntimeError, match="did not call prune"):
+        command.run(server, Case("wrong", frozenset({"prune"}), _two_calls))
+
+
+@pytest.mark.parametrize(
+    ("commands", "instructions", "over"), [(9999, 25_000_000, False), (1, 25_000_001, True), (1, None, False), (9999, None, True)]
+)
+def test_the_bound(commands: int, instructions: int | None, over: bool) -> None:
+    assert command.is_over(Call("s", commands, instructions)) == over
+
+
+def test_it_says_which_cases_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--list", "--only", "prune"]) == 0
+    assert "prune a worker with 1000 jobs" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        command.main(["--only", "nothing"])
+    assert "no case or script is called nothing" in capsys.readouterr().err
