@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import signal
@@ -95,9 +96,12 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     monkeypatch.setenv("FUSION_DEBUGGABLE", "1")  # tests look into what they start, and not all run as root
     monkeypatch.setenv("FUSION_REDIS_URL", f"unix://{home}/none.sock")
     previous = use_settings(None)
-    path, modules = list(sys.path), set(sys.modules)
+    path, modules, levels = list(sys.path), set(sys.modules), _log_levels()
     yield
     use_settings(previous)
+    for name, level in _log_levels().items():
+        if level != (before := levels.get(name, logging.NOTSET)):
+            logging.getLogger(name or None).setLevel(before)
     # A settings module written for one test must not be another's: the command line imports it in this process. The project's own stay, which
     # in a copy with a known mistake are below the same directory.
     sys.path[:] = path
@@ -105,6 +109,12 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
         where = getattr(sys.modules[name], "__file__", None)
         if where and where.startswith(tempfile.gettempdir()) and not where.startswith(f"{ROOT}{os.sep}"):
             del sys.modules[name]
+
+
+def _log_levels() -> dict[str, int]:
+    """The level of the root logger and of Fusion's: a module that a test imports, or a command that it runs, may set them."""
+    ours = (name for name in list(logging.root.manager.loggerDict) if name.startswith("fusion"))
+    return {name: logging.getLogger(name or None).level for name in ("", *ours)}
 
 
 @pytest.fixture(scope="session")
