@@ -22,6 +22,7 @@ from fusion.settings import Settings, get_settings
 from fusion.store.client import maybe_executed
 from fusion.store.client.classify import classify
 from fusion.store.client.connections import BoundedRetry, connect
+from fusion.store.client.room import Line, is_full
 from fusion.store.client.wire import pack
 
 T = TypeVar("T")
@@ -66,16 +67,38 @@ class AsyncBoundedRetry(Retry):
 
 
 class AsyncCleanPool(aredis.ConnectionPool):
-    """Closes a connection that comes back while an exception is on its way, as `CleanPool` does."""
+    """Closes a connection that comes back while an exception is on its way, and has a call wait where there may be no more, as `CleanPool` does."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._line = Line()
+        super().__init__(*args, **options)
 
     async def get_connection(self, *args: Any, **options: Any) -> Any:
         """Hand out a connection, with a note of the exception that the caller handles just now."""
-        connection: Any = await super().get_connection(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+        connection: Any
+        if self._line:
+            connection = await self._line.wait_for(self._take, self)
+        else:
+            try:
+                connection = await self._take()
+            except errors.ConnectionError as error:
+                if not is_full(error):
+                    raise
+                connection = await self._line.wait_for(self._take, self)
         connection.amid = id(sys.exception())
         return connection
 
+    async def _take(self) -> Any:
+        return await super().get_connection()  # type: ignore[no-untyped-call, unused-ignore]
+
     async def release(self, connection: Any) -> None:
         """Take a connection back; one that was left amid an exchange is closed first."""
+        try:
+            await self._release(connection)
+        finally:
+            self._line.wake()
+
+    async def _release(self, connection: Any) -> None:
         error = sys.exception()
         if error is not None and not isinstance(error, errors.ResponseError) and id(error) != getattr(connection, "amid", 0):
             await connection.disconnect(nowait=True)
@@ -109,6 +132,7 @@ def twin(client: redis.Redis) -> aredis.Redis:
     """Make the twin of a synchronous client; nothing is sent yet."""
     pool = client.connection_pool
     options = {name: value for name, value in pool.connection_kwargs.items() if name not in ("connection_pool", "retry")}
+    options["max_connections"] = pool.max_connections
     retry = pool.connection_kwargs.get("retry")
     if isinstance(retry, BoundedRetry):
         options["retry"] = AsyncBoundedRetry(retry._backoff, retry._retries)

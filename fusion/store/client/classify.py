@@ -11,6 +11,7 @@ from redis import exceptions as errors
 
 from fusion.exceptions import ConfigurationError, StoreUnavailable
 from fusion.settings import mask_url
+from fusion.store.client.room import is_full
 
 #: What to do about a key under our prefix that holds what Fusion does not write there.
 OTHERS_DATA = "another program's data, an RQ queue perhaps; drain it there, or give this fleet a prefix of its own"
@@ -101,6 +102,11 @@ def one_line(error: BaseException, where: str | None = None) -> str:
         return f"{server} {_NO_ROOM.get(code, _FULL)}: {text}"
     if isinstance(error, errors.ResponseError) or code in _TRANSIENT:
         return f"{server} can't do this just now: {code + ' ' if code and not text.startswith(code) else ''}{text}; try again"
+    if is_full(error):
+        return (
+            f"{server} was not asked: {text}; enqueue from fewer threads, greenlets or tasks at once, or allow more connections: "
+            "?max_connections=500 at the end of the url"
+        )
     # A server without TLS does not refuse a TLS greeting, it waits for the rest of it.
     running = "is it running with TLS" if where and where.startswith("rediss") else "is it running"
     return f"{server} can't be reached: {text}; {running}, and is FUSION_REDIS_URL (or --url) right?"

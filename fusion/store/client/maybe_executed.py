@@ -10,7 +10,10 @@ _DOUBTFUL = "_fusion_doubtful"
 #: Replies that redis-py does not count among its ResponseErrors.
 _REPLIES = (errors.ResponseError, errors.BusyLoadingError, errors.AuthenticationError, errors.AuthorizationError)
 #: How redis-py words what happens before there is a connection, and Sentinel's clients the reply READONLY.
-_NOT_DONE = re.compile(r"(?:Error .*|Timeout )connecting to |No master found for |The previous master is now a slave", re.DOTALL)
+_NOT_DONE = re.compile(
+    r"(?:Error .*|Timeout )connecting to |No master found for |The previous master is now a slave|Too many connections|each of the \d+ connections",
+    re.DOTALL,
+)
 
 
 def may_have_run(error: BaseException) -> bool:

@@ -12,12 +12,14 @@ from ssl import SSLSocket
 from typing import Any
 
 from redis.connection import AbstractConnection, Connection, ConnectionPool, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.sentinel import SentinelConnectionPool, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from fusion.exceptions import ConfigurationError
 from fusion.settings import readers
 from fusion.store.client.dns import addresses
+from fusion.store.client.room import Line, is_full
 
 #: Bytes per second that a line should take at least, and the most seconds that a request has more for its size.
 _SLOWEST = 256 * 1024
@@ -107,17 +109,40 @@ class CleanPool(ConnectionPool):
     handler raised between a command and its answer would leave the answer to whoever uses the connection next, and redis-py notices only
     if it has arrived by then.
 
-    A connection that lies ready is handed out and taken back in a third of redis-py's time; all others go redis-py's way.
+    A connection that lies ready is handed out and taken back in a third of redis-py's time; all others go redis-py's way. Where there may be no
+    more of them, the call waits for one that comes back.
     """
+
+    def reset(self) -> None:
+        """Begin with no connections and nobody who waits, as in a process that was just forked."""
+        self._line = Line()
+        super().reset()
 
     def get_connection(self, *args: Any, **options: Any) -> Any:
         """Hand out a connection, with a note of the exception that the caller handles just now."""
-        connection: Any = self._ready() or super().get_connection(*args, **options)  # type: ignore[no-untyped-call, unused-ignore]
+        connection: Any
+        if self._line and self.pid == getpid():
+            connection = self._line.wait(self._take, self)
+        else:
+            try:
+                connection = self._take()
+            except RedisConnectionError as error:
+                if not is_full(error):
+                    raise
+                connection = self._line.wait(self._take, self)
         connection.amid = id(sys.exception())  # what the caller handles just now, if it does, has nothing to do with it
         return connection
 
+    def _take(self) -> Any:
+        return self._ready() or super().get_connection()  # type: ignore[no-untyped-call, unused-ignore]
+
     def release(self, connection: Any) -> None:
         """Take a connection back; one that was left amid an exchange is closed first."""
+        self._release(connection)
+        if self._line:
+            self._line.wake()
+
+    def _release(self, connection: Any) -> None:
         error = sys.exception()
         if error is not None and not isinstance(error, ResponseError) and id(error) != getattr(connection, "amid", 0):
             connection.disconnect()
