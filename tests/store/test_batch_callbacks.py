@@ -234,3 +234,69 @@ def test_a_member_with_children_is_kept_until_both_they_and_its_batch_let_it_go(
     assert status_of(conn, "told") == "finished"
     broker.tend_batches()
     assert conn.zscore("rq:finished:q", "a") < float("inf") and conn.ttl("rq:job:a") > 0
+
+
+def infinite(conn: redis.Redis, queue: str = "q") -> list[str]:
+    """Finished jobs that no time forgets."""
+    return [raw.decode() for raw in conn.zrangebyscore(f"rq:finished:{queue}", "+inf", "+inf")]
+
+
+@pytest.mark.parametrize("attached", ["before its batch is over", "before the callback has run"])
+def test_a_member_that_gets_a_child_when_it_has_finished_has_its_time_once_that_has_ended(
+    conn: redis.Redis, broker: Broker, hand: Hand, attached: str
+) -> None:
+    begin(broker, "b", on_complete="told")
+    add(broker, "b", "a", result_ttl=500)
+    callback(broker, "b", "complete", "told")
+    hand.tell(hand.take("q"))
+    if attached == "before its batch is over":
+        give(broker, "q", child("kid", "a", result_ttl=60))
+    broker.close_batch("b")
+    settle(broker)
+    if attached == "before the callback has run":
+        give(broker, "q", child("kid", "a", result_ttl=60))
+    told, kid = hand.take("back"), hand.take("q")
+    hand.tell(told)
+    while broker.tend_batches()[1] == 0:
+        pass
+    settle(broker)
+    assert infinite(conn) == ["a"] and conn.zscore("rq:pinned", "a"), "its child may still read it"
+    hand.tell(kid)
+    settle(broker)
+    assert infinite(conn) == [] and conn.zscore("rq:pinned", "a") is None
+    assert abs(conn.zscore("rq:finished:q", "a") - now_ms(conn) / 1000 - 500) < 10
+    assert 500 < conn.ttl("rq:job:a") <= 4110
+    assert batch_faults(conn) == []
+
+
+def test_a_member_without_an_end_of_its_time_stays_when_its_children_have_ended(
+    conn: redis.Redis, broker: Broker, hand: Hand
+) -> None:
+    begin(broker, "b", on_complete="told")
+    add(broker, "b", "a", result_ttl=-1)
+    callback(broker, "b", "complete", "told")
+    hand.tell(hand.take("q"))
+    broker.close_batch("b")
+    settle(broker)
+    give(broker, "q", child("kid", "a"))
+    for queue in ("back", "q"):
+        hand.tell(hand.take(queue))
+    broker.tend_batches()
+    settle(broker)
+    assert infinite(conn) == ["a"] and conn.ttl("rq:job:a") == -1
+
+
+def test_members_of_a_batch_that_another_opens_without_callbacks_have_their_time(
+    conn: redis.Redis, broker: Broker, hand: Hand
+) -> None:
+    begin(broker, "b", on_complete="told", keep=0)  # its producer dies before `told` has come
+    add(broker, "b", "early", result_ttl=500)
+    hand.tell(hand.take("q"))
+    begin(broker, "b", keep=0)
+    add(broker, "b", "late", result_ttl=500)
+    hand.tell(hand.take("q"))
+    broker.close_batch("b")
+    for _ in range(5):
+        broker.tend_batches()
+    assert not conn.exists("rq:batch:b") and infinite(conn) == []
+    assert abs(conn.zscore("rq:finished:q", "early") - now_ms(conn) / 1000 - 500) < 10

@@ -9,13 +9,14 @@ from collections import Counter
 import pytest
 import redis
 
-from fusion.exceptions import BatchClosed, DuplicateJob, NoSuchBatchError
+from fusion.exceptions import BatchClosed, DuplicateJob, NoSuchBatchError, UnknownDependency
 from fusion.store.layout.records import Claimed, Commit
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, leftovers, memberships
 from tests.kit.hands import Hand, events_of, expire_lease, may_reap, outcome, over, promote_all, status_of
 from tests.kit.length import soaked
 from tests.store.batch_hands import DAY, HOUR, batch_faults, batch_of, callback, of_batch
+from tests.store.kin_hands import child, give, settle
 
 KINDS = ("finished", "finished", "finished", "failed", "failed", "retry", "release", "lost")
 WHENS = ("complete", "success")
@@ -37,7 +38,7 @@ class Walk:
 
     STEPS = {  # noqa: RUF012 - by weight
         "open": 2, "add": 6, "claim": 6, "tell": 8, "close": 2, "requeue": 3, "cancel": 1, "stop": 1, "delete": 1, "empty": 0.3, "expire": 1,
-        "due": 2, "lose": 1, "cancel_batch": 0.4, "abandon": 0.3, "tend": 2, "release": 3, "clean": 1, "again": 1,
+        "due": 2, "lose": 1, "cancel_batch": 0.4, "abandon": 0.3, "tend": 2, "release": 3, "clean": 1, "again": 1, "beget": 1.5,
     }  # fmt: skip
 
     def step(self) -> None:
@@ -79,6 +80,17 @@ class Walk:
         except (BatchClosed, NoSuchBatchError, DuplicateJob):
             return
         self.ids += [one for one in fresh if one not in self.ids]
+
+    def beget(self) -> None:
+        """A job that waits for some, members or not, ended or not."""
+        parents = {self.some() for _ in range(self.chance.randint(1, 2))}
+        one = f"j{len(self.ids)}"
+        try:
+            signed = [self.chance.choice(("", "?")) + parent for parent in parents]
+            give(self.broker, "q", child(one, *signed, result_ttl=60, on_lost="again"))
+        except UnknownDependency:
+            return
+        self.ids.append(one)
 
     def claim(self) -> None:
         self.running += self.hand.turn(slots=[0] * self.chance.randint(1, 4), ahead=self.chance.randint(0, 1)).jobs
@@ -183,8 +195,7 @@ class Walk:
             while self.conn.zcard("rq:batches:due") and (step := self.broker.tend_batches())[0]:
                 assert step[0] >= 0
             promote_all(self.broker, self.conn)
-            while self.broker.release()[0]:
-                pass
+            settle(self.broker)
             for queue in ("q", "p", "back"):
                 may_reap(self.conn)
                 held = [one.decode() for one in self.conn.zrange(f"rq:wip:{queue}", 0, -1)]
@@ -193,8 +204,7 @@ class Walk:
             promote_all(self.broker, self.conn)
             while jobs := self.hand.claim(20):
                 self.hand.turn(*(outcome(claimed, fields={"result": "1"}) for claimed in jobs))
-                while self.broker.release()[0]:
-                    pass
+                settle(self.broker)
 
     def check_called(self) -> None:
         """Each callback once, if it was to follow."""

@@ -104,6 +104,25 @@ def test_ended_ones_come_back_to_their_sets_with_the_time_that_is_left(conn: red
     assert leftovers(conn) == []
 
 
+@pytest.mark.parametrize("kept_by", ["its-batch", "a-child"])
+def test_one_that_others_kept_from_being_forgotten_has_its_time_when_it_comes_back(
+    conn: redis.Redis, broker: Broker, kept_by: str
+) -> None:
+    hand = Hand(broker, "q")
+    if kept_by == "its-batch":
+        begin(broker, "b", on_complete="told")
+        add(broker, "b", "one", result_ttl=500)
+    else:
+        give_kin(broker, "q", new("one", result_ttl=500), child("kid", "one"))
+    hand.tell(hand.take())
+    assert conn.zscore("rq:finished:q", "one") == float("inf")
+    assert broker.delete_to_trash(["one"]) == ["kept"]
+    settle(broker)
+    assert broker.restore(["one"], "n") == ["restored"]
+    assert abs(conn.zscore("rq:finished:q", "one") - now_ms(conn) / 1000 - 500) < 10
+    assert 500 < conn.ttl("rq:job:one") <= 4110 and conn.zscore("rq:pinned", "one") is None
+
+
 def test_a_scheduled_one_keeps_its_time(conn: redis.Redis, broker: Broker) -> None:
     broker.enqueue("q", [new("later", delay=60.0, ttl=5), new("soon", delay=60.0)], "n")
     due = conn.zscore("rq:scheduler:scheduled_jobs", "later")

@@ -18,6 +18,7 @@ local depth = 1
 if created then
   give_up_callbacks(A_batch)
   redis.call('HDEL', key, 'name', 'on_complete', 'on_success')
+  redis.call('HSET', key, 'kept', 1) -- for these jobs members may have been
 elseif A_parent ~= '' then
   local why = refuses_more(A_parent, A_by)
   if why then return { why } end

@@ -23,11 +23,11 @@ end
 
 local KEPT_FOR = { finished = RESULT_TTL, failed = FAILURE_TTL }
 
--- It has what is left of its time, or if that is over as long as it had at first.
+-- It has what is left of its time, or if that is over as long as it had at first; so has one that others kept.
 local function restore_ended(id, key, queue, status, score, own_ttl, log_tag, failed_ms)
-  if not score or tonumber(score) <= now_s then
-    local seconds = math.max(MIN_TTL, tonumber(own_ttl) or KEPT_FOR[status] or CANCELED_TTL)
-    score = string.format('%d.%06d', now_s + seconds, math.max(1, now_us))
+  local seconds = tonumber(own_ttl) or KEPT_FOR[status] or CANCELED_TTL
+  if not score or tonumber(score) <= now_s or score == 'inf' and seconds >= 0 then
+    score = string.format('%d.%06d', now_s + math.min(math.max(MIN_TTL, seconds), 1e9), math.max(1, now_us))
   end
   redis.call('ZADD', set_of(status, queue), score, id)
   bring_back(id, key)
@@ -69,13 +69,17 @@ end
 local function restore(id)
   local key, kept = job_key(id), trash_key(id)
   if redis.call('HGET', key, 'requeue_nonce') == A_nonce then return 'restored' end
-  local status, origin, priority, seq, ties, log_tag, expires, score, failed_ms, ttl, failure_ttl =
+  local status, origin, priority, seq, ties, log_tag, expires, score, failed_ms, ttl, failure_ttl, func =
     unpack(redis.call('HMGET', kept, 'status', 'origin', 'priority', 'seq', 'ties', 'log_tag', 'expires_at',
-    'trash_score', 'trash_failed', 'result_ttl', 'failure_ttl'))
+    'trash_score', 'trash_failed', 'result_ttl', 'failure_ttl', 'func'))
   if not status or not origin or not is_in_trash(id) then return 'missing' end
   if redis.call('EXISTS', key) == 1 then return 'taken' end
   if is_terminal(status) then
-    if status == 'failed' then ttl = failure_ttl elseif status ~= 'finished' then ttl = nil end
+    if status == 'finished' then
+      ttl = ttl or func and STORED_RESULT_TTL
+    else
+      ttl = status == 'failed' and failure_ttl
+    end
     redis.call('SADD', K_queues, queue_key(origin))
     if ties then tied[key] = ties end
     restore_ended(id, key, origin, status, score, ttl, log_tag, failed_ms)

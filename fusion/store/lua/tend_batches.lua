@@ -5,7 +5,7 @@
 -- KEYS: batches due
 -- ARGV: limit
 -- FLAGS: allow-oom
--- INCLUDE: keys batch_keys time count batch cancel_members promised
+-- INCLUDE: keys batch_keys time count batch cancel_members promised kin
 -- Returns: {looked at, ms to the next or -1}
 -- Events: canceled
 local left, PUT_OFF = tonumber(A_limit), 30000 -- jobs; ms until one that can't be seen to (a broken key) is tried again
@@ -22,8 +22,9 @@ local function forget_batch(batch, parent, keep)
     return
   end
   call_back_no_more(batch)
-  if redis.call('HEXISTS', batch_key(batch), 'on_complete') + redis.call('HEXISTS', batch_key(batch), 'on_success') > 0
-      and redis.call('HGET', batch_key(batch), 'read') ~= 'end' then
+  local read, complete, success, kept = unpack(redis.call('HMGET', batch_key(batch), 'read', 'on_complete',
+      'on_success', 'kept'))
+  if (complete or success or kept) and read ~= 'end' then
     return let_read_end(batch) -- its members first
   end
   remove(batch)
@@ -46,11 +47,11 @@ local function begin_time(id)
   local key = job_key(id)
   local status, queue, ttl, func, pin = unpack(redis.call('HMGET', key, 'status', 'origin', 'result_ttl', 'func',
     'pin'))
-  ttl = tonumber(ttl) or tonumber(func and STORED_RESULT_TTL or RESULT_TTL)
-  if pin or status ~= 'finished' or ttl < 0 or redis.call('ZSCORE', set_of(status, queue), id) ~= 'inf' then return end
-  ttl = math.max(ttl, MIN_TTL)
-  redis.call('ZADD', set_of(status, queue), 'XX', string.format('%d.%06d', now_s + ttl, now_us), id)
-  redis.call('PEXPIRE', key, 1000 * (ttl + 3600))
+  local score = time_from_now(ttl, func)
+  if pin or status ~= 'finished' or not score then return end
+  if redis.call('ZSCORE', set_of(status, queue), id) ~= 'inf' then return end
+  redis.call('ZADD', set_of(status, queue), 'XX', score, id)
+  redis.call('PEXPIRE', key, string.format('%d', 1000 * (tonumber(score) - now_s + 3600)))
 end
 
 local function read_no_more(batch, from, limit)

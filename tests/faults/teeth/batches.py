@@ -97,4 +97,21 @@ OF_BATCHES = (
         "domain/test_batches.py::test_an_opener_that_was_away_before_its_last_call_has_what_follows_once_or_is_refused[another-opens-it]",
         Edit(LUA + "open_batch.lua", "  give_up_callbacks(A_batch)\n", ""),
     ),
+    a_mutant(
+        "batch15",
+        "a member that gets a child when it has finished is never forgotten",
+        "store/test_batch_callbacks.py::test_a_member_that_gets_a_child_when_it_has_finished_has_its_time_once_that_has_ended "
+        "store/test_batch_walks.py::test_whatever_happens_batches_count_what_is_so",
+        Edit(
+            LUA + "include/deps/kin.lua",
+            "    if pin == 'inf' and status == 'finished' then pin = time_from_now(ttl, func) or pin end\n",
+            "",
+        ),
+    ),
+    a_mutant(
+        "batch16",
+        "members of a batch that another opens without callbacks are never forgotten",
+        "store/test_batch_callbacks.py::test_members_of_a_batch_that_another_opens_without_callbacks_have_their_time",
+        Edit(LUA + "open_batch.lua", "  redis.call('HSET', key, 'kept', 1) -- for these jobs members may have been\n", ""),
+    ),
 )

@@ -18,6 +18,12 @@ OF_TRASH = (
         Edit(LUA + "restore.lua", "  if redis.call('EXISTS', key) == 1 then return 'taken' end\n", ""),
     ),
     a_mutant(
+        "trash3",
+        "a job that others kept from being forgotten comes back for ever",
+        "store/test_trash.py::test_one_that_others_kept_from_being_forgotten_has_its_time_when_it_comes_back[its-batch]",
+        Edit(LUA + "restore.lua", " or score == 'inf' and seconds >= 0 then", " then"),
+    ),
+    a_mutant(
         "audit1",
         "a change that can not be written down is not made",
         "cli/test_audit.py::test_a_change_is_made_though_it_cant_be_written_down",

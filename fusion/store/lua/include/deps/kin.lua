@@ -8,8 +8,8 @@
 -- children, those that have ended too, as many as a thousand: for people who look at the graph. A job with a `c` among
 -- its ties has had children, one with a `p` has parents.
 -- INCLUDE: keys kin_keys batch_keys time ties releasing
--- RARER: parent_in is_read_in_batch unpin pin_while_read end_for_kin is_parent leave_parents leave_all leave_more
--- RARER: forget_kin keeps_result expire_later
+-- RARER: parent_in is_read_in_batch time_from_now unpin pin_while_read end_for_kin is_parent leave_parents leave_all
+-- RARER: leave_more forget_kin keeps_result expire_later
 -- Uses: tied
 local PARKED = 2 ^ 44
 
@@ -49,13 +49,23 @@ local function expire_later(id, key, score)
   end
 end
 
--- The last child of a job has ended: its time is that which was left, a minute at least; unless its batch keeps it.
+-- The score of a finished job whose time begins now, by its own `result_ttl`; `func`: its record is of the second
+-- layout. Nil if its time has no end.
+local function time_from_now(ttl, func)
+  local seconds = tonumber(ttl) or tonumber(func and STORED_RESULT_TTL or RESULT_TTL)
+  if seconds < 0 then return nil end
+  return string.format('%d.%06d', now_s + math.min(math.max(seconds, MIN_TTL), 1e9), math.max(1, now_us))
+end
+
+-- The last child of a job has ended: its time is that which was left, a minute at least; unless its batch keeps it. One
+-- that its batch kept when it got its first child has had none of its time yet.
 local function unpin(id)
   local key = job_key(id)
-  local status, queue, pin, ttl, batch = unpack(redis.call('HMGET', key, 'status', 'origin', 'pin', 'result_ttl',
-      'batch'))
+  local status, queue, pin, ttl, batch, func = unpack(redis.call('HMGET', key, 'status', 'origin', 'pin', 'result_ttl',
+      'batch', 'func'))
   local kept = status == 'finished' and batch and is_read_in_batch(batch)
   if pin and is_terminal(status) and not kept then
+    if pin == 'inf' and status == 'finished' then pin = time_from_now(ttl, func) or pin end
     local least = string.format('%d.%06d', now_s + MIN_TTL, math.max(1, now_us))
     if tonumber(pin) < tonumber(least) then pin = least end
     redis.call('ZADD', set_of(status, queue), 'XX', pin, id)

@@ -1,10 +1,11 @@
 -- A job that a person deletes goes: into the trash if the caller says so and there is room, else for good.
--- INCLUDE: keys trash forget failure_keys
+-- INCLUDE: keys ties trash forget failure_keys
+-- Uses: tied
 -- `keep`: '1' for the trash. Its indexes are to be left as they are until then.
 local function throw_away(id, key, status, queue, keep)
   local score, failed_ms
   if keep == '1' and (is_terminal(status) or status == 'scheduled') then
-    score = redis.call('ZSCORE', set_of(status, queue), id)
+    score = tied[key] and redis.call('HGET', key, 'pin') or redis.call('ZSCORE', set_of(status, queue), id)
     local group = status == 'failed' and redis.call('HGET', key, 'failure_group')
     failed_ms = group and redis.pcall('ZSCORE', failure_jobs_key(group), id)
     if type(failed_ms) ~= 'string' then failed_ms = nil end
