@@ -3,9 +3,9 @@ has them from the start."""
 
 from __future__ import annotations
 
-from tasks import email as email
-from tasks import maintenance as maintenance
-from tasks import pn as pn
-from tasks import sms as sms
-from tasks import webhook as webhook
-from tasks import whatsapp as whatsapp
+from . import email as email
+from . import maintenance as maintenance
+from . import pn as pn
+from . import sms as sms
+from . import webhook as webhook
+from . import whatsapp as whatsapp

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks import payload as reading
-from tasks.providers.base import InvalidPayload, Message
-from tasks.providers.settings import warm
-from tasks.providers.smtp import compose, email_provider
+from . import payload as reading
+from .providers.base import InvalidPayload, Message
+from .providers.settings import warm
+from .providers.smtp import compose, email_provider
 
 #: Above this, use one job per recipient: one refusal or retry then concerns one person.
 MAX_RECIPIENTS = 50

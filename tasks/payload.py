@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from fusion import get_current_job
 from fusion.kernel import defaults
-from tasks.providers.base import InvalidPayload, InvalidRecipient, ProviderNotConfigured
+
+from .providers.base import InvalidPayload, InvalidRecipient, ProviderNotConfigured
 
 #: Seconds for one delivery, where neither payload nor environment says otherwise.
 DEFAULT_TIMEOUT = 10.0

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tasks import payload as reading
-from tasks.providers.base import InvalidPayload, Message
-from tasks.providers.fcm import pn_provider
-from tasks.providers.settings import warm
+from . import payload as reading
+from .providers.base import InvalidPayload, Message
+from .providers.fcm import pn_provider
+from .providers.settings import warm
 
 
 def sendPN(payload: dict[str, Any]) -> dict[str, Any]:

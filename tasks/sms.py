@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks import payload as reading
-from tasks.providers.base import Message
-from tasks.providers.settings import warm
-from tasks.providers.sms import sms_provider
+from . import payload as reading
+from .providers.base import Message
+from .providers.settings import warm
+from .providers.sms import sms_provider
 
 
 def sendSMS(payload: dict[str, Any]) -> dict[str, Any]:

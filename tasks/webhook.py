@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tasks import payload as reading
-from tasks.providers.base import InvalidPayload, Message
-from tasks.providers.settings import warm
-from tasks.providers.webhook import webhook_provider
+from . import payload as reading
+from .providers.base import InvalidPayload, Message
+from .providers.settings import warm
+from .providers.webhook import webhook_provider
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 #: What belongs to the connection and would break the request.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks import payload as reading
-from tasks.providers.base import InvalidPayload, Message
-from tasks.providers.settings import warm
-from tasks.providers.whatsapp import whatsapp_provider
+from . import payload as reading
+from .providers.base import InvalidPayload, Message
+from .providers.settings import warm
+from .providers.whatsapp import whatsapp_provider
 
 
 def sendWhatsapp(payload: dict[str, Any]) -> dict[str, Any]:

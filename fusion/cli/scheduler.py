@@ -59,7 +59,7 @@ def scheduler(cli: Cli, embedded: bool, pid: str | None, schedule: tuple[str, ..
     if schedule:
         flags["schedule"] = tuple(names.split(schedule))
     if tasks:
-        flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
+        flags["more_tasks"] = tuple(names.split(tasks))
     settings = cli.load(**flags)
     set_up_logging(settings, level, log_format, date_format)
     from fusion.kernel import titles
@@ -75,5 +75,6 @@ def scheduler(cli: Cli, embedded: bool, pid: str | None, schedule: tuple[str, ..
         close_to_others()
     titles.show("scheduler", settings.name or "")
     with pid_file(pid):
-        code = SchedulerProcess(settings, Sources(settings.schedule or (), task_modules(settings.tasks))).run()
+        sources = Sources(settings.schedule or (), task_modules(settings.tasks), settings.unnamed_tasks)
+        code = SchedulerProcess(settings, sources).run()
     sys.exit(code)

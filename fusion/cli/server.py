@@ -109,7 +109,7 @@ def serve(
     if cors_origin:
         flags["server_cors_origins"] = names.split(cors_origin)
     if tasks:
-        flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
+        flags["more_tasks"] = tuple(names.split(tasks))
     settings = cli.load(**flags)
     set_up_logging(settings, level, log_format, date_format)
     host = settings.server_host

@@ -286,7 +286,7 @@ def plan_worker(
     if serializer == "pickle":
         flags["allow_pickle"] = True
     if tasks:
-        flags["tasks"] = (*cli.load().tasks, *names.split(tasks))
+        flags["more_tasks"] = tuple(names.split(tasks))
     if adopt_rq:
         flags["adopt_rq"] = tuple(names.check(name) for name in names.split(adopt_rq))
     flags["order"] = given["order"]

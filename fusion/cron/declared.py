@@ -5,10 +5,10 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 
 from fusion.cron.entry import Entry
 from fusion.cron.scheduler import Planner
+from fusion.kernel import bundled
 from fusion.kernel.importing import func_name_of
 from fusion.kernel.recurrence import declared
 
@@ -47,9 +47,10 @@ class Declarations(Planner):
 def collect(modules: Sequence[str], task_modules: Sequence[str] = (), setup: Sequence[str] = ()) -> Declarations:
     """Import modules, those of `setup` first, and take what they declare by `@recurring`; `modules` also by a function `register(scheduler)`."""
     found = Declarations()
+    bundled.settle()
     for name in dict.fromkeys([*setup, *modules, *task_modules]):
         try:
-            module = import_module(name)
+            module = bundled.load(name)
             register = getattr(module, "register", None) if name in modules else None
             if callable(register):
                 register(found)
@@ -74,7 +75,8 @@ def _trace(error: BaseException) -> str:
     """The traceback from the first line that is the module's own."""
     trace = error.__traceback__
     while trace is not None and (
-        trace.tb_frame.f_code.co_filename == __file__ or trace.tb_frame.f_globals["__name__"].startswith("importlib")
+        trace.tb_frame.f_code.co_filename in (__file__, bundled.__file__)
+        or trace.tb_frame.f_globals["__name__"].startswith("importlib")
     ):
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace)).rstrip() if trace else ""

@@ -8,13 +8,12 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable
-from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from fusion.embedded import SWITCH
 from fusion.exceptions import ConfigurationError
-from fusion.kernel.importing import task_modules
+from fusion.kernel.importing import exists, task_modules
 from fusion.settings import Settings, get_settings
 from fusion.settings.handing_on import environment_for
 from fusion.store.layout.names import check_queue_name, is_pattern
@@ -153,11 +152,7 @@ def _check_tasks(settings: Settings) -> None:
             "there is no module `tasks`, so the worker would have no tasks: name yours, EmbeddedWorker(tasks=['shop.tasks']) or FUSION_TASKS"
         )
     for name in found:
-        try:
-            missing = name not in sys.modules and find_spec(name) is None
-        except ModuleNotFoundError:
-            missing = True
-        if missing:
+        if not exists(name):
             raise ConfigurationError(
                 f"task module {name!r} (from {_spelled(settings.origin_of('tasks'))}) can't be found from here; "
                 "correct the name, or add its directory to sys.path"

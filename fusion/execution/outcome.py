@@ -8,6 +8,7 @@ import sys
 from types import TracebackType
 
 from fusion.kernel import defaults
+from fusion.kernel.bundled import public
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -106,7 +107,7 @@ def error_frame(tb: TracebackType | None) -> dict[bytes, bytes]:
         if own is None:
             return {}
         frame = own.tb_frame
-        where = f"{frame.f_globals.get('__name__', '?')}:{frame.f_code.co_qualname}:{own.tb_lineno}"
+        where = f"{public(str(frame.f_globals.get('__name__', '?')))}:{frame.f_code.co_qualname}:{own.tb_lineno}"
         return {b"error_frame": _cut(where.translate(_LINE_ESCAPES), _MAX_FRAME)}
     except BaseException:  # a module's globals may hold anything
         return {}
@@ -140,7 +141,7 @@ def dotted(kind: type) -> str:
     try:
         module = type.__getattribute__(kind, "__module__")
         name = type.__getattribute__(kind, "__qualname__")
-        return f"{module!s}.{name!s}".translate(_LINE_ESCAPES)[:200]
+        return f"{public(str(module))}.{name!s}".translate(_LINE_ESCAPES)[:200]
     except BaseException:
         return "unknown.Exception"
 

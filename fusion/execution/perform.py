@@ -35,7 +35,7 @@ Fields = dict[bytes, bytes]
 #: Options of which each gives a job a key, see `enqueue.ties`.
 _OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
 _OWN_MODULES = frozenset((
-    *(__name__, "fusion.kernel.stopping", "fusion.kernel.striking", "fusion.kernel.timeouts", "fusion.kernel.importing"),
+    *(__name__, "fusion.kernel.stopping", "fusion.kernel.striking", "fusion.kernel.timeouts", "fusion.kernel.importing", "fusion.kernel.bundled"),
     "fusion.forkserver.asyncio_horse", "fusion.execution.gathered", "fusion.execution.hooks", "fusion.context",
     "fusion.contrib.django.running",
 ))  # fmt: skip
@@ -53,6 +53,8 @@ class Performer:
     ) -> None:
         """`named`: the middleware of the settings."""
         self.tasks, self.named = tasks, named
+        #: Modules that this worker goes on without, and why.
+        self.without: dict[str, str] = {}
         self.max_result = max_result
         self.allow_pickle = allow_pickle
         self.json = JSONSerializer(may_import=self._may_import)
@@ -179,7 +181,7 @@ class Execution:
         job, fields = self.job, self.fields
         name, load = split_call(self._serializer, fields.get(b"data", b""))
         job.func_name = name
-        function = resolve(name, self._performer.tasks)
+        function = resolve(name, self._performer.tasks, self._performer.without)
         self._found = True
         self._keyless = b"k" not in fields.get(b"ties", b"") and _declares_key(function)
         self._load, self._hooked = load, bool(middleware.registered or self._performer.named)
@@ -343,7 +345,7 @@ class Execution:
         """Call the `callback`."""
         callback = self.callback
         assert callback is not None
-        function = resolve(callback.path, self._performer.tasks)
+        function = resolve(callback.path, self._performer.tasks, self._performer.without)
         check_no_generator(function, callback.path)
         _called(self._judge, function, callback.path, callback.args, {})
 

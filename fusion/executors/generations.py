@@ -20,6 +20,7 @@ from fusion.executors.warm_horse import WarmForkServerClient
 from fusion.forkserver.client import ForkServerClient
 from fusion.forkserver.environment import for_tasks
 from fusion.forkserver.messages import ForkServerConfig
+from fusion.kernel import bundled
 from fusion.kernel.importing import task_modules
 from fusion.kernel.linux import core_limit_before
 from fusion.runtime.backoff import Backoff
@@ -52,6 +53,8 @@ class ExecutorGenerations:
         self._current: Generation | None = None
         self._draining: list[Generation] = []
         self._late: tuple[str, ...] = ()
+        #: Default task modules that can't be imported, and why.
+        self._without: dict[str, str] = {}
         self._restart_at, self._backoff = 0.0, Backoff(_FIRST_RESTART, _LONGEST_RESTART)
         self._import_timeout = settings.import_timeout
         self._drained = False
@@ -223,7 +226,7 @@ class ExecutorGenerations:
             self._current.drain()
             self._draining.append(self._current)
             self._current = None
-        self._late = ()
+        self._late, self._without = (), {}
         self._restart_at = 0.0
         self._backoff.reset()
 
@@ -242,8 +245,9 @@ class ExecutorGenerations:
         settings = self._settings
         config = ForkServerConfig(
             tasks=settings.tasks,
-            modules=self._modules,
+            modules=tuple(module for module in self._modules if module not in self._without),
             late=self._late,
+            without=self._without,
             preload=settings.preload,
             sys_path=tuple(sys.path),
             grace=settings.timeout_grace,
@@ -258,6 +262,11 @@ class ExecutorGenerations:
             core=core_limit_before(),
         )
         self.generation += 1
+        if self.generation == 1 and (both := bundled.settle()):
+            self._log.warning(
+                "the module tasks is %s, in place of Fusion's own in %s; names like tasks.sms.sendSMS mean Fusion's unless yours has them",
+                *both,
+            )
         assert self._listener is not None
         context = ExecutorContext(settings, self._loop, self._log, self._listener, self._import_timeout)
         try:
@@ -281,6 +290,8 @@ class ExecutorGenerations:
             return
         if self._drained:
             return
+        if self._goes_on_without(session):
+            return
         if session.import_failed is not None:
             failed = session.import_failed
             error, trace = mask_url(failed.error), mask_url(failed.traceback.rstrip())
@@ -297,6 +308,24 @@ class ExecutorGenerations:
             if self._stillborn >= _STILLBORN:
                 self.hopeless = "the fork server does not start"
         self._postpone("no job is claimed meanwhile")
+
+    def _goes_on_without(self, session: ServerSession) -> bool:
+        """True if the fork server ended for a module that nobody named: the next one goes on without it."""
+        failed = session.import_failed
+        module = failed.module if failed else None if session.ready else session.server.importing
+        unnamed = self._settings.unnamed_tasks
+        if module not in unnamed or module in self._without or set(self._settings.tasks) <= set(unnamed):
+            return False
+        why = mask_url(failed.error) if failed else "its import takes the process down, or does not end"
+        self._log.warning(
+            "the default task module %s can't be imported: %s; the worker goes on without it, and leaves its tasks to others",
+            module,
+            why,
+        )
+        if failed and failed.traceback:
+            self._log.debug("%s", mask_url(failed.traceback.rstrip()))
+        self._without = {**self._without, module: why}
+        return True
 
     def _postpone(self, why: str) -> None:
         pause = self._backoff.next()

@@ -22,7 +22,7 @@ from fusion.execution.perform import Performer
 from fusion.forkserver.offspring import free_children, note_struck
 from fusion.forkserver.patched import unfit
 from fusion.forkserver.random_state import Chance
-from fusion.kernel import stopping
+from fusion.kernel import bundled, stopping
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import become_subreaper, set_parent_death_signal
 from fusion.kernel.timeouts import held, was_struck
@@ -332,7 +332,7 @@ def _prepare(settings: HorseSettings) -> dict[bytes, bytes]:
         settings.after_fork()
     for module in settings.late:
         try:
-            import_module(module)
+            bundled.load(module)
         except BaseException:
             pass  # the job that needs it imports it again and fails with the reason
         if settings.executor in CROWDED and (why := unfit(module)):

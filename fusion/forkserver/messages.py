@@ -16,6 +16,8 @@ class ForkServerConfig:
     tasks: tuple[str, ...] = ("tasks",)
     modules: tuple[str, ...] = ()
     late: tuple[str, ...] = ()
+    #: Modules that it goes on without, and why: tasks in them are not found.
+    without: dict[str, str] = field(default_factory=dict)
     #: auto: a module that can't be forked is reported as Tainted; strict: that is an error; off: horses import everything.
     preload: str = "auto"
     sys_path: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from fusion.forkserver.horse import CROWDED, SAFE_FD, Channel, HorseSettings, cl
 from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.patched import replaced, unfit
 from fusion.forkserver.process_hooks import HooksWatched
+from fusion.kernel import bundled
 from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
 
 TYPE_CHECKING = False
@@ -32,7 +33,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     Hook = Callable[[], Any]
 
 #: Files whose frames say nothing about why an import failed.
-_NOISE = (__file__, importlib.__file__)
+_NOISE = (__file__, importlib.__file__, bundled.__file__)
 
 #: Enough for the interpreter to specialise what it will.
 WARM_UP_RUNS = 32
@@ -43,10 +44,12 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     config = json.loads(raw_config)
     if config["sys_path"]:
         sys.path[:] = config["sys_path"]
+    bundled.settle()
     sys.argv[1:] = []
     settings = HorseSettings()
     named = tuple(config["middleware"])
     settings.performer = Performer(tuple(config["tasks"]), config["max_result"], config["allow_pickle"], named)
+    settings.performer.without = config["without"]
     settings.nofile = _raise_file_limit()
     if config["core"] is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (config["core"], resource.getrlimit(resource.RLIMIT_CORE)[1]))
@@ -89,7 +92,7 @@ def _preload(module: str, strict: bool, settings: HorseSettings, control_fd: int
     say(f"IMPORTING {module}")
     threads, sockets = thread_count(), connected_sockets()
     try:
-        importlib.import_module(module)
+        bundled.load(module)
         if "django.db" in sys.modules:
             close_django_connections()
     except BaseException as error:  # SystemExit too: a script that is not a module of tasks

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from importlib import import_module
 from types import AsyncGeneratorType, BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 
 from fusion.exceptions import ConfigurationError, SerializationError, TaskNotAllowed, TaskNotFound
+from fusion.kernel import bundled
 from fusion.kernel.gather import GENERATES, marked
 
 TYPE_CHECKING = False
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
 _MAX_UNWRAP = 32
+_NONE: Mapping[str, str] = {}
 #: Types of objects that stand for a task, by integrations, and what gives the function to be called for one.
 _stand_ins: dict[type, Callable[[Any], Callable[..., Any]]] = {}
 _is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
@@ -52,10 +54,16 @@ def is_allowed(module: str, patterns: Iterable[str]) -> bool:
     return any(pattern in (module, "*") or module.startswith(pattern + ".") for pattern in patterns)
 
 
-def resolve(path: str, patterns: Iterable[str]) -> Callable[..., Any]:
-    """The function at `path`. Raises TaskNotAllowed (before any import), TaskNotFound, or what importing its module raises."""
+def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NONE) -> Callable[..., Any]:
+    """The function at `path`. Raises TaskNotAllowed (before any import), TaskNotFound, or what importing its module raises.
+
+    `without`: modules that this worker goes on without, and why; a function there, or below, is not found.
+    """
     check_path(path)
     patterns = tuple(patterns)
+    for absent, why in without.items():
+        if path.startswith(absent + "."):
+            raise TaskNotFound(f"{path}: module {absent} can't be imported by this worker: {why}")
     if "*" in patterns:
         return _resolve_any(path)
     module_name, _, name = path.rpartition(".")
@@ -104,9 +112,9 @@ def _import(module_name: str, path: str) -> ModuleType:
     if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
         return module
     try:
-        return import_module(module_name)
+        return bundled.load(module_name)
     except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
+        if bundled.missing(module_name, error):
             raise TaskNotFound(
                 f"{path}: there is no module {error.name} here; deploy it, or start the worker in its directory "
                 f"with --tasks {module_name}"
@@ -123,7 +131,7 @@ def _check_function(function: Any, path: str, patterns: tuple[str, ...]) -> None
     for _ in range(_MAX_UNWRAP):
         if not isinstance(function, FunctionType):
             raise TaskNotAllowed(f"{path} is a {type(function).__name__}, not a function; write a function that calls it")
-        home = function.__module__ or "(no module)"
+        home = bundled.public(function.__module__ or "(no module)")
         if not _is_job(function) and not is_allowed(home, patterns):
             raise TaskNotAllowed(
                 f"{path} is {home}.{function.__qualname__}, imported there; {how_to_allow(home, 'start the worker with')}"
@@ -180,7 +188,7 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
         raise SerializationError(
             f"{func!r} is a {kind}; a worker imports a task by name, so enqueue a module-level function or its dotted path"
         )
-    module, name = func.__module__, func.__qualname__
+    module, name = bundled.public(func.__module__), func.__qualname__
     check_no_generator(func, f"{module}.{name}")
     if "<lambda>" in name:
         raise SerializationError("a lambda has no name to import it by; define a module-level function")
@@ -223,10 +231,22 @@ def _told(name: str, what: str) -> str:
 
 def task_modules(patterns: tuple[str, ...]) -> tuple[str, ...]:
     """Modules to load ahead for an allow-list. `tasks`, allowed by default, need not exist."""
-    from importlib.util import find_spec  # a job's process never asks
-
     for pattern in patterns:
         if pattern != "*" and not all(part.isidentifier() for part in pattern.split(".")):
             raise ConfigurationError(f"--tasks {pattern!r}: name a module, like 'tasks' or 'shop.jobs', or '*' for any")
-    missing = {"tasks"} if find_spec("tasks") is None else set()
+    missing = set() if exists("tasks") else {"tasks"}
     return tuple(pattern for pattern in patterns if pattern != "*" and pattern not in missing)
+
+
+def exists(module: str) -> bool:
+    """True if there is a module of that name, loaded or not. Packages above it are imported."""
+    from importlib.util import find_spec  # a job's process never asks
+
+    other = bundled.ALIAS + module[len(bundled.NAME) :] if bundled.settle() and module.startswith(bundled.NAME + ".") else module
+    for name in dict.fromkeys((module, other)):
+        try:
+            if name in sys.modules or find_spec(name) is not None:
+                return True
+        except ModuleNotFoundError:
+            continue
+    return False

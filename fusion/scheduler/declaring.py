@@ -124,6 +124,10 @@ class Declaring:
         self._stored = 0
         level = logging.DEBUG if repeated else logging.ERROR  # said once
         for module, why in found["broken"].items():
+            if module in self._sources.unnamed:
+                message = "the default task module %s can't be imported, so no cron entry is removed: %s"
+                self._log.log(min(level, logging.WARNING), message, module, mask_url(why))
+                continue
             trace = mask_url("\n" + found["traces"][module]) if found["traces"][module] else ""
             self._log.log(level, "module %s can't be loaded, what it declares is not known: %s%s", module, mask_url(why), trace)
         for entry in found["entries"]:

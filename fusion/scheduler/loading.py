@@ -26,10 +26,11 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 
 @dataclass(frozen=True)
 class Sources:
-    """Code that declares cron entries: modules, and modules of tasks with `@recurring`."""
+    """Code that declares cron entries: modules, and modules of tasks with `@recurring`. `unnamed`: those of the default."""
 
     modules: Sequence[str] = ()
     tasks: Sequence[str] = ()
+    unnamed: Sequence[str] = ()
 
     def __bool__(self) -> bool:
         return bool(self.modules or self.tasks)

@@ -139,7 +139,8 @@ class WorkerSettings:
     #: Limits and rates of queues, set by the next worker that starts: `sms limit=20 rate=100/60s burst=5; email max_wait=5m` (docs/queues.md).
     #: What people set at run time holds until the value here changes.
     queue_gates: Mapping[str, Mapping[str, str | int | None]] | None = _setting(None, readers.gates)
-    #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything; `tasks` itself need not exist.
+    #: Modules whose functions may run: `tasks` allows tasks and everything below it, `*` anything. `tasks` need not exist, nor be
+    #: importable where a flag names others beside it.
     tasks: tuple[str, ...] = _setting(("tasks",), readers.names)
     #: Let `EmbeddedWorker.start()` start a worker; off for tests, say. Always off inside of workers and their jobs.
     embedded_worker: bool = _setting(True, readers.flag)

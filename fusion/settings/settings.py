@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from fusion.kernel.signing import Keyring
 
 
+_BESIDE_DEFAULT = "flag --tasks, beside the default"
+
+
 @dataclass(frozen=True, repr=False)
 class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
     """Every setting: docs/settings.md. Times are seconds, sizes bytes; ConfigurationError if a value does not fit."""
@@ -53,6 +56,11 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
                 self._refuse(f"{kind}_resume_threshold", f"use at most {kind}_throttle_threshold, which is {limit:g}")
 
     @property
+    def unnamed_tasks(self) -> tuple[str, ...]:
+        """The task modules that nobody named: the default ones. Where others are named, one of these that can't be imported stops nothing."""
+        return WorkerSettings.tasks if self.origin_of("tasks") in ("default", _BESIDE_DEFAULT) else ()
+
+    @property
     def places(self) -> int:
         """Jobs that one warm process runs at once."""
         return self.threads or self.concurrency or 1
@@ -62,10 +70,18 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
         raise ConfigurationError(f"setting {name} = {getattr(self, name)!r} (from {origin}) is not valid: {rule}")
 
     @classmethod
-    def load(cls, config_module: str | None = None, env: Mapping[str, str] | None = None, **flags: Any) -> Settings:
+    def load(
+        cls,
+        config_module: str | None = None,
+        env: Mapping[str, str] | None = None,
+        *,
+        more_tasks: tuple[str, ...] = (),
+        **flags: Any,
+    ) -> Settings:
         """The effective settings. A flag that is None was not given. ConfigurationError names setting, origin and fix.
 
-        `config_module` (else FUSION_CONFIG, RQ_CONFIG) is imported by that name, or as `wrappers.<name>`.
+        `config_module` (else FUSION_CONFIG, RQ_CONFIG) is imported by that name, or as `wrappers.<name>`. `more_tasks`: of the flag --tasks,
+        which adds to the setting.
         """
         env = os.environ if env is None else env
         unknown = sorted(set(flags) - {item.name for item in _settings()})
@@ -81,6 +97,11 @@ class Settings(RedisSettings, WorkerSettings, JobSettings, ReportingSettings):
         for layer in layers:
             _forget_other_redis(chosen, layer)
             chosen.update(layer)
+        if more_tasks:
+            before = chosen.get("tasks")
+            named = readers.names(before[0]) if before else cls.tasks
+            origin = "flag --tasks" if before or named[0] in more_tasks else _BESIDE_DEFAULT
+            chosen["tasks"] = (*named, *more_tasks), origin
         origins = {name: origin for name, (_, origin) in chosen.items() if origin != "default"}
         return cls(**{name: value for name, (value, _) in chosen.items()}, origins=origins)
 

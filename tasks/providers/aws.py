@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.providers.base import Message, ProviderNotConfigured, ProviderRejected, ProviderUnavailable, Receipt, public_reason
+from .base import Message, ProviderNotConfigured, ProviderRejected, ProviderUnavailable, Receipt, public_reason
 
 try:
     import boto3  # type: ignore[import-not-found,import-untyped,unused-ignore]

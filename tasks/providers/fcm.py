@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tasks.providers import settings
-from tasks.providers.base import Message, Provider, Receipt
-from tasks.providers.reply import accepted, json_body
-from tasks.providers.transport import call
+from . import settings
+from .base import Message, Provider, Receipt
+from .reply import accepted, json_body
+from .transport import call
 
 #: Gives a bearer token within so many seconds.
 TokenProvider = Callable[[float], str]
@@ -22,7 +22,7 @@ def pn_provider() -> Provider:
     ready = settings.get("FCM_TOKEN")
     if ready:
         return Fcm(base, settings.need("FCM_PROJECT", "the Firebase project's id"), lambda _timeout: ready)
-    from tasks.providers.google_token import ServiceAccount
+    from .google_token import ServiceAccount
 
     path = settings.need("FCM_CREDENTIALS", "path of a service account's JSON file, or FUSION_FCM_TOKEN with a ready token")
     account = ServiceAccount(path, cache=settings.get("FCM_TOKEN_CACHE"))

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from functools import partial
 from typing import Any
 
-from tasks.providers.base import ProviderNotConfigured, ProviderUnavailable
-from tasks.providers.transport import session_for
+from .base import ProviderNotConfigured, ProviderUnavailable
+from .transport import session_for
 
 try:
     from google.auth.exceptions import GoogleAuthError, TransportError  # type: ignore[import-not-found,import-untyped,unused-ignore]

@@ -10,7 +10,7 @@ from typing import Any
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry
 
-from tasks.providers.base import Message, ProviderRejected, ProviderUnavailable, public_reason
+from .base import Message, ProviderRejected, ProviderUnavailable, public_reason
 
 #: 4xx that mean "not now" rather than "no".
 _LATER = frozenset({408, 425, 429})

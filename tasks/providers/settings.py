@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from importlib import import_module
 
-from tasks.providers.base import ProviderNotConfigured
-from tasks.providers.transport import tls_context
+from .base import ProviderNotConfigured
+from .transport import tls_context
 
 SANDBOX_URL = "http://127.0.0.1:8925"
 SANDBOX_SMTP = "127.0.0.1:8926"
@@ -51,8 +51,8 @@ def warm(channel: str) -> None:
     if chosen == "sandbox":
         return
     if chosen in ("sns", "ses"):
-        import_module("tasks.providers.aws")
+        import_module(".aws", __package__)
     else:
         tls_context()
         if chosen == "fcm" and get("FCM_CREDENTIALS"):
-            import_module("tasks.providers.google_token")
+            import_module(".google_token", __package__)

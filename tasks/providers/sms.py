@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from tasks.providers import settings
-from tasks.providers.base import Message, Provider, ProviderNotConfigured, Receipt
-from tasks.providers.reply import accepted, json_body
-from tasks.providers.transport import call
+from . import settings
+from .base import Message, Provider, ProviderNotConfigured, Receipt
+from .reply import accepted, json_body
+from .transport import call
 
 _FIELDS = "to=to,text=text,from=from,reference=reference"
 #: Where gateways put the id of a message they took.
@@ -32,7 +32,7 @@ def sms_provider() -> Provider:
             form=settings.one_of("SMS_FORMAT", ("json", "form"), "json") == "form",
             fields=_parse_fields(settings.get("SMS_FIELDS", _FIELDS)),
         )
-    from tasks.providers.aws import SnsSms
+    from .aws import SnsSms
 
     return SnsSms(sender=settings.get("SMS_FROM"), sms_type=settings.get("SNS_SMS_TYPE"))
 

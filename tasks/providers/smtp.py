@@ -9,8 +9,8 @@ from contextlib import suppress
 from email.message import EmailMessage
 from email.utils import format_datetime, localtime, make_msgid
 
-from tasks.providers import settings
-from tasks.providers.base import (
+from . import settings
+from .base import (
     InvalidPayload,
     Message,
     Provider,
@@ -20,7 +20,7 @@ from tasks.providers.base import (
     Receipt,
     public_reason,
 )
-from tasks.providers.transport import tls_context
+from .transport import tls_context
 
 _PORTS = {"starttls": 587, "ssl": 465, "none": 25}
 
@@ -42,7 +42,7 @@ def email_provider() -> Provider:
             sender=settings.need("EMAIL_FROM", "the sender's address"),
             helo=settings.get("SMTP_HELO"),
         )
-    from tasks.providers.aws import SesEmail
+    from .aws import SesEmail
 
     return SesEmail(sender=settings.need("EMAIL_FROM", "the sender's address, verified in SES"))
 

@@ -19,8 +19,8 @@ except ModuleNotFoundError:
 from requests.adapters import HTTPAdapter
 from requests.utils import should_bypass_proxies
 
-from tasks.providers.base import ProviderRejected
-from tasks.providers.reply import Reply
+from .base import ProviderRejected
+from .reply import Reply
 
 #: Bytes of an answer that are read; a receipt is a few hundred.
 MAX_REPLY = 64 * 1024

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from tasks.providers import settings
-from tasks.providers.base import Message, Provider, Receipt
-from tasks.providers.reply import accepted, json_body
-from tasks.providers.transport import call
+from . import settings
+from .base import Message, Provider, Receipt
+from .reply import accepted, json_body
+from .transport import call
 
 
 def webhook_provider() -> Provider:

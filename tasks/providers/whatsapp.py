@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.providers import settings
-from tasks.providers.base import Message, Provider, ProviderUnavailable, Receipt, public_reason
-from tasks.providers.reply import accepted, json_body
-from tasks.providers.transport import call
+from . import settings
+from .base import Message, Provider, ProviderUnavailable, Receipt, public_reason
+from .reply import accepted, json_body
+from .transport import call
 
 #: Graph codes that mean "too much, later" but may come with status 400: app, account, throughput and pair rate limits.
 _RATE_LIMITS = frozenset({4, 80007, 130429, 131056})

@@ -18,6 +18,6 @@ tokens ending in 0000 (unregistered), mailboxes named `unknown` or `unknown.*` (
 
 from __future__ import annotations
 
-from tasks.sandbox.server import Sandbox
+from .server import Sandbox
 
 __all__ = ["Sandbox"]

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 
-from tasks.sandbox.server import Sandbox
+from .server import Sandbox
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs
 
-from tasks.sandbox.ledger import CHANNELS, Fault, Ledger
-from tasks.sandbox.shapes import Answer, Request, answer, channel_of, error_body
+from .ledger import CHANNELS, Fault, Ledger
+from .shapes import Answer, Request, answer, channel_of, error_body
 
 _MAX_HEAD = 32 * 1024
 _MAX_BODY = 1024 * 1024

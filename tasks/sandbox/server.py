@@ -7,9 +7,9 @@ import ssl
 import threading
 from typing import Any
 
-from tasks.sandbox.http import HttpProtocol
-from tasks.sandbox.ledger import Ledger
-from tasks.sandbox.smtp import SmtpSession
+from .http import HttpProtocol
+from .ledger import Ledger
+from .smtp import SmtpSession
 
 _HOST = "127.0.0.1"
 #: Every job is a process with a connection of its own: many arrive at once.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tasks.providers.settings import SANDBOX_TOKEN
+from ..providers.settings import SANDBOX_TOKEN
 
 _NUMBER = re.compile(r"\+?[1-9][0-9]{6,14}")
 _FCM = re.compile(r"/v1/projects/([a-z0-9-]+)/messages:send")

@@ -10,7 +10,7 @@ import ssl
 from email.parser import BytesHeaderParser
 from email.policy import SMTP
 
-from tasks.sandbox.ledger import Ledger
+from .ledger import Ledger
 
 _MAX_SIZE = 10 * 1024 * 1024
 _PATH = re.compile(r"<([^<>\s]*)>((?:\s+\S+)*)")

@@ -262,3 +262,13 @@ def test_validate_where_nothing_is_declared(modules: Path) -> None:
     (modules / "empty.py").write_text("")
     ended = run_worker("cron", "validate", "empty", "-P", str(modules))
     assert (ended.returncode, ended.stdout.splitlines()[-1][:26]) == (0, "No cron entries declared; ")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("named", "code"), [(("good",), 0), ((), 1)])
+def test_validate_takes_a_default_task_module_that_can_not_be_imported_beside_others(
+    modules: Path, named: tuple[str, ...], code: int
+) -> None:
+    (modules / "tasks.py").write_text("import nothing_of_that_name\n")
+    ended = run_worker("cron", "validate", *named, "-P", str(modules))
+    assert (ended.returncode, "Module tasks can't be loaded: ModuleNotFoundError" in ended.stderr) == (code, True)

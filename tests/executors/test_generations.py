@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from math import inf
 from signal import SIGKILL
+from typing import Any
 
 import pytest
 
@@ -282,3 +283,45 @@ def test_the_process_of_a_run_is_asked_for_once_it_is_wanted(stage: Stage) -> No
     stage.server.say(f"PID {stage.serial(run)} {os.getpid()}")
     settle(stage.loop)
     assert stage.executor.pid(run) == os.getpid()
+
+
+@pytest.mark.parametrize("end", ["error", "death", "hang"])
+def test_a_default_module_that_can_not_be_imported_is_left_out_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    stage = Stage(monkeypatch, tasks=("tasks", "json"), origins={"tasks": "flag --tasks, beside the default"})
+    stage.tick(0.0)
+    stage.server.say("IMPORTING tasks")
+    if end == "error":
+        stage.server.say("IMPORT_FAILED " + json.dumps({"module": "tasks", "error": "E: broken", "traceback": "T"}))
+    if end == "hang":
+        stage.tick(0.0)
+        stage.executor.tick(1e9)
+        stage.executor.tick(1e9 + 0.5)
+    else:
+        stage.server.hang_up()
+    stage.tick(0.0)
+    stage.tick(0.0)
+    assert len(stage.servers) == 2 and not stage.executor.hopeless
+    assert stage.server.config.modules == ("json",) and list(stage.server.config.without) == ["tasks"]
+    (warning,) = [record for record in caplog.records if record.levelname == "WARNING" and "default" in record.message]
+    assert "the worker goes on without it" in warning.message
+    stage.executor.reload()
+    stage.tick(0.0)
+    assert stage.server.config.modules == ("tasks", "json"), "it may be mended"
+    stage.executor.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"tasks": ("tasks", "json"), "origins": {"tasks": "environment FUSION_TASKS"}}, {"tasks": ("tasks",), "origins": {}}],
+    ids=["named", "alone"],
+)
+def test_one_that_was_named_or_is_the_only_one_is_not_left_out(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
+    stage = Stage(monkeypatch, **settings)
+    stage.tick(0.0)
+    stage.server.say("IMPORT_FAILED " + json.dumps({"module": "tasks", "error": "E", "traceback": "T"}))
+    stage.server.hang_up()
+    stage.tick(0.0)
+    assert len(stage.servers) == 1 and "task module tasks can't be imported" in stage.executor.hopeless
+    stage.executor.close()
