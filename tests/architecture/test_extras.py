@@ -41,7 +41,11 @@ def imported(path: Path) -> set[str]:
             found.add(node.module.partition(".")[0])
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             called = ast.unparse(node.func).rpartition(".")[2]
-            if called in ("import_module", "find_spec", "_optional") and isinstance(node.args[0].value, str):
+            if (
+                called in ("import_module", "find_spec", "_optional")
+                and isinstance(node.args[0].value, str)
+                and not node.args[0].value.startswith(".")
+            ):
                 found.add(node.args[0].value.partition(".")[0])
     return found
 
