@@ -57,14 +57,24 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
         fields["error_frame"] = outcome[b"error_frame"]
     peak = bounded(outcome.get(b"maxrss"), float(2**53))
     asked = bounded(outcome.get(b"retry_after"), defaults.RETRY_ASKED_CAP)
-    if classes[0] == RATE_LIMITED and asked:
+    own, *members = [chain.split("\n") for chain in outcome.get(b"exc_group", b"").decode("utf-8", "replace").split("\n\n")]
+    if asked and all(chain[0] == RATE_LIMITED for chain in members or [classes]):
         del fields["exc_info"]
         return Decision("limited", reason, asked, fields)
     wanted = outcome.get(b"retry")
     policy = Retry.from_json(wanted) if wanted else _policy(job)
     attempt = {"maxrss": int(peak)} if peak else {}
-    decision = _failed(job, fields, reason, classes, policy, asked, bool(wanted) or RETRY_LATER in classes, attempt)
+    if members:
+        covered = policy.covers(own) or all(_is_retried(policy, chain) for chain in members)
+    else:
+        covered = bool(wanted) or RETRY_LATER in classes or policy.covers(classes)
+    decision = _failed(job, fields, reason, classes, policy, covered, asked, attempt)
     return replace(decision, shown=_shown(classes[0], outcome.get(b"error_frame", b"")))
+
+
+def _is_retried(policy: Retry, classes: list[str]) -> bool:
+    """True if an error of a group would be tried again by itself: by the policy, or since it asks for that."""
+    return not {RETRY_LATER, RATE_LIMITED}.isdisjoint(classes) or policy.covers(classes)
 
 
 def kept(outcome: Mapping[bytes, bytes]) -> dict[str, bytes | str | int]:
@@ -89,8 +99,8 @@ def died(
     attempt: Mapping[str, int | bool] | None = None,
 ) -> Decision:
     """The failure of a job whose process ended without an outcome, or had to be killed."""
-    line = f"{class_name}: {why}"
-    return _failed(job, {"exc_info": line}, line, [class_name, "builtins.Exception"], _policy(job), attempt=attempt or {})
+    line, classes, policy = f"{class_name}: {why}", [class_name, "builtins.Exception"], _policy(job)
+    return _failed(job, {"exc_info": line}, line, classes, policy, policy.covers(classes), attempt=attempt or {})
 
 
 def _policy(job: Mapping[bytes, bytes]) -> Retry:
@@ -104,16 +114,16 @@ def _failed(
     reason: str,
     classes: list[str],
     policy: Retry,
+    covered: bool,
     asked: float | None = None,
-    on_request: bool = False,
     attempt: Mapping[str, int | bool] | None = None,
 ) -> Decision:
-    """`asked`: the delay the task or its error asked for; `on_request`: the task asked for the retry itself, whatever its error."""
+    """`covered`: the error is one to be tried again; `asked`: the delay the task or its error asked for."""
     fields["error_class"] = classes[0]
     if bases := [name for name in classes[1:] if name not in _ROOTS]:
         fields["error_bases"] = "\n".join(bases)
     done = retries_done(job.get(b"retryCount"))
-    if done >= policy.max or not (on_request or policy.covers(classes)):
+    if done >= policy.max or not covered:
         return Decision("failed", reason, fields={**fields, "reason": reason}, attempt=attempt or {})
     fields["retryCount"] = defaults.RETRY_COUNT_START + done + 1
     if policy.within is not None:

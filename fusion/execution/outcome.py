@@ -38,7 +38,7 @@ _LINE_ESCAPES = {**_ESCAPES, 0x09: " ", 0x0A: "\\n"}
 
 def failed(error: BaseException, tb: TracebackType | None, max_exc_info: int = defaults.MAX_EXC_INFO) -> dict[bytes, bytes]:
     """The fields that describe an exception. `tb`: where the traceback should begin (without Fusion's own frames)."""
-    return {
+    fields = {
         b"kind": b"failed",
         b"exc_info": _cut(_printable(_format(error, tb), _ESCAPES, max_exc_info), max_exc_info),
         b"exc_line": exc_line(error),
@@ -46,6 +46,14 @@ def failed(error: BaseException, tb: TracebackType | None, max_exc_info: int = d
         **asked_delay(error),
         **error_frame(tb),
     }
+    if issubclass(type(error), BaseExceptionGroup):
+        try:
+            from fusion.execution.error_groups import fields_of
+
+            fields |= fields_of(error, tb)
+        except BaseException:  # it is then known by its own class
+            return fields
+    return fields
 
 
 def asked(policy: str, said: str) -> dict[bytes, bytes]:

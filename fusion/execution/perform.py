@@ -254,7 +254,7 @@ class Execution:
         if isinstance(error, (TaskNotAllowed, TaskNotFound)) and not self._found:
             self._answer = outcome.held(error, job.func_name)
             return
-        if isinstance(error, JobInterrupted) and job.steps is not None and job.steps.interrupted:
+        if job.steps is not None and job.steps.interrupted and _is_interrupted(error):
             self._answer = {b"kind": b"interrupted"}
             return
         tb = _beyond_own_frames(error.__traceback__)
@@ -379,6 +379,15 @@ class Execution:
             return
         if raw != self.fields.get(b"meta", b"{}"):
             answer[b"meta"] = raw
+
+
+def _is_interrupted(error: BaseException) -> bool:
+    """True for JobInterrupted, and for a group of nothing else, as a TaskGroup makes of it."""
+    if not issubclass(type(error), BaseExceptionGroup):
+        return isinstance(error, JobInterrupted)
+    from fusion.execution.error_groups import is_only
+
+    return is_only(error, JobInterrupted)
 
 
 def _declares_key(function: Any) -> bool:

@@ -81,6 +81,25 @@ async def raises() -> None:
     raise ValueError("no")
 
 
+async def group_fails_once() -> str:
+    """Is tried again for what its tasks raise."""
+    if not _current().attempts:
+        async with asyncio.TaskGroup() as group:
+            for error in (ConnectionError("the first time"), TimeoutError("too")):
+                group.create_task(_raise(error))
+    return "the second time"
+
+
+async def group_of_steps(count: int) -> None:
+    """Its task gives way to its worker's end after a step."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(steps(count))
+
+
+async def _raise(error: Exception) -> None:
+    raise error
+
+
 async def computes(n: int) -> int:
     """Awaits nothing."""
     return sum(range(n))

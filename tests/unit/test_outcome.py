@@ -107,7 +107,10 @@ class BadNotes(Exception):
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "UnicodeDecodeError: 'utf-8' codec can't decode"),
         (OSError(2, "nope", b"/tmp/\xff"), "FileNotFoundError: [Errno 2] nope"),
         (ValueError(b"\xff\xfe"), "ValueError: b'\\xff\\xfe'"),
-        (ExceptionGroup("many", [ValueError(1), TypeError(2)]), "ExceptionGroup: many (2 sub-exceptions)"),
+        (
+            ExceptionGroup("many", [ValueError(1), TypeError(2)]),
+            "ValueError: 1 (the first in ExceptionGroup: many (2 sub-exceptions))",
+        ),
         (SyntaxError("bad", ("f", 1, 1, "\ud800", 1, 1)), "SyntaxError: bad (f, line 1)"),
     ],
 )

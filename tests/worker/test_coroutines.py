@@ -53,6 +53,24 @@ def test_they_can_do_whatever_a_job_can(workers: Workers, conn: redis.Redis) -> 
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("executor", ["process", "asyncio"])
+def test_a_group_of_errors_is_retried_and_a_group_that_gives_way_goes_back(
+    executor: str, workers: Workers, conn: redis.Redis
+) -> None:
+    worker, queue = workers.start("a", "--executor", executor, env=ENV), Queue("a", conn)
+    again = queue.enqueue_call(f"{TASKS}.group_fails_once", retry=Retry(max=2, interval=0, on=[ConnectionError, TimeoutError]))
+    once = queue.enqueue_call(f"{TASKS}.group_fails_once", retry=Retry(max=2, interval=0, on=ConnectionError))
+    assert _ended(conn, again).result == "the second time"
+    assert _ended(conn, once, "failed").error_class == "builtins.ConnectionError"
+    assert "the first in ExceptionGroup" in field(conn, once.id, "reason")
+    steps = queue.enqueue_call(f"{TASKS}.group_of_steps", (100,))
+    eventually(lambda: status_of(conn, steps.id) == "started")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(10) == 0, worker.output
+    assert status_of(conn, steps.id) == "queued", field(conn, steps.id, "reason")
+
+
+@pytest.mark.long
 def test_a_stop_while_its_worker_ends_gets_through(workers: Workers, conn: redis.Redis) -> None:
     worker, queue = workers.start("a", "--executor", "asyncio", env={"FUSION_TASKS": "tests.jobs.crowd"}), Queue("a", conn)
     job = queue.enqueue_call("tests.jobs.crowd.nap", ("/dev/null", 60.0))
