@@ -19,6 +19,8 @@ MAX_LINE = 1024
 _MAXRSS_UNIT = 1024 if sys.platform == "darwin" else 1
 _MAX_CLASSES = 64
 _MAX_FRAME = 300
+#: Different kinds of errors in a group that a frame has, and names of their classes.
+_KINDS, _NAMES = 16, 60
 _STDLIB = os.path.dirname(os.__file__) + "/"
 _FUSION = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/"
 
@@ -48,12 +50,36 @@ def failed(error: BaseException, tb: TracebackType | None, max_exc_info: int = d
     }
     if issubclass(type(error), BaseExceptionGroup):
         try:
-            from fusion.execution.error_groups import fields_of
-
-            fields |= fields_of(error, tb)
+            fields |= _of_group(error, tb)
         except BaseException:  # it is then known by its own class
             return fields
     return fields
+
+
+def _of_group(group: BaseException, tb: TracebackType | None) -> dict[bytes, bytes]:
+    """What differs from the fields of any error: the first error names the group, and `exc_group` has the classes of the group and of each kind
+    of error in it, for the policy of retries. `tb`: of the group."""
+    from fusion.execution.error_groups import MOST, errors_in, traceback_of
+
+    errors = errors_in(group)
+    first, own = errors[0], exc_classes(group)
+    kinds = list(dict.fromkeys(exc_classes(error) for error in errors[:MOST]))
+    # An empty one is retried by a policy for any error, and by no other.
+    rest = [b""] if len(errors) > MOST or len(kinds) > _KINDS else []
+    names = list(dict.fromkeys(name for kind in kinds[:_KINDS] for name in kind.split(b"\n")))[:_NAMES]
+    line = f"{exc_line(first).decode()} (the first in {exc_line(group).decode()})"
+    return {
+        b"exc_line": one_line(line),
+        b"exc_classes": b"\n".join(dict.fromkeys((*names, *own.split(b"\n")))),
+        b"exc_group": b"\n\n".join([own, *kinds[:_KINDS], *rest]),
+        **_longest_delay([group, *errors[:MOST]]),
+        **(error_frame(traceback_of(first)) or error_frame(tb)),
+    }
+
+
+def _longest_delay(errors: list[BaseException]) -> dict[bytes, bytes]:
+    asked = [delay for error in errors if (delay := asked_delay(error).get(b"retry_after"))]
+    return {b"retry_after": max(asked, key=float)} if asked else {}
 
 
 def asked(policy: str, said: str) -> dict[bytes, bytes]:
