@@ -9,10 +9,11 @@ import pytest
 import redis
 
 from benchmarks.instructions import command
-from benchmarks.instructions.case import Case
+from benchmarks.instructions.case import CASES, Case
 from benchmarks.instructions.counted import Call, CountedServer
 from fusion.store.write.broker import Broker
 from tests.kit.hands import new
+from tests.store.test_scripts import NAMES
 
 
 def _two_calls(conn: redis.Redis) -> Generator[None, None, None]:
@@ -59,7 +60,11 @@ def test_the_bound(commands: int, instructions: int | None, over: bool) -> None:
 
 def test_it_says_which_cases_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--list", "--only", "prune"]) == 0
-    assert "prune a worker with 1000 jobs" in capsys.readouterr().out
+    assert "prune a worker with 3000 jobs" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         command.main(["--only", "nothing"])
     assert "no case or script is called nothing" in capsys.readouterr().err
+
+
+def test_no_script_is_left_out() -> None:
+    assert {script for one in CASES.values() for script in one.scripts} == set(NAMES)

@@ -178,7 +178,7 @@ def test_an_error_of_a_script_is_raised_as_it_comes(conn: redis.Redis) -> None:
         Broker(conn).prune(LEASE, "host.1")
 
 
-def _scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
+def scenario(conn: redis.Redis) -> dict[str, Callable[[], Any]]:
     """Each method of the brokers, with something to do."""
     broker = Broker(conn)
     hand, silent = Hand(broker, "q", "scheduler"), Hand(broker, "q", name="silent.1")
@@ -287,12 +287,12 @@ REPEATED = [
 
 
 def test_every_method_is_repeated_here(conn: redis.Redis) -> None:
-    assert list(_scenario(conn)) == REPEATED
+    assert list(scenario(conn)) == REPEATED
     assert set(NAMES) - LOOKS == {name for name in REPEATED if name in NAMES}
 
 
 def test_a_look_changes_nothing(conn: redis.Redis) -> None:
-    _scenario(conn)
+    scenario(conn)
     before = everything(conn, clocks=True)
     found = CronBroker(conn).cron_due()
     assert {entry.id for entry in found.entries} == {"once", "old"}
@@ -302,7 +302,7 @@ def test_a_look_changes_nothing(conn: redis.Redis) -> None:
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_resend_changes_nothing_and_answers_the_same(conn: redis.Redis, name: str) -> None:
     """ADR 0009."""
-    call = _scenario(conn)[name]
+    call = scenario(conn)[name]
     untouched = everything(conn)
     first = call()
     before = everything(conn)
@@ -317,7 +317,7 @@ def test_a_resend_changes_nothing_and_answers_the_same(conn: redis.Redis, name: 
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_forgetful_server_between_all_calls(conn: redis.Redis, name: str) -> None:
     """ADR 0012: SCRIPT FLUSH or a restart between any two calls is nobody's concern."""
-    call = _scenario(conn)[name]
+    call = scenario(conn)[name]
     conn.script_flush(sync_type="ASYNC")
     call()
 

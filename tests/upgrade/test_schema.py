@@ -25,7 +25,7 @@ from tests.cli.conftest import Invoke
 from tests.kit import guarded
 from tests.kit.hands import LEASE, Hand, everything, put, wire
 from tests.kit.servers import SpawnedServer
-from tests.store.test_scripts import NAMES, REPEATED, _scenario
+from tests.store.test_scripts import NAMES, REPEATED, scenario
 
 NOOP = "tests.jobs.basic.noop"
 #: The layout of this version, and the one that a newer one would have.
@@ -171,7 +171,7 @@ def _changes(conn: redis.Redis) -> int:
 
 
 def test_who_is_too_old_changes_nothing(conn: redis.Redis) -> None:
-    calls = _scenario(conn)
+    calls = scenario(conn)
     need(conn, writer=NEXT)
     before, changes = everything(conn, clocks=True), _changes(conn)
     free = OF_MEMBERS | SAYS
@@ -186,7 +186,7 @@ def test_who_is_too_old_changes_nothing(conn: redis.Redis) -> None:
 
 
 def test_a_new_layout_for_the_fleet_alone_leaves_producers_alone(conn: redis.Redis) -> None:
-    calls = _scenario(conn)
+    calls = scenario(conn)
     need(conn, reader=NEXT, writer=1)
     asked = set()
     for name in REPEATED:

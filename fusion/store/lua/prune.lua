@@ -1,43 +1,49 @@
--- prune: remove workers that are dead and give their jobs back.
+-- prune: remove workers that are dead and give their jobs back, a bounded number at a time.
 -- KEYS: workers
 -- ARGV: name incarnation reason lease_ms limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time count settle hold silence queue_gate
--- Returns: {name, jobs recovered, name, jobs ...}
+-- INCLUDE: keys time count settle hold silence queue_gate portion
+-- Returns: {1 if there is more to give back at once, else 0; name, jobs recovered, name, jobs ...}
 -- Events: abandoned failed canceled stopped
 -- With a name: that worker, at once (its supervisor saw it die), unless another incarnation has the name by now.
 -- Without: those silent for three beats, unless an outage is just over.
-local recovered, queues = 0, {}
-
-local function give_back(id, exec, why, name)
-  local key = job_key(id)
-  local job = read_job(key)
-  if job.status ~= 'started' or job.execution_id ~= exec then return end
-  recover(id, key, job.origin, job, wip_key(job.origin), why, name)
-  recovered = recovered + 1
-  queues[job.origin] = true
-end
+-- One that held more than a call gives back stays in the list until the last of it: should the caller die in between,
+-- the others find it there once it has been silent for long enough.
+local recovered, again, queues, removed = 0, 0, {}, nil
 
 local function remove(name, why)
-  local held = redis.call('HGETALL', worker_jobs_key(name))
   recovered = 0
-  -- one that can't be given back (a broken key) is left to its lease
-  for i = 1, #held, 2 do pcall(give_back, held[i], held[i + 1], why, name) end
-  redis.call('DEL', worker_key(name), worker_jobs_key(name))
-  redis.call('SREM', K_workers, worker_key(name))
-  redis.call('SREM', FLEET, name)
-  reopen_all(queues)
-  hand_on(name)
+  local whole = give_portion(name, function(id, exec, key)
+    local job = read_job(key)
+    if job.status ~= 'started' or job.execution_id ~= exec then return end
+    recover(id, key, job.origin, job, wip_key(job.origin), why, name)
+    recovered = recovered + 1
+    queues[job.origin] = true
+  end)
+  if whole then
+    redis.call('DEL', worker_key(name))
+    redis.call('SREM', K_workers, worker_key(name))
+    redis.call('SREM', FLEET, name)
+    removed = removed or {}
+    removed[name] = true
+  else
+    again = 1
+  end
   return recovered
+end
+
+local function told(found)
+  write_tallies()
+  reopen_all(queues)
+  if removed then hand_on(removed) end
+  return { again, unpack(found) }
 end
 
 if A_name ~= '' then
   local known = redis.call('HGET', worker_key(A_name), 'incarnation')
-  if A_incarnation ~= '' and known and known ~= A_incarnation then return {} end
-  if not known and redis.call('EXISTS', worker_key(A_name)) == 1 then return {} end -- another program's
-  local back = remove(A_name, A_reason ~= '' and A_reason or 'worker ' .. A_name .. ' died')
-  write_tallies()
-  return { A_name, back }
+  if A_incarnation ~= '' and known and known ~= A_incarnation then return { 0 } end
+  if not known and redis.call('EXISTS', worker_key(A_name)) == 1 then return { 0 } end -- another program's
+  return told({ A_name, remove(A_name, A_reason ~= '' and A_reason or 'worker ' .. A_name .. ' died') })
 end
 local held, found = now_ms < hold_until(tonumber(A_lease_ms)), {}
 
@@ -51,7 +57,7 @@ local function is_fusions(key, incarnation)
 end
 
 for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
-  if #found >= 2 * A_limit then break end
+  if #found >= 2 * A_limit or again == 1 then break end
   local beat, lease, incarnation = unpack(redis.call('HMGET', key, 'beat_ms', 'lease_ms', 'incarnation'))
   local ours = is_fusions(key, incarnation)
   local silent = ours and silence(key, beat)
@@ -61,5 +67,4 @@ for _, key in ipairs(redis.call('SMEMBERS', K_workers)) do
     found[#found + 1] = remove(name, 'ProcessPrunedError: worker ' .. name .. ' stopped giving signs of life')
   end
 end
-write_tallies()
-return found
+return told(found)

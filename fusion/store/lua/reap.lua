@@ -2,14 +2,14 @@
 --   blocked for too long.
 -- ARGV: lease_ms interval_ms limit n_queues
 -- FLAGS: allow-oom
--- INCLUDE: keys time count end_job settle hold sweep_waits queue_gate
+-- INCLUDE: keys time count end_job settle hold sweep_waits queue_gate weight
 -- Rest: the caller's own queues (looked at even if they are not in the index of leases)
 -- Returns: {recovered, again, holding}
 -- Events: abandoned failed canceled stopped queued
 -- However many call it: within half an interval of the last look nothing is done, unless that one left something over.
 local last, more, lease_ms = unpack(redis.call('HMGET', REAP, 'last', 'more', 'lease'))
 if more ~= '1' and last and now_ms >= tonumber(last) and now_ms - last < A_interval_ms / 2 then return { 0, 0, 0 } end
-sweep_waits(tonumber(A_limit), tonumber(A_lease_ms))
+local more_waits = sweep_waits(math.ceil(A_limit / 3), tonumber(A_lease_ms))
 local hold = hold_until(tonumber(A_lease_ms))
 redis.call('HSET', REAP, 'last', now_ms, 'hold', hold, 'more', 0)
 if now_ms < hold then
@@ -41,11 +41,12 @@ local far = now_ms + 2 * math.max(tonumber(lease_ms) or 0, tonumber(A_lease_ms))
 local function sweep(queue)
   local wip = wip_key(queue)
   for _, range in ipairs({ { LEAST_LEASE, now_ms }, { far, '(+inf' } }) do
-    for _, id in ipairs(redis.call('ZRANGEBYSCORE', wip, range[1], range[2], 'LIMIT', 0, left)) do
-      left = left - 1
+    for _, id in ipairs(redis.call('ZRANGEBYSCORE', wip, range[1], range[2], 'LIMIT', 0, math.max(left, 0))) do
+      if left <= 0 then break end
       -- what can't be given back (a broken key) makes room for those behind it and is tried again a lease later
       queues_of[queue] = true
       if not pcall(give_back, queue, wip, id) then redis.call('ZADD', wip, now_ms + A_lease_ms, id) end
+      left = left - weight_of(job_key(id))
     end
   end
 end
@@ -76,7 +77,7 @@ end
 for i = 1, tonumber(A_n_queues) do
   if left > 0 then pcall(sweep, ARGV[REST + i - 1]) end
 end
-if left <= 0 then again = 1 end
+if left <= 0 or more_waits then again = 1 end
 write_tallies()
 reopen_all(queues_of)
 if again == 1 then redis.call('HSET', REAP, 'more', 1) end

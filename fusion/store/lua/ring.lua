@@ -5,7 +5,7 @@
 -- INCLUDE: keys ring park queue_gate
 -- Returns: 1
 if A_waiter ~= '' then
-  hand_on(A_waiter)
+  hand_on({ [A_waiter] = true })
 elseif is_wildcard(A_queue) then
   local best = redis.pcall('ZREVRANGE', work_key(A_queue), 0, 0, 'WITHSCORES')[2]
   if best then push(wake_key(A_queue)) end

@@ -223,8 +223,12 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         return bool(self._script("register")(self._worker(name), args, pairs) == b"ok")
 
     def deregister(self, name: str, incarnation: str) -> int:
-        """Leave the list of workers; returns how many jobs still held were given back."""
-        return int(self._script("deregister")(self._worker(name), {"name": name, "incarnation": incarnation}))
+        """Leave the list of workers; returns how many jobs still held were given back. One round trip for each portion of them."""
+        back, again = 0, 1
+        while again:
+            more, again = self._script("deregister")(self._worker(name), {"name": name, "incarnation": incarnation})
+            back += int(more)
+        return back
 
     def _worker(self, name: str) -> dict[str, str]:
         return {"worker": self.keys.worker(name), "workers": self.keys.workers}
@@ -343,7 +347,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
 
     # -- maintenance, which any process of the fleet may do
 
-    def reap(self, lease: float, interval: float, queues: Sequence[str] = (), limit: int = 100) -> tuple[int, bool]:
+    def reap(self, lease: float, interval: float, queues: Sequence[str] = (), limit: int = 60) -> tuple[int, bool]:
         """Give back jobs whose lease ran out; returns how many, and whether there are more. Does nothing for one lease after an outage."""
         args = {"lease_ms": to_ms(lease), "interval_ms": to_ms(interval), "limit": limit, "n_queues": len(queues)}
         recovered, again, _holding = self._script("reap")({}, args, queues)
@@ -352,10 +356,15 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
     def prune(
         self, lease: float, name: str = "", limit: int = 20, *, incarnation: str = "", reason: str = ""
     ) -> list[tuple[str, int]]:
-        """Remove dead workers: (name, jobs given back). With `name`, that one at once, dead or not, unless its `incarnation` is another."""
+        """Remove dead workers: (name, jobs given back). With `name`, that one at once, dead or not, unless its `incarnation` is another. One round
+        trip for each portion of what they held."""
         args = {"name": name, "incarnation": incarnation, "reason": reason, "lease_ms": to_ms(lease), "limit": limit}
-        flat = self._script("prune")({"workers": self.keys.workers}, args)
-        return [(codec.text(flat[i]), int(flat[i + 1])) for i in range(0, len(flat), 2)]
+        removed, again = dict[str, int](), 1
+        while again:
+            again, *flat = self._script("prune")({"workers": self.keys.workers}, args)
+            for worker, jobs in zip(to_texts(flat[::2]), flat[1::2], strict=True):
+                removed[worker] = removed.get(worker, 0) + int(jobs)
+        return list(removed.items())
 
     def promote(self, limit: int = 100) -> tuple[int, float | None, float | None, float | None]:
         """Move due jobs to their queues; returns how many, the seconds to the next due one, those to the next waiting job whose ttl is over,

@@ -80,10 +80,10 @@ local function reopen_all(queues)
   end
 end
 
--- This worker waits for no closed queue any more: of each that it waited for another is told.
-local function hand_on(name)
+-- These workers (a set) wait for no closed queue any more: of each that one waited for another is told.
+local function hand_on(names)
   for _, queue in ipairs(redis.pcall('HKEYS', GATES)) do
-    if redis.pcall('HGET', gate_key(queue), 'waiter') == name then
+    if names[redis.pcall('HGET', gate_key(queue), 'waiter')] then
       redis.call('HDEL', gate_key(queue), 'waiter', 'named')
       pcall(reopen, queue, true)
     end

@@ -1,0 +1,136 @@
+"""A worker with many jobs: they go back in calls of which each is short, whoever dies between two of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+import redis
+
+from fusion.store.write.broker import Broker
+from tests.faults.rig.conservation import check_conservation
+from tests.kit.hands import LEASE, Hand, drain, events_of, expire_lease, fields_of, may_reap, new, put, status_of, wire
+from tests.kit.process import ROOT
+
+JOBS = [f"j{n:03}" for n in range(200)]
+
+
+@pytest.fixture
+def hand(broker: Broker, conn: redis.Redis) -> Hand:
+    """A worker that runs many jobs."""
+    may_reap(conn)
+    put(broker, "q", *JOBS)
+    hand = Hand(broker, "q")
+    assert len(hand.claim(len(JOBS))) == len(JOBS)
+    return hand
+
+
+def lost_of(conn: redis.Redis) -> dict[str, int]:
+    """The jobs that are queued again, each with the number of times that it was lost."""
+    return {job: int(fields_of(conn, job).get("lost", 0)) for job in JOBS if status_of(conn, job) == "queued"}
+
+
+def killed(redis_url: str, place: str, call: str) -> None:
+    """Have a process make a call; it is killed at this place."""
+    code = (
+        "import redis; from fusion.store.write.broker import Broker\n"
+        f"broker = Broker(redis.Redis.from_url({redis_url!r}))\n{call}"
+    )
+    env = {**os.environ, "FUSION_FAILPOINTS": f"{place}=kill"}
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, check=False, timeout=60).returncode == -9
+
+
+@pytest.mark.parametrize("way", ["named", "silent"])
+def test_what_the_dead_held_goes_back_in_short_calls(broker: Broker, conn: redis.Redis, hand: Hand, way: str) -> None:
+    if way == "silent":
+        conn.hset(f"rq:worker:{hand.name}", "beat_ms", 1)
+    with wire(conn) as sent:
+        assert broker.prune(LEASE, hand.name if way == "named" else "") == [(hand.name, len(JOBS))]
+    assert sent.count("EVALSHA") + sent.count("EVAL") >= 3
+    assert lost_of(conn) == dict.fromkeys(JOBS, 1)
+    assert Counter(event["job_id"] for event in events_of(conn) if event["event"] == "abandoned") == Counter(JOBS)
+    assert conn.exists("rq:worker:host.1", "rq:worker:host.1:jobs", "rq:workers", "rq:fleet") == 0
+    assert drain(Hand(broker, "q", name="host.2")) == JOBS, "at their old places"
+
+
+def test_who_dies_while_giving_back_leaves_the_rest_to_others(
+    broker: Broker, conn: redis.Redis, redis_url: str, hand: Hand
+) -> None:
+    killed(redis_url, "prune.after", f"broker.prune({LEASE}, {hand.name!r})")
+    before = lost_of(conn)
+    assert 0 < len(before) < len(JOBS)
+    assert broker.prune(LEASE) == [], "nobody else knows yet that the worker is dead"
+    conn.hset(f"rq:worker:{hand.name}", "beat_ms", 1)
+    assert broker.prune(LEASE) == [(hand.name, len(JOBS) - len(before))]
+    assert lost_of(conn) == dict.fromkeys(JOBS, 1)
+    assert Counter(event["job_id"] for event in events_of(conn) if event["event"] == "abandoned") == Counter(JOBS)
+    assert set(check_conservation(conn, JOBS).values()) == {"queued"}
+
+
+def test_a_worker_that_lives_after_all_keeps_what_it_still_holds(
+    broker: Broker, conn: redis.Redis, redis_url: str, hand: Hand
+) -> None:
+    held = {job: run for job, run in conn.hgetall(f"rq:worker:{hand.name}:jobs").items()}
+    killed(redis_url, "prune.after", f"broker.prune({LEASE}, {hand.name!r})")
+    before = lost_of(conn)
+    pairs = [(job.decode(), run.decode()) for job, run in held.items()]
+    registered, answers = broker.extend(hand.name, hand.incarnation, pairs, LEASE, 420, "busy")
+    assert registered
+    assert {job for (job, _), answer in zip(pairs, answers, strict=True) if answer == "lost"} == set(before)
+    assert broker.prune(LEASE) == []
+    assert lost_of(conn) == before
+
+
+def test_a_worker_that_ends_gives_all_back_in_short_calls(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    with wire(conn) as sent:
+        assert broker.deregister(hand.name, hand.incarnation) == len(JOBS)
+    assert sent.count("EVALSHA") + sent.count("EVAL") >= 3
+    assert lost_of(conn) == dict.fromkeys(JOBS, 0)
+    assert conn.exists("rq:worker:host.1", "rq:worker:host.1:jobs", "rq:workers", "rq:fleet") == 0
+    assert drain(Hand(broker, "q", name="host.2")) == JOBS
+
+
+def test_a_worker_that_is_killed_while_it_ends_is_pruned(broker: Broker, conn: redis.Redis, redis_url: str, hand: Hand) -> None:
+    killed(redis_url, "deregister.after", f"broker.deregister({hand.name!r}, {hand.incarnation!r})")
+    before = lost_of(conn)
+    assert 0 < len(before) < len(JOBS)
+    conn.hset(f"rq:worker:{hand.name}", "beat_ms", 1)
+    assert broker.prune(LEASE) == [(hand.name, len(JOBS) - len(before))]
+    assert lost_of(conn) == {job: 0 if job in before else 1 for job in JOBS}
+
+
+def test_what_waits_for_its_task_goes_back_with_the_last_worker(broker: Broker, conn: redis.Redis) -> None:
+    hand = Hand(broker, "q")
+    waits = conn.pipeline(transaction=False)
+    for n, job in enumerate(JOBS):
+        broker.enqueue("q", [new(job)], job)
+        waits.zrem("rq:queue:q", job)
+        waits.zadd("rq:waits:held:q:shop.f", {job: 1.5 - n / 2**44})
+        waits.zadd("rq:blocked:q", {job: float("inf")})
+        waits.hset(f"rq:job:{job}", mapping={"status": "blocked", "waits_in": "held:q:shop.f"})
+    waits.hset("rq:waits", mapping={"held:q:shop.f": "1 its task", "version": "1"})
+    waits.execute()
+    with wire(conn) as sent:
+        assert broker.deregister(hand.name, hand.incarnation) == 0
+    assert sent.count("EVALSHA") + sent.count("EVAL") >= 3
+    assert {status_of(conn, job) for job in JOBS} == {"queued"}
+    assert drain(Hand(broker, "q", name="host.2")) == JOBS
+
+
+def test_leases_that_ran_out_are_reaped_by_weight(broker: Broker, conn: redis.Redis) -> None:
+    """A job with a concurrency key costs several plain ones."""
+    may_reap(conn)
+    hand = Hand(broker, "q", "r")
+    put(broker, "q", *JOBS[:100])
+    broker.enqueue("r", [new(f"k{n}", ties="k", concurrency_key="k", max_concurrent=99) for n in range(60)], "n")
+    for queue, count in (("q", 100), ("r", 60)):
+        assert len(hand.claim(count, [queue])) == count
+    expire_lease(conn, "q", *JOBS[:100])
+    assert broker.reap(LEASE, 0, limit=100)[0] == 100
+    expire_lease(conn, "r", *(f"k{n}" for n in range(60)))
+    found = [broker.reap(LEASE, 0, limit=100) for _ in range(3)]
+    assert [again for _, again in found] == [True, True, False]
+    assert [count for count, _ in found] == [25, 25, 10]
