@@ -73,7 +73,7 @@ def test_who_dies_while_giving_back_leaves_the_rest_to_others(
 def test_a_worker_that_lives_after_all_keeps_what_it_still_holds(
     broker: Broker, conn: redis.Redis, redis_url: str, hand: Hand
 ) -> None:
-    held = {job: run for job, run in conn.hgetall(f"rq:worker:{hand.name}:jobs").items()}
+    held = conn.hgetall(f"rq:worker:{hand.name}:jobs")
     killed(redis_url, "prune.after", f"broker.prune({LEASE}, {hand.name!r})")
     before = lost_of(conn)
     pairs = [(job.decode(), run.decode()) for job, run in held.items()]
