@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from time import monotonic
 
+import fusion.kernel.messages  # noqa: F401 - here, so that job processes share it
 from fusion import context
 from fusion.kernel.redaction import MASK, cut, is_secret, masked_text, masked_value, printable
 
@@ -25,7 +26,7 @@ _again_at = 0.0
 
 
 class Log:
-    """Every method takes a message and fields, which follow it as `name=value`. Digits, secrets and URLs in both are masked.
+    """Every method takes a message and fields, which follow it as `name=value`. What may be a code, secrets and URLs in both are masked.
 
     In a job the line is that job's. Elsewhere `job_id=`, `queue=` and `log_tag=` say what it is about. Nothing is raised; a line that
     can't be written is dropped.
@@ -85,8 +86,8 @@ def _line(message: object, fields: dict[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
-    # One word was chosen to be said; a list or a dict is data that came from somewhere.
-    shown = masked_value(value, _MAX_VALUE, strict=not isinstance(value, str))
+    # A word or a number was chosen to be said; a list or a dict is data that came from somewhere.
+    shown = masked_value(value, _MAX_VALUE, strict=not isinstance(value, (str, int, float)))
     bare = shown[1:-1]
     return bare if shown[0] == '"' and bare and not any(c in ' "=\\' for c in bare) else shown
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fusion.kernel import defaults
+from fusion.kernel.sentences import AGAIN, RATE
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -27,7 +28,7 @@ class RetryLater(Exception):
     """Raised by a task to run again in `seconds`, whatever its policy retries; the policy's `max` still counts. At most 24 h."""
 
     def __init__(self, seconds: float, reason: str = "") -> None:
-        super().__init__(reason or f"again in {seconds:g} s")
+        super().__init__(reason or AGAIN.format(s=f"{seconds:g}"))
         self.retry_after = seconds
 
 
@@ -36,7 +37,7 @@ class RateLimited(Exception):
     back for `seconds`. At most 24 h."""
 
     def __init__(self, seconds: float, reason: str = "") -> None:
-        super().__init__(reason or f"nothing of its kind for {seconds:g} s")
+        super().__init__(reason or RATE.format(s=f"{seconds:g}"))
         self.retry_after = seconds
 
 

@@ -17,6 +17,7 @@ from fusion.delivery.targets import Policy, Target
 from fusion.execution.completion import Decision
 from fusion.kernel import defaults
 from fusion.kernel.failpoints import failpoint
+from fusion.kernel.sentences import ANSWERED
 
 log = logging.getLogger("fusion.courier")
 
@@ -72,7 +73,7 @@ def decided(
         return DeliveryAttempt(delivery, target, Decision("finished", fields=told if signed else told | {"unsigned": 1}), elapsed)
     reason, said = found.reason, found.reason
     if isinstance(result, Answer):
-        reason = f"{target} answered: {found.reason}"
+        reason = f"{ANSWERED.format(url=target)}: {found.reason}"
         said = f"{reason}\n{result.excerpt}" if result.excerpt else reason
     fields = failure(reason, result, target.host, said)
     if found.outcome == "again":

@@ -23,6 +23,7 @@ from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.targets import Policy, Target, parse_target
 from fusion.execution.completion import Decision
 from fusion.kernel import defaults
+from fusion.kernel.sentences import ANSWERED, BUSY
 from fusion.runtime.consumer import MAX_TURNS, Consumer
 from fusion.runtime.free_slots import ANY, NO_SLOTS, FreeSlots
 from fusion.runtime.job_log import JobLog
@@ -282,15 +283,13 @@ class Courier:
             self._refuse(delivery.claimed, str(error), error)
             return False
         if is_gone:
-            reason = (
-                f"{target} answered 410 before: this endpoint wants no more callbacks (`callbacks retry --to` sends to it again)"
-            )
+            reason = f"{ANSWERED.format(url=target)} 410 before: this endpoint wants no more callbacks (`callbacks retry --to` sends to it again)"
             self._refuse(delivery.claimed, reason, DeliveryRefused(reason), target.host)
             return False
         delay = self._hosts.wait(target.host, time.monotonic())
         if delay:
             # without its place: what comes back would stand before others' deliveries again and again
-            self._consumer.settle(delivery.claimed, Decision("later", f"{target} is busy with others", delay, {"seq": ""}), 0.0)
+            self._consumer.settle(delivery.claimed, Decision("later", BUSY.format(url=target), delay, {"seq": ""}), 0.0)
         else:
             self._line.append((delivery, target))
         return bool(delay)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fusion import __version__
 from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.targets import Target
+from fusion.kernel.sentences import HEADERS
 
 #: Bytes of all the headers that a callback adds.
 MAX_HEADERS = 8 * 1024
@@ -31,7 +32,7 @@ def check_headers(headers: Mapping[str, str]) -> None:
     if len({name.lower() for name in headers}) < len(headers):
         raise DeliveryRefused("a header is there twice, in upper and lower case; leave one out")
     if sum(len(name) + len(value) + 4 for name, value in headers.items()) > MAX_HEADERS:
-        raise DeliveryRefused(f"the headers are over {MAX_HEADERS} bytes; send less")
+        raise DeliveryRefused(f"the {HEADERS.format(n=MAX_HEADERS)}; send less")
 
 
 def head(target: Target, length: int, headers: Mapping[str, str], signature: Mapping[str, str]) -> bytes:

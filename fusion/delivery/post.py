@@ -18,6 +18,7 @@ from fusion.delivery.errors import DeliveryFailed, DeliveryRefused
 from fusion.delivery.headers import head
 from fusion.delivery.targets import Policy, Target
 from fusion.delivery.wire import Deadline, Dial, Wire, dial, secure
+from fusion.kernel.sentences import BODY, HEADERS, NO_ANSWER, NO_CONNECTION
 
 
 def post(
@@ -37,7 +38,7 @@ def post(
     no answer in time.
     """
     if len(body) > policy.max_body:
-        raise DeliveryRefused(f"the callback's body has {len(body)} bytes; at most {policy.max_body} are sent")
+        raise DeliveryRefused(BODY.format(n=len(body), n_most=policy.max_body))
     request = head(target, len(body), headers, signature or {}) + body
     deadline = Deadline(policy.total_timeout)
     found = addresses(target, deadline.left(), resolve)
@@ -64,7 +65,7 @@ def _connection(target: Target, found: Sequence[str], policy: Policy, deadline: 
             return secure(channel, target.host, both) if target.scheme == "https" else channel
         except OSError as error:
             failure = error
-    raise DeliveryFailed(f"no connection to {target}: {_why(failure, min(policy.connect_timeout, policy.total_timeout))}")
+    raise DeliveryFailed(NO_CONNECTION.format(url=target) + _why(failure, min(policy.connect_timeout, policy.total_timeout)))
 
 
 def _exchange(wire: Wire, request: bytes, target: Target, policy: Policy) -> HTTPResponse:
@@ -86,9 +87,9 @@ def _exchange(wire: Wire, request: bytes, target: Target, policy: Policy) -> HTT
         # At the end of what it can read http.client takes half a head for a whole one.
         why = "the answer ended within its headers" if wire.ended else ""
     if wire.full:
-        why = f"the answer's headers are over {policy.max_read} bytes"
+        why = f"the answer's {HEADERS.format(n=policy.max_read)}"
     if why:
-        raise DeliveryFailed(f"no answer of {target}: {why}")
+        raise DeliveryFailed(NO_ANSWER.format(url=target) + why)
     return response
 
 

@@ -10,6 +10,7 @@ from fusion.callbacks import read_host
 from fusion.delivery.addresses import check_address
 from fusion.delivery.errors import DeliveryRefused
 from fusion.exceptions import ConfigurationError
+from fusion.kernel.sentences import PORT
 
 MAX_URL = 2048
 _PORTS = {"https": 443, "http": 80}
@@ -94,7 +95,7 @@ def parse_target(url: object, policy: Policy) -> Target:
         raise DeliveryRefused("a callback's URL begins with https://; plain http must be allowed by the settings")
     port = int(match["port"] or _PORTS[scheme])
     if port not in policy.ports:
-        raise DeliveryRefused(f"port {port} is none of the ports for callbacks: {', '.join(map(str, policy.ports))}")
+        raise DeliveryRefused(PORT.format(n=port, ports=", ".join(map(str, policy.ports))))
     host = _host(match["host"])
     trusted = policy.names(host)
     if policy.allowed_hosts and not trusted and "*" not in policy.allowed_hosts:

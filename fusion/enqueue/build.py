@@ -20,6 +20,7 @@ from fusion.exceptions import OptionError, PayloadTooLarge
 from fusion.kernel import defaults
 from fusion.kernel.gather import marked
 from fusion.kernel.importing import func_name_of
+from fusion.kernel.sentences import FIELDS_SIZE
 from fusion.kernel.serializers import dumps_call, get_serializer
 from fusion.kernel.signing import SIGNATURE
 from fusion.kernel.timeutil import to_delay, to_unix
@@ -144,7 +145,7 @@ def check_options(name: str, stored: Mapping[str, Any], limit: int) -> int:
     size = sum(map(len, texts))
     if size * 4 > limit and (size := sum(len(text.encode()) for text in texts)) > limit:
         raise PayloadTooLarge(
-            f"the options of {name} (meta, description, retry ...) take {size} bytes; the limit is {limit} (max_payload, "
+            f"the options of {name} (meta, description, retry ...) {FIELDS_SIZE.format(n=size, n_limit=limit)} (max_payload, "
             "FUSION_MAX_PAYLOAD). Store big data elsewhere and keep its key"
         )
     return size

@@ -13,7 +13,7 @@ from fusion import context, middleware
 from fusion.exceptions import DependencyFailed, JobInterrupted, PayloadTooLarge, TaskNotAllowed, TaskNotFound
 from fusion.execution import outcome
 from fusion.execution.callbacks import HOOKS_TIMEOUT, DueCallback, callback_limit
-from fusion.kernel import defaults, stopping
+from fusion.kernel import defaults, sentences, stopping
 from fusion.kernel.compression import compressed, plain
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.forks import ends_forks
@@ -289,8 +289,7 @@ class Execution:
 
     def _too_large(self, size: int) -> PayloadTooLarge:
         return PayloadTooLarge(
-            f"the result of {size} bytes was dropped; the limit is {self._performer.max_result} (max_result, FUSION_MAX_RESULT). "
-            "Store it elsewhere and return its key"
+            f"{sentences.RESULT_SIZE.format(n=size, n_limit=self._performer.max_result)}. Store it elsewhere and return its key"
         )
 
     def finish(self) -> Fields:
@@ -366,7 +365,9 @@ class Execution:
     def _encoded_meta(self, meta: dict[str, Any]) -> bytes:
         raw, most = self._performer.json.dumps(meta), self._performer.max_result
         if len(raw) > most:
-            raise PayloadTooLarge(f"job.meta takes {len(raw)} bytes; the limit is {most} (max_result, FUSION_MAX_RESULT)")
+            raise PayloadTooLarge(
+                f"job.meta {sentences.FIELD_SIZE.format(n=len(raw), n_limit=most)} (max_result, FUSION_MAX_RESULT)"
+            )
         return compressed(raw) if self._compress else raw
 
     def _add_meta(self, answer: Fields) -> None:

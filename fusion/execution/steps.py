@@ -10,6 +10,7 @@ from time import monotonic
 from fusion.exceptions import JobInterrupted, PayloadTooLarge
 from fusion.kernel import defaults
 from fusion.kernel.progress import to_progress
+from fusion.kernel.sentences import FIELD_SIZE
 from fusion.kernel.serializers import JSONSerializer
 
 TYPE_CHECKING = False
@@ -111,7 +112,7 @@ class Steps:
         raw = self._serializer.dumps(cursor)
         if len(raw) > defaults.MAX_CURSOR:
             raise PayloadTooLarge(
-                f"the cursor takes {len(raw)} bytes; the limit is {defaults.MAX_CURSOR}. Keep what was found elsewhere, and here where it is"
+                f"the cursor {FIELD_SIZE.format(n=len(raw), n_limit=defaults.MAX_CURSOR)}. Keep what was found elsewhere, and here where it is"
             )
         return raw
 

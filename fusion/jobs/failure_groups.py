@@ -76,7 +76,7 @@ def _gather(found: dict[str, _Gathered], job_id: str, row: Mapping[str, bytes | 
     one = found.setdefault(text(row["failure_group"]) or group_id(error_class, frame), _Gathered(error_class, frame))
     at = from_iso(row["ended_at"])
     one.jobs.append((job_id, at))
-    one.reason, one.error_frame = reason[:1000], text(row["error_frame"])
+    one.reason, one.error_frame = reason, text(row["error_frame"])
     one.quarantined += bool(row["quarantined"])
     one.queues[queue] = one.queues.get(queue, 0) + 1
     if at is not None and now - _DAY < at <= now:

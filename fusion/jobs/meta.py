@@ -7,6 +7,7 @@ from typing import Any
 
 from fusion.exceptions import PayloadTooLarge, SerializationError
 from fusion.kernel.compression import compressed
+from fusion.kernel.sentences import FIELD_SIZE
 from fusion.kernel.serializers import JSONSerializer
 from fusion.settings import get_settings
 
@@ -19,7 +20,7 @@ def to_json(name: str, value: Mapping[str, Any]) -> str:
         raise type(error)(f"{name}: {error}") from None
     limit = get_settings().max_result
     if len(raw) > limit:
-        raise PayloadTooLarge(f"{name} takes {len(raw)} bytes; the limit is {limit} (max_result, FUSION_MAX_RESULT)")
+        raise PayloadTooLarge(f"{name} {FIELD_SIZE.format(n=len(raw), n_limit=limit)} (max_result, FUSION_MAX_RESULT)")
     return raw.decode()
 
 

@@ -26,6 +26,8 @@ _LINE, TRACE, _WHOLE_TRACE = 1024, 12, 1000
 #: Said in place of arguments that nobody may look into.
 PICKLED = "not shown: pickled"
 _TOO_LARGE = "not shown: {} bytes"
+#: Spaces before a line of a source, which follows a place.
+_SOURCE_INDENT = 4
 #: A line of a traceback that says where, and nothing of what was at hand.
 _WHERE = re.compile(r'\s*File "[^"]{1,300}", line \d+, in \S{1,200}\s*$')
 
@@ -139,14 +141,16 @@ def trace_lines(sheet: Sheet) -> list[str]:
     if "exc_info" in sheet.facts.too_large:
         return [_TOO_LARGE.format(sheet.facts.sizes["exc_info"])]
     lines = (sheet.exc_info or "").splitlines()[-_WHOLE_TRACE:]
-    return [_trace_line(line) for line in lines if line.strip()]
-
-
-def _trace_line(line: str) -> str:
-    if len(line) < _LINE and _WHERE.match(line):
-        return printable(line.rstrip())
-    blank = line[: len(line) - len(line.lstrip())]
-    return printable(blank[:40]) + masked_text(line.strip(), _LINE)
+    shown, source = [], False
+    for line in filter(str.strip, lines):
+        if len(line) < _LINE and _WHERE.match(line):
+            shown.append(printable(line.rstrip()))
+            source = True
+            continue
+        blank = line[: len(line) - len(line.lstrip())]
+        source = source and len(blank) >= _SOURCE_INDENT
+        shown.append(printable(blank[:40]) + masked_text(line.strip(), _LINE, source=source))
+    return shown
 
 
 def _iso(moment: datetime | None) -> str | None:

@@ -42,20 +42,9 @@ _WORDS = frozenset("pass pwd auth oauth jwt otp totp pin puk tan code cvv cvc cs
 _ENDS = ("code", "pwd", "otp", "pin", "auth", "cvv", "cvc", "pass")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{1,30}://)([^\s\"'<>]*)")
-_QUERY = re.compile(r"([^=&;]*)=[^&;]*")
 _HOST = re.compile(
     r"(https?://)(?:[^\s/?#@]*@)?([A-Za-z0-9-]{1,40}(?:\.[A-Za-z0-9-]{1,40})+(?::\d{1,5})?)(?:[/?#]\S*)?", re.IGNORECASE
 )
-_NAMED = re.compile(r"([A-Za-z_][\w.-]{1,63})\\?[\"']?\s{0,3}[=:]\s{0,3}")
-_NAMED_VALUE = re.compile(
-    r"(?:(?:bearer|basic|digest|negotiate|token|apikey)\s+)?(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}\])]+)", re.IGNORECASE
-)
-_BEARER = re.compile(r"\b([Bb]earer|BEARER|[Bb]asic(?=\s+\S*[A-Z\d=]))\s+\S{6,}")
-_PREFIXED = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk|pk|rk|ghp|gho|ghs|ghu|github_pat|xox[a-z]|glpat|whsec|eyJ|AKIA|ASIA|AIza)[-_]?[A-Za-z0-9_.+/=-]{8,}"
-)
-_OPAQUE = re.compile(r"[A-Za-z0-9_+/=~-]{16,}")
 _OPAQUE_NAME = re.compile(r"[A-Za-z0-9]{16,}")
 _DIGIT = re.compile(r"\d")
 _DIGITS = re.compile(r"\d{3,}")
@@ -133,12 +122,19 @@ def masked_value(value: Any, limit: int = _LIMIT, *, strict: bool = True) -> str
         return UNREADABLE
 
 
-def masked_text(text: object, limit: int = _MESSAGE) -> str:
-    """A message on one line of at most `limit` characters: masked are digits, what is secret by its name or form, and what URLs carry."""
+def masked_text(text: object, limit: int = _MESSAGE, *, source: bool = False) -> str:
+    """A message on one line of at most `limit` characters, without figures that may be codes, without what is secret by its name or form, and
+    without what URLs carry. `source`: it is a line of a program. Give it the whole text: what is cut before is not known for what it is."""
     try:
-        return cut(printable(_mask_message(_beginning(str(text), 2 * limit))), limit)
+        return cut(printable(_message(str(text), 2 * limit, source)), limit)
     except Exception:  # a __str__ of the task's own
         return UNREADABLE
+
+
+def _message(text: str, limit: int, source: bool = False) -> str:
+    from fusion.kernel.messages import mask_message
+
+    return mask_message(_beginning(text, limit), cut=len(text) > limit, source=source)
 
 
 def is_secret(key: str) -> bool:
@@ -178,17 +174,6 @@ def cut(text: str, limit: int) -> str:
 # -- texts
 
 
-def _mask_message(text: str) -> str:
-    if "://" in text:
-        text = _URL.sub(_mask_url, text)
-    if "=" in text or ":" in text:
-        text = _mask_named(text)
-    text = _BEARER.sub(rf"\1 {MASK}", text)
-    text = _PREFIXED.sub(MASK, text)
-    text = _OPAQUE.sub(_mask_opaque, text)
-    return _DIGIT.sub("*", text)
-
-
 def _mask_strictly(text: str) -> str:
     """Mask a text of an argument: digits, and every word that is long enough to be a secret. Short words and the shape of figures stay."""
     return _DIGIT.sub("*", _LONG.sub(_mask_long, text))
@@ -201,32 +186,6 @@ def _mask_long(found: re.Match[str]) -> str:
     if url := _HOST.fullmatch(word):
         return f"{url[1]}{url[2]}/{MASK}"
     return MASK
-
-
-def _mask_url(found: re.Match[str]) -> str:
-    before, hash_sign, _ = found[2].partition("#")
-    before, question, query = before.partition("?")
-    authority, slash, path = before.partition("/")
-    userinfo, at, host = authority.rpartition("@")
-    _, colon, port = host.rpartition(":")
-    if "@" in path or (colon and not port.isdigit() and not host.endswith("]")):
-        return f"{found[1]}{MASK}"  # a password with a slash or a space in it: nobody can tell where the host begins
-    if query:
-        query = _QUERY.sub(rf"\1={MASK}", query) if "=" in query else MASK
-    return f"{found[1]}{MASK if userinfo else ''}{at}{host}{slash}{path}{question}{query}{hash_sign}{MASK if hash_sign else ''}"
-
-
-def _mask_named(text: str) -> str:
-    """`password=...`, `"api_key": "..."`, `Authorization: Bearer ...`."""
-    parts: list[str] = []
-    at = 0
-    while named := _NAMED.search(text, at):
-        parts.append(text[at : named.end()])
-        at = named.end()
-        if is_secret(named[1]) and (value := _NAMED_VALUE.match(text, at)):
-            parts.append(MASK)
-            at = value.end()
-    return "".join(parts) + text[at:]
 
 
 def _mask_opaque(found: re.Match[str]) -> str:
@@ -264,7 +223,8 @@ def _render(value: Any, depth: int, room: int, strict: bool) -> str:
     if isinstance(value, str):
         return _quoted(str.__str__(value), room, strict)
     if isinstance(value, (int, float)):
-        return _quoted(_DIGIT.sub("*", int.__repr__(value) if isinstance(value, int) else float.__repr__(value)), room)
+        shown = int.__repr__(value) if isinstance(value, int) else float.__repr__(value)
+        return _quoted(_DIGIT.sub("*", shown) if strict else _message(shown, _LOOKED_AT), room)
     if isinstance(value, dict):
         tagged = value.get(_TAG)
         if isinstance(tagged, list) and len(tagged) == 2 and isinstance(tagged[0], str):
@@ -345,8 +305,7 @@ def _shown_key(key: Any) -> str:
 def _quoted(text: str, room: int, strict: bool | None = None) -> str:
     """`strict`: how to mask it; None = it is masked."""
     if strict is not None:
-        text = _beginning(text, _LOOKED_AT)
-        text = _mask_strictly(text) if strict else _mask_message(text)
+        text = _mask_strictly(_beginning(text, _LOOKED_AT)) if strict else _message(text, _LOOKED_AT)
     text = cut(printable(text), min(_SHOWN, max(3, room - 2)))
     return _fit(json.dumps(text, ensure_ascii=False), room)
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from fusion.exceptions import ConfigurationError, DeserializationError, PayloadTooLarge, SerializationError
 from fusion.kernel import defaults
 from fusion.kernel.compression import LARGEST, inflated, plain
+from fusion.kernel.sentences import FIELDS_SIZE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -271,7 +272,7 @@ def dumps_call(
 def _check_size(size: int, limit: int, func_name: str) -> None:
     if size > limit:
         raise PayloadTooLarge(
-            f"the arguments of {func_name} take {size} bytes; the limit is {limit} (max_payload, FUSION_MAX_PAYLOAD). "
+            f"the arguments of {func_name} {FIELDS_SIZE.format(n=size, n_limit=limit)} (max_payload, FUSION_MAX_PAYLOAD). "
             "Store big data elsewhere and send its key"
         )
 

@@ -18,6 +18,7 @@ from types import FrameType, TracebackType
 
 from fusion.exceptions import JobTimeoutException
 from fusion.kernel.defaults import FURTHEST
+from fusion.kernel.sentences import EXCEEDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -185,7 +186,7 @@ def is_guarded(frame: FrameType | None) -> bool:
 
 def overrun(what: str, seconds: float) -> JobTimeoutException:
     """The error of one whose `seconds` are over; `what` it is begins its message."""
-    return JobTimeoutException(f"{what} exceeded maximum timeout value ({seconds:g} seconds)")
+    return JobTimeoutException(f"{what} {EXCEEDED.format(s=f'{seconds:g}')}")
 
 
 def run_with_timeout(seconds: float | None, what: str, func: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from fusion.exceptions import FusionError, ProcessExitError, ProcessPrunedError
 from fusion.kernel.linux import signal_name
+from fusion.kernel.sentences import PROCESS, PROCESS_ALONE
 from fusion.runtime.supervised import VARIABLE
 
 #: systemd's, for the supervisor alone: a job must not speak for it.
@@ -84,7 +85,8 @@ class Child:
         self._channel = ours
 
     def __str__(self) -> str:
-        return f"{self.label} ({', '.join(filter(None, (f'pid {self.pid}', self.name)))})"
+        about = PROCESS.format(n=self.pid, worker=self.name) if self.name else PROCESS_ALONE.format(n=self.pid)
+        return f"{self.label} {about}"
 
     @property
     def pid(self) -> int:

@@ -13,6 +13,7 @@ from fusion.execution.completion import Decision
 from fusion.execution.frames import FrameError, pack, unpack
 from fusion.executors import readings
 from fusion.executors.base import Death, Executor, KillCause, Run
+from fusion.kernel import sentences
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.gather import parse
 from fusion.runtime.free_slots import HIGH
@@ -306,7 +307,7 @@ class Gathered:
             if stopped and not member.stopping:
                 member.killed = KillCause.DISPLACED
             if death.timed_out and not stopped:
-                why = f"the call that it shared did not end within {run.limit:g} s and was killed: it runs again alone"
+                why = f"{sentences.SHARED_CALL.format(s=f'{run.limit:g}')} and was killed: it runs again alone"
                 self._outcomes.decided(member, Decision("suspect", why))
             else:
                 self._outcomes.died(member, replace(death, timed_out=False, suspect=True), {})

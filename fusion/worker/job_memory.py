@@ -10,6 +10,7 @@ from typing import Any
 
 from fusion.exceptions import ConfigurationError
 from fusion.executors.base import Executor, KillCause
+from fusion.kernel import sentences
 
 #: Seconds between two measurements: a job may exceed its limit for so long.
 _INTERVAL = 0.5
@@ -43,7 +44,7 @@ class JobMemory:
         for run in self._executor.running:
             pid = None if run.killed else self._executor.pid(run)  # most jobs are over before it is known
             if pid is not None and (held := self._held(pid)) > self._limit * _MIB:
-                run.detail = f"held {held / _MIB:.0f} MiB, more than --max-job-memory {self._limit},"
+                run.detail = sentences.HELD_MEMORY.format(n=f"{held / _MIB:.0f}", n_limit=self._limit)
                 self._executor.kill(run, KillCause.MEMORY)
 
     def _held(self, pid: int) -> int:

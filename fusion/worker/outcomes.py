@@ -12,6 +12,7 @@ from fusion.execution.completion import Decision, decide, died, kept
 from fusion.executors import readings
 from fusion.executors.base import Death, KillCause, Run
 from fusion.forkserver.messages import describe_death
+from fusion.kernel import sentences
 from fusion.runtime.outbox import Outbox
 from fusion.store.layout.records import Claimed
 from fusion.worker.blocked import BlockedWork
@@ -122,8 +123,8 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
     if cause is KillCause.STOLEN:
         return Decision("struck", "an earlier job of its process had read it there")
     if death.timed_out or cause is KillCause.TIMEOUT:
-        over = run.detail or f"plus {grace:g} s grace and was killed"
-        why = f"did not end within its timeout of {run.limit - grace:g} s {over}"
+        over = run.detail or sentences.GRACE.format(s=f"{grace:g}")
+        why = f"{sentences.TIMED_OUT.format(s=f'{run.limit - grace:g}')} {over}"
         return died(fields, why, "fusion.exceptions.JobTimeoutException", _attempt(death))
     if death.status is None:
         return Decision("struck", "the fork server died with the job's process")
@@ -139,7 +140,7 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
             "its process broke off its answer and was killed" if broken else f"killed by {cause.value if cause else 'the worker'}"
         )
         return died(fields, why, attempt=_attempt(death))
-    peak = f" (peak memory {death.maxrss / 1024:.0f} MiB)"
+    peak = f" {sentences.PEAK.format(n=f'{death.maxrss / 1024:.0f}')}"
     if os.WIFSIGNALED(death.status):
         number = os.WTERMSIG(death.status)
         if _is_polite(death.status, stopping):

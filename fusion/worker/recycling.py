@@ -9,6 +9,7 @@ import time
 from math import inf
 
 from fusion.executors.base import Executor
+from fusion.kernel import sentences
 from fusion.kernel.linux import rss
 from fusion.settings import Settings
 
@@ -92,7 +93,7 @@ class Recycling:
             self.memory = used * _MIB
         # Before its first job a worker is as small as it gets: another one would be no better.
         if limit and self._jobs and used > limit:
-            return f"it uses {used} MiB, --max-memory {limit}"
+            return sentences.MEMORY_LIMIT.format(n=used, n_limit=limit)
         self._replace_grown(server, size)
         return ""
 

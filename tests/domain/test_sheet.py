@@ -360,3 +360,29 @@ def test_a_masked_value_is_nowhere(conn: redis.Redis) -> None:
         )
         conn.hset("rq:job:a", mapping={"cursor": json.dumps(canary), "result": json.dumps(canary), "quarantined": f"as {canary}"})
         assert canary not in shown(conn), kind
+
+
+def test_a_traceback_is_readable_but_for_secrets_in_its_source(conn: redis.Redis) -> None:
+    Queue("sms", conn).enqueue(TASK, job_id="a")
+    trace = (
+        "Traceback (most recent call last):\n"
+        '  File "/app/sms.py", line 1044, in send_code\n'
+        '    client.login(user, password="sword fish", retries=3)\n'
+        "    ^^^^^^^^^^^^^^^^^^^\n"
+        '  File "/app/sms.py", line 12, in __init__\n'
+        '    if order["id"] % 2 == 0 and token != "swordfish":\n'
+        "shop.errors.InvalidToken: HTTP 401 from api; code 482 of +49 151 1234"
+    )
+    hand = Hand(Broker(conn), "sms")
+    hand.tell(hand.take(), "failed", reason=trace.splitlines()[-1], fields={"exc_info": trace})
+    found = document(read(conn), details=True, trace=True)
+    assert found["trace"]["lines"] == [
+        "Traceback (most recent call last):",
+        '  File "/app/sms.py", line 1044, in send_code',
+        "    client.login(user, password=***, retries=*)",
+        "    ^^^^^^^^^^^^^^^^^^^",
+        '  File "/app/sms.py", line 12, in __init__',
+        '    if order["id"] % 2 == 0 and token != ***:',
+        "shop.errors.InvalidToken: HTTP 401 from api; code *** of +** *** ****",
+    ]
+    assert found["reason_text"] == found["trace"]["lines"][-1]

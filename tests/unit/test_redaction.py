@@ -254,7 +254,7 @@ def test_results_are_masked_like_arguments() -> None:
     ("text", "expected"),
     [
         ("sent to the provider", "sent to the provider"),
-        ("3 of 10 sent to +49 151 1234", "* of ** sent to +** *** ****"),
+        ("3 of 10 sent to +49 151 1234", "3 of 10 sent to +** *** ****"),
         ("code ٤٨٢٩", "code ****"),
         ("redis://:swordfish@db:6379/0 is away", "redis://***@db:****/* is away"),
         ("redis://:sword/fish@db/0", "redis://***"),
@@ -273,7 +273,7 @@ def test_results_are_masked_like_arguments() -> None:
         ("eyJhbGciOiJIUzI.eyJzdWIi.c2ln", "***"),
         ("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "***"),
         ("id 0b8f0c3e-3b0a-4f0e-9d0c-swordfish", "id ***"),
-        ("two\nlines\ttab \x1b[2Jesc \u202eleft", "two lines tab \\x1b[*Jesc \\x202eleft"),
+        ("two\nlines\ttab \x1b[2Jesc \u202eleft", "two lines tab \\x1b[2Jesc \\x202eleft"),
         ("", ""),
     ],
 )
@@ -315,7 +315,7 @@ def test_what_somebody_chose_to_say_is_masked_less() -> None:
         "provider": "twilio",
         "token": "***",
         "to": "+*****",
-        "took": "*.**",
+        "took": "1.25",
         "url": "https://***@example.com/a",
     }
 

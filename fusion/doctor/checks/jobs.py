@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fusion.doctor.finding import Finding, Remedy, counted, some, span, words
 from fusion.doctor.look import RECENT
 from fusion.jobs.failures import group
+from fusion.kernel.redaction import masked_text
 from fusion.store.query.grammar import Query
 from fusion.store.query.lexer import Term
 from fusion.store.query.patterns import escaped
@@ -54,12 +55,13 @@ def poison(look: Look) -> Iterator[Finding]:
     if found:
         last = found[-1]
         what = f"{counted(len(found), 'job')} took {'its process' if len(found) == 1 else 'their processes'} down each time and failed: "
-        what += f"{some(one.id for one in reversed(found))}; {last.queue}: {last.reason[:160]}"
+        what += f"{some(one.id for one in reversed(found))}; {last.queue}: {masked_text(last.reason, 160)}"
         fix = f"{call} quarantine {words(last.id)} --reason 'takes its process down'\nmend its task, then: {call} requeue {words(last.id)}"
         yield Finding("warn", "poison", last.id, what, fix, Remedy("quarantine", (last.id,)))
     for one in look.blocked:
         if one.kind == "probation":
-            what = f"{counted(one.count, 'job')} of {one.queue} run alone, one after another, as they were lost again and again: {one.why}"
+            what = f"{counted(one.count, 'job')} of {one.queue} run alone, one after another, as they were lost again and again: "
+            what += masked_text(one.why)
             yield Finding("warn", "poison", one.queue, what, f"{call} info\n{call} failures --error {_LOST}")
 
 
@@ -69,7 +71,7 @@ def held(look: Look) -> Iterator[Finding]:
         if one.kind != "held":
             continue
         since = f" for {span((look.at - one.since).total_seconds())}" if one.since else ""
-        why = one.why.split(": ", 1)[-1]
+        why = masked_text(one.why.split(": ", 1)[-1])
         what = f"{counted(one.count, 'job')} of {one.queue} {'waits' if one.count == 1 else 'wait'}{since} for a worker that has {one.task}: {why}"
         module = one.task.rpartition(".")[0] or "MODULE"
         yield Finding("fail", "held", one.queue, what, f"{look.program} worker {words(one.queue)} --tasks {words(module)}")

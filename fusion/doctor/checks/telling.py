@@ -57,12 +57,12 @@ def sinks(look: Look) -> Iterator[Finding]:
     for sink in look.sinks:
         if sink.failing_since is not None:
             since = span((look.at - sink.failing_since).total_seconds())
-            what = f"the sink {sink.name} has failed for {since}, {counted(sink.failures, 'time')} in a row: {masked_text(sink.error[:200])}"
+            what = f"the sink {sink.name} has failed for {since}, {counted(sink.failures, 'time')} in a row: {masked_text(sink.error, 200)}"
             yield Finding(
                 "fail" if sink.breaker_open else "warn", "sinks", sink.name, what, f"{call} events stats\n{call} events setup"
             )
         if sink.parked:
-            why = masked_text(sink.error[:200]) or "see there"
+            why = masked_text(sink.error, 200) or "see there"
             what = f"the sink {sink.name} refused {counted(sink.parked, 'event')} for good, which are parked: {why}"
             yield Finding(
                 "warn", "sinks", sink.name, what, f"mend the cause, then: {call} events replay --sink {words(sink.name)}"
@@ -97,7 +97,7 @@ def callbacks(look: Look) -> Iterator[Finding]:
         if tried or age > _OLD[0]:
             hosts = Counter(_host(one.url) for one in tried or shown).most_common(3)
             names = ", ".join(f"{host} ({number})" for host, number in hosts)
-            said = next((f"; {masked_text(one.answer[:120])}" for one in tried if one.answer), "")
+            said = next((f"; {masked_text(one.answer, 120)}" for one in tried if one.answer), "")
             more = ", and others wait behind them" if count > len(shown) else ""
             what = f"{counted(count, 'callback is', 'callbacks are')} not delivered, the oldest for {span(age)}: "
             what += f"{names} does not take them{said}{more}"
@@ -106,7 +106,7 @@ def callbacks(look: Look) -> Iterator[Finding]:
             yield Finding("fail" if age > _OLD[1] else "warn", "callbacks", hosts[0][0], what, fix, _again(tried or shown))
     failed = [one for one in look.failures if one.queue == CALLBACKS]
     if failed:
-        what = f"{counted(len(failed), 'callback')} could not be delivered and failed; the last: {masked_text(failed[-1].reason[:160])}"
+        what = f"{counted(len(failed), 'callback')} could not be delivered and failed; the last: {masked_text(failed[-1].reason, 160)}"
         fix = f"{call} callbacks list --status failed\n{call} callbacks retry --all"
         yield Finding(
             "warn", "callbacks", failed[-1].id, what, fix, Remedy("retry_callbacks", tuple(one.id for one in failed[-_AGAIN:]))

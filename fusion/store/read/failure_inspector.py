@@ -19,8 +19,6 @@ _HOURS = 25
 _DAY = timedelta(days=1)
 #: Groups read in one round trip.
 _CHUNK = 50
-#: Characters of a reason that are looked at.
-_REASON = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +183,7 @@ def _score(since: datetime | None) -> float | str:
 def _told(info: GroupInfo, row: Any) -> GroupInfo:
     if row is None or isinstance(row, Exception):
         return info
-    reason = codec.text(row[0])[:_REASON]
-    return replace(info, message=message_of(info.error_class, reason), error_frame=codec.text(row[1]))
+    return replace(info, message=message_of(info.error_class, codec.text(row[0])), error_frame=codec.text(row[1]))
 
 
 def _minutes(hours: Sequence[int], rows: Sequence[Mapping[Any, Any]], now: datetime) -> dict[datetime, int]:
