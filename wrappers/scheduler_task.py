@@ -22,7 +22,7 @@ QUEUE = "scheduler"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`data`: the task's one argument, None for a task without. `options` are those of `Scheduler.cron`."""
+    """`data`: the task's one argument; None or `{}` for a task without. `options` are those of `Scheduler.cron`."""
 
     id: str
     cron: str
@@ -45,10 +45,10 @@ TABLE: tuple[Row, ...] = (
 def add(scheduler: Planner, data: Any, cron: str, func: str, *, id: str, **options: Any) -> str:
     """Run `func`, by its dotted name, with `data` at every tick of the cron expression (in UTC unless `timezone=` is given).
 
-    `data` is the task's one argument, None for a task without. `options` are those of `Scheduler.cron`; the queue is `scheduler` unless
+    `data` is the task's one argument; None or `{}` for a task without. `options` are those of `Scheduler.cron`; the queue is `scheduler` unless
     given. The same id again changes the entry. Returns the id; raises what `Scheduler.cron` does, with nothing stored.
     """
-    return scheduler.cron(cron, func, id=id, args=() if data is None else (data,), **{"queue": QUEUE, **options})
+    return scheduler.cron(cron, func, id=id, args=() if data is None or data == {} else (data,), **{"queue": QUEUE, **options})
 
 
 def register(scheduler: Planner) -> None:

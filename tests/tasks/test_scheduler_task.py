@@ -51,7 +51,7 @@ def test_the_settings_of_the_service_name_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "args"), [(None, []), ({"days": 30}, [{"days": 30}]), (0, [0]), ([], [[]]), ("abc", ["abc"]), ([1, 2], [[1, 2]])]
+    ("data", "args"), [(None, []), ({}, []), ({"days": 30}, [{"days": 30}]), (0, [0]), ([], [[]]), ("abc", ["abc"]), ([1, 2], [[1, 2]])]
 )
 def test_the_data_is_the_one_argument(conn: redis.Redis, data: Any, args: list[Any]) -> None:
     scheduler = Scheduler(conn)
@@ -68,6 +68,16 @@ def test_options_are_those_of_the_scheduler(conn: redis.Redis) -> None:
     assert Plan.from_json(scheduler.get("nightly").plan).timezone == "Europe/Berlin"
     spec = spec_of(scheduler, "nightly")
     assert (spec["queue"], spec["priority"], spec["misfire"]) == ("email", 2, "skip")
+
+
+@pytest.mark.parametrize("data", [{}, None])
+def test_the_documented_line_runs_at_every_tick(conn: redis.Redis, workers: Workers, data: Any) -> None:
+    scheduler = Scheduler(conn)
+    add(scheduler, data, "*/5 * * * *", "tasks.maintenance.run_maintenance_on_failed_queue", id=MAINTENANCE)
+    job = scheduler.run(MAINTENANCE)
+    workers.burst("scheduler", env={"FUSION_TASKS": "tasks.maintenance"})
+    job.refresh()
+    assert (job.get_status(), job.result) == ("finished", {"requeued": 0, "quarantined": 0, "left": 0, "refused": {}}), job.exc_info
 
 
 def test_a_mistake_is_told_at_once(conn: redis.Redis) -> None:
