@@ -51,7 +51,8 @@ def test_the_settings_of_the_service_name_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "args"), [(None, []), ({}, []), ({"days": 30}, [{"days": 30}]), (0, [0]), ([], [[]]), ("abc", ["abc"]), ([1, 2], [[1, 2]])]
+    ("data", "args"),
+    [(None, []), ({}, []), ({"days": 30}, [{"days": 30}]), (0, [0]), ([], [[]]), ("abc", ["abc"]), ([1, 2], [[1, 2]])],
 )
 def test_the_data_is_the_one_argument(conn: redis.Redis, data: Any, args: list[Any]) -> None:
     scheduler = Scheduler(conn)
@@ -77,7 +78,9 @@ def test_the_documented_line_runs_at_every_tick(conn: redis.Redis, workers: Work
     job = scheduler.run(MAINTENANCE)
     workers.burst("scheduler", env={"FUSION_TASKS": "tasks.maintenance"})
     job.refresh()
-    assert (job.get_status(), job.result) == ("finished", {"requeued": 0, "quarantined": 0, "left": 0, "refused": {}}), job.exc_info
+    assert (job.get_status(), job.result) == ("finished", {"requeued": 0, "quarantined": 0, "left": 0, "refused": {}}), (
+        job.exc_info
+    )
 
 
 def test_a_mistake_is_told_at_once(conn: redis.Redis) -> None:
