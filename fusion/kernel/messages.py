@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from fusion.kernel.redaction import MASK, is_secret
+from fusion.kernel.secret_names import MASK, is_secret
 from fusion.kernel.sentences import SLOTS, TEMPLATES
 
 TYPE_CHECKING = False

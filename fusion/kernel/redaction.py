@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import re
 
+from fusion.kernel.secret_names import MASK as MASK
+from fusion.kernel.secret_names import is_secret as is_secret
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
     from typing import Any
 
-MASK = "***"
 #: Shown in place of data that can't be masked: pickles, which are not loaded for it, and what is neither JSON nor a call.
 PICKLED, UNREADABLE = "[pickled]", "[unreadable]"
 
@@ -31,16 +33,6 @@ _MORE = 24
 _TAG = "__fusion__"
 #: The label of a model: its app and its name.
 _MODEL = re.compile(r"[a-z_]\w{0,99}\.[a-z_]\w{0,99}", re.ASCII)
-
-#: Parts of a key that make it secret wherever they stand in it, separators left out.
-_ANYWHERE = (
-    "passw passphrase secret token apikey accesskey privatekey signingkey encryptionkey authorization authentication cookie session "
-    "credential signature bearer"
-).split()
-#: Words that make a key secret on their own and at the end of one: `pin` also begins `pinned`, and `otp` is in `footprint`.
-_WORDS = frozenset("pass pwd auth oauth jwt otp totp pin puk tan code cvv cvc csc mfa salt sid sig hmac ssn".split())
-_ENDS = ("code", "pwd", "otp", "pin", "auth", "cvv", "cvc", "pass")
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _HOST = re.compile(
     r"(https?://)(?:[^\s/?#@]*@)?([A-Za-z0-9-]{1,40}(?:\.[A-Za-z0-9-]{1,40})+(?::\d{1,5})?)(?:[/?#]\S*)?", re.IGNORECASE
@@ -135,28 +127,6 @@ def _message(text: str, limit: int, source: bool = False) -> str:
     from fusion.kernel.messages import mask_message
 
     return mask_message(_beginning(text, limit), cut=len(text) > limit, source=source)
-
-
-def is_secret(key: str) -> bool:
-    """True if a key's name (`password`, `apiKey`, `pin` ...) makes its value a secret."""
-    key = key[:256]
-    known = _known.get(key)
-    if known is None:
-        if len(_known) >= 2000:
-            _known.clear()
-        known = _known[key] = _says_secret(key)
-    return known
-
-
-_known: dict[str, bool] = {}
-
-
-def _says_secret(key: str) -> bool:
-    squashed = "".join(c for c in key.lower() if c.isalpha())
-    if squashed in _WORDS or any(part in squashed for part in _ANYWHERE):
-        return True
-    words = [word.lower() for word in _WORD.findall(key)]
-    return any(word in _WORDS or word.endswith(_ENDS) for word in words)
 
 
 def printable(text: str) -> str:

@@ -21,7 +21,7 @@ from fusion.delivery import headers as delivery_headers
 from fusion.delivery import signing as delivery_signing
 from fusion.events import document, wording
 from fusion.execution import frames
-from fusion.kernel import messages, redaction, signing, timeutil
+from fusion.kernel import messages, redaction, secret_names, signing, timeutil
 from fusion.kernel.importing import check_path
 from fusion.kernel.serializers import JSONSerializer, PickleSerializer, dumps_call
 from fusion.settings import mask_url, readers
@@ -257,7 +257,7 @@ for _name, _piece in {
 }.items():
     EVENTS[f"message: {_name}"] = (repeated(_piece), messages.mask_message)
     EVENTS[f"argument: {_name}"] = (repeated(_piece), redaction._mask_strictly)
-    EVENTS[f"key: {_name}"] = (repeated(_piece), redaction._says_secret)
+    EVENTS[f"key: {_name}"] = (repeated(_piece), secret_names._says_secret)
     EVENTS[f"beginning: {_name}"] = (repeated(_piece), lambda text: redaction._beginning(text + " a", len(text)))
 
 _ALL = {

@@ -356,4 +356,4 @@ def test_it_is_lean() -> None:
     script = "import sys; before = set(sys.modules); import json, re; import fusion; base = set(sys.modules); import fusion.kernel.redaction; "
     script += "print(*sorted(set(sys.modules) - base))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
-    assert done.stdout.split() == ["fusion.kernel", "fusion.kernel.redaction"]
+    assert done.stdout.split() == ["fusion.kernel", "fusion.kernel.redaction", "fusion.kernel.secret_names"]
