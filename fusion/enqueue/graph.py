@@ -205,14 +205,59 @@ def _may_come_anew(error: Exception) -> bool:
 
 def _parts(graph: Graph, queue: str, replicas: Replicas | None) -> Generator[Step, Any, str]:
     at, met, asked = "", dict[str, Met](), set[str]()
-    for nth, part in enumerate(graph.parts):
+    instead = dict[str, str]()  # by the id of a job that was skipped: the one that it met
+    first: NewJob | None = None
+    nth = 0
+    for part in graph.parts:
         name = graph.queues.get(part[0].id, "")
         room = None if name in asked else graph.room(name)  # the first part for a queue asks for all
         asked.add(name)
+        part = [_renamed(job, instead) for job in part]
         at = yield methodcaller("enqueue_part", name or queue, part, graph.token, nth, room)
-        met |= Broker.met(at)
-        for job in part:
-            for further, parents in enumerate(graph.more.get(job.id, ()), 1):
+        met |= (found := Broker.met(at))
+        instead |= {job_id: other.other for job_id, other in found.items() if other.skipped}
+        came = [job for job in part if job.id not in instead]
+        first = first or next(iter(came), None)
+        nth += first is not None  # the graph begins with the first part of which a job was accepted
+        for job in came:
+            for further, parents in enumerate(_further(graph, job, instead), 1):
                 yield methodcaller("add_parents", job.id, graph.token, further, parents)
-    yield methodcaller("release_graph", graph.token, queue, graph.jobs[0], replicas)
+    if first is not None:
+        yield methodcaller("release_graph", graph.token, queue, first, replicas)
     return Broker.in_graph(at, met, (job.id for job in graph.jobs if "parents" in job.fields))
+
+
+def _renamed(job: NewJob, instead: Mapping[str, str]) -> NewJob:
+    """The job, which waits for those that skipped ones have met in place of these."""
+    members = parents_of(job) if instead else []
+    if all(member.lstrip("?~") not in instead for member in members):
+        return job
+    named: dict[str, str] = {}
+    for member in members:
+        sign, parent = _split(member, instead)
+        named[parent] = sign  # of one that is named twice the last policy holds
+    listed = json.dumps([sign + parent for parent, sign in named.items()], separators=(",", ":"))
+    return replace(job, fields={**job.fields, "parents": listed})
+
+
+def _further(graph: Graph, job: NewJob, instead: Mapping[str, str]) -> Iterator[list[str]]:
+    """What goes in the calls behind it of a job with many parents; each of these is named once."""
+    lists = graph.more.get(job.id, ())
+    if not instead:
+        yield from lists
+        return
+    named = {_split(member, instead)[1] for member in parents_of(job)}
+    for members in lists:
+        left = []
+        for member in members:
+            sign, parent = _split(member, instead)
+            if parent not in named:
+                named.add(parent)
+                left.append(sign + parent)
+        if left:
+            yield left
+
+
+def _split(member: str, instead: Mapping[str, str]) -> tuple[str, str]:
+    parent = member.lstrip("?~")
+    return member[: len(member) - len(parent)], instead.get(parent, parent)

@@ -4,7 +4,7 @@
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply of_outbox
 -- RARER: next_seq
 -- INCLUDE: writer layout keys time count emit ring gate room turns sound accept newcomer batch
--- INCLUDE: attach kin_keys outbox coming
+-- INCLUDE: attach kin_keys kin outbox coming
 -- Uses: discarded fifos gate_texts fair wildcards
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
@@ -32,8 +32,10 @@
 -- a connection that wrote nothing WAIT waits for nothing, and a primary that was demoted meanwhile must not vouch for
 -- what its successor may not have. No allow-oom here: at maxmemory the first write is refused and nothing has happened.
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
-local met, brought -- what of unique keys is to be told; ids by unique key of those that come now
-if string.find(A_needs, 'u', 1, true) then met, brought = {}, {} end
+-- What of unique keys is to be told; ids by unique key of those that come now; by the id of one that is skipped the job
+-- that has its key.
+local met, brought, instead, any_skipped
+if string.find(A_needs, 'u', 1, true) then met, brought, instead = {}, {}, {} end
 local apart = {} -- ids of those that are deferred
 local nth, graph = string.match(A_needs, '#(%d+)%.(%d+)$')
 if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
@@ -84,6 +86,19 @@ local function is_taken(id, of_before)
   return others and 'foreign', of_before
 end
 
+-- The parents of a job, with those that skipped ones have met in place of these. Of one that is named twice the last
+-- policy holds.
+local function with_met(parents)
+  local found, place = {}, {}
+  for _, member in ipairs(parents) do
+    local sign, id = parent_in(member)
+    id = instead[id] or id
+    place[id] = place[id] or #found + 1
+    found[place[id]] = sign .. id
+  end
+  return found
+end
+
 for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
   local record = redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
@@ -110,6 +125,7 @@ for _ = 1, tonumber(A_n_jobs) do
     return { 'duplicate', id, other.status, other.owner, other.name }
   elseif other and other.way == 'skip' then
     met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and view_of(other.owner) or nil }
+    instead[id], any_skipped = other.owner, true
   elseif seen[id] or status and not is_terminal(status) then
     return { 'duplicate', id, may_go(record[7]) and 'coming' or status or 'queued' }
   else
@@ -126,6 +142,7 @@ for _ = 1, tonumber(A_n_jobs) do
     local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
     local parents = ties and string.find(ties, 'p', 1, true) and field_of('parents', at + 6, at + 5 + n)
     if parents then parents = parents_of(parents) end
+    if parents and any_skipped then parents = with_met(parents) end
     if parents then
       local missing = first_missing(parents, seen)
       if missing then return { 'missing', id, missing } end
@@ -224,6 +241,7 @@ for i, job in ipairs(fresh) do
   end
   if waits then apart[#apart + 1] = job.id end
   if graph then redis.call('HSET', job_key(job.id), 'graph', graph) end
+  if job.parents and any_skipped then redis.call('HSET', job_key(job.id), 'parents', cjson.encode(job.parents)) end
   if not later then best = math.max(best or 0, tonumber(job.priority)) end
 end
 write_tallies()

@@ -101,4 +101,26 @@ OF_KIN = (
         "faults/crash/test_makers.py::test_who_does_it_again_soon_has_the_same_ids[chain-1]",
         Edit("fusion/enqueue/graph.py", 'error.status == "coming"', "False"),
     ),
+    a_mutant(
+        "kin15",
+        "the child of a parent that is skipped in the same call waits for nobody",
+        "domain/test_skipped_parents.py::test_the_child_waits_for_the_job_that_was_met[beside-in-one-call-_sync]",
+        Edit(LUA + "enqueue.lua", "    if parents and any_skipped then parents = with_met(parents) end\n", ""),
+    ),
+    a_mutant(
+        "kin16",
+        "a call of several forgets who was skipped in those before",
+        "domain/test_skipped_parents.py::test_the_child_waits_for_the_job_that_was_met[far-in-several-_sync]",
+        Edit(
+            "fusion/enqueue/graph.py",
+            "other.other for job_id, other in found.items() if other.skipped",
+            "other.other for job_id, other in found.items() if not other.skipped",
+        ),
+    ),
+    a_mutant(
+        "kin17",
+        "a chain over two queues whose first step is skipped is given up",
+        "domain/test_skipped_parents.py::test_a_step_of_a_chain_is_given_what_the_job_that_was_met_returned[several]",
+        Edit("fusion/enqueue/graph.py", "        nth += first is not None  #", "        nth += 1  #"),
+    ),
 )
