@@ -147,6 +147,16 @@ def error_frame(tb: TracebackType | None) -> dict[bytes, bytes]:
         return {}
 
 
+def task_frame(name: str, function: Any) -> dict[bytes, bytes]:
+    """The place where a task begins, for an error that came before it: `module:function:line`."""
+    try:
+        line = int(function.__code__.co_firstlineno)
+    except BaseException:  # some other thing that can be called
+        line = 0
+    module, _, attribute = name.rpartition(".")
+    return {b"error_frame": _cut(f"{module}:{attribute}:{line}".translate(_LINE_ESCAPES), _MAX_FRAME)}
+
+
 def _is_own(path: str) -> bool:
     if path.startswith(("<frozen ", _FUSION)) or "/site-packages/" in path or "/dist-packages/" in path:
         return False

@@ -10,7 +10,14 @@ from time import monotonic
 from types import CoroutineType, FunctionType, TracebackType
 
 from fusion import context, middleware
-from fusion.exceptions import DependencyFailed, JobInterrupted, PayloadTooLarge, TaskNotAllowed, TaskNotFound
+from fusion.exceptions import (
+    DependencyFailed,
+    DeserializationError,
+    JobInterrupted,
+    PayloadTooLarge,
+    TaskNotAllowed,
+    TaskNotFound,
+)
 from fusion.execution import outcome
 from fusion.execution.callbacks import HOOKS_TIMEOUT, DueCallback, callback_limit
 from fusion.kernel import defaults, sentences, stopping
@@ -114,6 +121,9 @@ class Execution:
         self._performer, self.fields = performer, fields
         self._send, self._line, self._judge = send, line, judge
         self._found = self._keyless = False
+        #: The task's function, until its arguments are there.
+        self._unread: Callable[..., Any] | None = None
+        self._reading = False
         self._shown = True
         # A record of the second layout: those who read it know compressed texts. Stock RQ, which reads pickled jobs, does not.
         self._compress = b"func" in fields and b"serializer" not in fields
@@ -182,7 +192,7 @@ class Execution:
         name, load = split_call(self._serializer, fields.get(b"data", b""))
         job.func_name = name
         function = resolve(name, self._performer.tasks, self._performer.without)
-        self._found = True
+        self._found, self._unread = True, function
         self._keyless = b"k" not in fields.get(b"ties", b"") and _declares_key(function)
         self._load, self._hooked = load, bool(middleware.registered or self._performer.named)
         check_no_generator(function, name)
@@ -197,7 +207,9 @@ class Execution:
 
     def load(self) -> None:
         """Decode the arguments. Rows of a database are read now."""
+        self._reading = True
         self.job.called()
+        self._unread = None
         failpoint("horse.before_task")
 
     def _loaded(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -259,6 +271,10 @@ class Execution:
             return
         tb = _beyond_own_frames(error.__traceback__)
         self._answer = outcome.failed(error, tb)
+        if self._unread is not None and (self._reading or issubclass(type(error), DeserializationError)):
+            self._answer |= outcome.task_frame(
+                job.func_name, self._unread
+            )  # the code that read them has read those of other tasks, too
         if self.hooks is not None:
             self.hooks.blame(error, self._answer)
         if self._judge.ended_by_stop(error):
@@ -363,7 +379,7 @@ class Execution:
         self._send({b"kind": b"meta", b"meta": self._encoded_meta(meta)})
 
     def _encoded_meta(self, meta: dict[str, Any]) -> bytes:
-        raw, most = self._performer.json.dumps(meta), self._performer.max_result
+        raw, most = self._performer.json.dumps(meta if type(meta) is dict else dict(meta)), self._performer.max_result
         if len(raw) > most:
             raise PayloadTooLarge(
                 f"job.meta {sentences.FIELD_SIZE.format(n=len(raw), n_limit=most)} (max_result, FUSION_MAX_RESULT)"

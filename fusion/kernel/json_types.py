@@ -24,7 +24,9 @@ _SAME_HASH = 200
 
 
 #: Subclasses go as their base. Not `str(value)`: that would run an overridden `__str__`.
-_BASES: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__, list: list, dict: dict}
+_BASES: dict[type, Callable[[Any], Any]] = {str: str.__str__, int: int.__int__, float: float.__float__, list: list}
+#: What a defaultdict may make, by name.
+_FACTORIES = {kind.__name__: kind for kind in (list, dict, set, int, float, str, bool, tuple)}
 
 
 def _tag(kind: str, value: Any) -> dict[str, Any]:
@@ -103,32 +105,83 @@ def _encode_other(value: Any, room: int) -> Any:
         if not value.name or type(value).__members__.get(value.name) is not value:  # a combination of flags
             return _tag("flag", [_path_of(type(value)), value.value])
         return _tag("enum", [_path_of(type(value)), value.name])
-    if _is(value, "datetime", "datetime"):
-        return _tag("datetime", _encode_datetime(value))
-    if _is(value, "datetime", "date"):
-        return _tag("date", value.isoformat())
-    if _is(value, "datetime", "time"):
-        if value.tzinfo is not None and value.utcoffset() is None:
-            raise SerializationError(f"{value!r} has a zone whose offset depends on the day; send a datetime")
-        return _tag("time", [value.isoformat(), value.fold])
-    if _is(value, "datetime", "timedelta"):
-        return _tag("timedelta", [value.days, value.seconds, value.microseconds])
-    if _is(value, "decimal", "Decimal"):
-        return _tag("decimal", str(value))
-    if _is(value, "uuid", "UUID"):
-        return _tag("uuid", str(value))
-    if isinstance(value, bytes):
-        from binascii import b2a_base64
-
-        return _tag("bytes", b2a_base64(value, newline=False).decode())
+    for tag, module, name, make in _TYPES:
+        base: Any = getattr(sys.modules.get(module), name, None)  # while its module is not loaded there is no such value
+        if base is not None and isinstance(value, base):
+            made = make(base, value)
+            if type(value) is not base:
+                _check(value, base, _LOADERS[tag](_BARE, made))
+            return _tag(tag, made)
     if _is(value, "fusion.kernel.redaction", "Secret"):
         return _tag("secret", value.reveal())
-    if isinstance(value, (set, frozenset)):
-        return _tag("set" if isinstance(value, set) else "frozenset", [encode(item, room - 1) for item in value])
+    for kind in (set, frozenset):
+        if isinstance(value, kind):
+            if type(value) is not kind:
+                _check(value, kind, kind(value))
+            return _tag(kind.__name__, [encode(item, room - 1) for item in value])
+    if isinstance(value, dict):
+        return _encode_mapping(value, room)
     for base, plain in _BASES.items():
         if isinstance(value, base):
-            return encode(plain(value), room)
+            _check(value, base, made := plain(value))
+            return encode(made, room)
     return _encode_object(value, room)
+
+
+def _encode_mapping(value: Any, room: int) -> Any:
+    """A dict of a class of its own. Those of `collections` come back as they were."""
+    collections, kind = sys.modules["collections"], type(value)
+    if kind is collections.OrderedDict or kind is collections.Counter:
+        return _tag("ordered" if kind is collections.OrderedDict else "counter", _pairs_of(value, room))
+    if kind is collections.defaultdict:
+        factory = value.default_factory
+        name = getattr(factory, "__name__", "")
+        if factory is not None and _FACTORIES.get(name) is not factory:
+            raise SerializationError(
+                "a defaultdict comes back with one of these factories only: " + ", ".join(_FACTORIES) + "; send dict(value)"
+            )
+        return _tag("defaultdict", [name if factory is not None else None, _pairs_of(value, room)])
+    plain = dict(value)
+    _check(value, dict, plain)
+    try:
+        alike = not hasattr(kind, "__missing__") and all(value[key] is item or value[key] == item for key, item in plain.items())
+    except Exception:
+        alike = False
+    if not alike:
+        raise SerializationError(
+            f"a {_name(value)} would arrive as a plain dict, which answers otherwise; send dict(value), or what it holds"
+        )
+    return encode(plain, room)
+
+
+def _pairs_of(value: dict[Any, Any], room: int) -> list[Any]:
+    return [[encode(key, room - 1), encode(item, room - 1)] for key, item in value.items()]
+
+
+def _check(value: Any, base: type, made: Any) -> None:
+    """Refuse a value of a subclass that would not arrive: `made` of its base comes of it, and is another value."""
+    try:
+        same = bool(value == made) or _is_same_instant(value, made)
+        is_nothing = not same and bool(value != value)
+    except Exception:  # a comparison of the user's own
+        same = is_nothing = False
+    if base is float and is_nothing:  # NaN, which has an error of its own
+        return
+    if is_nothing:
+        raise SerializationError(f"a {_name(value)} that is not equal to itself, as NaT, is no value; send None")
+    if not same:
+        raise SerializationError(
+            f"a {_name(value)} would arrive as a plain {base.__name__} that is not equal to it; send its text, str(value), and read that in the "
+            f"task, or make a {base.__name__} of it first"
+        )
+
+
+def _is_same_instant(value: Any, made: Any) -> bool:
+    """True for moments that Python calls unequal only because one is in an hour that its zone has twice, and the zones are two objects."""
+    kind: Any = getattr(sys.modules.get("datetime"), "datetime", None)
+    if kind is None or not isinstance(value, kind) or type(value).__eq__ is not kind.__eq__ or value.tzinfo is None:
+        return False
+    return not (kind.__sub__(value, made))
 
 
 def _encode_object(value: Any, room: int) -> Any:
@@ -148,10 +201,34 @@ def _encode_object(value: Any, room: int) -> Any:
     )
 
 
-def _encode_datetime(value: Any) -> list[Any]:
+def _plain_datetime(base: Any, value: Any) -> list[Any]:
     zone = value.tzinfo
     key = getattr(zone, "key", None) if type(zone).__name__ == "ZoneInfo" else None
-    return [value.isoformat(), key, value.fold]
+    return [base.isoformat(value), key, value.fold]
+
+
+def _plain_time(base: Any, value: Any) -> list[Any]:
+    if value.tzinfo is not None and value.utcoffset() is None:
+        raise SerializationError(f"{value!r} has a zone whose offset depends on the day; send a datetime")
+    return [base.isoformat(value), value.fold]
+
+
+def _plain_bytes(base: Any, value: Any) -> str:
+    from binascii import b2a_base64
+
+    return b2a_base64(value, newline=False).decode()
+
+
+#: By tag: the module and name of the type, and what makes it plain, by the methods of the type itself. A datetime is a date: it comes first.
+_TYPES: tuple[tuple[str, str, str, Callable[[Any, Any], Any]], ...] = (
+    ("datetime", "datetime", "datetime", _plain_datetime),
+    ("date", "datetime", "date", lambda base, value: base.isoformat(value)),
+    ("time", "datetime", "time", _plain_time),
+    ("timedelta", "datetime", "timedelta", lambda base, value: [value.days, value.seconds, value.microseconds]),
+    ("decimal", "decimal", "Decimal", lambda base, value: base.__str__(value)),
+    ("uuid", "uuid", "UUID", lambda base, value: base.__str__(value)),
+    ("bytes", "builtins", "bytes", _plain_bytes),
+)
 
 
 def _name(value: Any) -> str:
@@ -169,6 +246,10 @@ def _path_of(kind: type) -> str:
             f"{kind.__module__}.{kind.__qualname__} can't be imported by a worker; define it at the top of a module"
         )
     return f"{kind.__module__}:{kind.__qualname__}"
+
+
+#: Of what is not there when it is read.
+_WHY = ": was it removed or renamed, or is the producer newer than this worker?"
 
 
 class Decoder:
@@ -216,11 +297,17 @@ class Decoder:
             raise DeserializationError(f"{path} may not be imported here; {advice}")
         from importlib import import_module
 
-        found: Any = import_module(module)
+        try:
+            found: Any = import_module(module)
+        except ImportError as error:
+            raise DeserializationError(f"{path} is not here{_WHY} ({error})") from None
         for part in qualname.split("."):
             if part.startswith("__"):
                 raise DeserializationError(f"{path} is not a class")
-            found = getattr(found, part)
+            try:
+                found = getattr(found, part)
+            except AttributeError:
+                raise DeserializationError(f"{path} is not here{_WHY}") from None
         return found
 
     def load_datetime(self, value: Any) -> Any:
@@ -278,8 +365,13 @@ class Decoder:
         return Secret(value)
 
     def load_enum(self, value: Any) -> Any:
-        """A member of an Enum from its class and its name."""
-        return self._enum_class(value[0])[value[1]]
+        """A member of an Enum from its class and its name. DeserializationError for one that it lacks here."""
+        path, name = value
+        found = self._enum_class(path)
+        try:
+            return found[name]
+        except KeyError:
+            raise DeserializationError(f"{path} has no member {name!r} here{_WHY}") from None
 
     def load_flag(self, value: Any) -> Any:
         """A combination of flags from its class and its number. It has no name."""
@@ -307,7 +399,7 @@ class Decoder:
         known = {field.name for field in dataclasses.fields(found)}
         unknown = sorted(set(fields) - known)
         if unknown:
-            raise DeserializationError(f"{path} has no field {unknown[0]!r} here; is the producer newer than this worker?")
+            raise DeserializationError(f"{path} has no field {unknown[0]!r} here{_WHY}")
         for name, item in fields.items():  # what was sent wins over what __post_init__ would compute again
             object.__setattr__(made, name, item)
         return made
@@ -326,11 +418,27 @@ def _load_dict(decoder: Decoder, value: Any) -> Any:
     return dict(value)
 
 
+def _load_counter(decoder: Decoder, value: Any) -> Any:
+    return sys.modules["collections"].Counter(_load_dict(decoder, value))
+
+
+def _load_ordered(decoder: Decoder, value: Any) -> Any:
+    return sys.modules["collections"].OrderedDict(_load_dict(decoder, value))
+
+
+def _load_defaultdict(decoder: Decoder, value: Any) -> Any:
+    name, pairs = value
+    return sys.modules["collections"].defaultdict(None if name is None else _FACTORIES[name], _load_dict(decoder, pairs))
+
+
 _LOADERS: dict[str, Callable[[Decoder, Any], Any]] = {
     "tuple": lambda decoder, value: tuple(value),
     "set": lambda decoder, value: set(_spread(value)),
     "frozenset": lambda decoder, value: frozenset(_spread(value)),
     "dict": _load_dict,
+    "ordered": _load_ordered,
+    "counter": _load_counter,
+    "defaultdict": _load_defaultdict,
     "datetime": Decoder.load_datetime,
     "date": Decoder.load_date,
     "time": Decoder.load_time,
@@ -343,3 +451,5 @@ _LOADERS: dict[str, Callable[[Decoder, Any], Any]] = {
     "flag": Decoder.load_flag,
     "dataclass": Decoder.load_dataclass,
 }
+#: Reads what a value of a subclass would arrive as.
+_BARE = Decoder(None)

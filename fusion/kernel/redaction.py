@@ -209,7 +209,13 @@ def _render_tagged(kind: str, value: Any, depth: int, room: int, strict: bool) -
     """A value that `fusion.kernel.json_types` tagged, in the form of its type."""
     if kind in ("tuple", "set", "frozenset") and isinstance(value, list):
         return _render_list(value, depth, room, strict)
-    if kind == "dict" and isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+    if kind == "defaultdict" and isinstance(value, list) and len(value) == 2:
+        kind, value = "dict", value[1]
+    if (
+        kind in ("dict", "ordered", "counter")
+        and isinstance(value, list)
+        and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+    ):
         return _render_object([(pair[0], pair[1]) for pair in value], depth, room, strict)
     if kind == "dataclass" and isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
         return _render_object(list(value[1].items()), depth, room, strict)

@@ -2,13 +2,14 @@
 
 JSON, with `{"__fusion__": [type, value]}` for what JSON does not know (`fusion.kernel.json_types` has the types). What goes in comes out
 the same, or SerializationError is raised: tuples stay tuples, keys that are not strings stay what they are, and a dict of the
-user's own with the key `__fusion__` is escaped. Subclasses of str, int, float, list and dict arrive as their base class.
+user's own with the key `__fusion__` is escaped. Values of a subclass arrive as their base class, if that is equal to them; dicts of `collections`
+arrive as they were.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from fusion.exceptions import ConfigurationError, DeserializationError, PayloadTooLarge, SerializationError
 from fusion.kernel import defaults
@@ -262,7 +263,7 @@ def dumps_call(
         _check_size(len(pickled), max_payload, func_name)
         return zlib.compress(pickled)
     try:
-        raw = serializer.dumps([func_name, None, list(args), kwargs])
+        raw = serializer.dumps([func_name, None, list(args), kwargs if type(kwargs) is dict else dict(kwargs)])
     except (SerializationError, PayloadTooLarge) as error:
         raise _named(serializer, func_name, args, kwargs, error) from None
     _check_size(len(raw), max_payload, func_name)
@@ -281,11 +282,8 @@ def _named(
     serializer: Serializer, func_name: str, args: tuple[Any, ...] | list[Any], kwargs: dict[str, Any], error: Exception
 ) -> Exception:
     """The same error with the first argument at fault named."""
-    named = [(f"argument {n}", value) for n, value in enumerate(args, 1)] + [
-        (f"keyword {key!r}", value) for key, value in kwargs.items()
-    ]
     where, reason = "the arguments", str(error)
-    for label, value in named:
+    for label, value in _labelled(args, kwargs):
         try:
             serializer.dumps(value)
         except (SerializationError, PayloadTooLarge) as found:
@@ -309,12 +307,33 @@ def split_call(serializer: Serializer, raw: bytes) -> tuple[str, Callable[[], tu
 
         def load() -> tuple[tuple[Any, ...], dict[str, Any]]:
             """Decode args and kwargs; DeserializationError if they are none."""
-            args, kwargs = json_serializer.untag([parsed_args, parsed_kwargs], raw)
+            try:
+                args, kwargs = json_serializer.untag([parsed_args, parsed_kwargs], raw)
+            except DeserializationError as error:
+                raise _naming(json_serializer, name, parsed_args, parsed_kwargs, raw, error) from None
             return tuple(args), _checked_kwargs(kwargs)
 
         return name, load
     name, args, kwargs = _checked_call(serializer.loads(raw))
     return name, lambda: (tuple(args), _checked_kwargs(kwargs))
+
+
+def _naming(
+    serializer: JSONSerializer, func_name: str, args: list[Any], kwargs: dict[str, Any], raw: bytes, error: DeserializationError
+) -> DeserializationError:
+    """The same error with the first argument named that can't be read."""
+    for label, value in _labelled(args, kwargs):
+        try:
+            serializer.untag(value, raw)
+        except DeserializationError as found:
+            return DeserializationError(f"{label} of {func_name}: {found}")
+    return error
+
+
+def _labelled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [(f"argument {n}", value) for n, value in enumerate(args, 1)] + [
+        (f"keyword {key!r}", value) for key, value in kwargs.items()
+    ]
 
 
 def part_call(raw: bytes) -> tuple[str, list[Any], dict[str, Any]]:

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import uuid
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -29,6 +29,8 @@ def roundtrip(value: Any) -> Any:
 def same(a: Any, b: Any) -> bool:
     """Equal, and of the same types all the way down."""
     if type(a) is not type(b):
+        return False
+    if isinstance(a, defaultdict) and a.default_factory is not b.default_factory:
         return False
     if isinstance(a, dict):
         return list(a) == list(b) and all(map(same, a, b)) and all(same(a[key], b[key]) for key in a)
@@ -93,6 +95,12 @@ BERLIN = ZoneInfo("Europe/Berlin")
         values.Point(1, (2, values.Color.RED)),
         values.Point.Unit.CM,
         values.Frozen("n", ("a", "b")),
+        OrderedDict(b=1, a=(2,)),
+        Counter("abba"),
+        Counter({1: 2}),
+        defaultdict(list, a=[1]),
+        defaultdict(None, {1: {2}}),
+        [OrderedDict(), Counter(), defaultdict(int)],
     ],
     ids=repr,
 )
@@ -156,8 +164,6 @@ def test_plain_values_are_plain_json() -> None:
 @pytest.mark.parametrize(
     ("value", "base"),
     [
-        (OrderedDict(a=1), {"a": 1}),
-        (defaultdict(list, a=[1]), {"a": [1]}),
         (values.Text("real"), "real"),
         ([values.Text("real")], ["real"]),
         ({values.Text("key"): 1}, {"key": 1}),
@@ -282,6 +288,11 @@ def test_width_is_no_depth() -> None:
         b'{"__fusion__":["dataclass",["tests.jobs.values:NeedsMore",{"x":1}]]}',
         b'{"__fusion__":["dataclass",["no_such_module_here:X",{}]]}',
         b'{"__fusion__":["model",["app.model",1,null]]}',
+        b'{"__fusion__":["counter",[[[1],2]]]}',
+        b'{"__fusion__":["ordered",7]}',
+        b'{"__fusion__":["defaultdict",["eval",[]]]}',
+        b'{"__fusion__":["defaultdict",[["list"],[]]]}',
+        b'{"__fusion__":["defaultdict",[]]}',
     ],
     ids=lambda raw: raw[:70].decode("latin-1"),
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tests.faults.model.test_cron import MISTAKES as CRON_MISTAKES
 from tests.faults.model.test_mistakes import MISTAKES
+from tests.faults.teeth.arguments import OF_ARGUMENTS
 from tests.faults.teeth.batches import OF_BATCHES
 from tests.faults.teeth.bulk import OF_BULK
 from tests.faults.teeth.calls import OF_CALLS
@@ -357,6 +358,7 @@ MUTANTS = (
     *OF_FAILURES,
     *OF_LONG,
     *OF_CROWDS,
+    *OF_ARGUMENTS,
     *OF_CALLS,
     *OF_STOPS,
     *OF_SHEETS,
