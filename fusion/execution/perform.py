@@ -20,6 +20,7 @@ from fusion.exceptions import (
 )
 from fusion.execution import outcome
 from fusion.execution.callbacks import HOOKS_TIMEOUT, DueCallback, callback_limit
+from fusion.execution.frames import pack
 from fusion.kernel import defaults, sentences, stopping
 from fusion.kernel.compression import compressed, plain
 from fusion.kernel.failpoints import failpoint
@@ -41,6 +42,8 @@ Fields = dict[bytes, bytes]
 
 #: Options of which each gives a job a key, see `enqueue.ties`.
 _OF_KEYS = frozenset(("concurrency_key", "max_concurrent", "rate"))
+#: Of an outcome: what the worker is not sent a second time.
+_LONG = frozenset((b"result", b"exc_info"))
 _OWN_MODULES = frozenset((
     *(__name__, "fusion.kernel.stopping", "fusion.kernel.striking", "fusion.kernel.timeouts", "fusion.kernel.importing", "fusion.kernel.bundled"),
     "fusion.forkserver.asyncio_horse", "fusion.execution.gathered", "fusion.execution.hooks", "fusion.context",
@@ -134,6 +137,7 @@ class Execution:
         self._end: tuple[BaseException | None, Any] = (None, None)
         self._load: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
         self._started = self._elapsed = 0.0
+        self._stands: Fields = {}
         #: The function to be called when the task has ended, and with what; None for none.
         self.callback: DueCallback | None = None
 
@@ -308,20 +312,39 @@ class Execution:
             f"{sentences.RESULT_SIZE.format(n=size, n_limit=self._performer.max_result)}. Store it elsewhere and return its key"
         )
 
-    def finish(self) -> Fields:
-        """The outcome frame's fields; this is the current job no more."""
-        answer, job = self._answer, self.job
+    def _announce(self, frame: Fields) -> None:
+        """Tell the worker that a hook or the callback begins. Before the first of them it gets the outcome, which stands from then on: they may
+        take the process down."""
+        if not self._stands:
+            key = self.callback.key if self.callback is not None else b"middleware"
+            self._stands = self._whole()
+            self._send({b"kind": b"stands", b"key": key, b"frame": pack(self._stands)})
+            failpoint("horse.outcome_stands")
+        self._send(frame)
+
+    def _whole(self) -> Fields:
+        answer, job = dict(self._answer), self.job
         answer[b"elapsed"] = b"%.6f" % self._elapsed
-        if self.hooks is not None and self.hooks.errors:
-            self._note("; ".join(self.hooks.errors))
         answer |= outcome.used()
         self._add_meta(answer)
         if job.steps is not None:
-            answer |= job.steps.left()
+            answer |= job.steps.unsent()
         if self._keyless:
             answer[b"keyless"] = job.func_name.encode("utf-8", "replace")
         if job.unsaid:
             answer[b"unsaid"] = b"%d" % job.unsaid
+        return answer
+
+    def finish(self) -> Fields:
+        """The outcome frame's fields, less the long ones that stand; this is the current job no more."""
+        job = self.job
+        if self.hooks is not None and self.hooks.errors:
+            self._note("; ".join(self.hooks.errors))
+        if job.steps is not None:
+            job.steps.end()
+        answer = self._whole()
+        for name in _LONG & self._stands.keys():
+            del answer[name]
         if self._shown:
             context.set_current_job(None, among_others=self._judge.among_others)
         job.end()
@@ -335,7 +358,7 @@ class Execution:
             return None
         hooks = self.hooks = self.hooks or self._performer.hooks(self)
         hooks.end = self._end
-        return hooks if hooks.due(self._answer, self._send) else None
+        return hooks if hooks.due(self._answer, self._announce) else None
 
     def _run_hooks(self, guard: Guard) -> None:
         if (hooks := self.hooks_due()) is not None:
@@ -351,7 +374,7 @@ class Execution:
             wanted = json.loads(spec)
             self.callback = DueCallback(key, wanted["func"], callback_limit(wanted), (self.job, None, *args))
             # The job is over; the worker moves the deadline of this process on by what the callback may take.
-            self._send({b"kind": b"callback", b"seconds": b"%.3f" % self.callback.limit})
+            self._announce({b"kind": b"callback", b"seconds": b"%.3f" % self.callback.limit})
         except BaseException as error:
             self.callback = None
             self._note(f"{key.decode()}: {outcome.exc_line(error).decode()}")

@@ -133,7 +133,7 @@ class Steps:
         now = monotonic()
         self._room = min(defaults.REPORT_BURST, self._room + (now - self._room_at) * defaults.REPORT_RATE)
         self._room_at = now
-        if self._room >= 1 and self._line is not None and self._line.offer({b"kind": b"report", **self._news()}):
+        if self._room >= 1 and self._line is not None and self._line.offer({b"kind": b"report", **self.unsent()}):
             self._room -= 1
             self._sent()
 
@@ -143,12 +143,13 @@ class Steps:
         with self._waiting:  # threads: one must not read the other's answer
             self._waits += 1
             number = b"%d" % self._waits
-            self._line.send({b"kind": b"report", **self._news(), b"wait": number})
+            self._line.send({b"kind": b"report", **self.unsent(), b"wait": number})
             if not self._line.wait_for(b"stored", number):
                 self._interrupt()  # with the cursor, which may have got lost on the way
             self._sent()
 
-    def _news(self) -> dict[bytes, bytes]:
+    def unsent(self) -> dict[bytes, bytes]:
+        """What the worker does not have yet."""
         found = {b"progress": self._progress} if self._progress is not None else {}
         if self._moved:
             if self._raw is None:
@@ -159,7 +160,6 @@ class Steps:
     def _sent(self) -> None:
         self._progress, self._moved = None, False
 
-    def left(self) -> dict[bytes, bytes]:
-        """What was not sent, for the outcome; from here on nothing is."""
-        found, self._line = self._news(), None
-        return found
+    def end(self) -> None:
+        """Send nothing from here on: the outcome takes what is left."""
+        self._line = None

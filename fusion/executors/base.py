@@ -48,7 +48,8 @@ class Run:
     - `killed`: why it was ended from outside, None if it was not; `detail`: words for its failure that go with it;
     - `told`: Redis knows that it began, where a claim alone does not say so;
     - `said`, `unsaid`: its log lines that wait to be written, and those that were dropped and not yet counted to anybody;
-    - `reported_at`, `progress_told_at`: monotonic times at which its word was written down, and its progress told as an event.
+    - `reported_at`, `progress_told_at`: monotonic times at which its word was written down, and its progress told as an event;
+    - `stands`: its outcome, once the task is over and its hooks or its callback run; `last`: the name of what ran last of those.
     """
 
     claimed: Claimed
@@ -62,6 +63,8 @@ class Run:
     unsaid: int = 0
     reported_at: float = -inf
     progress_told_at: float = -inf
+    stands: Mapping[bytes, bytes] | None = None
+    last: str = ""
 
     @property
     def priority(self) -> int:

@@ -24,7 +24,7 @@ from fusion.store.layout.records import Claimed
 _SLACK = 5.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
 _NEAR = 2.0
-_LINES = (b"log", b"report", b"member")
+_LINES = (b"log", b"report", b"member", b"stands")
 _OF_A_RUN = (*_LINES, b"meta", b"callback")
 
 
@@ -253,6 +253,8 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
                 horse.answer_by = inf
             elif kind == b"tainted":
                 horse.tainted = True
+                if run is not None:
+                    run.struck = True
                 self._condemn(horse, run, frame.get(b"why", b"").decode("utf-8", "replace"))
             elif kind == b"unfit":
                 self._refuse(horse, frame)

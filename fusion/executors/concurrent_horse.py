@@ -23,7 +23,8 @@ _READ = 256 * 1024
 class CrowdRun(Run):
     """A run among others in a horse; None while it waits for one. `due`: monotonic time at which its end is insisted on; `overdue`: that has
     been done, and it still runs; `late_from`: when its task's own time is over, and it has but its grace. `callbacks`: the limits of its
-    callbacks of which one may move `due`, once, and `for_hooks` that of its hooks; `task_over`: that has happened.
+    callbacks of which one may move `due`, once, and `for_hooks` that of its hooks; `task_over`: that has happened. `struck`: its own limit
+    was raised in its thread, at a place that nobody chose.
     """
 
     horse: ConcurrentHorse | None = None
@@ -33,6 +34,7 @@ class CrowdRun(Run):
     callbacks: list[float] = field(default_factory=list)
     for_hooks: float = 0.0
     task_over: bool = False
+    struck: bool = False
 
     @property
     def must_end(self) -> float:
@@ -62,10 +64,10 @@ class CrowdRun(Run):
                 self.killed = KillCause.BROKEN
             return Death(exited.status, exited.maxrss, killed=True, suspect=crowd > 1)
         ours = exited.why != "-"
-        if ours and not late and self.killed is None and time.monotonic() >= self.late_from:
+        if ours and not late and self.killed is None and (self.struck or time.monotonic() >= self.late_from):
             # Not displaced: two that are late together, each of which costs the other its process, would never come to an end.
             late, self.detail = True, "and its grace ended with its process"
-        if ours and not late and self.killed is None:
+        if ours and not late and self.killed is None and not self.horse.alone:
             self.killed = KillCause.DISPLACED
         return Death(exited.status, exited.maxrss, killed=ours, timed_out=late, suspect=crowd > 1 and not (ours or late))
 

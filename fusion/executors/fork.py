@@ -17,7 +17,7 @@ from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed
 from fusion.store.layout.records import Claimed
 
 #: Frames of which each counts, and after which the run goes on.
-_LINES = (b"log", b"report", b"member")
+_LINES = (b"log", b"report", b"member", b"stands")
 
 
 class ForkExecutor(Queueing[int, HorseRun]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isfinite
 
+from fusion.execution.callbacks import CALLBACKS
 from fusion.kernel.defaults import FURTHEST
 
 
@@ -38,6 +39,12 @@ def _seconds(raw: bytes | None) -> float:
     except ValueError:
         return 0.0
     return value if 0.0 <= value <= FURTHEST else FURTHEST if isfinite(value) and value > 0.0 else 0.0
+
+
+def callback(frame: Mapping[bytes, bytes]) -> str:
+    """The field of the callback that is to begin; `middleware` if only hooks are."""
+    key = frame.get(b"key", b"")
+    return key.decode() if key in CALLBACKS else "middleware"
 
 
 def signaled(frame: Mapping[bytes, bytes]) -> float | None:

@@ -25,9 +25,9 @@ from fusion.store.layout.records import Claimed
 _LATE, SLACK = 2.0, 1.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
 _NEAR = 2.0
-_OF_A_RUN = (b"meta", b"log", b"callback", b"report", b"member")
+_OF_A_RUN = (b"meta", b"log", b"callback", b"report", b"member", b"stands")
 #: Of those, the ones of which each counts.
-_LINES = (b"log", b"report", b"member")
+_LINES = (b"log", b"report", b"member", b"stands")
 
 
 class WarmExecutor(Queueing[int, HorseRun]):

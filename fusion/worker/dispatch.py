@@ -19,7 +19,7 @@ from fusion.worker.stops import Stops
 from fusion.worker.task_logs import TaskLogs
 
 #: Frames after which the run goes on.
-_LINES = (b"log", b"meta", b"report")
+_LINES = (b"log", b"meta", b"report", b"stands")
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,8 @@ class Dispatcher:
             return
         if frame.get(b"kind") == b"report":
             self._at.reports.take(run, frame)
+        elif frame.get(b"kind") == b"stands":
+            self._at.outcomes.stands(run, frame)
         elif not self._at.task_logs.take(run, frame):
             failpoint("outcome.received")
             self._at.outcomes.received(run, self._at.reports.left(run) | frame)
@@ -99,7 +101,9 @@ class Dispatcher:
         """A run is over without an outcome of its own."""
         if self._at.gathered.ended(run, death):
             return
-        if run.killed not in (KillCause.COLD, KillCause.LOST):  # of those nothing is told
+        if run.killed is not KillCause.LOST and (
+            run.stands is not None or run.killed is not KillCause.COLD
+        ):  # of others nothing is told
             self._at.outcomes.died(run, death, self._at.reports.left(run))
 
     def returned(self, run: Run, why: str) -> None:

@@ -273,7 +273,7 @@ class Gathered:
         kind = inner.get(b"kind")
         if member is None or kind in (b"callback", b"member"):
             return None
-        if kind not in (b"log", b"meta", b"report"):
+        if kind not in (b"log", b"meta", b"report", b"stands"):
             del self._calls[run][member.claimed.execution_id.encode()]
         return member, inner
 
@@ -286,6 +286,9 @@ class Gathered:
         line = frame.get(b"exc_line", b"").decode("utf-8", "replace")
         shown = line.partition(":")[0] or "it did not yield it"
         for member in members.values():
+            if member.stands is not None:
+                self._outcomes.received(member, member.stands)
+                continue
             if member.stopping:
                 decision = Decision("stopped", line or "the call that it shared was stopped", shown="JobStopped")
             elif stopped:
@@ -306,7 +309,9 @@ class Gathered:
             member.killed = run.killed
             if stopped and not member.stopping:
                 member.killed = KillCause.DISPLACED
-            if death.timed_out and not stopped:
+            if member.stands is not None:
+                self._outcomes.died(member, death, {})
+            elif death.timed_out and not stopped:
                 why = f"{sentences.SHARED_CALL.format(s=f'{run.limit:g}')} and was killed: it runs again alone"
                 self._outcomes.decided(member, Decision("suspect", why))
             else:

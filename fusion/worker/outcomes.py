@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from time import monotonic
 
-from fusion.execution.completion import Decision, decide, died, kept
+from fusion.execution.completion import BEGUN, Decision, decide, died, kept
+from fusion.execution.frames import FrameError, unpack
 from fusion.executors import readings
 from fusion.executors.base import Death, KillCause, Run
 from fusion.forkserver.messages import describe_death
@@ -57,6 +58,16 @@ class Outcomes:
         """A prefetched job runs: it is lost if this worker dies now."""
         self._outbox.begun(run.claimed)
 
+    def stands(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
+        """The run's task is over, and so it ends whatever becomes of its process: its hooks or its callback begin."""
+        try:
+            found = unpack(frame.get(b"frame", b"")[4:])
+        except FrameError:
+            return
+        if run.stands is None and found.get(b"kind") in _KINDS:
+            run.stands = found
+            run.last = readings.callback(frame)
+
     def received(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
         """The run's process sent its outcome.
 
@@ -64,6 +75,8 @@ class Outcomes:
         the job is lost instead, unless it says `on_lost="fail"`.
         """
         fields, elapsed = run.claimed.fields, readings.elapsed(frame)
+        if run.stands is not None and run.stands[b"kind"] == frame.get(b"kind"):
+            frame = {**run.stands, **frame}  # what was sent before is not sent again
         if frame.get(b"kind") == b"stopped" and not run.stopping:
             frame = {**frame, b"kind": b"failed"}  # nobody asked it to
         decision = of_frame(fields, frame)
@@ -80,9 +93,12 @@ class Outcomes:
     def died(self, run: Run, death: Death, said: Mapping[bytes, bytes]) -> None:
         """The run's process died without an outcome. `said`: what it had said of itself and Redis does not have yet.
 
-        Of a run killed as LOST or COLD nothing is decided here: another worker has the job, or `deregister` gives it back.
+        Of a run killed as LOST or COLD nothing is decided here: another worker has the job, or `deregister` gives it back. One whose outcome
+        stands ends by that.
         """
-        if run.killed not in (KillCause.COLD, KillCause.LOST):
+        if run.stands is not None:
+            self.received(run, {**said, **run.stands, b"callback_error": f"{run.last}: {_cut_short(run, death)}".encode()})
+        elif run.killed not in (KillCause.COLD, KillCause.LOST):
             decision = guarded(lambda: of_death(run, death, stopping=self._slots.stopping, grace=self._grace))
             if said:
                 decision = replace(decision, fields={**kept(said), **decision.fields})
@@ -144,11 +160,30 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
     if os.WIFSIGNALED(death.status):
         number = os.WTERMSIG(death.status)
         if _is_polite(death.status, stopping):
-            return Decision("release", f"its process was {what} while the worker stopped", attempt=_attempt(death))
+            return Decision("release", f"its process was {what} while the worker stopped", fields=BEGUN, attempt=_attempt(death))
         if number == signal.SIGKILL or number in _POLITE:
             hint = "; the OOM killer, or a person" if number == signal.SIGKILL else ""
             return Decision("lost", f"work-horse {what}, not by Fusion{hint}{peak}", attempt=_attempt(death))
     return died(fields, f"work-horse {what}{peak}", attempt=_attempt(death))
+
+
+def _cut_short(run: Run, death: Death) -> str:
+    """The error of a callback, or a hook, that did not come to its end."""
+    if death.timed_out or run.killed is KillCause.TIMEOUT:
+        return "fusion.exceptions.JobTimeoutException: it did not end within its time, and was killed with its process"
+    if run.killed is KillCause.DISPLACED:
+        why = "its process was killed for another job in it"
+    elif run.killed is KillCause.COLD:
+        why = "its process was killed as its worker ended"
+    elif run.killed is not None:
+        why = f"its process was killed: {run.detail or run.killed.value}"
+    elif death.status is None:
+        why = "the fork server died with its process"
+    elif os.WIFSIGNALED(death.status):
+        why = f"its process was {describe_death(death.status)}"
+    else:
+        why = f"its process exited with code {os.waitstatus_to_exitcode(death.status)}"
+    return f"fusion.exceptions.WorkHorseTerminated: {why}"
 
 
 def _displaced(fields: Mapping[bytes, bytes], death: Death) -> Decision:

@@ -202,6 +202,27 @@ def test_of_one_that_dies_among_others_nobody_knows(stage: Stage) -> None:
     stage.answer(next(run for run in runs if run not in doomed))
 
 
+def test_one_whose_own_limit_was_raised_in_its_thread_is_charged_and_no_neighbour(stage: Stage) -> None:
+    """Its process is tainted by that, and killed before the run's own time, which may be far away."""
+    struck, *others = [stage.start() for _ in range(6)]
+    beside = [run for run in others if stage.serial(run) == stage.serial(struck)]
+    stage.answer(struck, b"tainted", why=b"Task exceeded")
+    stage.answer(struck, b"pong")
+    at(stage, NEIGHBOURS)
+    assert killed(stage) == [str(stage.serial(struck))]
+    stage.server.exit(stage.serial(struck), 9, "killed")
+    stage.tick()
+    told = {run: (run.killed, death.timed_out) for run, death in stage.listener.ends}
+    assert told == {struck: (None, True)} | dict.fromkeys(beside, (KillCause.DISPLACED, False))
+
+
+def test_one_that_is_alone_in_its_process_is_displaced_by_nobody(stage: Stage) -> None:
+    run = stage.start(isolate=b"1")
+    stage.server.exit(stage.serial(run), 9, "killed")
+    stage.tick()
+    assert [(ended, ended.killed, death.killed) for ended, death in stage.listener.ends] == [(run, None, True)]
+
+
 def test_one_that_dies_alone_did_it(stage: Stage) -> None:
     run = stage.start()
     stage.server.exit(stage.serial(run), 11)

@@ -13,6 +13,7 @@ from unittest.mock import ANY
 
 import psutil
 
+from fusion.execution.frames import unpack
 from fusion.forkserver.client import ForkServerClient
 from fusion.forkserver.horse_link import Horse
 from fusion.forkserver.messages import ForkFailed, ForkServerConfig, HorseExited, Message, Ready, ServerClosed, describe_death
@@ -42,7 +43,7 @@ def job_fields(func: str, *args: Any, **more: Any) -> dict[bytes, bytes]:
 
 
 #: What is no outcome: that a horse has its imports, and what a job notes.
-_BESIDE = (b"ready", b"meta")
+_BESIDE = (b"ready", b"meta", b"stands")
 
 
 class Ran:
@@ -58,7 +59,8 @@ class Ran:
     def outcome(self) -> dict[bytes, bytes]:
         outcomes = [frame for frame in self.frames if frame[b"kind"] not in _BESIDE]
         assert len(outcomes) == 1, (self.frames, self.exited)
-        return outcomes[0]
+        stood = next((frame[b"frame"] for frame in self.frames if frame[b"kind"] == b"stands"), None)
+        return outcomes[0] if stood is None else {**unpack(stood[4:]), **outcomes[0]}
 
     @property
     def kind(self) -> str:

@@ -40,6 +40,10 @@ def hand(broker: Broker) -> Hand:
     return Hand(broker, "q")
 
 
+#: Times that a run which had begun is put back uncharged.
+SPARED = 5
+
+
 def _seconds(text: str) -> float:
     moment = from_iso(text)
     assert moment is not None
@@ -365,9 +369,9 @@ def test_the_stream_of_events_is_bounded(conn: redis.Redis) -> None:
 def test_what_another_job_of_its_process_did_is_not_charged(
     broker: Broker, conn: redis.Redis, hand: Hand, kind: str, event: str, suspect: str | None
 ) -> None:
-    """However often it goes back, to its place, at once; and one that may have taken its process down says so until it has an outcome."""
+    """It goes back to its place at once; and one that may have taken its process down says so until it has an outcome."""
     put(broker, "q", "a", "b")
-    for _ in range(defaults.MAX_LOST + 1):
+    for _ in range(SPARED):
         claimed = hand.take()
         assert (claimed.id, claimed.fields.get(b"suspect")) == ("a", suspect and suspect.encode() if _ else None)
         assert hand.tell(claimed, kind, reason="its process died") == "ok"
@@ -376,8 +380,48 @@ def test_what_another_job_of_its_process_did_is_not_charged(
         assert (found["status"], found["lost"], found.get("attempts"), found.get("suspect")) == ("queued", "0", None, suspect)
         assert events_of(conn, "a")[-1]["event"] == event
     hand.tell(hand.take(), "retry", delay=0.0, reason="ValueError")
-    assert "suspect" not in fields_of(conn, "a")
+    assert {"suspect", "spared"}.isdisjoint(fields_of(conn, "a"))
     assert check_conservation(conn, ["a", "b"]) == {"a": "queued", "b": "queued"}
+
+
+def _put_back(hand: Hand, broker: Broker, how: str) -> None:
+    if how == "worker ended":
+        ending = Hand(broker, "q", name="host.2")
+        ending.take()
+        broker.deregister(ending.name, ending.incarnation)
+    else:
+        hand.tell(hand.take(), how, reason="its process was killed", fields={"spared": "1"} if how == "release" else {})
+
+
+@pytest.mark.parametrize("how", ["displaced", "suspect", "release", "worker ended"])
+def test_one_that_had_begun_goes_back_uncharged_five_times_in_a_row(
+    broker: Broker, conn: redis.Redis, hand: Hand, how: str
+) -> None:
+    """Whatever puts it back, it ends some day. An outcome, or a cursor that moved, and the count begins anew."""
+    put(broker, "q", "a")
+    for _ in range(SPARED):
+        _put_back(hand, broker, how)
+        assert (status_of(conn, "a"), fields_of(conn, "a").get("lost", "0")) == ("queued", "0")
+    _put_back(hand, broker, how)
+    found = fields_of(conn, "a")
+    assert (found["status"], found["lost"], found["spared"]) == ("queued", "1", "6")
+    assert found["reason"].endswith(" (put back too often)")
+    assert events_of(conn, "a")[-1]["event"] == "abandoned"
+    hand.tell(hand.take(), "retry", delay=0.0, reason="ValueError")
+    assert "spared" not in fields_of(conn, "a")
+    for _ in range(SPARED):
+        _put_back(hand, broker, how)
+    hand.tell(hand.take(), "displaced", reason="moved", fields={"cursor": "7"})
+    assert (fields_of(conn, "a")["lost"], fields_of(conn, "a")["spared"]) == ("0", "1"), "it got somewhere"
+    hand.tell(hand.take())
+    assert {"spared", "lost", "reason"}.isdisjoint(fields_of(conn, "a"))
+
+
+def test_one_that_had_not_begun_goes_back_as_often_as_need_be(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
+    put(broker, "q", "a")
+    for _ in range(SPARED + 2):
+        hand.tell(hand.take(), "release", reason="no process for it")
+    assert {"spared", "lost"}.isdisjoint(fields_of(conn, "a"))
 
 
 def test_a_suspect_that_finishes_is_none_any_more(broker: Broker, conn: redis.Redis, hand: Hand) -> None:

@@ -139,13 +139,13 @@ def test_a_stop_and_a_timeout_end_a_job_with_hooks_as_one_without(
 def test_a_process_that_dies_in_a_hook_is_a_process_that_died(
     hooked: Callable[..., Hooked], conn: redis.Redis, executor: str
 ) -> None:
-    """As one that dies in the task, or in a callback: nothing is lost, or said to have finished."""
+    """Before the task, as one that dies in it; after it the outcome stands already."""
     rig = hooked(executor)
     rig.start()
-    for hook in ("before_dies", "after_dies"):
+    for hook, status, error in (("before_dies", "failed", "fusion.exceptions.JobLost"), ("after_dies", "finished", "")):
         job = rig.job("fine", hook=hook, on_lost="fail")
-        eventually(lambda: status_of(conn, job.id) == "failed", why=hook)  # noqa: B023
-        assert field(conn, job.id, "error_class") == "fusion.exceptions.JobLost"
+        eventually(lambda: status_of(conn, job.id) == status, why=hook)  # noqa: B023
+        assert field(conn, job.id, "error_class") == error
         again = rig.job("fine")
         eventually(lambda: status_of(conn, again.id) == "finished", why="the next one runs")  # noqa: B023
         check_conservation(conn, [job.id, again.id])

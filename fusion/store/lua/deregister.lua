@@ -1,5 +1,5 @@
--- deregister: a worker that ends leaves the list; whatever it still holds goes back with the attempt unspent, a bounded
---   number of jobs at a time.
+-- deregister: a worker that ends leaves the list; whatever it still holds goes back with the attempt unspent (what had
+--   begun only so many times), a bounded number of jobs at a time.
 -- KEYS: worker workers
 -- ARGV: name incarnation
 -- FLAGS: allow-oom
@@ -13,7 +13,12 @@ local back, queues = 0, {}
 local whole = give_portion(A_name, function(id, exec, key)
   local job = read_job(key)
   if job.status ~= 'started' or job.execution_id ~= exec then return end
-  settle('released', id, key, job.origin, job, wip_key(job.origin), 'worker ended', A_name, {})
+  local begun = string.sub(exec, -1) ~= 'a' or redis.call('HGET', key, 'begun') == exec
+  if not begun or let_off(key) then
+    settle('released', id, key, job.origin, job, wip_key(job.origin), 'worker ended', A_name, {})
+  else
+    settle('lost', id, key, job.origin, job, wip_key(job.origin), 'worker ended' .. PUT_BACK, A_name, {})
+  end
   back = back + 1
   queues[job.origin] = true
 end)

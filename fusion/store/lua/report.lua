@@ -17,6 +17,7 @@ local function report(id, exec, progress, cursor, said)
   if cursor ~= '' and cursor ~= reached then
     fields = { 'cursor', cursor }
     if lost and lost ~= '0' then fields = { 'cursor', cursor, 'lost', 0 } end
+    redis.call('HDEL', key, 'spared')
   end
   local news = progress ~= '' and progress ~= shown
   if news then fields[#fields + 1], fields[#fields + 2] = 'progress', progress end

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from typing import Any
 
 from fusion import get_current_job
 from fusion.log import Log
+from fusion.middleware import WorkerMiddleware
 from tests.jobs.basic import witness
 
 
@@ -28,6 +31,17 @@ def fails_once(seen: str) -> None:
 
 def short(seen: str) -> None:
     witness(seen, "ran")
+
+
+def called(job: Any, connection: Any, result: Any) -> None:
+    """A callback."""
+
+
+class AtEnd(WorkerMiddleware):
+    """Has something called when a task is over."""
+
+    def around_job(self, job: Any) -> Iterator[None]:
+        yield
 
 
 def leaves(seen: str) -> None:

@@ -22,6 +22,10 @@ EXECUTOR = os.environ.get("FUSION_TEST_CRASH_EXECUTOR", "")
 VICTIMS = ("horse", "worker", "both", "freeze")
 
 
+#: What a job has called when its task is over.
+AT_END = ("callback", "hook")
+
+
 @dataclass(frozen=True)
 class Point:
     """A failpoint. `nth`: which of its passes counts. `held`: which job, the `first` or the `last`, runs until the strike; with the first
@@ -29,7 +33,7 @@ class Point:
 
     `drive`: what has to happen to get there: `quit` (while a job runs), `ring` (a token comes when no job is taken any more), `overdue` (jobs
     expire in a queue that nobody serves), `bell` (the jobs come once the worker waits for some), `suspect` (a job that was lost too often
-    comes first), `wildcard` (the queue is served by one).
+    comes first), `wildcard` (the queue is served by one), `callback` and `hook` (a job has such a thing called when its task is over).
     """
 
     name: str
@@ -44,7 +48,7 @@ class Point:
 
     def __str__(self) -> str:
         name = self.name if self.nth == 1 else f"{self.name}@{self.nth}"
-        return f"{name} for a doorbell" if self.drive == "bell" else name
+        return f"{name} for a doorbell" if self.drive == "bell" else f"{name}, a {self.drive}" if self.drive in AT_END else name
 
 
 def _around(script: str, *nth: int, held: str = "", drive: str = "", victims: tuple[str, ...] = VICTIMS) -> Iterator[Point]:
@@ -95,6 +99,8 @@ POINTS = (
     Point("horse.start"),
     Point("horse.before_task"),
     Point("horse.after_task"),
+    Point("horse.outcome_stands", drive="callback"),
+    Point("horse.outcome_stands", drive="hook"),
     Point("horse.before_outcome"),
     Point("horse.after_outcome"),
 )
@@ -135,7 +141,15 @@ CROWDED = tuple(
     for point in POINTS
     if point.nth < 3 and not (point.name == "fork.ask" and point.nth > 1)
 )
-_OF_CROWDS = ("turn.after", "handout.frame", "outcome.received", "fork.after", "horse.before_task", "horse.before_outcome")
+_OF_CROWDS = (
+    "turn.after",
+    "handout.frame",
+    "outcome.received",
+    "fork.after",
+    "horse.before_task",
+    "horse.outcome_stands",
+    "horse.before_outcome",
+)
 
 
 class Mode(NamedTuple):
@@ -200,10 +214,11 @@ def subset(size: int) -> list[list[Case]]:
     for mode in MODES:
         cases: dict[str, Case] = {}
         for point in _deepest(mode.short):
-            if point.name not in cases:
+            name = str(point) if point.drive in AT_END else point.name
+            if name not in cases:
                 victim = min(point.victims, key=used.__getitem__)
                 used[victim] += 1
-                cases[point.name] = Case(point, victim, mode)
+                cases[name] = Case(point, victim, mode)
         chosen = list(cases.values())
         groups += [chosen[at : at + size] for at in range(0, len(chosen), size)]
     return groups

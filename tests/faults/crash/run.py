@@ -16,7 +16,7 @@ from fusion.retry import Retry
 from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.write.broker import Broker
 from fusion.worker import probation
-from tests.faults.crash.matrix import AMID_MANY, Case
+from tests.faults.crash.matrix import AMID_MANY, AT_END, Case
 from tests.faults.rig.conservation import check_ended, dead_entries, leftovers, runs_seen
 from tests.kit import guarded
 from tests.kit.hands import events_of
@@ -53,6 +53,7 @@ class UnderWay:
         self._waits = case.point.held == "first"
         self.jobs: list[str] = []
         self._overdue: list[str] = []
+        self._over = ""
         self.ahead, self.waiting = 0, list[str]()
         directory.mkdir()
         if case.point.held:
@@ -60,6 +61,8 @@ class UnderWay:
         if not self._waits:
             self._here.parent.mkdir()
         env = {**ENV, "FUSION_FAILPOINTS": f"{case.point.name}=wait:{self._here}@{case.point.nth}"}
+        if case.point.drive == "hook":
+            env["FUSION_MIDDLEWARE"] = f"{_JOBS}.AtEnd"
         if case.point.drive in ("ring", "bell"):
             env["FUSION_IDLE_WAIT"] = "20"  # it waits at the doorbell all the time
         else:
@@ -76,6 +79,10 @@ class UnderWay:
         if self.case.point.drive == "suspect":
             self._enqueue("short", at_front=True)
             self._conn.hset(f"rq:job:{self.jobs[-1]}", mapping={"lost": 2, "deliveries": 2})
+        if self.case.point.drive in AT_END:
+            options = {"on_success": f"{_JOBS}.called"} if self.case.point.drive == "callback" else {}
+            self._enqueue("short", **options)
+            self._over = self.jobs[-1]
         self._enqueue("fails_once", retry=Retry(max=5, interval=0))
         if self.case.mode.ahead:
             self._enqueue_many()
@@ -220,6 +227,8 @@ class UnderWay:
         assert [told[job] for job in self._overdue] == [1] * len(self._overdue)
         if self.case.mode.keyed:
             self._check_key()
+        if self._over and self.case.victim == "horse":
+            assert runs_seen(self.seen)[self._over] == 1, "its task was over when its process was killed"
         lost = [job for job in self.waiting if int(self._conn.hget(f"rq:job:{job}", "lost") or 0)]
         assert len(lost) <= _HORSES, f"{lost} were not begun: at most one in each process had just been read"
 

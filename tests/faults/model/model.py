@@ -14,6 +14,7 @@ from tests.faults.model.state import (
     LEASE_MS,
     PROBATION,
     RESULT_TTL,
+    SPARED,
     Job,
     Told,
     Wish,
@@ -49,7 +50,8 @@ class Model(Upkeep):
             return 0
         held = self._held_by(name)
         for job in held:
-            self.settle(job, lost=False)
+            job.spared += 1
+            self.settle(job, lost=job.spared > SPARED)
         self._strike_off(name)
         if not any(other in self.workers and self.now - self.workers[other].beat <= LEASE_MS for other in self.listed):
             for waits_in in list(self.known_waits):  # an older version may come, which does not know them
@@ -143,7 +145,7 @@ class Model(Upkeep):
             worker.finished += 1
             self.end(job, "finished", RESULT_TTL if job.result_ttl is None else job.result_ttl)
             job.lost, job.reason, job.cancel = 0, False, ""
-            job.held_since, job.wanted, job.suspect = None, False, False
+            job.held_since, job.wanted, job.suspect, job.spared = None, False, False, 0
             self.emit("completed", job)
             return "ok"
         if told.kind in ("release", "lost", "struck", "displaced", "suspect"):
@@ -171,7 +173,7 @@ class Model(Upkeep):
             job.reason = True
             self.emit("held", job)
             return "ok"
-        job.held_since, job.suspect = None, False  # another hold has its own time
+        job.held_since, job.suspect, job.spared = None, False, 0  # another hold has its own time
         job.attempts, job.lost = job.attempts + 1, 0
         if told.kind != "retry":
             self.fail(job)

@@ -168,7 +168,7 @@ class People(Keyed):
         job.reason = job.quarantined = job.front = job.discard = job.wanted = False
         job.cancel = ""
         job.held_since = job.execution = job.expires = None
-        job.suspect = False
+        job.suspect, job.spared = False, 0
         if job.ttl is not None:
             job.expires = self.now + (delay + job.ttl) * 1000
         self.emit("scheduled" if delay else "queued", job)

@@ -12,6 +12,8 @@ from math import inf
 START = 1_750_000_000_000
 LEASE_MS = 30_000
 MAX_LOST = 4
+#: Times that an execution which had begun goes back uncharged, one after another.
+SPARED = 5
 PROBATION = 2
 HOLD_MS = 600_000
 RESULT_TTL, FAILURE_TTL, CANCELED_TTL, MIN_TTL = 500, 30 * 86400, 86400, 60
@@ -98,6 +100,7 @@ class Job:
     expiry: float = inf
     held_since: int | None = None
     suspect: bool = False
+    spared: int = 0
     waits_in: str | None = None
     wait_until: float = inf
     reason: bool = False
@@ -323,6 +326,9 @@ class State:
     def settle(self, job: Job, *, lost: bool, shared: bool = False, kind: str = "") -> None:
         """An execution is over without an outcome. `shared`: others may have been the cause; if `kind` is displaced or suspect, nothing is
         counted."""
+        if kind in ("displaced", "suspect"):
+            job.spared += 1
+            kind = kind if job.spared <= SPARED else "lost"
         counted = lost and kind not in ("displaced", "suspect")
         if counted:
             job.lost = max(job.lost, min(job.lost + 1, PROBATION)) if shared else job.lost + 1

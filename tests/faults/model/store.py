@@ -263,7 +263,7 @@ def _held(seen: Snapshot) -> dict[str, Any]:
 _ASIDE = ("seq", "seq:front", "events", "events:meta", "schema", "leases", "queues:idle", "clean", "survey", "sample", "wildcards",
           "fifos", "callbacks:secret")  # fmt: skip
 _FIELDS = ("status", "origin", "execution_id", "worker_name", "priority", "attempts", "lost", "deliveries", "requeued", "nonce",
-           "requeue_nonce", "cancel", "expires_at", "held_since", "suspect", "quarantined", "at_front", "waits_in", "ties")  # fmt: skip
+           "requeue_nonce", "cancel", "expires_at", "held_since", "suspect", "spared", "quarantined", "at_front", "waits_in", "ties")  # fmt: skip
 
 
 def _wanted(model: Model) -> dict[str, Any]:
@@ -362,6 +362,7 @@ def _fields(job: Job) -> dict[str, str]:
         "expires_at": job.expires,
         "held_since": job.held_since,
         "suspect": 1 if job.suspect else None,
+        "spared": job.spared,
         "quarantined": "set aside" if job.quarantined else None,
         "at_front": int(job.front),
         "waits_in": job.waits_in,

@@ -82,4 +82,34 @@ OF_CROWDS = (
             "                self._idle.append(hand)\n",
         ),
     ),
+    a_mutant(
+        "crowd12",
+        "a callback that ends its process has its task run again",
+        "worker/test_outcome_stands.py::test_a_callback_that_ends_its_process[process-exits] "
+        "worker/test_outcome_stands.py::test_a_callback_that_blocks_in_c[thread-late-on_failure-60-failed]",
+        Edit("fusion/worker/outcomes.py", 'if run.stands is None and found.get(b"kind") in _KINDS:', "if False:"),
+    ),
+    a_mutant(
+        "crowd13",
+        "one that has its process killed by its own timeout counts as displaced",
+        "executors/test_concurrent.py::test_one_whose_own_limit_was_raised_in_its_thread_is_charged_and_no_neighbour",
+        Edit("fusion/executors/concurrent_horse.py", "(self.struck or time.monotonic()", "(time.monotonic()"),
+    ),
+    a_mutant(
+        "crowd14",
+        "one that is alone in its process counts as displaced",
+        "executors/test_concurrent.py::test_one_that_is_alone_in_its_process_is_displaced_by_nobody",
+        Edit("fusion/executors/concurrent_horse.py", "self.killed is None and not self.horse.alone:", "self.killed is None:"),
+    ),
+    a_mutant(
+        "crowd15",
+        "what puts a job back uncharged may do so for ever",
+        "store/test_commit.py::test_one_that_had_begun_goes_back_uncharged_five_times_in_a_row[displaced] "
+        "store/test_commit.py::test_one_that_had_begun_goes_back_uncharged_five_times_in_a_row[release]",
+        Edit(
+            INCLUDE + "commit.lua",
+            "    if begun and not let_off(key) then\n",
+            "    if begun and not let_off(key) and false then\n",
+        ),
+    ),
 )

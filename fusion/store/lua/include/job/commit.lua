@@ -108,7 +108,7 @@ local function fail_or_retry(kind, id, key, queue, job, wip, started, ended, ela
   end
   note_attempt(key, worker, kind == 'retry' and 'retry' or 'failed', reason, more, started, ended)
   -- of an earlier run; this one may have no such thing
-  redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since', 'suspect')
+  redis.call('HDEL', key, 'error_class', 'error_bases', 'error_frame', 'held_since', 'suspect', 'spared')
   if kind ~= 'retry' then
     local told = { 'worker', worker or '', 'reason', error_of(reason, more), 'attempts', attempts, 'elapsed_us',
       elapsed, unpack(raised) }
@@ -182,9 +182,16 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     left[wip][#left[wip] + 1] = id
     emit('completed', id, queue, job.log_tag, 'worker', job.worker_name, 'elapsed_us', elapsed, unpack(raised))
   elseif kind == 'release' or kind == 'lost' or kind == 'struck' or kind == 'displaced' or kind == 'suspect' then
-    if job.lost and has_moved(more) then -- it gets somewhere: earlier losses count no more
+    if has_moved(more) then -- it gets somewhere: what was before counts no more
+      if job.lost and kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
       job.lost = false
-      if kind == 'release' then more[#more + 1], more[#more + 2] = 'lost', 0 end
+      redis.call('HDEL', key, 'spared')
+    end
+    local begun = kind == 'displaced' or kind == 'suspect' or cut(more, 'spared')
+    if begun and not let_off(key) then
+      kind, reason = 'lost', reason .. PUT_BACK
+    elseif begun and kind == 'release' then
+      more[#more + 1], more[#more + 2] = 'lost', job.lost or 0
     end
     job.displaced, job.suspect = kind == 'displaced', kind == 'suspect'
     job.unbegun = job.displaced or job.suspect

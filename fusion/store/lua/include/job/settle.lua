@@ -1,6 +1,7 @@
 -- Where an execution leads when it did not finish: shared by what a worker reports and by what others find out for it.
 -- INCLUDE: time callbacks emit end_job expiry history ring schedule score ties on_return
--- RARE: settle recover wish_of
+-- RARE: settle recover wish_of let_off
+-- Exports: PUT_BACK
 -- Uses: hooked tied
 
 -- The fields a transition needs; absent ones are false. One with `func` is of the second layout, where absence has a
@@ -19,6 +20,11 @@ end
 
 -- What people want of a job that runs: it is to end so, unless its run finishes or fails.
 local function wish_of(job) return job.cancel == 'stop' and 'stopped' or 'canceled' end
+
+-- Whether an execution that had begun goes back uncharged. Only so many do, one after another without an outcome: what
+-- comes after them counts as lost, so that a job ends some day, whatever puts it back.
+local SPARED, PUT_BACK = 5, ' (put back too often)'
+local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= SPARED end
 
 -- Ends an execution without an outcome: given back by its worker (`released`, the attempt unspent), or `lost`.
 -- 1 A cancel or a stop is pending: canceled, stopped. 2 Lost, and on_lost is "fail": failed. 3 Lost MAX_LOST times:
@@ -89,7 +95,7 @@ local function recover(id, key, queue, job, leave, reason, worker)
   local exec = job.execution_id or ''
   job.shared = string.sub(exec, -1) ~= 's' -- its worker ran nothing else
   if string.sub(exec, -1) == 'a' and redis.call('HGET', key, 'begun') ~= exec then
-    job.unbegun = redis.call('HINCRBY', key, 'spared', 1) <= MAX_LOST
+    job.unbegun = let_off(key)
   end
   settle('lost', id, key, queue, job, leave, reason, worker, {})
   redis.call('HDEL', key, 'execution_id')
