@@ -43,8 +43,6 @@ log = logging.getLogger("fusion.courier")
 
 T = TypeVar("T")
 
-#: Due deliveries moved at a time.
-_BATCH = 200
 #: Deliveries claimed at a time beyond what there is room for, at most.
 _EXTRA = 256
 #: Seconds that Redis gets at the end, beyond the deadline.
@@ -86,9 +84,7 @@ class Courier:
         self._vouching = Vouching(self._broker)
         named = replace(settings, name=f"{socket.gethostname()}.{os.getpid()}.courier")
         shared = Shared(named, self._broker, self._link, self._loop, log)
-        self._consumer = Consumer(
-            shared, _CallbackQueue(), JobLog(log, True), SupervisorLine(), kind="courier", promote_batch=_BATCH
-        )
+        self._consumer = Consumer(shared, _CallbackQueue(), JobLog(log, True), SupervisorLine(), kind="courier")
         self._timers = Timers(self._link)
         self._deadline = self._timers.at(inf, self._expire)
         self._timers.at(0.0, self._enter, redis=True)

@@ -48,9 +48,8 @@ class Consumer:
         line: SupervisorLine,
         *,
         kind: str = "worker",
-        promote_batch: int = 100,
     ) -> None:
-        """`kind`: the word for it in the log. `promote_batch`: due jobs moved by one call of its maintenance."""
+        """`kind`: the word for it in the log."""
         settings, broker, link = shared.settings, shared.broker, shared.link
         self._shared, self._served_queues, self._kind = shared, served_queues, kind
         self.job_log = job_log
@@ -59,7 +58,7 @@ class Consumer:
         self.membership = Membership(link, listing, settings.name, settings.lease / 3, self.outbox.renumber)
         self.history = History(broker, link, self.membership, settings.lease / 3, shared.log)
         self.doorbells = Doorbells(shared)
-        self.maintenance = Maintenance(settings, broker, link, served_queues, shared.log, promote_batch=promote_batch)
+        self.maintenance = Maintenance(settings, broker, link, served_queues, shared.log)
         #: The last answer to a turn, None if that was none; and how many jobs the turn committed or claimed, whichever is more.
         self.turn: Turn | None = None
         self.moved = 0

@@ -41,7 +41,7 @@ _ROUNDS = 5
 class Maintenance:
     """Pieces of work and their times. Each `tick` makes at most a handful of bounded calls.
 
-    Jobs of `served_queues` are recovered first. `promote_batch`: due jobs moved by one call.
+    Jobs of `served_queues` are recovered first.
     """
 
     def __init__(
@@ -51,14 +51,11 @@ class Maintenance:
         link: RedisLink,
         served_queues: ServedQueues,
         log: logging.Logger,
-        *,
-        promote_batch: int = 100,
     ) -> None:
         self._lease = settings.lease
         # a lease a test or a user made short must still be looked at several times in its length
         self._reap_every = min(settings.reap_interval, settings.lease / 4)
         self._clean_every = settings.maintenance_interval
-        self._promote_batch = promote_batch
         self._broker, self._link, self._served_queues, self._log = broker, link, served_queues, log
         self._failing: dict[str, str] = {}
         self._settings = settings
@@ -132,7 +129,7 @@ class Maintenance:
 
     def _promote(self, now: float) -> None:
         for _ in range(_ROUNDS):
-            _, next_in, over_in, batch_in = self._broker.promote(self._promote_batch)
+            _, next_in, over_in, batch_in = self._broker.promote()
             self._expire_at, self._tend_at = (float("inf") if wait is None else now + wait for wait in (over_in, batch_in))
             if next_in is None or next_in > 0:
                 break
@@ -151,7 +148,7 @@ class Maintenance:
 
     def _expire(self, now: float) -> None:
         for _ in range(_ROUNDS):
-            _, next_in = self._broker.expire(self._promote_batch)
+            _, next_in = self._broker.expire()
             if next_in is None or next_in > 0:
                 break
         if next_in is not None:

@@ -25,8 +25,6 @@ from fusion.store.write.cron_broker import CronBroker
 
 log = logging.getLogger("fusion.scheduler")
 
-#: Due jobs moved by one call; several thousandths of a second of the server's time at most.
-_BATCH = 200
 #: Seconds one wait at the doorbell lasts.
 _WAIT = 20.0
 #: Seconds after an outage in which all other schedulers have given a sign of life, if they live.
@@ -67,7 +65,7 @@ class SchedulerProcess(Process):
         super().__init__(settings, log, "what is due waits")
         broker, cron = Broker.of(self.connection, settings), CronBroker.of(self.connection, settings)
         self._membership = Membership(self.link, SchedulerListing(settings, cron), settings.name, settings.lease / 3)
-        self._maintenance = Maintenance(settings, broker, self.link, ServedQueues(()), log, promote_batch=_BATCH)
+        self._maintenance = Maintenance(settings, broker, self.link, ServedQueues(()), log)
         self._ticker = Ticker(cron, self.link, settings.lease, log)
         self._declaring = Declaring(settings, sources, cron, self.link, self.loop, log)
         self._bell = Doorbell(self.connect_blocking, broker.keys, _WAIT)

@@ -38,7 +38,7 @@ ENQUEUE_CALLS = {1: 13.0, 500: 5.016}
 EXTEND_CALLS = {1: 7, 8: 21}
 #: `promote` of so many due jobs, per job. Three are of the call: whether there is anything but jobs, when the next is, and whether the queue
 #: has fair turns.
-PROMOTE_CALLS = {1: 23.0, 100: 8.15}
+PROMOTE_CALLS = {1: 23.0, 80: 8.1875}
 #: `turn` of an idle worker with one queue, in all.
 IDLE_TURN_CALLS = 6
 #: What a turn by a wildcard has beyond one by a name: it reads the index, and wakes others at the wildcard's bell. With more queues of one

@@ -195,11 +195,11 @@ class ScriptedBroker:
         self._called("survey")
         return self.more_to_survey
 
-    def promote(self, limit: int = 100) -> tuple[int, float | None, float | None, float | None]:
+    def promote(self, limit: int = 80) -> tuple[int, float | None, float | None, float | None]:
         self._called("promote")
         return 0, None, None, None
 
-    def expire(self, limit: int = 100) -> tuple[int, float | None]:
+    def expire(self, limit: int = 80) -> tuple[int, float | None]:
         self._called("expire")
         return 0, None
 

@@ -10,10 +10,27 @@ from collections import Counter
 import pytest
 import redis
 
+from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
+from fusion.store.write.limit_broker import LimitBroker
+from fusion.store.write.operation_broker import Move
 from tests.faults.rig.conservation import check_conservation
-from tests.kit.hands import LEASE, Hand, drain, events_of, expire_lease, fields_of, may_reap, new, put, status_of, wire
+from tests.kit.hands import (
+    LEASE,
+    Hand,
+    drain,
+    events_of,
+    expire_lease,
+    fields_of,
+    may_reap,
+    new,
+    outcome,
+    put,
+    status_of,
+    wire,
+)
 from tests.kit.process import ROOT
+from tests.store.limits_hands import faults
 
 JOBS = [f"j{n:03}" for n in range(200)]
 
@@ -134,3 +151,77 @@ def test_leases_that_ran_out_are_reaped_by_weight(broker: Broker, conn: redis.Re
     found = [broker.reap(LEASE, 0, limit=100) for _ in range(3)]
     assert [again for _, again in found] == [True, True, False]
     assert [count for count, _ in found] == [25, 25, 10]
+
+
+def bound_jobs(count: int, **more: object) -> list[NewJob]:
+    """Jobs with a concurrency key that has room for all."""
+    return [new(f"k{n:03}", ties="k", concurrency_key="k", max_concurrent=999, **more) for n in range(count)]
+
+
+def test_jobs_that_are_bound_leave_their_queue_by_weight(broker: Broker, conn: redis.Redis) -> None:
+    broker.enqueue("q", bound_jobs(100), "n")
+    assert [broker.empty("q") for _ in range(2)] == [(75, True), (25, False)]
+    broker.enqueue("q", bound_jobs(30), "n")
+    assert [broker.empty_to_trash("q") for _ in range(2)] == [(25, True, 25), (5, False, 5)]
+    assert conn.exists("rq:queue:q", "rq:limits:held:k") == 0
+
+
+def test_an_inbox_is_emptied_by_weight_and_in_its_order(broker: Broker, conn: redis.Redis) -> None:
+    broker.enqueue("scheduler", bound_jobs(100), "n")
+    assert broker.empty("scheduler") == (75, True)
+    assert [raw.decode() for raw in conn.lrange("rq:queue:scheduler", 0, -1)] == [f"k{n:03}" for n in range(75, 100)]
+    assert broker.empty("scheduler") == (25, False)
+
+
+def test_times_that_come_together_are_seen_to_by_weight(broker: Broker, conn: redis.Redis) -> None:
+    for n, job in enumerate(bound_jobs(50, delay=60.0)):
+        broker.enqueue("q", [job], f"n{n}")
+    conn.zadd("rq:scheduler:scheduled_jobs", {f"k{n:03}": 1 for n in range(50)})
+    assert [broker.promote()[:2] for _ in range(3)] == [(20, 0.0), (20, 0.0), (10, None)]
+    order = [raw.decode() for raw in conn.zrevrange("rq:queue:q", 0, -1)]
+    assert order == [f"k{n:03}" for n in range(50)], "those of one instant in their order"
+    for n in range(50):
+        conn.hset(f"rq:job:k{n:03}", "expires_at", 1)
+        conn.zadd("rq:expiring", {f"k{n:03}": 1})
+    assert [broker.expire() for _ in range(3)] == [(20, 0.0), (20, 0.0), (10, None)]
+    assert conn.exists("rq:queue:q", "rq:limits:held:k") == 0
+
+
+def test_keys_that_open_together_are_settled_in_turns(broker: Broker, conn: redis.Redis) -> None:
+    limits = LimitBroker(conn)
+    for n in range(30):
+        limits.pause_limit(f"k{n}", 3600)
+        named = {"ties": "k", "concurrency_key": f"k{n}", "max_concurrent": 9}
+        broker.enqueue("q", [new(f"j{n}-{m}", **named) for m in range(9)], f"n{n}")
+        conn.hset(f"rq:limit:k{n}", "paused", 1)
+        conn.zadd("rq:limits:due", {f"k{n}": 1})
+    broker.promote()
+    assert conn.zcard("rq:queue:q") == 80
+    while broker.promote()[1] == 0:
+        pass
+    assert conn.zcard("rq:queue:q") == 270
+    assert faults(conn) == []
+
+
+@pytest.mark.parametrize("call", ["requeue", "delete", "quarantine", "restore", "reprioritise"])
+def test_a_call_for_many_jobs_is_made_of_short_ones(broker: Broker, conn: redis.Redis, call: str) -> None:
+    put(broker, "q", *JOBS)
+    if call in ("requeue", "quarantine"):
+        hand = Hand(broker, "q")
+        hand.turn(*(outcome(job, "failed", reason="r") for job in hand.claim(len(JOBS))))
+    if call == "restore":
+        broker.delete_to_trash(JOBS)
+    ask = [*JOBS[:150], "nobody", *JOBS[150:]]
+    calls = {
+        "requeue": lambda: broker.requeue(ask, "n"),
+        "delete": lambda: broker.delete(ask),
+        "quarantine": lambda: broker.quarantine(ask, "why"),
+        "restore": lambda: broker.restore(ask, "n"),
+        "reprioritise": lambda: broker.reprioritise([Move(job) for job in ask], 2),
+    }
+    with wire(conn) as sent:
+        answers = calls[call]()
+    assert len(answers) == len(ask) and [n for n, answer in enumerate(answers) if answer == "missing"] == [150]
+    assert sent.count("EVALSHA") + sent.count("EVAL") >= 6
+    ask.clear()
+    assert calls[call]() == []

@@ -168,7 +168,7 @@ if not cursor or cursor == '0' and skip == '0' then
   pcall(forget_totals)
   pcall(audit_pinned)
 end
-pcall(drop_expired_trash, 300)
+pcall(drop_expired_trash, 100)
 pcall(sweep, FAILED, 'failed')
 pcall(trim, FAILED, 'failed')
 local ok, ungrouped = pcall(group_failures)

@@ -1,14 +1,17 @@
 -- empty: forget the waiting jobs of a queue, blocked and deferred ones too, a bounded number at a time.
 -- ARGV: queue limit keep
 -- FLAGS: allow-oom
--- INCLUDE: writer keys mark count emit park expiry inbox ties kin on_end trash
+-- INCLUDE: writer keys mark count emit park expiry inbox ties kin on_end trash weight
 -- Uses: tied
 -- Returns: {deleted, again, how many of them are in the trash: with `keep` 1, if there is room}
 -- Events: deleted
+-- `limit`: by weight.
 local ready, limit, deleted, kept = ready_key(A_queue), tonumber(A_limit), 0, 0
+local left = limit
 
 local function remove(id, key, log_tag, expires_at, ties, seq, origin, class, deferred)
   if ties then tied[key] = ties end
+  left = left - weight_of(key)
   local counters = ties and counters_of_key(key)
   on_end(id, key, A_queue, 'deleted')
   if ties then forget_kin(id, key) end
@@ -41,6 +44,7 @@ local function empty()
   -- First what is deferred, so that no end of another releases it.
   local deferred, others = redis.call('ZRANGE', set_of('deferred', A_queue), 0, limit - 1), 0
   for _, id in ipairs(deferred) do
+    if left <= 0 then return 1 end
     local key = job_key(id)
     local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'expires_at', 'ties', 'priority', 'seq')
     if not job.err and job[1] == 'deferred' and not job[6] then
@@ -56,37 +60,50 @@ local function empty()
 
   -- Then what is blocked: nobody is to be admitted to the queue for one that goes. One of a newer version's waits
   -- where only that knows; it is left alone.
-  local blocked, left = redis.call('ZRANGE', P .. 'blocked:' .. A_queue, 0, limit - 1), 0
+  local blocked, alien = redis.call('ZRANGE', P .. 'blocked:' .. A_queue, 0, limit - 1), 0
   for _, id in ipairs(blocked) do
+    if left <= 0 then return 1 end
     local key = job_key(id)
     local job = redis.pcall('HMGET', key, 'status', 'log_tag', 'waits_in', 'expires_at', 'ties', 'priority')
     if job.err or job[1] ~= 'blocked' then
       redis.call('ZREM', P .. 'blocked:' .. A_queue, id)
     elseif not job[3] then
-      left = left + 1
+      alien = alien + 1
     else
       unpark(id, key, A_queue)
       remove(id, key, job[2], job[4], job[5], true, A_queue, job[6])
     end
   end
-  if #blocked == limit and left < limit then return 1 end
+  if #blocked == limit and alien < limit then return 1 end
 
   local ids = redis.call('ZRANGE', ready, 0, limit - 1)
-  if #ids > 0 then redis.call('ZREMRANGEBYRANK', ready, 0, #ids - 1) end
-  for _, id in ipairs(ids) do drop(id) end
+  for _, id in ipairs(ids) do
+    if left <= 0 then return 1 end
+    redis.call('ZREM', ready, id)
+    drop(id)
+  end
   if #ids == limit then return 1 end
   if not is_list(A_queue) then return 0 end
 
-  local inbox = redis.call('LRANGE', queue_key(A_queue), 0, limit - 1)
-  local struck = redis.call('EXISTS', inbox_key(A_queue)) == 1
-  redis.call('LTRIM', queue_key(A_queue), #inbox, -1)
-  passed(A_queue, #inbox)
-  for _, id in ipairs(inbox) do
+  -- They leave the list all at once, so first of all: how many.
+  local inbox, struck, count, room = redis.call('LRANGE', queue_key(A_queue), 0, limit - 1), nil, 0, left
+  while count < #inbox and room > 0 do
+    count = count + 1
+    local key = job_key(inbox[count])
+    local ties = redis.pcall('HGET', key, 'ties')
+    if type(ties) == 'string' then tied[key] = ties end
+    room = room - weight_of(key)
+  end
+  struck = redis.call('EXISTS', inbox_key(A_queue)) == 1
+  redis.call('LTRIM', queue_key(A_queue), count, -1)
+  passed(A_queue, count)
+  for i = 1, count do
+    local id = inbox[i]
     drop(id)
     -- a job that was put back stands a second time further behind
     if struck and redis.call('EXISTS', job_key(id)) == 0 then strike(A_queue, id) end
   end
-  return #inbox == limit and 1 or 0
+  return redis.call('EXISTS', queue_key(A_queue))
 end
 
 local ok, again = pcall(empty)

@@ -2,7 +2,7 @@
 -- KEYS: expiring
 -- ARGV: limit
 -- FLAGS: allow-oom
--- INCLUDE: keys time score count emit ring park callbacks end_job inbox ties
+-- INCLUDE: keys time score count emit ring park callbacks end_job inbox ties weight
 -- Uses: expected hooked tied
 -- Returns: {ended, ms to the next or -1}
 -- Events: expired
@@ -43,8 +43,11 @@ end
 
 local ids = redis.call('ZRANGEBYSCORE', K_expiring, '-inf', now_ms, 'LIMIT', 0, A_limit)
 expected = math.max(1, #ids)
+local left = tonumber(A_limit) -- by weight
 for _, id in ipairs(ids) do
+  if left <= 0 then break end
   if not pcall(expire, id) then redis.call('ZADD', K_expiring, now_ms + PUT_OFF, id) end
+  left = left - weight_of(job_key(id))
 end
 give_back_numbers()
 write_tallies()

@@ -3,8 +3,8 @@
 -- KEYS: scheduled
 -- ARGV: limit
 -- INCLUDE: keys time score count emit ring turns next_due ties limit_keys limit sound on_arrive discard batch_keys
--- INCLUDE: undefer release_some coming kin_keys
--- Uses: tied
+-- INCLUDE: undefer release_some coming kin_keys weight
+-- Uses: steps_left tied
 -- FLAGS: allow-oom
 -- Returns: {moved, ms to the next due one or -1, ms to the next whose ttl is over or -1, the same of batches}
 -- Events: queued held
@@ -93,13 +93,18 @@ if count > 1 and due[count].group < count then
     return a.id < b.id
   end)
 end
+local left = limit -- by weight
 for i = 1, math.min(count, limit) do
+  if left <= 0 then break end
   local id = due[i].id
   if not pcall(move, id, due[i].job) then redis.call('ZADD', K_scheduled, now_s + PUT_OFF, id) end
+  left = left - weight_of(job_key(id))
 end
 -- One look for what few have. Jobs are released here where no worker is told of them.
 local others = redis.call('EXISTS', LIMITS_DUE, P .. 'releasing', GRAPHS, BATCHES_DUE) > 0
+steps_left = math.max(20, math.min(left, 80)) -- where jobs have moved, others have a share all the same
 for _, name in ipairs(others and redis.pcall('ZRANGEBYSCORE', LIMITS_DUE, '-inf', now_ms, 'LIMIT', 0, limit) or {}) do
+  if steps_left <= 0 then break end
   redis.call('ZREM', LIMITS_DUE, name)
   if not pcall(look_due, name) then redis.call('ZADD', LIMITS_DUE, now_ms + 1000 * PUT_OFF, name) end
 end
@@ -107,7 +112,7 @@ if others then
   for _, token in ipairs(redis.call('ZRANGEBYSCORE', GRAPHS, '-inf', now_ms - 60000, 'LIMIT', 0, 10)) do
     give_up(token) -- whoever sent it is gone
   end
-  release_some(math.min(limit, 50))
+  release_some(math.max(5, math.min(math.ceil(left / 4), 20)))
 end
 write_tallies()
 ring_released()

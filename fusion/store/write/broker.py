@@ -126,18 +126,17 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
             "retry_count": defaults.RETRY_COUNT_START,
             "delay_ms": to_ms(delay),
             "operation": "",
-            "n_jobs": len(job_ids),
         }
-        return to_texts(self._script("requeue")({"queues": self.keys.queues}, args, job_ids))
+        return self._to_each("requeue", {"queues": self.keys.queues}, args, job_ids)
 
     def quarantine(self, job_ids: Sequence[str], reason: str) -> list[str]:
         """Set failed jobs aside. An answer per id: `ok`, `missing`, `error: ...` (a broken key), or the status that is not failed."""
-        return to_texts(self._script("quarantine")({}, {"reason": reason, "operation": "", "n_jobs": len(job_ids)}, job_ids))
+        return self._to_each("quarantine", {}, {"reason": reason, "operation": ""}, job_ids)
 
     def delete(self, job_ids: Sequence[str]) -> list[str]:
         """Forget jobs for good. An answer per id: `deleted`, `missing`, `started` (a running job is not deleted), or a status that only a
         newer version knows."""
-        return to_texts(self._script("delete")({}, {"keep": "", "operation": "", "n_jobs": len(job_ids)}, job_ids))
+        return self._to_each("delete", {}, {"keep": "", "operation": ""}, job_ids)
 
     def note_copy(self, job_id: str, copy: str) -> str:
         """Have a job name a copy that was made of it: `ok`, `missing`, or `foreign`."""
@@ -157,8 +156,9 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
 
     # -- queues
 
-    def empty(self, queue: str, limit: int = 500) -> tuple[int, bool]:
-        """Forget up to `limit` waiting jobs for good; returns how many, and whether there are more."""
+    def empty(self, queue: str, limit: int = 300) -> tuple[int, bool]:
+        """Forget up to `limit` waiting jobs for good, of those that are bound to something a quarter as many; returns how many, and whether there
+        are more."""
         deleted, again, _ = self._script("empty")({}, {"queue": queue, "limit": limit, "keep": ""})
         return int(deleted), bool(again)
 
@@ -366,15 +366,15 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
                 removed[worker] = removed.get(worker, 0) + int(jobs)
         return list(removed.items())
 
-    def promote(self, limit: int = 100) -> tuple[int, float | None, float | None, float | None]:
-        """Move due jobs to their queues; returns how many, the seconds to the next due one, those to the next waiting job whose ttl is over,
-        and those to the next batch that is to be tended (None if there is none)."""
+    def promote(self, limit: int = 80) -> tuple[int, float | None, float | None, float | None]:
+        """Move due jobs to their queues, up to `limit`, of those that are bound to something a quarter as many; returns how many, the seconds to the
+        next due one, those to the next waiting job whose ttl is over, and those to the next batch that is to be tended (None if there is none)."""
         moved, *next_ms = self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit})
         due, over, batch = map(_seconds, next_ms)
         return int(moved), due, over, batch
 
-    def expire(self, limit: int = 100) -> tuple[int, float | None]:
-        """End waiting jobs whose ttl is over; returns how many, and the seconds to the next one (None if there is none)."""
+    def expire(self, limit: int = 80) -> tuple[int, float | None]:
+        """End waiting jobs whose ttl is over, as many as `promote` moves; returns how many, and the seconds to the next one (None if there is none)."""
         ended, next_ms = self._script("expire")({"expiring": self.keys.expiring}, {"limit": limit})
         return int(ended), _seconds(next_ms)
 

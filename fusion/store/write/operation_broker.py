@@ -98,7 +98,10 @@ class OperationBroker(TrashBroker):
     def reprioritise(self, moves: Sequence[Move], priority: int, operation: str = "") -> list[str]:
         """Give waiting jobs another priority. An answer per job: `ok`, `missing`, `foreign`, `list` (its queue knows one priority only),
         `altered` (its signature is another by now), a move's own word, `error: ...` (a broken key), or a status that does not wait."""
-        return self._told([self._reprioritise(moves, priority, operation)])
+        answers = list[str]()
+        for first in range(0, len(moves), PER_CALL):
+            answers += self._told([self._reprioritise(moves[first : first + PER_CALL], priority, operation)])
+        return answers
 
     def do_operation(
         self, operation: str, action: str, jobs: Sequence[str] | Sequence[Move], args: Mapping[str, str], nonce: str

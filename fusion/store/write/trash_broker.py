@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusion.store.scripting.host import ScriptHost, to_texts
+from fusion.store.scripting.host import ScriptHost
 
 #: Share of the server's memory over which deleted jobs are not kept.
 _FULL = 0.8
@@ -18,7 +18,7 @@ class TrashBroker(ScriptHost):
         """Bring jobs back out of the trash. An answer per id: `restored`, `missing` (it is not there, or no longer), `taken` (a job of this id
         lives), `duplicate <id>` (that job has its unique key), `full` (its queue takes no more), `expired` (its ttl is over), `error: ...` (a
         broken key)."""
-        return to_texts(self._script("restore")({"queues": self.keys.queues}, {"nonce": nonce, "n_jobs": len(job_ids)}, job_ids))
+        return self._to_each("restore", {"queues": self.keys.queues}, {"nonce": nonce}, job_ids)
 
     def empty_trash(self, limit: int = 500) -> tuple[int, bool]:
         """Forget up to `limit` jobs in the trash for good; returns how many, and whether there are more."""
@@ -32,7 +32,7 @@ class TrashBroker(ScriptHost):
 
     def delete_to_trash(self, job_ids: Sequence[str]) -> list[str]:
         """As `delete`, but they are put into the trash: `kept` in place of `deleted` for those for which it had room."""
-        return to_texts(self._script("delete")({}, {"keep": 1, "operation": "", "n_jobs": len(job_ids)}, job_ids))
+        return self._to_each("delete", {}, {"keep": 1, "operation": ""}, job_ids)
 
     def may_keep(self) -> bool:
         """Whether the server has the memory to keep what is deleted: no more than 80 % of its `maxmemory` is used. True without one."""

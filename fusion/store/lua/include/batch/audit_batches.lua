@@ -2,7 +2,7 @@
 -- mistake of Fusion's, or somebody wrote there.
 -- INCLUDE: keys batch_keys batch releasing
 -- RARER: outcome_of audit_batch
-local LOOKED_AT = 50 -- batches, and members of each, a call
+local LOOKED_AT, MEMBERS = 50, 300 -- batches, and members of them all, a call
 
 -- How an open member has ended; nil if it has not. Second: nothing if it is to be seen to by others.
 local function outcome_of(batch, member)
@@ -17,9 +17,10 @@ local function outcome_of(batch, member)
   return is_terminal(status) and status or nil
 end
 
-local function audit_batch(batch)
+-- `share`: how many members.
+local function audit_batch(batch, share)
   local found = 0
-  for _, member in ipairs(redis.call('SRANDMEMBER', batch_open_key(batch), LOOKED_AT)) do
+  for _, member in ipairs(redis.call('SRANDMEMBER', batch_open_key(batch), share)) do
     local outcome = outcome_of(batch, member)
     if outcome then
       leave_batch(batch, member, outcome)
@@ -38,6 +39,7 @@ end
 -- From a cursor on; returns the next.
 local function audit_batches(cursor)
   local following, found = unpack(redis.call('ZSCAN', BATCHES, cursor, 'COUNT', LOOKED_AT))
-  for i = 1, math.min(#found, 2 * LOOKED_AT), 2 do pcall(audit_batch, found[i]) end
+  local share = math.max(1, math.floor(2 * MEMBERS / math.max(2, #found))) -- a small set comes as a whole
+  for i = 1, #found, 2 do pcall(audit_batch, found[i], share) end
   return following
 end

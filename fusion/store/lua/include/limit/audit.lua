@@ -1,8 +1,9 @@
--- Looks whether what is written down of concurrency keys is so, some keys at a time. What is found is mended and
+-- Looks whether what is written down of concurrency keys is so, some keys at a time, and some holders of each: where
+-- one has more, chance finds which. What is found is mended and
 -- counted: each is a mistake of Fusion's, or somebody wrote there. Keys without jobs go a day after the last.
 -- INCLUDE: keys limit_keys time limit
 -- RARER: holds_rightly audit_key
-local AUDITED, FORGET_KEY_MS = 100, 86400000 -- keys, and holders of each, a call
+local AUDITED, HOLDERS, FORGET_KEY_MS = 50, 300, 86400000 -- keys, and holders of them all, a call
 
 -- Whether a holder is what it should be. One that was admitted waits in its queue, one that started runs, or waits for
 -- its next try, or is to run alone, or for a worker that has its task.
@@ -16,11 +17,12 @@ local function holds_rightly(name, id, score)
   return status == 'queued' or status == 'blocked' and string.sub(set or '', 1, 10) == 'probation:'
 end
 
-local function audit_key(name, used)
+-- `share`: how many holders.
+local function audit_key(name, used, share)
   local held, found = holders_key(name), 0
   local size = redis.call('ZCARD', held)
-  local from = size > AUDITED and now_us % size or 0
-  local holders = redis.call('ZRANGE', held, from, from + AUDITED - 1, 'WITHSCORES')
+  local from = size > share and (now_us + size) % (size - share + 1) or 0
+  local holders = redis.call('ZRANGE', held, from, from + share - 1, 'WITHSCORES')
   for i = 1, #holders, 2 do
     if not holds_rightly(name, holders[i], holders[i + 1]) then
       redis.call('ZREM', held, holders[i])
@@ -50,6 +52,7 @@ end
 -- From a cursor on; returns the next.
 local function audit_limits(cursor)
   local following, found = unpack(redis.call('ZSCAN', LIMITS, cursor, 'COUNT', AUDITED))
-  for i = 1, #found, 2 do pcall(audit_key, found[i], tonumber(found[i + 1])) end
+  local share = math.max(1, math.floor(2 * HOLDERS / math.max(2, #found))) -- a small set comes as a whole
+  for i = 1, #found, 2 do pcall(audit_key, found[i], tonumber(found[i + 1]), share) end
   return following
 end

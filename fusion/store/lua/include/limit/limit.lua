@@ -9,9 +9,13 @@
 -- RARER: look_at_limit stop_counting take_slot_back look_due leave_limit return_to_limit closed_until hold_key_back
 -- RARER: keep_for_worker place_in_key
 -- Uses: soonest tied
--- Exports: unrung unsettled
-local MOST_STEPS, LATER_MS, DISCARD = 100, 30000, 'discard'
+-- Exports: steps_left unrung unsettled
+local LATER_MS, DISCARD = 30000, 'discard'
 local LONGEST_HOLD_MS = 86400000 -- that a task can ask for: a longer one is of a clock that was set back since
+
+-- Jobs that may be admitted or step back in this call, of all keys together; what is left is due at once, and `promote`
+-- goes on with it. A key that is settled has two of its own, so that what one job's end brings about is done with it.
+local steps_left = 80
 
 -- In the claim half of a turn keys are settled at its end: what it takes out of queues it takes out late, and must not
 -- meet a job that was admitted meanwhile.
@@ -117,7 +121,7 @@ local function settle_key(name)
   local held, waiting = holders_key(name), queue_up_key(name)
   local limit, due = limit_of(name)
   if due and redis.call('EXISTS', waiting) == 1 then look_at_limit(name, due) end
-  for _ = 1, MOST_STEPS do
+  for _ = 1, math.max(2, steps_left) do
     local count = redis.call('ZCARD', held)
     local worst = count >= limit and redis.call('ZRANGE', held, 0, 0, 'WITHSCORES')
     if worst and (not worst[1] or worst[2] == 'inf') then return end
@@ -133,6 +137,7 @@ local function settle_key(name)
       if due then look_at_limit(name, due) end -- until then nobody may have waited
       due = nil
     end
+    steps_left = steps_left - 1
   end
   look_at_limit(name, now_ms)
 end
