@@ -155,23 +155,25 @@ local function group_failures()
   return much or not grouped
 end
 
+local ok, trashed = pcall(drop_expired_trash, 100)
+local again = ok and trashed == 100 and 1 or 0
 local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip',
     'began', 'limits', 'uniques', 'batches', 'grouped'))
 if not cursor or cursor == '0' and skip == '0' then
   local age = now_ms - (tonumber(began) or 0)
   if age >= 0 and age < tonumber(A_interval_ms) then
-    if grouped and (redis.call('HGET', K_clean, 'newest') or '0') == '0' then return { 0, 0, 0 } end
-    local ok, more = pcall(group_failures)
-    return { 0, 0, ok and more and 1 or 0 }
+    if grouped and (redis.call('HGET', K_clean, 'newest') or '0') == '0' then return { 0, 0, again } end
+    local grouped_all, more = pcall(group_failures)
+    return { 0, 0, grouped_all and more and 1 or again }
   end
   cursor, skip, began = '0', 0, now_ms
   pcall(forget_totals)
   pcall(audit_pinned)
 end
-pcall(drop_expired_trash, 100)
 pcall(sweep, FAILED, 'failed')
 pcall(trim, FAILED, 'failed')
-local ok, ungrouped = pcall(group_failures)
+local ungrouped
+ok, ungrouped = pcall(group_failures)
 
 local names = tonumber(A_names)
 local following, keys = unpack(redis.call('SSCAN', K_queues, cursor, 'COUNT', names))
@@ -207,4 +209,4 @@ batches = batches or redis.call('EXISTS', BATCHES) == 1 and '0'
 if batches then redis.call('HSET', K_clean, 'batches', audit_batches(batches)) end
 redis.call('HSET', K_clean, 'cursor', cursor, 'skip', skip, 'began', began)
 write_tallies()
-return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or 0 }
+return { removed, adopted, (cursor ~= '0' or skip > 0 or left <= 0 or ok and ungrouped) and 1 or again }

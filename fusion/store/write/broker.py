@@ -374,7 +374,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         return int(moved), due, over, batch
 
     def expire(self, limit: int = 80) -> tuple[int, float | None]:
-        """End waiting jobs whose ttl is over, as many as `promote` moves; returns how many, and the seconds to the next one (None if there is none)."""
+        """End waiting jobs whose ttl is over, as many as `promote` moves; returns how many, and the seconds to the next one (None: there is none)."""
         ended, next_ms = self._script("expire")({"expiring": self.keys.expiring}, {"limit": limit})
         return int(ended), _seconds(next_ms)
 
