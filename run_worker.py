@@ -1,3 +1,10 @@
-from fusion.cli.main import main
+import os
+import sys
+
+# A file beside this one that is called as a module of the standard library, resource.py say, is none that Python's own modules import.
+_HOME = os.path.dirname(os.__file__)
+sys.path.sort(key=lambda entry: entry not in (_HOME, os.path.join(_HOME, "lib-dynload")))
+
+from fusion.cli.main import main  # noqa: E402
 
 main()

@@ -1,5 +1,11 @@
 """`python -m fusion`: the command line."""
 
-from fusion.cli.main import main
+import sys
+
+from fusion.kernel.standard import standard_first
+
+sys.path[:] = standard_first(sys.path)
+
+from fusion.cli.main import main  # noqa: E402
 
 main()

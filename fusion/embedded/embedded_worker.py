@@ -114,7 +114,7 @@ class EmbeddedWorker:
         _check_tasks(settings)
         paths = [part for path in _own_paths() for part in ("--path", path)]
         return WorkerPlace(
-            command=[_python(), "-m", "fusion", "worker", *paths, *(["--", *self._queues] if self._queues else ())],
+            command=[_python(), *_safely(), "-m", "fusion", "worker", *paths, *(["--", *self._queues] if self._queues else ())],
             environment={**environment_for(settings, os.environ), SWITCH: "0"},
             queues=", ".join(self._queues) or "the queues of its settings",
             patience=settings.shutdown_timeout,
@@ -165,6 +165,12 @@ def _own_paths() -> list[str]:
     known = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     known |= {os.path.join(paths["stdlib"], "lib-dynload"), os.path.join(sys.base_prefix, sys.platlibdir, _ZIP)}
     return [path for path in dict.fromkeys(os.path.abspath(entry) for entry in sys.path) if path not in known]
+
+
+def _safely() -> list[str]:
+    """Have Python import nothing from the current directory, where Fusion is installed: `runpy` would take a `types.py` there for its own."""
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return ["-P"] if home in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")) else []
 
 
 def _python() -> str:

@@ -11,12 +11,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import inf
-from pathlib import Path
 from typing import ClassVar
 
 from fusion.execution.callbacks import CALLBACKS
@@ -37,11 +35,11 @@ from fusion.forkserver.orphans import end_orphans
 from fusion.kernel import defaults
 from fusion.kernel.failpoints import failpoint
 from fusion.kernel.linux import processes
+from fusion.kernel.standard import command
 
 #: Seconds the fork server gets to kill everything and go before it is killed itself.
 DESTROY_LIMIT = 2.5
 _OVERHEAD = 64 * 1024
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.forkserver.server import main; main()"
 
 
 class ForkServerClient:
@@ -68,9 +66,8 @@ class ForkServerClient:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                root = str(Path(__file__).resolve().parents[2])
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", _BOOT, str(theirs.fileno()), root],
+                    [*command("fusion.forkserver.server"), str(theirs.fileno())],
                     pass_fds=(theirs.fileno(),),
                     env=changed_by(self.config.environment, os.environ),
                     stdin=subprocess.DEVNULL,

@@ -25,6 +25,7 @@ from fusion.forkserver.patched import replaced, unfit
 from fusion.forkserver.process_hooks import HooksWatched
 from fusion.kernel import bundled
 from fusion.kernel.linux import connected_sockets, set_parent_death_signal, thread_count
+from fusion.kernel.standard import standard_first
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -43,7 +44,7 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     """Obey CONFIG: imports and settings. None if the fork server should end; it has said why."""
     config = json.loads(raw_config)
     if config["sys_path"]:
-        sys.path[:] = config["sys_path"]
+        sys.path[:] = standard_first(config["sys_path"])
     bundled.settle()
     sys.argv[1:] = []
     settings = HorseSettings()

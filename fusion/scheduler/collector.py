@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from fusion.kernel.linux import set_parent_death_signal
+from fusion.kernel.standard import standard_first
 
 
 def main() -> None:
@@ -23,7 +24,7 @@ def main() -> None:
         return  # it died before that could be said
     os.set_inheritable(wanted["answer_to"], False)
     answer = os.fdopen(wanted["answer_to"], "w")
-    sys.path[:] = wanted["path"]
+    sys.path[:] = standard_first(wanted["path"])
 
     from fusion.cron.declared import collect
     from fusion.cron.entry import revision

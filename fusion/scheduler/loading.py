@@ -10,18 +10,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fusion.forkserver.environment import changed_by, for_tasks
+from fusion.kernel.standard import command
 from fusion.runtime.loop import Loop
 from fusion.settings import Settings
 from fusion.settings.key_files import read_keys
 
 #: Settings that the job of an entry is built by.
 _SETTINGS = ("job_timeout", "result_ttl", "max_payload")
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from fusion.scheduler.collector import main; main()"
-_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Loading:
         try:
             # A session of its own: ^C in a terminal is meant for the scheduler, and what modules start can be ended with it.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, _ROOT],
+                command("fusion.scheduler.collector"),
                 stdin=subprocess.PIPE,
                 stdout=2,
                 pass_fds=(theirs,),

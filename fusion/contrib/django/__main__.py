@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from fusion.cli.main import cli
+import sys
+
+from fusion.kernel.standard import standard_first
 
 if __name__ == "__main__":
+    sys.path[:] = standard_first(sys.path)
+    from fusion.cli.main import cli
+
     cli(prog_name="manage.py fusion")
