@@ -186,6 +186,10 @@ class InvalidName(FusionError, ValueError):
     """A queue name or job id has characters that are not allowed."""
 
 
+class NameTooLong(InvalidName):
+    """A task's name is longer than 255 bytes, or has more than 32 dots: refused where it comes in, failed where a worker meets it."""
+
+
 class InvalidQuery(FusionError, ValueError):
     """A query can't be read; the text names what to write instead. `column`: where, from 1 on; 0 if it is nowhere in the text. `field`: what was
     wrong, `query` or `after`."""

@@ -51,8 +51,10 @@ def folded(text: str, indent: int = 0, *, taken: int = 0) -> list[str]:
     """Words in lines that fit the terminal, those after the first indented, in the first so many columns being `taken`; one line where there is
     no terminal."""
     limit, lines, line = room(), list[str](), ""
+    if limit is None:
+        return [text.lstrip(" ")]
     for word in text.split(" "):
-        if limit is not None and line and taken + cells(line) + 1 + cells(word) > limit:
+        if line and taken + cells(line) + 1 + cells(word) > limit:
             lines.append(line)
             line, taken = " " * indent + word, 0
         else:

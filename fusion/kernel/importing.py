@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from types import AsyncGeneratorType, BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 
-from fusion.exceptions import ConfigurationError, SerializationError, TaskNotAllowed, TaskNotFound
+from fusion.exceptions import ConfigurationError, NameTooLong, SerializationError, TaskNotAllowed, TaskNotFound
 from fusion.kernel import bundled
 from fusion.kernel.gather import GENERATES, marked
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 
 _MAX_UNWRAP = 32
 _NONE: Mapping[str, str] = {}
+#: Bytes and dots of a task's name. Everybody who lists or searches jobs reads it.
+LONGEST_NAME, MOST_DOTS = 255, 32
 #: Types of objects that stand for a task, by integrations, and what gives the function to be called for one.
 _stand_ins: dict[type, Callable[[Any], Callable[..., Any]]] = {}
 _is_path = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
@@ -55,7 +57,8 @@ def is_allowed(module: str, patterns: Iterable[str]) -> bool:
 
 
 def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NONE) -> Callable[..., Any]:
-    """The function at `path`. Raises TaskNotAllowed (before any import), TaskNotFound, or what importing its module raises.
+    """The function at `path`. Raises NameTooLong or TaskNotAllowed (before any import), TaskNotFound, or what importing its
+    module raises.
 
     `without`: modules that this worker goes on without, and why; a function there, or below, is not found.
     """
@@ -98,8 +101,22 @@ def how_to_allow(module: str, start: str) -> str:
     return f"to allow it, {start} --tasks {module}"
 
 
+def check_length(name: str) -> str:
+    """Return the task's name, or raise NameTooLong."""
+    size = len(name)
+    if size > MOST_DOTS and (size > LONGEST_NAME // 4 or name.count(".") > MOST_DOTS):
+        size, dots = len(name.encode("utf-8", "surrogatepass")), name.count(".")
+        if size > LONGEST_NAME or dots > MOST_DOTS:
+            raise NameTooLong(
+                f"the task's name {name[:60]!a}... has {size:,} bytes and {dots:,} dots; use a name of up to {LONGEST_NAME} bytes with up to "
+                f"{MOST_DOTS} dots: a function in a module nearer to the top"
+            )
+    return name
+
+
 def check_path(path: str) -> None:
-    """Check the form of a path. TaskNotAllowed for anything but ASCII identifiers joined by dots, and for dunder parts."""
+    """Check the form of a path. NameTooLong; TaskNotAllowed for anything but ASCII identifiers joined by dots, and for dunder parts."""
+    check_length(path)
     if _is_path(path) is None:
         raise TaskNotAllowed(f"{path[:200]!a} is not a dotted path like tasks.sms.sendSMS")
     if path.startswith("__") or ".__" in path:
@@ -176,13 +193,13 @@ def _resolve_any(path: str) -> Callable[..., Any]:
 
 
 def func_name_of(func: Callable[..., Any] | str) -> str:
-    """The path a worker will import; a string passes as it is. Raises SerializationError for what can't be imported by name."""
+    """The path a worker will import; a string passes as it is. Raises SerializationError for what can't be imported by name, NameTooLong."""
     if isinstance(func, str):
         if not func.strip():
             raise SerializationError("the task's name is empty; it looks like tasks.sms.sendSMS")
-        return func
+        return check_length(func)
     if isinstance(func, BuiltinFunctionType) and isinstance(func.__self__, ModuleType):
-        return f"{func.__module__}.{func.__qualname__}"
+        return check_length(f"{func.__module__}.{func.__qualname__}")
     if not isinstance(func, FunctionType):
         kind = "bound method" if hasattr(func, "__self__") else type(func).__name__
         raise SerializationError(
@@ -201,7 +218,7 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
             f"{name} is defined in the script that runs, which a worker would know by another name; move it to a module "
             f"of its own, or enqueue it by path, e.g. 'mytasks.{name}'"
         )
-    return f"{module}.{name}"
+    return check_length(f"{module}.{name}")
 
 
 def check_no_generator(func: Any, name: str) -> None:

@@ -37,6 +37,18 @@ _KEEP_WALK = 60.0
 
 
 @dataclass(slots=True)
+class _Batch:
+    """Ids of one scan of a set, and those that are `left` to be looked at: so that a carrier whose time is over goes on with them later.
+    `part`, `run_id`: of which part of the operation and of which server; `cursor`: behind all of them; `skipped`: passed over by now."""
+
+    part: int
+    run_id: str
+    cursor: int
+    left: list[str]
+    skipped: int = 0
+
+
+@dataclass(slots=True)
 class _Known:
     """What a carrier keeps of an operation between two parts."""
 
@@ -46,6 +58,7 @@ class _Known:
     args: dict[str, str]
     walk: list[Stop] = field(default_factory=list)
     walked_at: float = float("-inf")
+    batch: _Batch | None = None
 
 
 class Carrier:
@@ -102,45 +115,53 @@ class Carrier:
         self._broker.lease_operation(operation, self.name, 0)
 
     def _part(self, operation: str, known: _Known, row: dict[str, str]) -> str:
-        """Do one part; `row` is the record, and is kept as it becomes."""
+        """Do one part, or as much of it as there is time for; `row` is the record, and is kept as it becomes."""
         now = monotonic()
-        if now - known.walked_at > _KEEP_WALK:
+        if now - known.walked_at > _KEEP_WALK and known.batch is None:
             known.walk, known.walked_at = stops(self._finder.sources(known.query)), now
         at, there = position(known.walk, row["place"])
-        part, over, skipped, cursor = number(row["part"]), at >= len(known.walk), 0, 0
+        part, over, skipped, cursor, place = number(row["part"]), at >= len(known.walk), 0, 0, ""
         run_id = self._broker.run_id()
         if not over:
-            stop = known.walk[at]
-            begins = not there or row["cursor"] == "0" or row.get("run_id") != run_id
-            cursor, ids = self._finder.scan(stop.source, 0 if begins else number(row["cursor"]), self._count)
-            if self._broker.run_id() != run_id:
-                return "running"  # another server by now: its cursors are others
-            found = self._matching(known, ids)
+            stop, batch = known.walk[at], known.batch
+            if batch is None or (batch.part, batch.run_id) != (part, run_id):
+                begins = not there or row["cursor"] == "0" or row.get("run_id") != run_id
+                cursor, ids = self._finder.scan(stop.source, 0 if begins else number(row["cursor"]), self._count)
+                if self._broker.run_id() != run_id:
+                    return "running"  # another server by now: its cursors are others
+                batch = known.batch = _Batch(part, run_id, cursor, list(dict.fromkeys(ids)))
+            found, left = self._matching(known, batch.left)
             if stop.source.kind == "list":
-                skipped = len(found)
+                batch.skipped += len(found)
             elif found and "over" in self._do(operation, row["action"], known, found):
                 return "over"
+            batch.left = left
+            if left:
+                return "running"
+            known.batch, cursor, skipped = None, batch.cursor, batch.skipped
             if cursor == 0:
                 over = at + 1 >= len(known.walk)
                 place = "" if over else known.walk[at + 1].place
             else:
                 place = stop.place
-        else:
-            place = ""
         answer = self._broker.advance_operation(operation, part, new_nonce(), place, cursor, run_id, skipped=skipped, over=over)
         if answer == "ok":
             row |= {"part": str(part + 1), "place": place, "cursor": str(cursor), "run_id": run_id}
             return "running"
         return answer
 
-    def _matching(self, known: _Known, ids: Sequence[str]) -> list[str]:
-        ids = list(dict.fromkeys(ids))
-        rows = self._finder.rows(ids, known.query.fields | {"status"})
-        return [
-            job_id
-            for job_id, row in zip(ids, rows, strict=True)
-            if row is not None and state_of(row) in known.states and known.query.matches(job_id, row, known.cutoff)
-        ]
+    def _matching(self, known: _Known, ids: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Those that fit, and those that there was no time to look at. One is looked at in any case."""
+        found, until = list[str](), monotonic() + self._longest
+        for start in range(0, len(ids), self._count):
+            some = ids[start : start + self._count]
+            rows = self._finder.rows(some, known.query.fields | {"status"})
+            for at, (job_id, row) in enumerate(zip(some, rows, strict=True), start + 1):
+                if row is not None and state_of(row) in known.states and known.query.matches(job_id, row, known.cutoff):
+                    found.append(job_id)
+                if monotonic() > until:
+                    return found, list(ids[at:])
+        return found, []
 
     def _do(self, operation: str, action: str, known: _Known, ids: list[str]) -> list[str]:
         jobs: list[str] | list[Move] = ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -34,14 +35,20 @@ class Impact:
 
 def measure(finder: SearchInspector, plan: Plan, seconds: float | None = None) -> Impact:
     """Look at all that may match, and count. With `seconds`, no longer than about that."""
-    found, now, began = Impact(), finder.now(), monotonic()
+    found, now, until = Impact(), finder.now(), inf if seconds is None else monotonic() + seconds
     seen, fields, states = set[str](), plan.query.fields | {"status", "origin", "original_queue"}, frozenset(plan.states)
     for stop in stops(finder.sources(plan.query)):
         cursor = 0
         while True:
+            if monotonic() > until:
+                found.complete = False
+                return found
             cursor, ids = finder.scan(stop.source, cursor, _PAGE)
             ids = [job_id for job_id in dict.fromkeys(ids) if job_id not in seen]
             for job_id, row in zip(ids, finder.rows(ids, fields), strict=True):
+                if monotonic() > until:
+                    found.complete = False
+                    return found
                 if row is None or state_of(row) not in states or not plan.query.matches(job_id, row, now):
                     continue
                 if len(seen) < _REMEMBERED:
@@ -53,7 +60,4 @@ def measure(finder: SearchInspector, plan: Plan, seconds: float | None = None) -
                     found.examples.append((job_id, *where))
             if cursor == 0:
                 break
-            if seconds is not None and monotonic() - began > seconds:
-                found.complete = False
-                return found
     return found

@@ -39,6 +39,8 @@ CALLED = {
 }
 #: Entries of one page.
 _PAGE, _LARGEST_PAGE = 50, 1000
+#: Characters of a wildcard.
+_LONGEST = 200
 
 
 class Audit:
@@ -67,6 +69,9 @@ class Audit:
         since = None
         if args.get("since"):
             since = inspector_of(self._connection).now() - timedelta(seconds=read_since(args["since"]))
+        for name in ("who", "action"):
+            if len(args.get(name, "")) > _LONGEST:
+                raise HttpError(422, "invalid_value", f"{name}: use up to {_LONGEST} characters", field=name)
         wanted = AuditFilter(args.get("who", ""), args.get("action", ""), since, _allowed(request.scope))
         inspector = audit_inspector_of(self._connection)
         found = inspector.entries(wanted, limit, args.get("after", ""))

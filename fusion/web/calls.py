@@ -12,7 +12,7 @@ from fusion.enqueue.keywords import did_you_mean
 from fusion.enqueue.kinds import one_line, seconds
 from fusion.enqueue.options import SPELLINGS, EnqueueOptions, from_text, spelling_of
 from fusion.enqueue.terms import Terms, terms_of
-from fusion.exceptions import InvalidName, OptionError, PayloadTooLarge, SerializationError, TaskNotAllowed
+from fusion.exceptions import InvalidName, NameTooLong, OptionError, PayloadTooLarge, SerializationError, TaskNotAllowed
 from fusion.kernel import defaults
 from fusion.kernel.importing import check_path, how_to_allow, is_allowed
 from fusion.settings import get_settings
@@ -135,7 +135,7 @@ def _function(value: Any, tasks: Sequence[str]) -> str:
         raise _invalid("func", "func: name the task by its dotted path, like tasks.sms.sendSMS")
     try:
         check_path(value)
-    except TaskNotAllowed as error:
+    except (NameTooLong, TaskNotAllowed) as error:
         raise _invalid("func", f"func: {error}") from None
     module = value.rpartition(".")[0]
     if not module:

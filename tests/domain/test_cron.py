@@ -89,6 +89,7 @@ def test_an_entry_that_code_declares_is_not_changed_at_run_time(scheduler: Sched
         (lambda s: s.every(60, TASK, timezone="UTC"), "timezone= is not an option"),
         (lambda s: s.every(60, TASK, id="a:b"), "cron entry id 'a:b'"),
         (lambda s: s.every(60, lambda: None), "a lambda has no name"),
+        (lambda s: s.every(60, "tasks." + "a" * 250), "use a name of up to 255 bytes"),
         (lambda s: s.every(60, TASK, args=(object(),)), "object"),
     ],
 )

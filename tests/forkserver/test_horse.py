@@ -157,6 +157,15 @@ def test_a_task_this_worker_does_not_have_is_held(driver: Driver, func: str, rea
     assert b"exc_info" not in ran.outcome
 
 
+@pytest.mark.parametrize("name", ["a." * 33 + "b", "tests." + "a" * 250, "a." * 100_000 + "b"], ids=len)
+def test_a_name_that_is_too_long_fails_where_it_is_met(driver: Driver, name: str) -> None:
+    """Nothing that enqueues lets it in: another program wrote it."""
+    ran = driver.run(name)
+    assert ran.kind == "failed"
+    assert ran.outcome[b"exc_classes"].startswith(b"fusion.exceptions.NameTooLong\n")
+    assert len(ran.line) < 400
+
+
 def test_data_that_is_not_a_call_fails(driver: Driver) -> None:
     ran = driver.finish(driver.hand_out({**job_fields("x.y"), b"data": b"\x80\x04garbage"}))
     assert ran.kind == "failed"

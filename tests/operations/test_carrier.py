@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+from functools import partial
+from itertools import count, pairwise
 
 import pytest
 import redis
 
+from fusion.operations import carrier as carrier_module
+from fusion.operations.carrier import Carrier
+from fusion.settings import Settings
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, new, outcome, put, status_of
 from tests.operations.hands import begin, carrier, carry_on, failed, start
@@ -68,6 +73,24 @@ def test_a_carrier_may_be_killed_anywhere(conn: redis.Redis, redis_url: str, poi
     assert figures(conn, operation) == (1999, 1, 0)
     assert requeued_once(conn, [job for job in ids if job != "f7"])
     assert {status_of(conn, job) for job in late} == {"failed"}
+
+
+def test_one_whose_time_is_over_goes_on_amid_a_part(conn: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small set comes as one part, however few jobs were asked for: a worker must not be kept from its own by all of them."""
+    ids = failed(conn, 100)
+    operation = begin(conn, "requeue", "tag:*a -tag:b* state:failed")
+    for job in ids:
+        conn.hset(f"rq:job:{job}", "log_tag", "a")
+    monkeypatch.setattr(carrier_module, "monotonic", partial(next, count(0, 0.004)))
+    one, other = (Carrier(conn, Settings(), name, part=0.01, lease=lease) for name, lease in (("one", 0.001), ("other", 9)))
+    done = [0]
+    while one.carry(operation, 0)[0] == "running" and done[-1] < 40:
+        done.append(sum(figures(conn, operation)))
+    assert 2 <= max(after - before for before, after in pairwise(done)) <= 4, "as many as there is time for"
+    while other.carry(operation, 0)[0] in ("running", "busy"):
+        assert one.carry(operation, 0)[0] in ("busy", "done"), "it has begun the part again and is not to be disturbed"
+    assert figures(conn, operation) == (100, 0, 0)
+    assert requeued_once(conn, ids)
 
 
 def test_two_carriers_at_once_do_no_harm(conn: redis.Redis) -> None:

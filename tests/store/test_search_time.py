@@ -47,6 +47,16 @@ def test_a_page_looks_for_its_time_and_the_next_one_goes_on(slow: Slow, conn: re
     assert quick.count(query) == slow(1).count(query), "counts are of all"
 
 
+def test_with_wildcards_the_clock_is_looked_at_after_each_job(slow: Slow, conn: redis.Redis) -> None:
+    """One job may take a millisecond then, and many are read at once."""
+    store(conn, "failed", {f"job-{n}": n for n in range(90)}, error_class="ValueError")
+    search = slow(LOOKING * 0.2)
+    page = search.page(Query.parse("state:failed tag:*x"))
+    assert (page.jobs, page.looked, page.total) == ((), 5, 90)
+    assert page.looked < search.page(Query.parse("state:failed tag:*x"), after=page.after).looked < 20
+    assert len([job for page in pages(search, "state:failed error:*Error") for job in page.jobs]) == 90
+
+
 def test_a_full_page_says_nothing_of_its_time(slow: Slow, conn: redis.Redis) -> None:
     store(conn, "failed", {f"job-{n}": n for n in range(300)})
     for limit in (9, 102, 300):

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fusion.exceptions import SerializationError, TaskNotAllowed, TaskNotFound
+from fusion.callbacks import Callback
+from fusion.exceptions import NameTooLong, SerializationError, TaskNotAllowed, TaskNotFound
 from fusion.kernel.importing import func_name_of, is_allowed, resolve
 from tests.jobs import forbidden
 
@@ -89,6 +90,29 @@ def test_what_else_lives_in_an_allowed_module_is_refused(name: str, reason: str)
 def test_paths_that_are_none(path: str, patterns: tuple[str, ...]) -> None:
     with pytest.raises(TaskNotAllowed):
         resolve(path, patterns)
+
+
+_LONG = ["a" * 256, "a." * 33 + "b", "tasks." + "é" * 125, "a." * 100_000 + "b"]
+
+
+@pytest.mark.parametrize("name", _LONG, ids=len)
+def test_names_that_are_too_long(name: str) -> None:
+    for refuses in (func_name_of, lambda name: resolve(name, ("tasks",)), lambda name: resolve(name, ("*",)), Callback):
+        with pytest.raises(NameTooLong, match="use a name of up to 255 bytes with up to 32 dots") as caught:
+            refuses(name)
+        assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "a." * 32 + "b", "tasks." + "é" * 124])
+def test_names_that_are_just_short_enough(name: str) -> None:
+    assert func_name_of(name) == name
+
+
+def test_a_function_with_a_name_that_is_too_long() -> None:
+    namespace: dict[str, Any] = {"__name__": "tasks"}
+    exec(f"def {'a' * 260}(): ...", namespace)
+    with pytest.raises(NameTooLong, match="has 266 bytes and 1 dots"):
+        func_name_of(namespace["a" * 260])
 
 
 def test_a_path_without_a_module() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import json
 import os
@@ -9,25 +10,39 @@ import pickle
 import time
 import zlib
 from collections.abc import Callable
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from fusion.callbacks import check_url
+from fusion.cli import tables
 from fusion.cron import clock
 from fusion.cron.plan import Plan
+from fusion.dashboard import access, filters, static_files
 from fusion.delivery import answers, message, targets
 from fusion.delivery import headers as delivery_headers
 from fusion.delivery import signing as delivery_signing
+from fusion.enqueue import unmasking
 from fusion.events import document, wording
 from fusion.execution import frames
+from fusion.jobs.attempts import parse_history
+from fusion.jobs.failure_groups import group_id
 from fusion.kernel import messages, redaction, secret_names, signing, timeutil
 from fusion.kernel.importing import check_path
+from fusion.kernel.progress import parse_progress
+from fusion.kernel.rates import Rate
 from fusion.kernel.serializers import JSONSerializer, PickleSerializer, dumps_call
 from fusion.settings import mask_url, readers
 from fusion.sinks import es_documents, es_options
 from fusion.store.client import resp, sentinel
+from fusion.store.client.classify import one_line
+from fusion.store.layout.calls import function_of
 from fusion.store.layout.codec import number
+from fusion.store.query.grammar import Query
+from fusion.store.read import audit_inspector
+from fusion.store.read.cursor import Cursor
 from fusion.store.stream import details as event_details
 from fusion.web import asgi, auth, calls, exchange, hosts, idempotency, wsgi
 
@@ -242,6 +257,52 @@ EVENTS: dict[str, Case] = {
     "an index": (repeated("a", "", "*"), es_options._INDEX.fullmatch),
     "a parked event": (lambda size: {f"k{n}": n for n in range(size // 10)} | {"id": "1"}, document.from_document),
 }
+_NOW = datetime(2026, 1, 31, tzinfo=timezone.utc)
+
+
+def _matches(query: str, field: str) -> Callable[[str], Any]:
+    known = {"status": b"failed", "origin": b"sms", "func": b"tasks.sms.sendSMS"}
+    return lambda text: Query.parse(query).matches("job-1", known | {field: text.encode()}, _NOW)
+
+
+def _nested(size: int) -> Any:
+    found: Any = [0] * (size // 4)
+    for _ in range(50):
+        found = [found]
+    return found
+
+
+JOBS: dict[str, Case] = {
+    "a name with dots": (repeated("a."), _matches("func:*b", "func")),
+    "a name without": (repeated("a"), _matches("func:*a?a*b", "func")),
+    "names in data": (repeated("a.", '["', '",null,[],{}]'), lambda text: function_of({"data": text.encode()})),
+    "a tag": (repeated("a"), _matches("tag:*aaaaaaaaaaaaaaaaaaab*", "log_tag")),
+    "a key": (repeated("a"), _matches("key:*a*a*a*b", "concurrency_key")),
+    "an error": (repeated("a."), _matches("error:*a.a*b", "error_class")),
+    "bases of an error": (repeated("a.b\n"), _matches("error:*c", "error_bases")),
+    "a description": (repeated("a "), _matches("nothing", "description")),
+    "a queue": (repeated("a"), _matches("queue:*a*ab", "origin")),
+    "a query of values": (repeated("a,", "queue:", "a"), Query.parse),
+    "a query of backslashes": (repeated("\\a", "tag:"), Query.parse),
+    "a query of quotes": (repeated('""', "tag:"), Query.parse),
+    "a query of stars": (repeated("*a", "tag:"), Query.parse),
+    "a query of fields": (repeated("a:b "), Query.parse),
+    "a wildcard of the audit": (repeated("a"), lambda text: audit_inspector._like(text, "*aaaaaaaaaaaaaaaab*")),
+    "where a page ends": (lambda size: base64.urlsafe_b64encode(b"[" * size).decode(), Cursor.read),
+    "runs of a job": (repeated('{"start":"2026-01-31T00:00:00Z"}\n'), parse_history),
+    "progress": (repeated("[", '{"done":'), parse_progress),
+    "a group of failures": (repeated(":1"), lambda text: group_id("a", text)),
+    "a rate": (repeated("1", "", "/"), Rate.of_stored),
+    "cookies": (repeated("a=b;"), lambda text: access.cookie_of(_request(cookie=text), "c")),
+    "encodings": (repeated("a;b,"), lambda text: static_files.accepts_gzip(_request(**{"accept-encoding": text}))),
+    "changed arguments": (_nested, lambda value: unmasking.restored("args", value, [*value, 1], value)),
+    "an error reply": (repeated(" script: "), lambda text: one_line(ResponseError(text))),
+    "words on a terminal": (repeated("a "), tables.folded),
+    "a word on a terminal": (repeated("a"), lambda text: tables.cut(text, 20)),
+    "a table": (repeated("a\u0301"), lambda text: tables.table(("A", "B"), [(text, text)], within=80)),
+    "a cell of a page": (repeated("a "), filters.text),
+    "a block of a page": (repeated("a\n"), filters.block),
+}
 # What people and programs write goes through the same masks, whole: `masked_text` alone looks at a beginning only.
 for _name, _piece in {
     "urls": "a://",
@@ -262,7 +323,7 @@ for _name, _piece in {
 
 _ALL = {
     f"{group}: {name}": case
-    for group, cases in {"json": JSON, "bytes": BYTES, "words": WORDS, "web": WEB, "events": EVENTS}.items()
+    for group, cases in {"json": JSON, "bytes": BYTES, "words": WORDS, "web": WEB, "events": EVENTS, "jobs": JOBS}.items()
     for name, case in cases.items()
 }
 

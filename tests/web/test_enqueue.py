@@ -129,7 +129,7 @@ BAD: list[tuple[str, Any]] = [
     ("retry_interval", 5), ("nonsense", 1), ("a\r\nb", 1), ("on_success", "os.system"), ("success_task_handler", "http://169.254.169.254/"),
     ("meta", []), ("meta", "x"), ("on_lost", "retry"), ("on_lost", ["fail"]), ("isolate", 1), ("isolate", "yes"), ("durability", "disk"),
     ("durability", 1), ("replicas", 0), ("replicas", 101), ("replicas", "2"), ("replicas", 2), ("replicas_timeout", "soon"),
-    ("replicas_timeout", 2), ("on_failure", "os.system"),
+    ("replicas_timeout", 2), ("on_failure", "os.system"), ("func", "tests." + "a" * 250), ("func", "a." * 33 + "b"),
 ]  # fmt: skip
 
 

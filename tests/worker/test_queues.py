@@ -161,6 +161,22 @@ def test_reserved_queues_are_never_served(workers: Workers, conn: redis.Redis) -
 
 
 @pytest.mark.long
+def test_an_outsiders_job_with_a_name_that_is_too_long_fails_and_the_next_one_runs(
+    workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    for name, job_id in (("a." * 200_000 + "b", "long"), ("tests.jobs.basic.witness", "short")):
+        data = json.dumps([name, None, [str(tmp_path / "seen"), job_id], {}])
+        conn.hset(f"rq:job:{job_id}", mapping={"data": data})
+        conn.rpush("rq:queue:scheduler", job_id)
+    workers.burst("scheduler")
+    assert words(tmp_path / "seen") == ["short"]
+    assert status_of(conn, "long") == "failed"
+    failed = Job.fetch("long", connection=conn)
+    assert failed.error_class == "fusion.exceptions.NameTooLong"
+    assert len(failed.exc_info or "") < 1000
+
+
+@pytest.mark.long
 def test_the_list_queue_runs_outsiders_jobs_in_order(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen, queue = tmp_path / "seen", Queue("scheduler")
 

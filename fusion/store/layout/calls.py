@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fusion.exceptions import FusionError
+from fusion.kernel.importing import LONGEST_NAME
 from fusion.kernel.serializers import JSONSerializer, PickleSerializer, split_call
 from fusion.store.layout.codec import text
 
 
 def function_of(row: Mapping[str, bytes | None]) -> str:
-    """The name of the function that a job calls, from `func` or its call (`data`, `serializer`); empty if it can't be read."""
+    """The name of the function that a job calls, from `func` or its call (`data`, `serializer`); empty if it can't be read. Of a name that is
+    longer than a task's may be, which no worker runs, the beginning."""
+    name = _whole(row)
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
+
+
+def _whole(row: Mapping[str, bytes | None]) -> str:
     if row.get("func"):
         return text(row["func"])
     data = row.get("data")

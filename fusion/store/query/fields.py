@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from fusion.exceptions import InvalidQuery
@@ -15,9 +14,9 @@ from fusion.kernel.timeutil import parse_seconds
 from fusion.status import JobStatus
 from fusion.store.layout.calls import function_of
 from fusion.store.layout.codec import text
-from fusion.store.layout.names import is_reserved
+from fusion.store.layout.names import MAX_NAME, is_reserved
 from fusion.store.query.lexer import WORD, Term
-from fusion.store.query.patterns import compiled, escaped, literal
+from fusion.store.query.patterns import SEEN, compiled, escaped, fits, literal, shell
 from fusion.store.query.rows import ENTERED_FIELDS, ERROR_FIELDS, QUEUE_FIELDS, STATE_FIELDS, Row, entered_at, error_of, queue_of
 
 #: All states, in the order in which they are shown.
@@ -46,6 +45,8 @@ FIELDS = {
 
 #: Answers that a term keeps.
 _KEPT = 500
+#: Bytes of the names of all bases of an error's class, and of a description: more than what is shown of it is made of.
+_BASES, _DESCRIBED = 2000, 16_384
 #: A job's id, its row and the clock to: does it fit.
 Test = Callable[[str, Row, datetime], bool]
 
@@ -70,11 +71,11 @@ def meaning(term: Term) -> Meaning:
 def _meaning(term: Term) -> Meaning:
     name, values = term.field, term.values
     if name in _PLAIN:
-        stored, fits = _PLAIN[name], _any(values)
-        return Meaning(frozenset({stored}), lambda job_id, row, now: bool(row.get(stored)) and fits(text(row[stored])))
+        stored, means = _PLAIN[name], _any(values)
+        return Meaning(frozenset({stored}), lambda job_id, row, now: bool(row.get(stored)) and means(text(row[stored])))
     if name == "id":
-        fits = _any(values)
-        return Meaning(frozenset(), lambda job_id, row, now: fits(job_id))
+        means = _any(values)
+        return Meaning(frozenset(), lambda job_id, row, now: means(job_id))
     if name == "state":
         states = states_of(term)
         return Meaning(STATE_FIELDS, lambda job_id, row, now: text(row.get("status")) in states)
@@ -85,8 +86,7 @@ def _meaning(term: Term) -> Meaning:
     if name == "error":
         return Meaning(ERROR_FIELDS, _error(values))
     if name == "func":
-        kinds = _any(_lower(values))
-        named = lru_cache(_KEPT)(lambda function: _named(function.lower(), kinds))
+        named = lru_cache(_KEPT)(_named(_lower(values)))
         return Meaning(frozenset({"func"}), lambda job_id, row, now: named(function_of(row)))
     if name == "priority":
         return Meaning(frozenset({"priority"}), _priority(term))
@@ -117,7 +117,7 @@ def _any(values: Iterable[str]) -> Callable[[str], bool]:
     globs = [compiled(value) for value in values if literal(value) is None]
     if not globs:
         return plain.__contains__
-    return lambda given: given in plain or any(glob.match(given) for glob in globs)
+    return lambda given: given in plain or fits(globs, given)
 
 
 def states_of(term: Term) -> frozenset[str]:
@@ -138,7 +138,14 @@ def _allows(values: tuple[str, ...]) -> Callable[[str], bool]:
     """As for workers, no wildcard stands for one of Fusion's own. `[` begins a wildcard here: no queue's name has one."""
     names = frozenset(values) | {found for value in values if (found := literal(value)) is not None}
     globs = [value for value in values if any(char in value for char in "*?[")]
-    return lambda queue: queue in names or (not is_reserved(queue) and any(fnmatchcase(queue, glob) for glob in globs))
+
+    @lru_cache(_KEPT)
+    def allows(queue: str) -> bool:
+        if queue in names:
+            return True
+        return not is_reserved(queue) and len(queue) <= MAX_NAME and any(shell(glob).match(queue) for glob in globs)
+
+    return allows
 
 
 def _queue(values: tuple[str, ...]) -> Test:
@@ -148,7 +155,7 @@ def _queue(values: tuple[str, ...]) -> Test:
 
 def _within(values: tuple[str, ...]) -> Test:
     """The queue that it is in, and the one to which it goes back."""
-    allows = lru_cache(_KEPT)(_allows(values))
+    allows = _allows(values)
 
     def test(job_id: str, row: Row, now: datetime) -> bool:
         return bool(row.get("origin")) and all(allows(text(row[name])) for name in QUEUE_FIELDS if row.get(name))
@@ -156,45 +163,56 @@ def _within(values: tuple[str, ...]) -> Test:
     return test
 
 
-def _named(name: str, fits: Callable[[str], bool]) -> bool:
-    """True if the dotted name, or what follows one of its dots, fits."""
-    while name:
-        if fits(name):
-            return True
-        name = name.partition(".")[2]
-    return False
+def _named(values: tuple[str, ...]) -> Callable[[str], bool]:
+    """A test for a dotted name which, or what follows one of its dots, is one of these: by one look at it, however many dots it has."""
+    ends = tuple("." + found for value in values if (found := literal(value)) is not None)
+    globs = [compiled("*." + value) for value in values if literal(value) is None]
+
+    def test(name: str) -> bool:
+        dotted = "." + name.lower()
+        return bool(name) and (dotted.endswith(ends) or fits(globs, dotted))
+
+    return test
 
 
 def _error(values: tuple[str, ...]) -> Test:
     lowered = _lower(values)
-    fits = _any(lowered)
+    means = _any(lowered)
     parts = [part for value in lowered if (part := literal(value)) is not None]
 
     @lru_cache(_KEPT)  # the same few errors come again and again
     def judged(own: str, bases: bytes) -> bool:
         own = own.lower()
         last = own.rpartition(".")[2]
-        if own and (fits(own) or fits(last) or any(part in last for part in parts)):
+        if own and (means(own) or means(last) or any(part in last for part in parts)):
             return True
         kinds = text(bases).lower().split("\n")
-        return any(kind and (fits(kind) or fits(kind.rpartition(".")[2])) for kind in kinds)
+        return any(kind and (means(kind) or means(kind.rpartition(".")[2])) for kind in kinds)
 
-    return lambda job_id, row, now: judged(error_of(row), row.get("error_bases") or b"")
+    return lambda job_id, row, now: judged(error_of(row)[:SEEN], (row.get("error_bases") or b"")[:_BASES])
 
 
 def _words(word: str) -> Test:
-    pattern = compiled(f"*{word}*")
-    within = lru_cache(_KEPT)(lambda text: bool(pattern.match(text.lower())))
+    plain, globs = literal(word), [compiled(f"*{word}*")]
+    has: Callable[[str], bool] = (
+        (lambda text: fits(globs, text.lower())) if plain is None else (lambda text: plain in text.lower())
+    )
+    within = lru_cache(_KEPT)(has)
 
     def test(job_id: str, row: Row, now: datetime) -> bool:
         function = function_of(row)
-        if pattern.match(job_id.lower()) or within(error_of(row)) or within(function):
+        if has(job_id[:SEEN]) or within(error_of(row)[:SEEN]) or within(function):
             return True
-        described = text(row.get("description"))
-        # As it may be shown: nobody is to find out by asking what is masked.
-        return described not in ("", function) and bool(pattern.match(masked_text(described).lower()))
+        described = (row.get("description") or b"")[:_DESCRIBED]
+        return described not in (b"", function.encode()) and has(_shown(described))
 
     return test
+
+
+@lru_cache(_KEPT)
+def _shown(described: bytes) -> str:
+    """A description as it may be shown: nobody is to find out by asking what is masked."""
+    return masked_text(text(described))
 
 
 def _priority(term: Term) -> Test:

@@ -27,6 +27,8 @@ __all__ = ["STATES", "InvalidQuery", "Query", "Row", "Term", "entered_at", "queu
 _QUEUES = ("queue", WITHIN)
 #: Values of all terms but those, of which there may be any number.
 _MOST = 100
+#: Values with wildcards, those of a scope not counted, and the characters of all of them: what one job costs grows with both.
+_MOST_WILD, _WILD = 30, 500
 #: In which states alone a job can be of which this is true.
 _IMPLIED = {"quarantined": "failed", "held": "blocked"}
 
@@ -43,6 +45,10 @@ class Query:
         found = cls(tuple(lexer.terms(text)))
         if sum(len(term.values) for term in found.terms if term.field not in _QUEUES) > _MOST:
             raise InvalidQuery(f"the query has more than {_MOST} values: ask for less at a time, or use wildcards")
+        if len(found.wild) > _MOST_WILD or sum(map(len, found.wild)) > _WILD:
+            raise InvalidQuery(
+                f"the query has more than {_MOST_WILD} values with wildcards, or {_WILD} characters of them: ask for less at a time"
+            )
         if len(found.text) > lexer.LONGEST:
             raise InvalidQuery(f"the query is longer than {lexer.LONGEST} characters: ask for less at a time")
         found._meanings  # noqa: B018  reads each term
@@ -54,6 +60,12 @@ class Query:
     def text(self) -> str:
         """The query as it is written, the same for all ways to write it: `parse` makes the same of it."""
         return " ".join(term.text for term in self.terms)
+
+    @cached_property
+    def wild(self) -> tuple[str, ...]:
+        """The values with wildcards, those of a scope left out."""
+        values = (value for term in self.terms if term.field != WITHIN for value in term.values)
+        return tuple(value for value in values if literal(value) is None)
 
     @cached_property
     def states(self) -> tuple[str, ...]:

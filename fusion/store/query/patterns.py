@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from fnmatch import translate
 from functools import lru_cache
 
 #: What a backslash takes its meaning from.
 SPECIAL = "*?\\"
+#: Characters of a text that a value with wildcards is compared with: of a longer one its beginning is.
+SEEN = 500
 
 
 def literal(source: str) -> str | None:
@@ -19,6 +23,11 @@ def literal(source: str) -> str | None:
             return None
         found += next(chars, "") if char == "\\" else char
     return found
+
+
+def fits(wildcards: Iterable[re.Pattern[str]], text: str) -> bool:
+    """Tell if one of them stands for the text, or for the beginning of a long one."""
+    return any(one.match(text, 0, SEEN) for one in wildcards)
 
 
 def escaped(text: str) -> str:
@@ -40,3 +49,9 @@ def compiled(source: str) -> re.Pattern[str]:
         return re.compile(first + r"\Z", re.DOTALL)
     found = [f"(?>.*?{part})" for part in rest[:-1] if part]  # the first place will do: never tried again
     return re.compile(first + "".join(found) + f".*{rest[-1]}" + r"\Z", re.DOTALL)
+
+
+@lru_cache(maxsize=512)
+def shell(source: str) -> re.Pattern[str]:
+    """A wildcard as shells read it, with `[...]` too. `fnmatch` keeps tens of thousands of them, which whoever may ask could fill."""
+    return re.compile(translate(source))

@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Any
 
 from redis.exceptions import ResponseError
 
 from fusion.kernel.timeutil import to_iso
 from fusion.store.layout import codec
+from fusion.store.query.patterns import SEEN, shell
 from fusion.store.read.base import InspectorBase, moment
 
 #: Entries of the stream that are read in one round trip.
@@ -72,7 +72,7 @@ class AuditFilter:
 
 
 def _like(text: str, wanted: str) -> bool:
-    return not wanted or fnmatchcase(text.casefold(), wanted.casefold())
+    return not wanted or shell(wanted.casefold()).match(text[:SEEN].casefold()) is not None
 
 
 _ALL = AuditFilter()

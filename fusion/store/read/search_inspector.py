@@ -151,6 +151,7 @@ class _Search:
         self._members = Members(inspector, query.fields)
         self._met: set[str] = set()
         self._allows = lru_cache(1000)(lambda queue: not queue or scope.allows(codec.text(queue)))
+        self._slow = bool(query.wild)  # a job may take a millisecond: the clock is looked at after each
         self._began = False  # some were looked at: the next page would begin further on
 
     def page(self, limit: int, cursor: Cursor) -> Page:
@@ -194,7 +195,10 @@ class _Search:
         return Cursor(self._stages[at].name, stop.place, stop.looked, cut, [*cursor.shown, *direct]).text()
 
     def _late(self) -> bool:
-        return self._began and self._inspector.clock() >= self._until
+        return self._began and self._is_over()
+
+    def _is_over(self) -> bool:
+        return self._inspector.clock() >= self._until
 
     def _look(self, at: int, place: Place | None, looked: int, need: int, hits: list[_Hit]) -> tuple[Searched, _Stop | None]:
         """Look through a stage until enough fit, or the time is over. Returns how far, and where to go on, if that is here.
@@ -212,6 +216,7 @@ class _Search:
         state = stage.state.encode()
         cut, goes_on, seen, passed, late = room <= 0, False, None, 0, False
         for chunk in () if cut else self._members.chunks(stage, place, size):
+            before = passed
             for member in chunk[:room]:
                 passed += 1
                 if mixed and (member.row is None or not self._may_see(member.row)):
@@ -219,7 +224,9 @@ class _Search:
                 looked, seen = looked + 1, member.place
                 if self._fits(state, member):
                     hits.append(_Hit(at, member, looked))
-            room, self._began = room - len(chunk), True
+                if self._slow and self._is_over():
+                    break
+            room, self._began = room - (passed - before), True
             if len(hits) >= need:
                 break
             behind = (passed if mixed else looked) < total

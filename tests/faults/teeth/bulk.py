@@ -31,4 +31,10 @@ OF_BULK = (
         "operations/test_carrier.py::test_another_server_has_other_cursors",
         Edit("fusion/operations/carrier.py", ' or row.get("run_id") != run_id', ""),
     ),
+    a_mutant(
+        "bulk5",
+        "a worker that carries an operation on looks at all jobs of a part, whatever time that takes",
+        "operations/test_carrier.py::test_one_whose_time_is_over_goes_on_amid_a_part",
+        Edit("fusion/operations/carrier.py", "                if monotonic() > until:\n", "                if not until:\n"),
+    ),
 )

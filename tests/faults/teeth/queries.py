@@ -63,4 +63,16 @@ OF_QUERIES = (
         "store/test_search_time.py::test_what_is_looked_at_without_an_index_is_bounded_over_all_pages",
         Edit("fusion/store/read/search_inspector.py", "else LOOKED - looked\n", "else LOOKED\n"),
     ),
+    a_mutant(
+        "query8",
+        "wildcards look through the whole of a text, however long it is",
+        "store/test_query.py::test_no_job_is_matched_for_long_whatever_it_is_called[3]",
+        Edit("fusion/store/query/patterns.py", "one.match(text, 0, SEEN)", "one.match(text)"),
+    ),
+    a_mutant(
+        "query9",
+        "a name that is too long is refused where it comes in, and not where a worker meets it",
+        "forkserver/test_horse.py::test_a_name_that_is_too_long_fails_where_it_is_met[67]",
+        Edit("fusion/kernel/importing.py", "    check_length(path)\n", ""),
+    ),
 )
