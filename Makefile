@@ -72,7 +72,7 @@ test-thread: venv-dev bytecode ## the tests of workers, whose jobs have threads 
 test-asyncio: venv-dev bytecode ## the tests of workers, whose jobs are coroutines of one process, or threads beside them
 	@FUSION_TEST_EXECUTOR=asyncio $(BIN)/python -m pytest -q -n $(N) --dist worksteal tests/worker $(ARGS)
 
-teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses; five minutes)
+teeth: venv-dev ## known mistakes are put into a copy of Fusion, and the tests must notice each (MUTANTS="a j" chooses; ten minutes)
 	@$(BIN)/python -m tests.faults.teeth $(MUTANTS)
 
 soak: soak-chaos soak-walks ## half an hour: three seeds of chaos (SEEDS=, SOAK_JOBS=), power cuts, leaks, kills of others (TICKS=), the long walks

@@ -20,7 +20,7 @@ from fusion.store.embedded.binary import ServerBinary
 from tests.courier.harness import SECRET, Endpoint, World, allowing, registered
 from tests.kit.hands import fields_of, status_of
 from tests.kit.private_redis import PrivateRedis
-from tests.kit.promises import promise
+from tests.kit.promises import claim, promise
 from tests.kit.receivers import Receiver
 from tests.kit.waiting import eventually
 from tests.kit.workers import Workers
@@ -33,6 +33,7 @@ def url_of(receiver: Receiver) -> str:
     return f"http://127.0.0.1:{receiver.port}/hook"
 
 
+@claim("P11")
 @pytest.mark.long
 @pytest.mark.timeout(180)
 def test_every_end_is_told_under_one_id_over_twenty_kills(world: World, receiver: Start) -> None:
@@ -62,6 +63,7 @@ def test_every_end_is_told_under_one_id_over_twenty_kills(world: World, receiver
     world.check(jobs)
 
 
+@claim("P11")
 @pytest.mark.parametrize("place", PLACES)
 def test_a_courier_killed_around_the_post_leads_to_another_under_the_same_id(world: World, receiver: Start, place: str) -> None:
     endpoint = Endpoint()

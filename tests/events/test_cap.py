@@ -11,6 +11,7 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker
 from tests.events.hands import ack, beat, drain, numbers, reader, silence, sink_of
 from tests.kit.hands import new, put
+from tests.kit.promises import claim
 
 #: Redis drops whole nodes of the stream.
 NODE = 100
@@ -72,6 +73,7 @@ def test_a_cap_that_is_none_loses_no_event(conn: redis.Redis, broker: Broker, ev
 # -- what the cap dropped
 
 
+@claim("P12")
 def test_the_cap_drops_and_counts(conn: redis.Redis, events: EventBroker) -> None:
     """P12: no event is missing that is not counted."""
     broker = Broker(conn, FleetConstants(events_cap=500))

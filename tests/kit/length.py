@@ -1,4 +1,4 @@
-"""What `make test` leaves to `make test-long`, and what that leaves to `make soak`."""
+"""Which tests `make test` leaves to `make test-long`, which of these the gate runs all the same, and which are left to `make soak`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def long_case(*values: Any, id: str | None = None) -> ParameterSet:
         [case] = values
         return pytest.param(*case.values, id=id or case.id, marks=[*case.marks, pytest.mark.long])
     return pytest.param(*values, id=id, marks=pytest.mark.long)
+
+
+def gate_case(*values: Any, id: str | None = None) -> ParameterSet:
+    """For `parametrize`: a long case that .ci/run runs as well, as the one that stands for its kind."""
+    case = long_case(*values, id=id)
+    return pytest.param(*case.values, id=case.id, marks=[*case.marks, pytest.mark.gate])
 
 
 def soak_case(*values: Any, id: str | None = None) -> ParameterSet:

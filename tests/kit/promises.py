@@ -1,9 +1,19 @@
-"""A broken promise is no flaky test: the run that finds one fails at once (tests/kit/flaky.py)."""
+"""Which promises a test shows. A broken one is no flaky test: the run that finds it fails at once (tests/kit/flaky.py)."""
 
 from __future__ import annotations
 
 from contextlib import ContextDecorator
 from types import TracebackType
+
+import pytest
+
+
+def claim(*ids: str) -> pytest.MarkDecorator:
+    """The test shows these promises: docs/guarantees.md names it there, and it notices a mutant of `faults/teeth/`.
+
+    `architecture/test_claims.py` compares them.
+    """
+    return pytest.mark.claim(*ids)
 
 
 class PromiseBroken(AssertionError):

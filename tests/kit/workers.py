@@ -18,6 +18,8 @@ COMMAND = ("run_worker.py", "worker")
 HORSES = os.environ.get("FUSION_TEST_HORSES", "")
 #: `make test-thread`, `make test-asyncio`: workers have one process that runs as many jobs at once as they have slots.
 CROWDED = os.environ.get("FUSION_TEST_EXECUTOR", "")
+#: Each way to run jobs, as `worker --executor` names it.
+EXECUTORS = ("process", "pool", "thread", "asyncio")
 _PLACES = {"thread": "FUSION_THREADS", "asyncio": "FUSION_CONCURRENCY"}
 
 

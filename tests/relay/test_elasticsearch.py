@@ -17,8 +17,9 @@ import redis
 
 from fusion import Job, Queue, Retry
 from fusion.store.read.event_inspector import EventInspector
-from tests.kit.length import soak_case
+from tests.kit.length import gate_case, soak_case
 from tests.kit.process import ROOT
+from tests.kit.promises import claim
 from tests.kit.relays import Relays
 from tests.kit.waiting import eventually
 from tests.kit.workers import Workers
@@ -91,8 +92,9 @@ FAULTS = {
 }
 
 
+@claim("P12")
 @pytest.mark.long
-@pytest.mark.parametrize("fault", ["down", soak_case("hung"), soak_case("429"), "503", "reset after it was done"])
+@pytest.mark.parametrize("fault", [gate_case("down"), soak_case("hung"), soak_case("429"), "503", "reset after it was done"])
 def test_an_outage_is_felt_by_no_job_and_made_up_for(
     relays: Relays, workers: Workers, server: ContractServer, conn: redis.Redis, inspector: EventInspector, fault: str
 ) -> None:

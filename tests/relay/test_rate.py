@@ -13,6 +13,7 @@ import redis
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.write.broker import Broker
 from tests.kit.hands import events_of, new
+from tests.kit.promises import claim
 from tests.kit.relays import DRIVER, Relays
 from tests.kit.waiting import eventually
 from tests.kit.workers import Workers
@@ -42,6 +43,7 @@ def _rate(workers: Workers, conn: redis.Redis, round_: str) -> float:
     return JOBS / ((max(times) - min(times)) / 1000)
 
 
+@claim("P12")
 @pytest.mark.long
 def test_a_sink_that_hangs_or_is_down_costs_jobs_nothing(
     relays: Relays, workers: Workers, conn: redis.Redis, inspector: EventInspector, tmp_path: Path

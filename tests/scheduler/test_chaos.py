@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from fusion.cron.scheduler import Scheduler
-from tests.kit.promises import promise
+from tests.kit.promises import claim, promise
 from tests.kit.schedulers import SchedulerProcess, Schedulers
 from tests.kit.waiting import eventually
 from tests.scheduler.harness import NOOP, arrivals, each_once, mark_of, now, window
@@ -21,6 +21,7 @@ TICKS, ENTRIES = (SOAK, 1) if SOAK else (8, 13)
 SEED = int(os.environ.get("FUSION_SOAK_SEED", "4"))
 
 
+@claim("P9")
 @pytest.mark.long
 @pytest.mark.timeout(TICKS + 60)
 def test_each_tick_is_enqueued_once_while_three_schedulers_are_killed_again_and_again(

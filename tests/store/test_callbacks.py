@@ -30,6 +30,7 @@ from tests.kit.hands import (
     put,
     status_of,
 )
+from tests.kit.promises import claim
 
 OK, BAD, ANY = "https://ok.example/", "https://bad.example/", "https://any.example/"
 URLS = {"success_task_handler": OK, "failed_task_handler": BAD, "callback_url": ANY}
@@ -249,6 +250,7 @@ def test_a_turn_sent_twice_makes_one_delivery(conn: redis.Redis, hand: Hand, sta
     assert everything(conn).keys() == before.keys()
 
 
+@claim("P11")
 def test_a_broken_queue_of_callbacks_fails_no_job_and_is_counted(
     conn: redis.Redis, broker: Broker, hand: Hand, start: Callable[..., Any]
 ) -> None:

@@ -28,6 +28,7 @@ from tests.kit.hands import (
     put,
     status_of,
 )
+from tests.kit.promises import claim
 
 KINDS = ["finished", "failed", "retry", "held", "release", "lost"]
 STATUS = {
@@ -275,6 +276,7 @@ def _without_memory(found: dict) -> dict:  # type: ignore[type-arg]
     return {**found, "rq:worker:host.1": (worker, expires)}
 
 
+@claim("P6")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stale_worker_is_refused(broker: Broker, conn: redis.Redis, hand: Hand, kind: str) -> None:
     """P6: whose lease ran out and whose job another has may change nothing any more."""

@@ -18,6 +18,7 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.cron_broker import CronBroker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, drain, events_of, everything, fields_of, new, now_ms, promote_all, put, status_of
+from tests.kit.promises import claim
 from tests.kit.servers import SpawnedServer
 from tests.store.cron_hands import Cron, fields_of_entry, history_of, job, look_of, mark_of, now_s, rung
 
@@ -150,6 +151,7 @@ def test_a_job_of_that_id_is_never_made_twice(cron: Cron, conn: redis.Redis) -> 
     assert hand.tell(running) == "ok"
 
 
+@claim("P9")
 @pytest.mark.parametrize("callers", [2, 10])
 def test_of_many_that_decide_at_once_one_does(conn: redis.Redis, redis_url: str, callers: int) -> None:
     rounds = 150 // callers

@@ -15,9 +15,11 @@ from fusion.store.layout.score import priority_of, score_of
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import TASK, Hand, drain, events_of, everything, fields_of, ids, new, now_ms, put, wire
+from tests.kit.promises import claim
 from tests.kit.servers import SpawnedServer
 
 
+@claim("P10")
 def test_order_of_arrival_inside_a_priority_whatever_the_ids(broker: Broker) -> None:
     """P10: equal scores sort by the bytes of their members, so every job needs a score of its own."""
     rng = random.Random(7)

@@ -13,6 +13,7 @@ from fusion.queue import Queue
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, drain, everything, fields_of, ids, new, outcome, promote_all, put
+from tests.kit.promises import claim
 from tests.store.limits_hands import faults, holders, tied, waiting
 
 FAIR = "rq:fair:q"
@@ -65,6 +66,7 @@ def test_new_keys_without_end_starve_nobody(broker: Broker) -> None:
     assert 990 < found.index("a") < 1010
 
 
+@claim("P10")
 def test_each_key_keeps_its_own_order_and_all_have_equal_shares(broker: Broker) -> None:
     for key, count in (("a", 300), ("b", 200), ("c", 100)):
         fill(broker, key, count)

@@ -13,7 +13,7 @@ from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, events_of, ids, new, outcome, put
-from tests.kit.promises import promise
+from tests.kit.promises import claim, promise
 
 JOBS = 5000
 
@@ -41,6 +41,7 @@ def _produce(url: str, name: str) -> list[str]:
     return names
 
 
+@claim("P5")
 @pytest.mark.long
 def test_each_of_5000_jobs_is_claimed_exactly_once(conn: redis.Redis, redis_url: str) -> None:
     broker = Broker(conn)

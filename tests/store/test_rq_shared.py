@@ -20,6 +20,7 @@ from fusion.store.write.broker import Broker
 from fusion.store.write.operation_broker import Move
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import LEASE, Hand, drain, expire_lease, ids, may_reap, put, status_of
+from tests.kit.promises import claim
 
 rq = pytest.importorskip("rq")
 rq_scheduler = pytest.importorskip("rq_scheduler")
@@ -196,6 +197,7 @@ SCRIPTS: dict[str, Callable[[Broker, redis.Redis], object]] = {
 }
 
 
+@claim("P13")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_no_script_changes_what_is_theirs(broker: Broker, conn: redis.Redis, neighbour: Neighbour, name: str) -> None:
     SCRIPTS[name](broker, conn)

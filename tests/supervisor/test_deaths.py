@@ -15,12 +15,14 @@ from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.length import long_case, soaked
 from tests.kit.private_redis import PrivateRedis
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import alive, field, runs_of, status_of
 from tests.supervisor.conftest import Gate
 from tests.supervisor.harness import GATED, Services
 
 
+@claim("P7")
 @pytest.mark.parametrize("workers", [1, long_case(2)])
 def test_the_job_of_a_killed_worker_is_claimed_again_within_a_second(
     services: Services, conn: redis.Redis, gate: Gate, workers: int

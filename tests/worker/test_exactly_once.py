@@ -10,21 +10,23 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
-from tests.kit.length import soaked
-from tests.kit.promises import promise
+from tests.kit.length import gate_case, soaked
+from tests.kit.promises import claim, promise
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines
-from tests.kit.workers import Workers
+from tests.kit.workers import EXECUTORS, Workers
 
 TOTAL = soaked(2000, 5000)
 
 
-@pytest.mark.long
+@claim("P5")
 @pytest.mark.timeout(150)
-def test_two_workers_run_thousands_of_jobs_once_each(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+@pytest.mark.parametrize("executor", [gate_case(name) for name in EXECUTORS])
+def test_two_workers_run_thousands_of_jobs_once_each(workers: Workers, conn: redis.Redis, tmp_path: Path, executor: str) -> None:
     seen = tmp_path / "seen"
     queue = Queue("bulk", conn)
-    names = [workers.start("bulk", "--disable-job-desc-logging", env={"FUSION_NAME": name}) for name in ("one", "two")]
+    flags = ("--disable-job-desc-logging", "--executor", executor)
+    names = [workers.start("bulk", *flags, env={"FUSION_NAME": name}) for name in ("one", "two")]
     jobs = queue.enqueue_many(Queue.prepare_data("tests.jobs.basic.witness", [str(seen), "ran"]) for _ in range(TOTAL))
     done = [job.id for job in jobs]
     eventually(lambda: conn.zcard("rq:finished:bulk") == TOTAL, 120, why="all jobs finished")

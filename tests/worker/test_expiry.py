@@ -10,6 +10,7 @@ import redis
 from fusion import Job, Queue, Retry
 from fusion.store.write.broker import Broker
 from tests.jobs import basic
+from tests.kit.promises import claim
 from tests.kit.schedulers import Schedulers
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.workers import Workers, process_per_job
@@ -39,6 +40,7 @@ def _is(event: dict[bytes, bytes], job_id: str) -> bool:
     return (event[b"event"], event[b"job_id"]) == (b"expired", job_id.encode())
 
 
+@claim("P14")
 @pytest.mark.parametrize("flags", MODES)
 def test_behind_a_long_job(workers: Workers, conn: redis.Redis, flags: tuple[str, ...]) -> None:
     """The one slot is busy for longer: it is told in time, and so is the handler."""
@@ -57,6 +59,7 @@ def _retrying(conn: redis.Redis) -> list[bytes]:
     return [job_id for job_id in conn.zrange("rq:scheduler:scheduled_jobs", 0, -1) if job_id.startswith(b"cb-")]
 
 
+@claim("P14")
 @pytest.mark.long
 def test_in_queues_that_are_paused_suspended_or_served_by_nobody(workers: Workers, conn: redis.Redis) -> None:
     workers.start("sms")
@@ -69,6 +72,7 @@ def test_in_queues_that_are_paused_suspended_or_served_by_nobody(workers: Worker
     assert 0 <= lateness(conn, suspended.id) < within()
 
 
+@claim("P14")
 def test_by_a_scheduler_alone(conn: redis.Redis, redis_url: str, tmp_path: Path) -> None:
     """It had nothing to wait for, and nobody rings for it."""
     schedulers = Schedulers(redis_url, tmp_path)

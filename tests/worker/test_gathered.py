@@ -14,6 +14,7 @@ from fusion.kernel.signing import Keyring, as_claimed
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import gathering
 from tests.kit.hands import events_of
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, lines, status_of
 from tests.kit.workers import Workers
@@ -84,6 +85,7 @@ def test_who_comes_within_the_wait_joins_and_a_stop_gives_all_back(
     check_conservation(conn, [job.id for job in jobs])
 
 
+@claim("P5")
 @pytest.mark.parametrize("mode", [(), ("--executor", "asyncio")], ids=str)
 @pytest.mark.parametrize("how", ["die", "hang"])
 def test_who_has_no_answer_when_the_process_dies_or_is_late_runs_alone(

@@ -17,6 +17,7 @@ from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import gathering
 from tests.kit.private_redis import PrivateRedis
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, lines, status_of
 from tests.kit.workers import Workers
@@ -175,6 +176,7 @@ def test_one_that_needs_too_much_memory_answers_for_it_alone(workers: Workers, c
     assert [calls.sizes(job) for job in jobs] == [["4"], ["4"], ["4", "1"], ["4", "1"]]
 
 
+@claim("P8")
 @pytest.mark.long
 def test_a_call_has_the_time_of_the_most_urgent_of_its_jobs_and_each_alone_its_own(workers: Workers, calls: Calls) -> None:
     workers.start("g", env=ENV)

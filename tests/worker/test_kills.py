@@ -13,11 +13,11 @@ import redis
 from fusion import Queue
 from fusion.job import Job
 from tests.faults.rig.conservation import check_conservation
-from tests.kit.length import long_case
-from tests.kit.promises import promise
+from tests.kit.length import gate_case, long_case
+from tests.kit.promises import claim, promise
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, runs_of, status_of
-from tests.kit.workers import Workers, process_per_job, wait_may_recover
+from tests.kit.workers import EXECUTORS, Workers, wait_may_recover
 
 LEASE = 1.0
 #: The worker looks for expired leases four times in a lease; the rest is for a busy machine.
@@ -77,6 +77,7 @@ def test_a_killed_fork_server_is_replaced_and_its_job_runs_again(workers: Worker
     assert "the fork server ended" in worker.output
 
 
+@claim("P7")
 @pytest.mark.parametrize("horse_too", [long_case(False, id="worker"), pytest.param(True, id="worker and horse")])
 def test_another_worker_runs_a_dead_ones_job_within_lease_and_reap_interval(
     workers: Workers, gated: Gated, horse_too: bool
@@ -102,6 +103,7 @@ def test_another_worker_runs_a_dead_ones_job_within_lease_and_reap_interval(
     assert str(heir.pid) in name.decode()
 
 
+@claim("P4")
 def test_a_poison_pill_fails_after_its_last_life(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     job = Queue("k", conn).enqueue("tests.jobs.basic.signal_self", int(signal.SIGKILL), str(seen))
@@ -116,19 +118,24 @@ def test_a_poison_pill_fails_after_its_last_life(workers: Workers, conn: redis.R
     check_conservation(conn, [job.id, after.id])
 
 
-@pytest.mark.long
-@process_per_job("a warm process does not end with its outcome, so nobody sees when it has given it")
-def test_a_stopped_worker_loses_its_lease_and_its_late_outcome(workers: Workers, gated: Gated) -> None:
-    sleeper = workers.start("k", env=SHORT)
-    (first,) = gated.runs(1)
-    workers.start("k", env=SHORT)
+@claim("P6")
+@pytest.mark.parametrize("executor", [gate_case(name) for name in EXECUTORS])
+def test_a_stopped_worker_loses_its_lease_and_its_late_outcome(
+    workers: Workers, gated: Gated, tmp_path: Path, executor: str
+) -> None:
+    told = tmp_path / "armed" / "told"
+    sleeper = workers.start("k", "--executor", executor, env={**SHORT, "FUSION_FAILPOINTS": f"horse.after_outcome=wait:{told}"})
+    gated.runs(1)
+    workers.start("k", "--executor", executor, env=SHORT)
     wait_may_recover(gated.conn)
     sleeper.signal(signal.SIGSTOP)
-    gated.runs(2, timeout=RECOVERY)
-    gated.gate.unlink()  # both horses end, the first one unheard
+    gated.runs(2)  # the bell for it may ring at the one that stands still
+    told.parent.mkdir()
+    gated.gate.unlink()  # both runs end, and the worker of the first does not read its outcome
     eventually(lambda: status_of(gated.conn, gated.job.id) == "finished")
     ended = field(gated.conn, gated.job.id, "ended_at")
-    eventually(lambda: not alive(first), why="the first horse has given its outcome and gone")
+    eventually(told.exists, why="the first run has given its outcome")
+    told.unlink()
     sleeper.signal(signal.SIGCONT)
     eventually(lambda: "not accepted: another execution has it" in sleeper.output, why="the stale outcome is refused")
     with promise("P5", "P6"):

@@ -14,6 +14,7 @@ import redis
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.process import ROOT
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, arguments_of, runs_of, status_of
 from tests.kit.workers import CROWDED, Workers
@@ -27,6 +28,7 @@ DAEMONS = 4
 MODES = pytest.mark.parametrize("mode", [("--slots", "1"), ("--horses", "1")], ids=["process per job", "warm"])
 
 
+@claim("P8")
 @MODES
 def test_a_killed_fork_servers_daemons_are_gone_before_the_rerun(
     mode: tuple[str, ...], workers: Workers, conn: redis.Redis, tmp_path: Path

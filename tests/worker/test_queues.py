@@ -15,7 +15,7 @@ from fusion.settings import Settings, use_settings
 from fusion.store.access import broker_of
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import basic
-from tests.kit.promises import promise
+from tests.kit.promises import claim, promise
 from tests.kit.waiting import eventually, unhurried
 from tests.kit.witnesses import lines, status_of
 from tests.kit.workers import WorkerProcess, Workers
@@ -87,6 +87,7 @@ def test_queues_of_one_class_take_turns(workers: Workers, conn: redis.Redis, tmp
         assert own == sorted(own)
 
 
+@claim("P10")
 @pytest.mark.long
 @pytest.mark.timeout(180)
 def test_one_worker_runs_2000_jobs_in_the_order_of_their_arrival(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

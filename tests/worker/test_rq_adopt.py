@@ -17,6 +17,7 @@ from fusion import Queue
 from tests.jobs import basic
 from tests.kit import guarded
 from tests.kit.process import ROOT
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import lines, status_of
 from tests.kit.workers import Workers
@@ -83,6 +84,7 @@ def test_what_is_not_adopted_stays_and_both_sides_go_on(
     assert rq.job.Job.fetch("rq-1", connection=conn).get_status() == "finished"
 
 
+@claim("P13")
 def test_periodic_jobs_and_workers_of_a_neighbour_outlive_ours(
     workers: Workers, conn: redis.Redis, redis_url: str, tmp_path: Path
 ) -> None:

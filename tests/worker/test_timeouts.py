@@ -12,8 +12,9 @@ import redis
 from fusion import Queue
 from fusion.executors.session import EXIT_LIMIT
 from tests.faults.rig.conservation import check_conservation
-from tests.kit.length import long_case
+from tests.kit.length import gate_case, long_case
 from tests.kit.private_redis import PrivateRedis
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import alive, field, runs_of, status_of
 from tests.kit.workers import CROWDED, HORSES, Workers, alone_in_its_process, process_per_job
@@ -27,8 +28,9 @@ STUBBORN = {"FUSION_TASKS": "tests.jobs.stubborn", "FUSION_TIMEOUT_GRACE": str(G
 _LIVES_ON = process_per_job("a warm process that the soft timeout has reached takes the next job")
 _SLEEP = pytest.param("sleep", marks=_LIVES_ON)
 _NOT_SO_SOON = alone_in_its_process("the fork server's own deadline is some seconds later there")
-#: A warm process that the soft timeout has reached lives on: those are gone only where each job has a process of its own.
-SOFT = ["leaves_a_child", "leaves_a_daemon", *([] if HORSES else ["sleep", "spin"])]
+SOFT = ["leaves_a_child", "leaves_a_daemon"]
+#: Those are gone where each job has a process of its own; a warm one takes the next job.
+SOFT_ALONE = ["sleep", "spin"]
 HARD = ["swallows", "spins_in_c", "ignores_signals", "blocks_signals", "child_that_swallows", "daemon_that_swallows"]
 
 
@@ -43,12 +45,15 @@ def _pids(seen: Path, task: str) -> list[int]:
     return eventually(lambda: len(found := runs_of(seen, "here")) == count and found, why=f"all processes of {task} have begun")
 
 
+@claim("P8")
 @alone_in_its_process("test_crowd.py has that: what sleeps in C is not reached before the grace")
-def test_a_job_is_gone_by_timeout_and_grace(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [pytest.param((), id="process"), gate_case(("--horses", "2"), id="pool")])
+def test_a_job_is_gone_by_timeout_and_grace(workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]) -> None:
     """Two at a time."""
-    worker = workers.start("t", "--slots", "2", env=STUBBORN)
+    worker = workers.start("t", *(mode or ("--slots", "2")), env=STUBBORN)
     queue, ended = Queue("t", conn), []
-    for pair in zip(SOFT[::2] + HARD[::2], SOFT[1::2] + HARD[1::2], strict=True):
+    tasks = [*SOFT, *([] if mode or HORSES else SOFT_ALONE), *HARD]
+    for pair in zip(tasks[::2], tasks[1::2], strict=True):
         seen = {task: tmp_path / task for task in pair}
         jobs = {task: queue.enqueue(f"tests.jobs.stubborn.{task}", str(seen[task]), job_timeout=TIMEOUT) for task in pair}
         for task in pair:
@@ -65,7 +70,7 @@ def test_a_job_is_gone_by_timeout_and_grace(workers: Workers, conn: redis.Redis,
         eventually(lambda: status_of(conn, after.id) == "finished", why="the next job runs")  # noqa: B023
         ended += [*(job.id for job in jobs.values()), after.id]
     assert worker.process.poll() is None
-    assert all(_pids(tmp_path / task, task) for task in SOFT + HARD), "none ran a second time"
+    assert all(_pids(tmp_path / task, task) for task in tasks), "none ran a second time"
     check_conservation(conn, ended)
 
 
@@ -89,6 +94,7 @@ def test_a_job_is_gone_in_time_though_redis_hangs(
     check_conservation(conn, [job.id])
 
 
+@claim("P8")
 @pytest.mark.long
 @alone_in_its_process("the fork server's own deadline is some seconds later there")
 def test_a_job_is_gone_in_time_though_its_worker_is_stopped(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

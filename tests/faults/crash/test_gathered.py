@@ -12,6 +12,8 @@ import redis
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.jobs import gathering
+from tests.kit.length import gate_case
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, lines, status_of
 from tests.kit.workers import Workers
@@ -20,7 +22,7 @@ PLACES = ("follow.before", "follow.after")
 ENV = {"FUSION_TASKS": "tests.jobs.gathering", "FUSION_LEASE": "1"}
 
 
-@pytest.mark.parametrize("place", [*PLACES, "waits"])
+@pytest.mark.parametrize("place", [*map(gate_case, PLACES), "waits"])
 def test_the_jobs_of_a_call_that_has_not_begun_run_all_the_same(workers: Workers, conn: redis.Redis, place: str) -> None:
     queue = Queue("g", conn)
     jobs = [queue.enqueue_call(gathering.send, (n,)) for n in range(5)]
@@ -43,7 +45,7 @@ def test_the_jobs_of_a_call_that_has_not_begun_run_all_the_same(workers: Workers
     check_conservation(conn, [job.id for job in jobs])
 
 
-@pytest.mark.long
+@claim("P5")
 @pytest.mark.parametrize("mode", [(), ("--executor", "asyncio")], ids=str)
 def test_a_worker_that_dies_amid_a_call_has_its_jobs_run_again_but_those_it_told_of(
     workers: Workers, conn: redis.Redis, tmp_path: Path, mode: tuple[str, ...]

@@ -16,8 +16,11 @@ from tests.contrib.outbox.forwarding import PRELOAD, run
 from tests.contrib.outbox.hands import Base, in_queue, sqlite
 from tests.faults.crash.zygote import Zygote
 from tests.kit.hands import put
+from tests.kit.length import gate_case
+from tests.kit.promises import claim
 
-PLACES = ("enqueue.before", "enqueue.after", "outbox.opened", "outbox.accepted", "outbox.closed", "outbox.parked", "outbox.again")
+OWN = ("outbox.opened", "outbox.accepted", "outbox.closed", "outbox.parked", "outbox.again")
+PLACES = ("enqueue.before", "enqueue.after", *OWN)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,8 @@ def _forgotten(conn: redis.Redis) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("place", PLACES)
+@claim("P15")
+@pytest.mark.parametrize("place", [gate_case(place) if place in OWN else place for place in PLACES])
 def test_a_forwarder_is_killed_anywhere_and_each_row_is_one_job(
     conn: redis.Redis, redis_url: str, tmp_path: Path, zygote: Zygote, place: str
 ) -> None:

@@ -1,9 +1,8 @@
-"""Failpoints: each there is, and each call of a script from either side, is struck by a crash test of `make test`."""
+"""What failpoints do, and that the short matrix has them all. That each is struck: tests/architecture/test_failpoints.py."""
 
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,48 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.courier import test_kills as courier
-from tests.faults.crash import (
-    test_clients,
-    test_gathered,
-    test_outbox,
-    test_relay,
-    test_scheduler,
-    test_stopping,
-    test_supervisor,
-)
 from tests.faults.crash.matrix import MODES, VICTIMS, names, product, subset
 from tests.kit.process import ROOT
 from tests.kit.waiting import eventually
-
-#: Asked for under a name that is told from the sources: `failpoint("...")`, and `_script("...")` twice.
-_NAMED = re.compile(r'failpoint\("([a-z_.]+)"\)')
-
-
-def _struck() -> set[str]:
-    scripts = {operation.script for operation in test_clients.OPERATIONS} | {*test_scheduler.SCRIPTS}
-    return {
-        *names(),
-        *(f"{script}.{side}" for script in scripts for side in ("before", "after")),
-        *(place for pair in test_relay.PAIRS for place in pair),
-        *test_relay.COURIER,
-        *test_supervisor.PLACES,
-        *test_gathered.PLACES,
-        *test_outbox.PLACES,
-        *test_stopping.PLACES,
-        *courier.PLACES,
-    }
-
-
-def _there_are() -> set[str]:
-    named = {name for file in (ROOT / "fusion").rglob("*.py") for name in _NAMED.findall(file.read_text())}
-    scripts = {file.stem for file in (ROOT / "fusion/store/lua").glob("*.lua")}
-    return named | {f"{script}.{side}" for script in scripts for side in ("before", "after")}
-
-
-def unstruck() -> tuple[set[str], set[str]]:
-    """Places that no crash test strikes, and those struck that are none any more."""
-    return _there_are() - _struck(), _struck() - _there_are()
 
 
 def test_the_short_matrix_has_each_place_each_way_to_strike_and_each_way_to_start() -> None:

@@ -55,6 +55,7 @@ def receiver() -> Iterator[Callable[[Any], Receiver]]:
         one.stop()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair[0].partition(".")[0])
 def test_a_relay_killed_around(pair: tuple[str, str], relays: Relays, conn: redis.Redis, tmp_path: Path) -> None:
     path, inspector = tmp_path / "events.jsonl", EventInspector(conn)
@@ -76,11 +77,15 @@ def test_a_relay_killed_around(pair: tuple[str, str], relays: Relays, conn: redi
     assert leftovers(conn) == []
 
 
-def test_a_courier_killed_around_its_word_that_an_endpoint_is_gone(world: World, receiver: Callable[[Any], Receiver]) -> None:
+@pytest.mark.gate
+@pytest.mark.parametrize("pair", [COURIER], ids=["endpoint_gone"])
+def test_a_courier_killed_around_its_word_that_an_endpoint_is_gone(
+    world: World, receiver: Callable[[Any], Receiver], pair: tuple[str, str]
+) -> None:
     endpoint = Endpoint(answers(410))
     server = receiver(endpoint)
     jobs = world.end(url_of(server), 3)
-    for place in COURIER:
+    for place in pair:
         killed = world.process(allowing(server), FUSION_FAILPOINTS=f"{place}=kill")
         assert killed.wait() == -signal.SIGKILL, killed.output
     world.process(allowing(server))

@@ -13,23 +13,14 @@ from fusion.cron.scheduler import Scheduler
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, check_ended, dead_entries, leftovers, memberships
 from tests.kit.hands import Hand, events_of, expire_lease, may_reap, new, outcome, status_of
+from tests.kit.length import gate_case
 from tests.kit.schedulers import Schedulers
 from tests.kit.waiting import eventually
 from tests.scheduler.harness import NOOP, arrivals, due_since, each_once, entry_of, mark_of
 
-SCRIPTS = (
-    "scheduler_beat",
-    "reap",
-    "prune",
-    "promote",
-    "clean",
-    "cron_due",
-    "cron_tick",
-    "cron_fault",
-    "cron_put",
-    "cron_retire",
-    "scheduler_leave",
-)
+OWN = ("scheduler_beat", "cron_due", "cron_tick", "cron_fault", "cron_retire", "scheduler_leave")
+#: What others call as well.
+SHARED = ("reap", "prune", "promote", "clean", "cron_put")
 JOBS = [f"j{i}" for i in range(5)]
 _FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 _DECLARED = f"""
@@ -98,7 +89,7 @@ class World:
         assert leftovers(self.conn) == []
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", [*map(gate_case, OWN), *SHARED])
 def test_one_killed_around(script: str, schedulers: Schedulers, conn: redis.Redis, tmp_path: Path) -> None:
     world = World(conn, schedulers, tmp_path)
     world.strike(f"{script}.before")

@@ -11,12 +11,13 @@ import redis
 
 from fusion import Queue
 from tests.faults.rig.conservation import check_ended, dead_entries, leftovers, runs_seen
+from tests.kit.length import gate_case
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import runs_of
 from tests.kit.workers import Workers
 
 ALONE = ("-m", "tests.faults.crash.alone", "start", "--no-scheduler", "-n", "1")
-PLACES = ("supervisor.birth", "prune.before", "prune.after")
+PLACES = (gate_case("supervisor.birth"), "prune.before", "prune.after")
 ENV = {"FUSION_LEASE": "0.8"}
 
 

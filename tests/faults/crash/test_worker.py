@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
+from _pytest.mark.structures import ParameterSet
 
 from tests.faults.crash.matrix import FULL, Case, product, subset
 from tests.faults.crash.run import run
+from tests.kit.length import gate_case
+from tests.kit.promises import claim
 from tests.kit.workers import Workers
 
 
@@ -16,6 +20,16 @@ def _name(cases: list[Case]) -> str:
     return f"{cases[0].point}{cases[0].mode.suffix}" if FULL else "; ".join(map(str, cases))
 
 
-@pytest.mark.parametrize("cases", product() if FULL else subset(6), ids=_name)
+def _groups() -> Iterator[ParameterSet]:
+    """The gate runs those with a place or an executor that none before has."""
+    met = set[str]()
+    for cases in product() if FULL else subset(6):
+        shown = {cases[0].mode.executor, *(case.point.name for case in cases)}
+        yield (pytest.param if shown <= met else gate_case)(cases, id=_name(cases))
+        met |= shown
+
+
+@claim("P1")
+@pytest.mark.parametrize("cases", [*_groups()])
 def test_whoever_is_struck_at(cases: list[Case], workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
     run(cases, workers, conn, tmp_path)

@@ -27,7 +27,7 @@ from tests.inprocess.databases import PostgresServer
 from tests.kit import guarded
 from tests.kit.length import soak_case, soaked
 from tests.kit.private_redis import PrivateRedis
-from tests.kit.promises import promise
+from tests.kit.promises import claim, promise
 from tests.kit.waiting import eventually
 
 QUEUES = ("mail", "sms", "push")
@@ -150,6 +150,7 @@ def _restart(server: PrivateRedis) -> None:
     server.revive()
 
 
+@claim("P15")
 @pytest.mark.timeout(900)
 def test_each_row_is_one_job_in_order_whoever_is_killed(
     private_redis: PrivateRedis, tmp_path: Path, zygote: Zygote, server: PostgresServer | None

@@ -19,6 +19,7 @@ from fusion.store.embedded.binary import ServerBinary
 from tests.faults.rig.clock import why_not
 from tests.faults.rig.conservation import check_conservation, memberships
 from tests.faults.rig.fsync import PowerRedis
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually
 from tests.kit.workers import Workers
 
@@ -98,6 +99,8 @@ def _until_cut(redis: PowerRedis, directory: Path, name: str, jobs: int) -> tupl
     return clients, lost
 
 
+@claim("P2")
+@pytest.mark.gate
 @pytest.mark.timeout(60 * TRIALS)
 def test_with_appendfsync_always_no_acknowledged_enqueue_or_commit_is_lost(server_binary: ServerBinary, tmp_path: Path) -> None:
     chance, acknowledged, finished, torn = random.Random(11), list[str](), set[str](), 0

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.soak.chaos import BROKEN
 from tests.kit.process import ROOT
-from tests.kit.promises import promise
+from tests.kit.promises import claim, promise
 
 SOAK = bool(os.environ.get("FUSION_TEST_SOAK"))
 SEEDS = os.environ.get("SEEDS", "1 2 3").split() if SOAK else ["4"]
@@ -25,6 +25,7 @@ EXECUTORS = os.environ.get("FUSION_TEST_SOAK_EXECUTORS", "process" if SOAK else 
 RUSH = os.environ.get("SOAK_RUSH") or "0"
 
 
+@claim("P1", "P4")
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are only found on Linux")
 @pytest.mark.timeout(LIMIT + 30)
 @pytest.mark.parametrize("seed", SEEDS)

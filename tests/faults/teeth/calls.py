@@ -50,4 +50,10 @@ OF_CALLS = (
         "store/test_follow.py::test_one_that_answers_for_its_next_loss_gets_no_company",
         Edit(LUA + "follow.lua", "if is_on_probation() or ", "if "),
     ),
+    a_mutant(
+        "call7",
+        "who has no answer when its call dies answers for that",
+        "worker/test_gathered.py::test_who_has_no_answer_when_the_process_dies_or_is_late_runs_alone[die-()]",
+        Edit(_CODE, "replace(death, timed_out=False, suspect=True)", "replace(death, timed_out=False)"),
+    ),
 )

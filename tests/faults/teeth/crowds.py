@@ -11,13 +11,15 @@ OF_CROWDS = (
     a_mutant(
         "crowd1",
         "what another job of its process did costs a job a life",
-        "store/test_commit.py::test_what_another_job_of_its_process_did_is_not_charged",
+        "store/test_commit.py::test_what_another_job_of_its_process_did_is_not_charged"
+        " worker/test_crowd.py::test_a_neighbour_that_takes_longer_than_the_grace_goes_back_unharmed[thread]",
         Edit(INCLUDE + "commit.lua", _UNCOUNTED, "    job.unbegun = false\n"),
     ),
     a_mutant(
         "crowd2",
         "one that does not end takes its neighbours along",
-        "executors/test_concurrent.py::test_one_that_is_overdue_ends_with_its_process_when_the_others_have_ended",
+        "executors/test_concurrent.py::test_one_that_is_overdue_ends_with_its_process_when_the_others_have_ended"
+        " worker/test_crowd.py::test_one_that_does_not_end_is_killed_with_its_process_and_no_neighbour_runs_twice[thread]",
         Edit("fusion/executors/condemned.py", _TIME, "True"),
     ),
     a_mutant(
@@ -29,7 +31,8 @@ OF_CROWDS = (
     a_mutant(
         "crowd4",
         "who died among others is charged",
-        "executors/test_concurrent.py::test_of_one_that_dies_among_others_nobody_knows",
+        "executors/test_concurrent.py::test_of_one_that_dies_among_others_nobody_knows"
+        " worker/test_crowd.py::test_of_a_process_that_dies_nobody_is_charged_but_who_does_it_again_alone[asyncio]",
         Edit("fusion/executors/concurrent_horse.py", "suspect=crowd > 1 and not (ours or late)", "suspect=False"),
     ),
     a_mutant(

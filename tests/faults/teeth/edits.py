@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 LUA = "fusion/store/lua/"
@@ -33,4 +34,4 @@ class Mutant:
 
 def a_mutant(letter: str, name: str, caught_by: str, *edits: Edit) -> Mutant:
     """`caught_by`: nodes below tests/, a space between them."""
-    return Mutant(letter, name, tuple(f"tests/{node}" for node in caught_by.split()), edits)
+    return Mutant(letter, name, tuple(f"tests/{node}" for node in re.split(r" (?=[\w/]+\.py::)", caught_by)), edits)

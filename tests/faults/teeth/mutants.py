@@ -20,6 +20,7 @@ from tests.faults.teeth.kin import OF_KIN
 from tests.faults.teeth.limits import OF_LIMITS
 from tests.faults.teeth.long import OF_LONG
 from tests.faults.teeth.outbox import OF_OUTBOX
+from tests.faults.teeth.promises import OF_PROMISES
 from tests.faults.teeth.queries import OF_QUERIES
 from tests.faults.teeth.queues import OF_QUEUES
 from tests.faults.teeth.sheets import OF_SHEETS
@@ -31,6 +32,12 @@ from tests.faults.teeth.trash import OF_TRASH
 from tests.faults.teeth.unique import OF_UNIQUE_KEYS
 from tests.faults.teeth.web import OF_WEB
 
+#: A case of the crash matrix, and the soak.
+_GROUP_STRUCK = (
+    "turn.before@2, horse; turn.after@2, worker; claim.after_reply@2, both; outcome.received@2, freeze; dispatch.after@3, horse;"
+    " handout.frame@3, worker"
+)
+_SOAK = "test_whatever_is_killed_no_accepted_job_is_lost_stuck_or_ended_by_one_that_did_not_hold_it"
 _LEASE = "  redis.call('ZADD', wip_key(queue), LEASE_END, id)\n"
 _INDEX = """  if #held == 0 then redis.call('HSET', held_key, id, exec) end
   held[#held + 1], held[#held + 2] = id, exec
@@ -72,7 +79,8 @@ MUTANTS = (
     a_mutant(
         "a",
         "a claim takes the job out of its queue and writes down nowhere who has it",
-        "faults/crash/test_alone.py::test_a_job_is_another_workers_though_its_own_died_with_the_claim_in_hand",
+        "faults/crash/test_alone.py::test_a_job_is_another_workers_though_its_own_died_with_the_claim_in_hand"
+        f" faults/crash/test_worker.py::test_whoever_is_struck_at[{_GROUP_STRUCK}]",
         Edit(INCLUDE + "claim.lua", _LEASE + _INDEX, ""),
     ),
     a_mutant(
@@ -91,7 +99,8 @@ MUTANTS = (
         "c",
         "an outcome is taken from whoever tells it",
         "store/test_commit.py::test_a_stale_worker_is_refused"
-        " worker/test_kills.py::test_a_stopped_worker_loses_its_lease_and_its_late_outcome",
+        " worker/test_kills.py::test_a_stopped_worker_loses_its_lease_and_its_late_outcome[process]"
+        " worker/test_kills.py::test_a_stopped_worker_loses_its_lease_and_its_late_outcome[asyncio]",
         Edit(INCLUDE + "commit.lua", _FENCE, ""),
     ),
     a_mutant(
@@ -140,7 +149,8 @@ MUTANTS = (
     a_mutant(
         "g",
         "due jobs are taken out of the schedule by one call and put into their queues by the next",
-        "scheduler/test_kills.py::test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once[promote.before-200]",
+        "scheduler/test_kills.py::test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once[promote.before-200]"
+        f" faults/soak/test_soak.py::{_SOAK}[process-4]",
         Edit(
             LUA + "promote.lua",
             _DUE,
@@ -151,7 +161,8 @@ MUTANTS = (
     a_mutant(
         "h",
         "the id of a cron job does not name its tick",
-        "store/test_cron_tick.py::test_a_job_of_that_id_is_never_made_twice",
+        "store/test_cron_tick.py::test_a_job_of_that_id_is_never_made_twice"
+        " scheduler/test_chaos.py::test_each_tick_is_enqueued_once_while_three_schedulers_are_killed_again_and_again",
         Edit(LUA + "cron_tick.lua", "'cron-' .. A_id .. '-' .. name", "'cron-' .. A_id .. '-' .. next_seq()"),
     ),
     a_mutant(
@@ -180,7 +191,9 @@ MUTANTS = (
     a_mutant(
         "j3",
         "nobody is killed at the hard timeout",
-        "forkserver/test_hostile.py::test_hard_timeout[c_loop]",
+        "forkserver/test_hostile.py::test_hard_timeout[c_loop]"
+        " worker/test_timeouts.py::test_a_job_is_gone_by_timeout_and_grace[process]"
+        " worker/test_timeouts.py::test_a_job_is_gone_in_time_though_its_worker_is_stopped",
         Edit("fusion/forkserver/horse_process.py", "        if self._deadline <= now:\n", "        if self._deadline < 0:\n"),
     ),
     a_mutant(
@@ -243,7 +256,8 @@ MUTANTS = (
     a_mutant(
         "o",
         "an enqueue that is sent again is not known by its nonce",
-        "faults/trouble/test_replies.py::test_an_enqueue_that_got_no_answer_is_one_job",
+        "faults/trouble/test_replies.py::test_an_enqueue_that_got_no_answer_is_one_job"
+        " faults/trouble/test_producers.py::test_repeat_makes_no_second_job[lose]",
         Edit(LUA + "enqueue.lua", "  local resent = status and (nonce or record[5] and id) == sent\n", "  local resent = nil\n"),
     ),
     a_mutant(
@@ -265,7 +279,9 @@ MUTANTS = (
     a_mutant(
         "r",
         "a callback has another id at each try",
-        "courier/test_delivering.py::test_a_failed_try_comes_again_by_the_schedule_with_the_same_id",
+        "courier/test_delivering.py::test_a_failed_try_comes_again_by_the_schedule_with_the_same_id"
+        " courier/test_kills.py::test_a_courier_killed_around_the_post_leads_to_another_under_the_same_id[callback.after_post]"
+        " courier/test_kills.py::test_every_end_is_told_under_one_id_over_twenty_kills",
         Edit("fusion/courier/delivery.py", "return self.claimed.id\n", 'return f"{self.claimed.id}-{self.tries}"\n'),
     ),
     a_mutant(
@@ -343,9 +359,11 @@ MUTANTS = (
     a_mutant(
         "z",
         "what another program keeps in the schedule is moved like a job",
-        "store/test_rq_shared.py::test_no_script_changes_what_is_theirs[promote]",
+        "store/test_rq_shared.py::test_no_script_changes_what_is_theirs[promote]"
+        " worker/test_rq_adopt.py::test_periodic_jobs_and_workers_of_a_neighbour_outlive_ours",
         Edit(LUA + "promote.lua", "    if job[4] then\n", "    if true then\n"),
     ),
+    *OF_PROMISES,
     *OF_QUEUES,
     *OF_QUERIES,
     *OF_TOTALS,

@@ -9,7 +9,9 @@ OF_OUTBOX = (
     a_mutant(
         "outbox1",
         "a batch that is sent again is accepted again, once its jobs are forgotten",
-        "store/test_outbox_marks.py::test_a_number_is_accepted_once_though_its_jobs_are_long_forgotten",
+        "store/test_outbox_marks.py::test_a_number_is_accepted_once_though_its_jobs_are_long_forgotten"
+        " faults/crash/test_outbox.py::test_a_forwarder_is_killed_anywhere_and_each_row_is_one_job[outbox.accepted]"
+        " faults/outbox/test_kills.py::test_each_row_is_one_job_in_order_whoever_is_killed[SQLite]",
         Edit(
             LUA + "include/outbox/outbox.lua",
             "    redis.call('HSET', key, queue, number .. ' ' .. stamp)\n",

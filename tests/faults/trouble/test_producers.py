@@ -27,6 +27,7 @@ from tests.faults.rig.proxy import CUT, LOSE, FaultProxy
 from tests.jobs import basic
 from tests.kit.hands import events_of, everything, fields_of, wire
 from tests.kit.private_redis import PrivateRedis
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually
 from wrappers.task_queue import enqueue_bulk
 
@@ -187,6 +188,7 @@ def test_a_client_of_the_programs_own_is_used_by_its_own_methods(redis_url: str,
 # -- again
 
 
+@claim("P3")
 @pytest.mark.parametrize("what", [LOSE, CUT])
 def test_repeat_makes_no_second_job(queue: Queue, proxy: FaultProxy, conn: redis.Redis, what: str) -> None:
     rule = proxy.on("enqueue", what, times=ATTEMPTS)

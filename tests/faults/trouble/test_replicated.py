@@ -22,6 +22,7 @@ from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.replicas import Pair
 from tests.jobs import basic
 from tests.kit.hands import everything, wire
+from tests.kit.promises import claim
 from tests.kit.waiting import eventually
 
 
@@ -190,6 +191,8 @@ def test_who_may_not_wait_is_told_and_the_job_is_there(conn: redis.Redis, pair: 
     assert Job.fetch("j", conn).get_status() == "queued"
 
 
+@claim("P3")
+@pytest.mark.gate
 def test_the_link_cut_the_primary_killed_the_replica_promoted(pair: Pair, conn: redis.Redis) -> None:
     """Each job that is lost had raised; each that had been acknowledged is there."""
     queue = Queue("q", conn)

@@ -19,6 +19,7 @@ from tests.faults.rig.conservation import check_conservation
 from tests.faults.rig.proxy import CUT, LOSE, RESET, FaultProxy
 from tests.jobs import basic
 from tests.kit.private_redis import PrivateRedis
+from tests.kit.promises import claim
 from tests.kit.schedulers import Schedulers
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, runs_of, status_of
@@ -53,6 +54,7 @@ def test_an_enqueue_that_got_no_answer_is_one_job(proxy: FaultProxy, fleet: Work
     assert jobs.conn.zcard("rq:finished:r") == 10
 
 
+@claim("P5")
 @pytest.mark.parametrize(("nth", "which"), [(1, "the job"), (2, "what became of it")])
 def test_a_turn_whose_answer_is_lost(proxy: FaultProxy, fleet: Workers, jobs: Jobs, nth: int, which: str) -> None:
     """The answer carries `which`."""
