@@ -39,7 +39,7 @@ OF_CROWDS = (
         "crowd5",
         "jobs that cost each other their process do so for ever",
         "worker/test_crowd.py::test_those_whose_time_is_over_end_by_it_when_they_cost_each_other_their_process",
-        Edit("fusion/executors/concurrent_horse.py", " and time.monotonic() >= self.late_from", " and False"),
+        Edit("fusion/executors/concurrent_horse.py", "(self.struck or time.monotonic() >= self.late_from)", "False"),
     ),
     a_mutant(
         "crowd6",

@@ -14,7 +14,7 @@ _LATE = """            done += 1
             yield item
 """
 _STOP = "worker/test_steps.py::test_a_warm_stop_ends_a_loop_after_its_step_and_another_worker_goes_on"
-_GIVE_WAY = "        if isinstance(error, JobInterrupted) and job.steps is not None and job.steps.interrupted:\n"
+_GIVE_WAY = "        if job.steps is not None and job.steps.interrupted and _is_interrupted(error):\n"
 _WAIT = '            if not self._line.wait_for(b"stored", number):\n                self._interrupt()'
 
 OF_LONG = (
@@ -40,7 +40,7 @@ OF_LONG = (
         "long4",
         "what a job said last is lost with its end",
         "worker/test_steps.py::test_a_failed_run_leaves_its_exact_cursor_to_the_retry",
-        Edit("fusion/execution/perform.py", "            answer |= job.steps.left()\n", "            job.steps.left()\n"),
+        Edit("fusion/execution/perform.py", "            answer |= job.steps.unsent()\n", "            job.steps.unsent()\n"),
     ),
     a_mutant(
         "long5",

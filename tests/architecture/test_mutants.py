@@ -1,4 +1,4 @@
-"""The table of mutants fits the sources, the tests and the page. Whether they are caught: `make teeth`."""
+"""The known mistakes of tests/faults/teeth fit the sources, the tests and the page. Whether they are caught: `make teeth`."""
 
 from __future__ import annotations
 
