@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import logging.config
 from collections.abc import Callable
-from datetime import datetime, timezone
 from typing import Any
 
 import click
 
 from fusion.exceptions import ConfigurationError
+from fusion.kernel.json_lines import MORE, JSONFormatter
 from fusion.runtime.terminal_log import DATE_FORMAT, LOG_FORMAT, TerminalHandler
 from fusion.settings import Settings
+
+__all__ = ["JSONFormatter", "long_running", "set_up_logging"]
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 #: Options of every command that goes on until it is told to end; see `long_running`.
@@ -25,8 +26,6 @@ LOGGING = (
 )
 QUIET = click.option("-q", "--quiet", is_flag=True, help="Only warnings and errors.")
 PID = click.option("--pid", metavar="FILE", help="Write the process id to FILE while it runs.")
-#: Attributes of a record beyond the standard ones: `extra` of the calls in `fusion.worker`.
-_MORE = ("worker", "job_id", "queue", "description", "attempt")
 
 
 def long_running(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,30 +33,6 @@ def long_running(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed((PID, *LOGGING, QUIET)):
         function = option(function)
     return function
-
-
-class JSONFormatter(logging.Formatter):
-    """One line per event whatever is in it: JSON escapes what would end the line or steer a terminal. For DICT_CONFIG too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record as one line of JSON."""
-        document: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, timezone.utc)
-            .isoformat(timespec="microseconds")
-            .replace("+00:00", "Z"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        document |= {name: value for name in _MORE if (value := getattr(record, name, None)) is not None}
-        if record.exc_info or record.exc_text:
-            document["exception"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
-        if record.stack_info:
-            document["stack"] = record.stack_info
-        return json.dumps(document, default=str).replace("\x7f", "\\u007f")
 
 
 def set_up_logging(settings: Settings, level: str | None, log_format: str, date_format: str) -> None:
@@ -85,7 +60,7 @@ def set_up_logging(settings: Settings, level: str | None, log_format: str, date_
 
 def _formatter(log_format: str, date_format: str) -> logging.Formatter:
     try:
-        formatter = logging.Formatter(log_format, date_format, defaults=dict.fromkeys(_MORE, "-"))
+        formatter = logging.Formatter(log_format, date_format, defaults=dict.fromkeys(MORE, "-"))
         formatter.format(logging.makeLogRecord({}))
     except (ValueError, TypeError) as error:
         raise click.UsageError(f"--log-format {log_format!r}: {error}; use e.g. {LOG_FORMAT!r}") from None

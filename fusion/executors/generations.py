@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 import time
 from collections.abc import Mapping
 from math import inf
+from typing import Any
 
 from fusion.executors.base import ExecutorListener, KillCause, Run
 from fusion.executors.concurrent import ConcurrentExecutor
@@ -53,6 +55,7 @@ class ExecutorGenerations:
         self._current: Generation | None = None
         self._draining: list[Generation] = []
         self._late: tuple[str, ...] = ()
+        self._log_config = _plain(settings, log)
         #: Default task modules that can't be imported, and why.
         self._without: dict[str, str] = {}
         self._restart_at, self._backoff = 0.0, Backoff(_FIRST_RESTART, _LONGEST_RESTART)
@@ -258,6 +261,8 @@ class ExecutorGenerations:
             places=settings.places,
             before_fork=settings.before_fork,
             after_fork=settings.after_fork,
+            log_config=self._log_config,
+            log_json=settings.log_json,
             environment=for_tasks(settings, os.environ),
             core=core_limit_before(),
         )
@@ -331,6 +336,22 @@ class ExecutorGenerations:
         pause = self._backoff.next()
         self._log.error("%s; next try in %.1f s", why, pause)
         self._restart_at = time.monotonic() + pause
+
+
+def _plain(settings: Settings, log: logging.Logger) -> dict[str, Any] | None:
+    """DICT_CONFIG as other processes can be given it; None, and a warning, if they can't."""
+    if settings.dict_config is None:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(dict(settings.dict_config)))
+    except (TypeError, ValueError) as error:
+        log.warning(
+            "jobs log without dict_config (from %s): %s; name what it holds, as 'ext://sys.stderr' and 'shop.logs.Handler'",
+            settings.origin_of("dict_config"),
+            error,
+        )
+        return None
+    return found
 
 
 def _is_over(generation: Generation) -> bool:

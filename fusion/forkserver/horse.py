@@ -68,6 +68,9 @@ class HorseSettings:
     #: `process`: run one job; `pool`: one after another; `thread`, `asyncio`: `places` of them at once.
     executor = "process"
     places = 1
+    #: Configures logging where each process does so by itself, and has handlers write JSON where they are to.
+    log_to: Callable[[], object] | None = None
+    log_json: Callable[[], object] | None = None
     server_pid = 0
     private_fds: tuple[int, ...] = ()
     #: Runs a job that does nothing; None for no rehearsals.
@@ -330,6 +333,8 @@ def _prepare(settings: HorseSettings) -> dict[bytes, bytes]:
         close_django_connections()
     if settings.after_fork is not None:
         settings.after_fork()
+    if settings.log_to is not None:
+        settings.log_to()
     for module in settings.late:
         try:
             bundled.load(module)
@@ -339,6 +344,8 @@ def _prepare(settings: HorseSettings) -> dict[bytes, bytes]:
             return {b"kind": b"unfit", b"module": module.encode(), b"why": why.encode()}
     if settings.late:
         settings.chance.after_imports()
+    if settings.log_json is not None and (settings.late or settings.after_fork is not None):
+        settings.log_json()  # what has come since the fork
     return {}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 from fusion.kernel import defaults
 from fusion.kernel.linux import signal_name
@@ -36,6 +37,9 @@ class ForkServerConfig:
     places: int = 1
     #: Variables that tasks find otherwise than the worker does; None: not at all.
     environment: dict[str, str | None] = field(default_factory=dict)
+    #: The worker's DICT_CONFIG, and if log lines are to be JSON.
+    log_config: dict[str, Any] | None = None
+    log_json: bool = False
     #: Soft limit of core dumps to give to tasks, where the worker's own is another.
     core: int | None = None
 

@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import fusion.kernel.json_types  # noqa: F401  each process whose job has a tuple would import it
 from fusion import middleware
@@ -62,6 +63,8 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     set_parent_death_signal(signal.SIGKILL)
     hooks: list[Hook | None] = []
     with HooksWatched():
+        if not _set_up_logging(config, settings, say):
+            return None
         for module in config["modules"]:
             if module in settings.late:
                 continue
@@ -79,6 +82,8 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
             if path and _is_unfit(path, settings, say):
                 return None
     before_fork, settings.after_fork = hooks
+    if settings.log_json is not None:
+        settings.log_json()
     set_parent_death_signal(0)
     if "FUSION_FAILPOINTS" not in os.environ:  # those of a horse would strike here
         settings.rehearsed = _warm_up()
@@ -87,6 +92,34 @@ def prepare(raw_config: bytes, control_fd: int, say: Callable[[str], None]) -> t
     if alike := settings.chance.look():
         say("ALIKE " + json.dumps(alike))
     return settings, before_fork
+
+
+def _set_up_logging(config: dict[str, Any], settings: HorseSettings, say: Callable[[str], None]) -> bool:
+    """Have jobs log as their worker does. False if the fork server should end; it has said why."""
+    if config["log_config"] is None and not config["log_json"]:
+        return True
+    from fusion.forkserver import job_logs
+
+    settings.log_json = job_logs.write_json if config["log_json"] else None
+    if config["log_config"] is None:
+        return True
+    set_up = partial(job_logs.set_up, config["log_config"])
+    if job_logs.NAME in settings.late:
+        settings.log_to = set_up
+        return True
+    threads = thread_count()
+    try:
+        set_up()
+    except BaseException as error:
+        say(_failure(job_logs.NAME, error))
+        return False
+    if thread_count() > threads:
+        say(
+            "TAINTED "
+            + json.dumps({"module": job_logs.NAME, "reason": "starts a thread, which can't be shared by forked processes"})
+        )
+        return False
+    return True
 
 
 def _preload(module: str, strict: bool, settings: HorseSettings, control_fd: int, say: Callable[[str], None]) -> bool:

@@ -1,0 +1,34 @@
+"""Log lines for machines: one JSON object each."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import datetime, timezone
+
+#: Attributes of a record beyond the standard ones: `extra` of the calls in `fusion.worker`.
+MORE = ("worker", "job_id", "queue", "description", "attempt")
+
+
+class JSONFormatter(logging.Formatter):
+    """One line per event whatever is in it: JSON escapes what would end the line or steer a terminal. For DICT_CONFIG too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of JSON."""
+        document: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc)
+            .isoformat(timespec="microseconds")
+            .replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        document |= {name: value for name in MORE if (value := getattr(record, name, None)) is not None}
+        if record.exc_info or record.exc_text:
+            document["exception"] = record.exc_text or self.formatException(record.exc_info)  # type: ignore[arg-type]
+        if record.stack_info:
+            document["stack"] = record.stack_info
+        return json.dumps(document, default=str).replace("\x7f", "\\u007f")
