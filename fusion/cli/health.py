@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -27,10 +28,10 @@ UNHEALTHY = 3
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @shared_options
 def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
-    """Check that a worker is alive.
+    """Check that a worker is alive and has loaded its tasks.
 
     By its heartbeat in Redis: for a readiness or start-up probe. As a liveness probe it would have workers restarted whenever Redis is
-    away; use /livez of --probe-port there. Exit code 0: alive; 3: not; 1: that can't be told, Redis does not answer.
+    away; use /livez of --probe-port there. Exit code 0: it is; 3: it is not; 1: that can't be told, Redis does not answer.
     """
     from fusion.store.client.server import read_server
 
@@ -40,11 +41,12 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
         for worker in cli.onlooker.workers([name] if name else None)
         if (worker.name == name if name else worker.hostname == host and not worker.is_courier)
     ]
-    wrong = {worker.name: f"silent for {seconds(worker.silent)}" for worker in workers if worker.silent > max_age}
+    wrong = {worker.name: f"can't load tasks: {worker.unloaded}" for worker in workers if worker.unloaded}
+    wrong |= {w.name: f"silent for {seconds(w.silent)}, more than {max_age:g} s" for w in workers if w.silent > max_age}
     healthy = len(wrong) < len(workers)
     unsaved = read_server(cli.connection).unsaved
     if workers:
-        reasons = [] if healthy else [f"{worker}: {why}, more than {max_age:g} s" for worker, why in wrong.items()]
+        reasons = [] if healthy else [f"{worker}: {why}" for worker, why in wrong.items()]
     else:
         reasons = [
             f"no worker {name} is registered" if name else f"no worker of this host ({host}) is registered",
@@ -65,7 +67,7 @@ def health(cli: Cli, name: str | None, max_age: float, as_json: bool) -> None:
         }
         echo(json.dumps(document))
     elif healthy:
-        echo("\n".join(f"{worker.name}: alive, {worker.state}" for worker in workers if worker.name not in wrong))
+        echo("\n".join(f"{worker.name}: alive, {_state(worker, max_age)}" for worker in workers if worker.name not in wrong))
     else:
         echo("\n".join(reasons), err=True)
     if not as_json:
@@ -107,4 +109,11 @@ def _too_old(cli: Cli) -> list[str]:
 
 def _worker(worker: WorkerInfo, max_age: float) -> dict[str, object]:
     alive = worker.silent <= max_age
-    return {"name": worker.name, "alive": alive, "state": worker.state, "heartbeat_age": round(worker.silent, 3)}
+    return {"name": worker.name, "alive": alive, "state": _state(worker, max_age), "heartbeat_age": round(worker.silent, 3)}
+
+
+def _state(worker: WorkerInfo, max_age: float) -> str:
+    """The state that all pages show, but dead by the age that was asked for."""
+    from fusion.documents.processes import state_of
+
+    return state_of(replace(worker, alive=worker.silent <= max_age))

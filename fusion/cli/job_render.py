@@ -19,7 +19,7 @@ from fusion.store.layout.score import CLASSES
 #: Columns of the names in front; of a text without a terminal.
 _LABEL = 12
 _COLOURS = {"finished": "green", "failed": "red", "stopped": "yellow", "canceled": "yellow", "blocked": "yellow"}
-_MARKED = frozenset(("no_worker", "lost_place", "unknown_state", "no_promoter", "throttled"))
+_MARKED = frozenset(("no_worker", "lost_place", "unknown_state", "no_promoter", "throttled", "unloaded"))
 _NAMES = {number: name for name, number in CLASSES.items()}
 
 

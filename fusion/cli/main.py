@@ -56,7 +56,7 @@ COMMANDS = {
     "audit": ("fusion.cli.audit:audit", "Show who changed what, the newest first."),
     "config": ("fusion.cli.config:config_group", "Show the effective settings, and where each comes from."),
     "doctor": ("fusion.cli.doctor:doctor", "Say what is wrong and what mends it."),
-    "health": ("fusion.cli.health:health", "Check that a worker is alive."),
+    "health": ("fusion.cli.health:health", "Check that a worker is alive and has loaded its tasks."),
     "schema": ("fusion.cli.schema:schema", "Show which layout the data in Redis have, or move it to this program's."),
     "cron": ("fusion.cli.cron:cron_group", "Show recurring jobs; run, pause, resume or remove them."),
     "events": ("fusion.cli.events:events_group", "Show how far events got; look at them; deliver parked ones again."),

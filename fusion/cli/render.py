@@ -13,7 +13,7 @@ from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
 from fusion.cli.tables import folded, room, table
 from fusion.documents import processes
-from fusion.documents.processes import state_of as state_of
+from fusion.documents.processes import UNLOADED, state_of
 from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _NAMED = 5
 _WIDE = ("QUEUE", "HIGH", "MODERATE", "LOW", "TOTAL", "OLDEST", "STARTED", "FINISHED", "DEFERRED", "FAILED/M", "IN/M", "OUT/M")
 _SHORT = ("QUEUE", "HIGH", "MOD", "LOW", "ALL", "OLDEST", "RUN", "DONE", "DEF", "FAIL/M", "IN/M", "OUT/M")
 _NARROW, _LISTED = 120, 20
-_STATE_COLOURS = {"busy": "red", "idle": "green", "alive": "green", "dead": "red"}
+_STATE_COLOURS = {"busy": "red", "idle": "green", "alive": "green", "dead": "red", UNLOADED: "red"}
 _STATE_COLOURS |= dict.fromkeys(("suspended", "quiet", "throttled"), "yellow")
 
 
@@ -87,8 +87,8 @@ class Snapshot:
 
 
 def serves(worker: WorkerInfo, queue: str) -> bool:
-    """True if one of the worker's names or wildcards covers `queue`."""
-    return any(fnmatchcase(queue, name) for name in worker.queues)
+    """True if the worker takes jobs that wait in `queue`: one of its names or wildcards covers it."""
+    return not worker.probation and any(fnmatchcase(queue, name) for name in worker.queues)
 
 
 # -- for people
@@ -261,6 +261,11 @@ def _worker_remarks(snapshot: Snapshot, workers: tuple[WorkerInfo, ...], program
     throttled = [f"{worker.name} ({worker.throttled})" for worker in alive if worker.throttled]
     if throttled:
         lines.append(styled(f"Memory is scarce, no job is taken by: {', '.join(throttled)}", fg="yellow"))
+    for worker in alive:
+        if worker.unloaded:
+            waits = [q.name for q in snapshot.queues or () if q.count and serves(worker, q.name)]
+            told = f"; jobs wait in {', '.join(waits[:_NAMED])}{' and more' * (len(waits) > _NAMED)}" if waits else ""
+            lines.append(styled(f"{worker.name} can't load tasks: {worker.unloaded}{told}", fg="red"))
     if not alive and snapshot.chosen:
         lines.append(styled(f"No live worker serves these. Start one: {program} worker {' '.join(snapshot.names)}", fg="yellow"))
     elif not alive:

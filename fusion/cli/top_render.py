@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from fusion.cli import marks
 from fusion.cli.context import seconds
 from fusion.cli.output import shown, styled
-from fusion.cli.render import state_of
 from fusion.cli.tables import cut, table
 from fusion.cli.times import told
 from fusion.documents.moment import failed, running
+from fusion.documents.processes import UNLOADED, state_of
 from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: Of its time, what a running job may use before it is marked.
 _LONG = 0.8
-_WORSE = {"dead": "red", "suspended": "yellow", "quiet": "yellow", "throttled": "yellow"}
+_WORSE = {"dead": "red", UNLOADED: "red", "suspended": "yellow", "quiet": "yellow", "throttled": "yellow"}
 
 
 @dataclass(frozen=True)

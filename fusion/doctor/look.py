@@ -156,8 +156,9 @@ class Look:
         return [worker for worker in self.everyone if worker.alive and worker.is_courier]
 
     def serving(self, queue: str) -> list[WorkerInfo]:
-        """Workers that live and serve a queue."""
-        return [worker for worker in self.workers if any(fnmatchcase(queue, name) for name in worker.queues)]
+        """Workers that live and take jobs that wait in a queue."""
+        takers = (worker for worker in self.workers if not worker.probation)
+        return [worker for worker in takers if any(fnmatchcase(queue, name) for name in worker.queues)]
 
     @cached_property
     def failures(self) -> list[Failure]:

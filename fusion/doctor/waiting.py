@@ -109,8 +109,13 @@ def why(look: Look, queue: QueueInfo) -> Cause:
 def _held_back(look: Look, serving: list[WorkerInfo]) -> Cause | None:
     """Workers live, and none of them takes a job."""
     call = look.program
-    if not all(worker.quiet or worker.throttled or worker.state == "suspended" for worker in serving):
+    if not all(worker.refuses for worker in serving):
         return None
+    unloaded = [f"{worker.name} ({worker.unloaded})" for worker in serving if worker.unloaded]
+    if unloaded:
+        hosts = some({worker.hostname for worker in serving if worker.unloaded})
+        fix = f"mend that on {hosts}: a worker tries again by itself\n{call} info -W"
+        return Cause(f"its tasks can't be loaded by {some(unloaded)}", fix, "fail")
     throttled = [f"{worker.name} ({worker.throttled})" for worker in serving if worker.throttled]
     if throttled:
         fix = f"{call} worker QUEUE on a machine with memory\nfree memory on {some({worker.hostname for worker in serving})}"
@@ -126,7 +131,7 @@ def _held_back(look: Look, serving: list[WorkerInfo]) -> Cause | None:
 
 def _capacity(look: Look, queue: QueueInfo, serving: list[WorkerInfo]) -> Cause:
     name, call = queue.name, look.program
-    idle = [worker.name for worker in serving if worker.state == "idle" and not worker.throttled and not worker.quiet]
+    idle = [worker.name for worker in serving if worker.state == "idle" and not worker.refuses]
     if not idle:
         jobs = look.running(name)
         runs = f", {queue.started} of its jobs run ({some(jobs)})" if jobs else ", with jobs of other queues"

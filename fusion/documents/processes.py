@@ -12,23 +12,30 @@ if TYPE_CHECKING:
     from fusion.store.read.worker_inspector import WorkerInfo
 
 
+#: A state.
+UNLOADED = "can't load tasks"
+
+
 def state_of(worker: WorkerInfo) -> str:
-    """The state that a person is shown: dead, quiet and throttled come before idle and busy."""
+    """The state that people and programs are shown: what keeps a worker from jobs comes before idle and busy."""
     if not worker.alive:
         return "dead"
+    if worker.unloaded:
+        return UNLOADED
     if worker.quiet:
         return "quiet"
     return "throttled" if worker.throttled and worker.state == "idle" else worker.state
 
 
 def worker(one: WorkerInfo, at: datetime) -> dict[str, Any]:
-    """A one."""
+    """A worker."""
     return {
         "name": one.name,
-        "state": one.state,
+        "state": state_of(one),
         "alive": one.alive,
         "quiet": one.quiet,
         "throttled": one.throttled or None,
+        "unloaded": one.unloaded or None,
         "queues": list(one.queues),
         "current_job": one.current_job or None,
         "jobs": list(one.jobs),

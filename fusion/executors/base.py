@@ -154,6 +154,10 @@ class Executor(Protocol):
     def hopeless(self) -> str:
         """Why no job may ever run here; empty if one may."""
 
+    @property
+    def unloaded(self) -> str:
+        """Why the task modules can't be loaded, since the last try; empty if they are, or are being loaded for the first time."""
+
     def listen(self, listener: ExecutorListener) -> None:
         """Report to this listener from now on. Comes once, before anything is started."""
 

@@ -65,6 +65,8 @@ class ExecutorGenerations:
         self.generation = 0
         #: Why there may never be one: its imports failed, or it died before it was ready again and again.
         self.hopeless = ""
+        #: Why the task modules could not be loaded when that was last tried; empty once they are.
+        self.unloaded = ""
         self._stillborn = 0
 
     def listen(self, listener: ExecutorListener) -> None:
@@ -213,7 +215,7 @@ class ExecutorGenerations:
             session.announced = True
             self._log.info("fork server %d is ready for jobs", session.server.pid)
         self._backoff.reset()
-        self._stillborn, self.hopeless = 0, ""
+        self._stillborn, self.hopeless, self.unloaded = 0, "", ""
         assert self._listener is not None
         self._listener.capacity_changed()
 
@@ -302,10 +304,17 @@ class ExecutorGenerations:
             error, trace = mask_url(failed.error), mask_url(failed.traceback.rstrip())
             self._log.error("task module %s can't be imported: %s\n%s", failed.module, error, trace)
             self.hopeless = f"task module {failed.module} can't be imported"
+            self.unloaded = f"{failed.module}: {error}"
             if session.ready:  # by a process of its own, which may have been cut off
                 self._import_timeout *= 2
         else:
             importing = session.server.importing
+            if not session.ready:
+                self.unloaded = (
+                    f"{importing}: its import takes the process down, or does not end"
+                    if importing
+                    else "no process starts for them"
+                )
             self._log.error("the fork server ended%s", f" while it imported {importing}" if importing else "")
             if importing and not session.ready:
                 self._import_timeout *= 2  # a slow import must not be cut off for ever

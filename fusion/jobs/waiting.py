@@ -104,8 +104,12 @@ def _unserved(facts: JobFacts, scope: Scope) -> Iterator[Wait]:
         who = "relay" if name == CALLBACKS else f"worker {name}"
         yield Wait("no_worker", f"no live worker serves its queue {name}; start one: `{who}`")
         return
-    idle = [worker for worker in workers if not (worker.quiet or worker.throttled or worker.state == "suspended")]
-    if idle:
+    if not all(worker.refuses for worker in workers):
+        return
+    unloaded = [f"{worker.name} ({worker.unloaded})" for worker in workers if worker.unloaded]
+    if unloaded:
+        which = f": {_some(unloaded)}" if scope.all else ""
+        yield Wait("unloaded", f"the workers of its queue can't load their tasks{which}")
         return
     throttled = [f"{worker.name} ({worker.throttled})" for worker in workers if worker.throttled]
     if throttled:

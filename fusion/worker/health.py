@@ -41,7 +41,8 @@ class Health:
         reasons = [Blocked.RECYCLING.value] if Blocked.RECYCLING in blocked else []
         reasons += self._link.trouble
         if Blocked.NO_EXECUTOR in blocked:
-            reasons.append(Blocked.NO_EXECUTOR.value)
+            why = self._executor.unloaded
+            reasons.append(f"can't load tasks: {why}" if why else Blocked.NO_EXECUTOR.value)
         if Blocked.THROTTLED in blocked:
             reasons.append(f"{Blocked.THROTTLED.value}: {self._admission.scarce}")
         if Blocked.QUIET in blocked:

@@ -50,6 +50,8 @@ log = logging.getLogger("fusion.worker")
 
 #: Seconds for which a turn's answer is waited for amid a round.
 _MOMENT = 0.002
+#: Characters of a note for people.
+_NOTE = 300
 #: Seconds a killed horse's last words are waited for at a cold shutdown.
 _COLD_LIMIT = 2.0
 
@@ -154,6 +156,8 @@ class Worker(Process):
     def boot(self) -> None:
         """Check the queues, register, and say what is served. ConfigurationError if the key of a queue holds something else."""
         self._meet_rq(self.served_queues.check(self.broker.wrong_types))
+        if self.probation.only:
+            self.membership.note("probation", "1")
         self.consumer.enter(patient=not self.burst.on)
         for queue, values in (self.settings.queue_gates or {}).items():
             self.link.attempt(partial(self.broker.set_gate, queue, values, of_setting=True))
@@ -178,6 +182,7 @@ class Worker(Process):
         self.executors.tick(now)
         self.health.tick(now)
         self.admission.block(Blocked.NO_EXECUTOR, self.executors.server_pid is None)
+        self.membership.note("unloaded", self.executors.unloaded[:_NOTE])
         if self.slots.turn_wanted:
             self.slots.turn_wanted = False
             self.consumer.want()

@@ -34,6 +34,17 @@ def test_one_worker_of_this_host_is_enough(invoke: Invoke, conn: redis.Redis, ha
     assert invoke("health", "--max-age", "62").stdout == "web1.1: alive, started\n"
 
 
+def test_one_that_can_not_load_its_tasks_is_not_well(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
+    here(hands, conn, "web1.1")
+    conn.hset("rq:worker:web1.1", "unloaded", "shop: ModuleNotFoundError: No module named 'x'")
+    said = "web1.1: can't load tasks: shop: ModuleNotFoundError: No module named 'x'"
+    assert invoke("health", code=3).stderr == f"{said}\n"
+    document = json.loads(invoke("health", "--json", code=3).stdout)
+    assert document["reasons"] == [said] and document["workers"][0]["state"] == "can't load tasks"
+    here(hands, conn, "web1.2")
+    assert invoke("health").stdout == "web1.2: alive, started\n", "one is enough"
+
+
 def test_as_json(invoke: Invoke, conn: redis.Redis, hands: Hands) -> None:
     here(hands, conn, "web1.1")
     document = json.loads(invoke("health", "--json").stdout)

@@ -223,6 +223,7 @@ def test_the_document() -> None:
             "alive": True,
             "quiet": False,
             "throttled": None,
+            "unloaded": None,
             "queues": ["sms", "em*"],
             "current_job": "j1",
             "jobs": [],

@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 import redis
 
+from fusion.documents.processes import state_of
+from fusion.store.access import inspector_of
 from fusion.store.write.broker import Broker
 from tests.dashboard.browser import Browser, audited, path_of
 from tests.kit.hands import Hand, put
+from tests.web.strangers import Caller
 
 HOSTILE = "<script>alert(1)<script>\u202e"
 
@@ -30,6 +33,29 @@ def test_a_worker_is_shown_with_what_it_runs(client: Browser, broker: Broker, co
     one = client.get("/workers/web1.4711")
     assert "Runs 1 job" in one.text and "43.0 MB, without that of its jobs" in one.text
     assert client.get("/workers/nobody").status == 404
+
+
+#: What is in a worker's hash, and the state that it is shown with everywhere.
+SHOWN = [
+    ({"beat_ms": 1, "state": "busy", "unloaded": "shop: E", "quiet": 1}, "dead"),
+    ({"unloaded": "shop: E", "quiet": 1}, "can't load tasks"),
+    ({"quiet": 1, "throttled": "RAM 92.1 %"}, "quiet"),
+    ({"throttled": "RAM 92.1 %", "state": "idle"}, "throttled"),
+    ({"throttled": "RAM 92.1 %", "state": "busy"}, "busy"),
+    ({"state": "suspended"}, "suspended"),
+]
+
+
+def test_every_place_shows_one_state(client: Browser, broker: Broker, conn: redis.Redis) -> None:
+    for number, (fields, _) in enumerate(SHOWN):
+        Hand(broker, "a", name=f"w.{number}")
+        conn.hset(f"rq:worker:w.{number}", mapping=dict(fields))
+    states = [state for _, state in SHOWN]
+    assert [one["state"] for one in Caller(conn).ask("GET", "/api/v1/workers").json["workers"]] == states
+    assert [state_of(worker) for worker in inspector_of(conn).workers()] == states
+    page = client.get("/workers").text
+    assert all(f"w.{number} {state}" in page for number, state in enumerate(states)), page
+    assert "can't load tasks shop: E" in page and "can't load tasks shop: E" in client.get("/workers/w.1").text
 
 
 def test_a_dead_one_and_a_quiet_one_say_so(client: Browser, broker: Broker, conn: redis.Redis) -> None:

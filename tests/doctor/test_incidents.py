@@ -69,6 +69,24 @@ def test_redis_evicts(private_redis: PrivateRedis) -> None:
 
 
 @pytest.mark.long
+def test_a_worker_can_not_load_its_tasks(doctor: Doctor, workers: Workers, tmp_path: Path) -> None:
+    module, why = tmp_path / "shop.py", "shop: ModuleNotFoundError: No module named 'nowhere'"
+    module.write_text("import nowhere\n")
+    job = Queue("sms").enqueue("shop.send", priority="high")
+    env = {"FUSION_TASKS": "shop", "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    workers.start("sms", ready=False, env=env)
+    doctor.finds("workers", f"can't load tasks: {why}; jobs of sms wait for it")
+    doctor.finds("queues", "sms: 1 job waits", "its tasks can't be loaded by ", why)
+    shown = doctor.run("run_worker.py info").stdout
+    assert f" can't load tasks: {why}; jobs wait in sms" in shown and "unhealthy" in shown
+    health = doctor.run("run_worker.py health")
+    assert (health.returncode, f"can't load tasks: {why}" in health.stderr) == (3, True)
+    module.write_text("def send(): ...\n")
+    assert job.wait(20) == "finished", "it tries again by itself"
+    doctor.well("workers", "queues")
+    assert doctor.run("run_worker.py health").returncode == 0
+
+
 def test_nobody_serves_a_queue(doctor: Doctor, workers: Workers) -> None:
     job = Queue("sms").enqueue(basic.noop)
     found = doctor.finds("queues", "sms: 1 job waits", "no live worker serves it")

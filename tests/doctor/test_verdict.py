@@ -115,6 +115,8 @@ def test_the_first_cause_that_applies_is_named_with_what_mends_it(doctor: Doctor
     assert cause() == ("warn", "web1.1", "run_worker.py unquiet web1.1")
     conn.hset("rq:worker:web1.1", "throttled", "RAM 93.0 %")
     assert cause()[:2] == ("fail", "memory is scarce where its workers run, no job is taken by web1.1 (RAM 93.0 %)")
+    conn.hset("rq:worker:web1.1", "unloaded", "shop: ImportError")
+    assert cause()[:2] == ("fail", "ImportError)") and "its tasks can't be loaded by web1.1 (shop: ImportError)" in str(found)
     broker.pause("q", by="deploy")
     assert cause() == ("note", "it is paused by deploy", "run_worker.py unpause q")
     arrive(conn, "a", 400)
@@ -129,6 +131,29 @@ def test_a_worker_that_takes_nothing_is_named(doctor: Doctor, broker: Broker) ->
     arrive(doctor.conn, "a", 40)
     found = of_queue(doctor)
     assert found and found.level == "warn" and "web1.1 lives and takes none of them: the log says why" in found.what
+
+
+def test_a_worker_that_can_not_load_its_tasks_is_named_with_the_queues_that_wait_for_it(doctor: Doctor, broker: Broker) -> None:
+    worker(doctor.conn, "q")
+    doctor.conn.hset("rq:worker:web1.1", "unloaded", "shop: ImportError: no x")
+    (found,) = doctor.of("workers")
+    assert (found.level, found.what) == ("warn", "web1.1 can't load tasks: shop: ImportError: no x")
+    put(broker, "q", "a")
+    (found,) = doctor.of("workers")
+    assert (found.level, found.what) == ("fail", "web1.1 can't load tasks: shop: ImportError: no x; jobs of q wait for it")
+
+
+def test_the_worker_for_jobs_on_probation_is_not_blamed(doctor: Doctor, broker: Broker) -> None:
+    worker(doctor.conn, "q", name="web1.1").turn()
+    worker(doctor.conn, "q", name="web1.2").turn()
+    doctor.conn.hset("rq:worker:web1.2", "probation", "1")
+    put(broker, "q", "a")
+    arrive(doctor.conn, "a", 40)
+    found = of_queue(doctor)
+    assert found and "web1.1 lives and takes none of them" in found.what and "web1.2" not in found.what
+    doctor.conn.delete("rq:worker:web1.1")
+    found = of_queue(doctor)
+    assert found and "no live worker serves it" in found.what
 
 
 def test_what_ended_counts_also_where_nothing_waits_any_more(doctor: Doctor, broker: Broker) -> None:

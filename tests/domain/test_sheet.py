@@ -146,6 +146,8 @@ STATES: list[tuple[Callable[[redis.Redis], None], list[str], list[str]]] = [
     (_suspended_and_paused, ["suspended", "paused", "turn"], ["by ann@web1: the provider is down; it ends in 10 min"]),
     (lambda conn: (_queued(conn), _worker(conn, quiet="1"))[0], ["quiet", "turn"], ["all workers of its queue are quiet: web.1"]),
     (lambda conn: (_queued(conn), _worker(conn, throttled="RAM 92.1 %"))[0], ["throttled", "turn"], ["web.1 (RAM 92.1 %)"]),
+    (lambda conn: (_queued(conn), _worker(conn, unloaded="shop: E"))[0], ["unloaded", "turn"], ["can't load their tasks: web.1 (shop: E)"]),
+    (lambda conn: (_queued(conn), _worker(conn, probation="1"))[0], ["no_worker", "turn"], []),
     (_limited, ["queue_limit", "turn"], ["runs 1 jobs and may run 1 at once", "it is the next of its queue"]),
     (_keyed, ["key_slot"], ["the slot of its concurrency key smtp", "first (queued)", "1 comes before it, of 2 that wait"]),
     (_key_paused, ["key_paused", "key_turn"], ["its concurrency key smtp is paused by bob: too many"]),

@@ -30,7 +30,7 @@ class FakeExecutor:
         self.generation = 1
         self.reloads = self.expected = 0
         self.draining = self.drained = self.closed = False
-        self.hopeless = ""
+        self.hopeless = self.unloaded = ""
         self.only_high = False
         self._listener: ExecutorListener | None = None
 

@@ -45,6 +45,9 @@ LUA = {
 #: Not a key of its own: the one of two that applies.
 DERIVED = {"ready", "prefix"}
 
+#: Of a worker's hash, what its process notes.
+NOTES = ("quiet", "throttled", "unloaded", "probation", "memory")
+
 
 def _section(title: str) -> list[list[str]]:
     text = DOC.split(f"\n## {title}\n")[1].split("\n## ")[0]
@@ -268,7 +271,7 @@ def test_every_field_of_a_worker_and_of_an_event_is_documented(used: redis.Redis
     documented = {row[0].strip("`") for row in _section("Fields of a worker")}
     found = {name.decode() for name in used.hkeys("rq:worker:host.1")}
     assert found <= documented
-    assert documented - found <= {"pid", "hostname", "version", "quiet", "throttled", "memory"}, "the worker process adds these"
+    assert documented - found <= {"pid", "hostname", "version", *NOTES}, "the worker process adds these"
     (row,) = [row for row in _section("Events") if row[0] == "`rq:events`"]
     assert {name for event in events_of(used) for name in event} == set(re.findall(r"`(\w+)`", row[3]))
     (reap,) = [row for row in _section("Workers") if row[0] == "`rq:reap`"]

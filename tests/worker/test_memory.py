@@ -134,7 +134,7 @@ def test_a_throttled_worker_takes_nothing_until_it_is_released(workers: Workers,
     assert [status_of(conn, job.id) for job in jobs] == ["queued"] * 3
     assert worker_hash(conn, worker)["state"] == "idle"
     (shown,) = json.loads(info("--json"))["workers"]
-    assert (shown["state"], shown["throttled"]) == ("idle", "RAM 85.0 %")
+    assert (shown["state"], shown["throttled"]) == ("throttled", "RAM 85.0 %")
     assert "Memory is scarce, no job is taken by: " in info()
     assert "throttled" in info("-W")
     set_to(memory, 80)

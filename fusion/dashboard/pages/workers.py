@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fusion.dashboard.page import Action, Page, Said, View
 
 _PAGE = 100
-_LIGHTS = {"dead": "bad", "quiet": "warn", "throttled": "warn", "suspended": "warn"}
+_LIGHTS = {"dead": "bad", "can't load tasks": "bad", "quiet": "warn", "throttled": "warn", "suspended": "warn"}
 _TOLD = {
     "quiet": "is told to take no more jobs; what it runs goes on",
     "unquiet": "is told to take jobs again",
@@ -28,15 +28,8 @@ def worker(view: View) -> dict[str, Any]:
 
 
 def _shown(one: dict[str, Any]) -> dict[str, Any]:
-    """With the state that a person is shown, and its light."""
-    word = one["state"]
-    if not one["alive"]:
-        word = "dead"
-    elif one["quiet"]:
-        word = "quiet"
-    elif one["throttled"] and word == "idle":
-        word = "throttled"
-    return {**one, "word": word, "light": _LIGHTS.get(word, "good")}
+    """With the light of its state, and why it takes no jobs."""
+    return {**one, "light": _LIGHTS.get(one["state"], "good"), "why": one["unloaded"] or one["throttled"]}
 
 
 def told(verb: str) -> Action:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fusion.doctor.finding import Finding, Remedy, counted, some, span, words
+from fusion.doctor.finding import Finding, Level, Remedy, counted, some, span, words
 
 if TYPE_CHECKING:
     from fusion.doctor.look import Look
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 #: Seconds that a job may be overdue before nobody moves it, and a tick of cron before nobody decides it.
 _OVERDUE, _LATE = 30.0, 90.0
 _DAY = 86400.0
+#: Workers that get a finding each.
+_NAMED = 20
 
 
 def workers(look: Look) -> Iterator[Finding]:
@@ -30,6 +32,12 @@ def workers(look: Look) -> Iterator[Finding]:
             what = f"{some(worker.name for worker in dead)} died up to {silent} ago{told}, and no worker lives to give their jobs back"
             served = [name for name in dead[0].queues if name] or ["default"]
             yield Finding("fail", "workers", dead[0].name, what, f"{call} worker {words(*served[:5])}")
+    for worker in [worker for worker in look.workers if worker.unloaded][:_NAMED]:
+        waits = [queue.name for queue in look.waiting if worker in look.serving(queue.name)]
+        told = f"; jobs of {some(waits)} wait for it" if waits else ""
+        fix = f"mend that on {worker.hostname}: the worker tries again by itself\n{call} info -W"
+        level: Level = "fail" if waits else "warn"
+        yield Finding(level, "workers", worker.name, f"{worker.name} can't load tasks: {worker.unloaded}{told}", fix)
     throttled = [worker for worker in look.workers if worker.throttled]
     if throttled:
         names = some(f"{worker.name} on {worker.hostname} ({worker.throttled})" for worker in throttled)

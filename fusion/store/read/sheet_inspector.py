@@ -144,7 +144,7 @@ class SheetInspector(InspectorBase):
             row=row,
             sizes={name: size for name, size in sizes.items() if size},
             too_large=tuple(name for name, size in sizes.items() if size and name not in row),
-            queue=_queue(found, queue, [one for one in serving if one.alive and _serves(one, queue)]),
+            queue=_queue(found, queue, [one for one in serving if one.alive and not one.probation and _serves(one, queue)]),
             key=_key(row, found, holders, known),
             run=self._run(row, found, at) if status == "started" else None,
             due=None if found["due"] is None else moment(found["due"]),

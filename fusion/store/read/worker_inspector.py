@@ -17,6 +17,7 @@ from fusion.store.read.base import InspectorBase
 WORKER_FIELDS = (
     *("incarnation", "state", "queues", "current_job", "hostname", "pid", "birth", "last_heartbeat", "beat_ms", "lease_ms"),
     *("successful_job_count", "failed_job_count", "total_working_us", "quiet", "throttled", "version", "memory"),
+    *("unloaded", "probation"),
 )
 
 
@@ -41,12 +42,21 @@ class WorkerInfo:
     #: It takes no jobs: an operator said so, or memory is scarce (what is, like `RAM 92.1 %`).
     quiet: bool = False
     throttled: str = ""
+    #: Why it can't load its tasks; empty if it can.
+    unloaded: str = ""
+    #: It runs jobs on probation for another worker, and takes none that wait in a queue.
+    probation: bool = False
     #: All that it runs.
     jobs: tuple[str, ...] = ()
     #: Of Fusion; empty if it does not say.
     version: str = ""
     #: Resident bytes of its process and its fork server, without those of jobs; None if it does not say.
     memory: int | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """True if it takes no jobs for a reason that is its own."""
+        return self.quiet or bool(self.throttled or self.unloaded) or self.state == "suspended"
 
     @property
     def is_courier(self) -> bool:
@@ -94,6 +104,8 @@ def worker_of(name: str, row: Mapping[str, str], jobs: Mapping[str, str], now_ms
         silent=max(0.0, silent_ms / 1000),
         quiet=row.get("quiet") == "1",
         throttled=row.get("throttled", ""),
+        unloaded=row.get("unloaded", ""),
+        probation=row.get("probation") == "1",
         version=row.get("version", ""),
         memory=codec.number(row.get("memory")) or None,
     )

@@ -57,6 +57,7 @@ _WORKER = fields(
     alive=FLAG,
     quiet=FLAG,
     throttled=none_or(TEXT),
+    unloaded=none_or(TEXT),
     queues=some(TEXT),
     current_job=none_or(TEXT),
     jobs=some(TEXT),
