@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -267,7 +269,7 @@ def token(name: str, scope: tuple[str, ...], within: tuple[str, ...], expires: s
     It is shown once, on stdout, and can't be found out again: what is stored is its hash. Who has one that is restricted to some queues
     sees nothing of the others, and is refused where an answer would be about all of them.
     """
-    from fusion.web.auth import TokenFile, new_token
+    from fusion.web.auth import new_token, parse_tokens
 
     queues = [names.check(queue, patterns=True) for queue in names.split(within)]
     if within and not queues:
@@ -283,10 +285,7 @@ def token(name: str, scope: tuple[str, ...], within: tuple[str, ...], expires: s
         echo(line)
         return
     path = os.path.expanduser(path)
-    known = TokenFile(path).names() if os.path.exists(path) else []
-    if name in known:
-        raise click.UsageError(f"{path} has a token of the name {name!r}; choose another name, or remove its line first")
-    _append(path, line)
+    _append(path, line, lambda text: _check_name(path, name, [one.actor.name for one in parse_tokens(text, path)]))
     echo(f"Stored in {path} as {name!r}. The token, shown this once:", err=True)
     echo(made)
 
@@ -310,12 +309,57 @@ def _end(text: str) -> datetime:
     return moment
 
 
-def _append(path: str, line: str) -> None:
+def _check_name(path: str, name: str, known: Sequence[str]) -> None:
+    if name in known:
+        raise click.UsageError(f"{path} has a token of the name {name!r}; choose another name, or remove its line first")
+
+
+def _append(path: str, line: str, check: Callable[[str], None]) -> None:
+    """Add the line to a file that nobody else can write to or replace: a line that another adds there opens everything."""
+    folder, name = os.path.split(os.path.abspath(path))
     try:
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        with open(fd, "r+", encoding="utf-8") as file:
-            before = file.read()
-            file.write(("\n" if before and not before.endswith("\n") else "") + line + "\n")
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _check_writers(folder, os.fstat(at), "folder")
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # of a FIFO the open would wait
+            fd = os.open(name, flags, 0o600, dir_fd=at)
+        finally:
+            os.close(at)
+        with open(fd, "rb+", buffering=0) as file:
+            _check_writers(path, os.fstat(fd), "file")
+            before = file.readall().decode()
+            check(before)
+            file.write((("\n" if before and not before.endswith("\n") else "") + line + "\n").encode())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        if getattr(error, "errno", 0) == errno.ELOOP:
+            reason = "it is a link"
         raise ConfigurationError(f"--file {path!r} can't be written: {reason}; choose another file") from None
+
+
+def _check_writers(path: str, found: os.stat_result, kind: str) -> None:
+    """ConfigurationError for what others may write to. In a folder with the sticky bit, like /tmp, they can't replace a file of ours."""
+    if kind == "file" and not stat.S_ISREG(found.st_mode):
+        raise ConfigurationError(f"--file {path!r} is no plain file; choose another one")
+    if found.st_uid not in (os.geteuid(), 0):
+        what = f"belongs to another user (uid {found.st_uid}); choose another one, or run this as that user"
+    elif _others_write(found) and not (kind == "folder" and found.st_mode & stat.S_ISVTX):
+        what = f"may be written by others, who could add tokens of their own; run: chmod go-w {path}"
+    else:
+        return
+    raise ConfigurationError(f"--file: the {kind} {path!r} {what}")
+
+
+def _others_write(found: os.stat_result) -> bool:
+    """True if anybody but its owner may write to it. Where each user has a group of that name alone, that group is no other."""
+    if not found.st_mode & stat.S_IWGRP:
+        return bool(found.st_mode & stat.S_IWOTH)
+    import grp
+    import pwd
+
+    try:
+        owner, group = pwd.getpwuid(found.st_uid), grp.getgrgid(found.st_gid)
+    except KeyError:
+        return True
+    alone = owner.pw_gid == group.gr_gid and owner.pw_name == group.gr_name and set(group.gr_mem) <= {owner.pw_name}
+    return not alone or bool(found.st_mode & stat.S_IWOTH)

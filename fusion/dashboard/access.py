@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from redis import Redis
 
 from fusion.kernel.timeutil import now
 from fusion.store.access import session_broker_of
-from fusion.web.auth import TokenFile, digest_of, new_actor
+from fusion.web.auth import Token, TokenFile, digest_of, new_actor
 from fusion.web.exchange import Actor, HttpError, Request, plain
 from fusion.web.hosts import LOOPBACK, host_of
 from fusion.web.limiter import FailureLimiter
@@ -25,7 +26,10 @@ HostAuth = Callable[[Request], "Actor | str | None"]
 
 class Sessions:
     """People give a token once and have a session for 12 hours. It is over before when they log out, or when the token's line leaves the file or
-    its time is over."""
+    its time is over.
+
+    Redis holds what a session is worth under a seal that the server alone can make: whoever writes to Redis makes no session of their own, takes
+    over no other's, and prolongs or widens none."""
 
     def __init__(self, connection: Redis, tokens: TokenFile, limiter: FailureLimiter | None = None) -> None:
         self._connection, self._tokens, self._limiter = connection, tokens, limiter or FailureLimiter()
@@ -33,11 +37,22 @@ class Sessions:
     def __call__(self, request: Request) -> Actor:
         """Who asks; HttpError 401 without a session."""
         secret = cookie_of(request, COOKIE)
-        digest = session_broker_of(self._connection).find_session(digest_of(secret)) if secret else None
-        known = self._tokens.known(digest) if digest else None
+        known = self._known(digest_of(secret)) if secret else None
         if known is None or (known.expires is not None and known.expires <= now()):
             raise HttpError(401, "no_session", "log in with a token")
         return known.actor
+
+    def _known(self, session: str) -> Token | None:
+        """The token that opened a session, if that lasts."""
+        broker = session_broker_of(self._connection)
+        record = broker.find_session(session)
+        until = record.get("until", "")
+        known = self._tokens.marked(record.get("token", "").encode("ascii", "replace").decode())
+        if known is None or not hmac.compare_digest(
+            _seal(known, broker.key(session), until), record.get("seal", "").encode("ascii", "replace")
+        ):
+            return None
+        return known if now().timestamp() < float(until) else None
 
     def open(self, request: Request, token: str) -> str:
         """Open a session and return its cookie. HttpError 401 for a token that does not count, 429 for a client's eleventh within a minute."""
@@ -47,8 +62,10 @@ class Sessions:
                 headers = {"Retry-After": str(wait)}
                 raise HttpError(429, "too_many_failures", f"too many wrong tokens; wait {wait} s", headers=headers)
             raise HttpError(401, "unknown_token", "this token is not known, or its time is over")
-        secret = secrets.token_urlsafe(32)
-        session_broker_of(self._connection).open_session(digest_of(secret), known.digest, SESSION)
+        secret, until = secrets.token_urlsafe(32), f"{now().timestamp() + SESSION:.0f}"
+        broker, session = session_broker_of(self._connection), digest_of(secret)
+        seal = _seal(known, broker.key(session), until).decode()
+        broker.open_session(session, {"token": known.mark, "until": until, "seal": seal}, SESSION)
         return set_cookie(request, COOKIE, secret, SESSION)
 
     def close(self, request: Request) -> str:
@@ -56,6 +73,13 @@ class Sessions:
         if secret := cookie_of(request, COOKIE):
             session_broker_of(self._connection).close_session(digest_of(secret))
         return set_cookie(request, COOKIE, "", 0)
+
+
+def _seal(token: Token, key: str, until: str) -> bytes:
+    """What vouches for a session: of this token, as it stands in the file, under this key, until that time."""
+    actor = token.actor
+    queues = [] if actor.scope.queues is None else sorted(actor.scope.queues)
+    return token.seal("session", key, until, actor.name, *sorted(actor.scopes), "of", *queues).encode()
 
 
 class Host:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import logging
 import os
 import re
@@ -73,6 +74,16 @@ class Token:
     actor: Actor
     digest: str
     expires: datetime | None = None
+
+    @property
+    def mark(self) -> str:
+        """By which others may know it: nobody comes from it to the hash that stands in the file."""
+        return self.seal("token")
+
+    def seal(self, *texts: str) -> str:
+        """A signature of these texts, by a key that only the token or its line in the file gives."""
+        whole = json.dumps(texts).encode()
+        return hmac.new(f"fusion:{self.digest}".encode(), whole, hashlib.sha256).hexdigest()
 
 
 def parse_line(line: str) -> Token:
@@ -144,15 +155,15 @@ class TokenFile:
 
     def find(self, token: str) -> Token | None:
         """What is known of this token, also if it has expired. All are compared, each in constant time: how long it takes tells nothing."""
-        return self.known(digest_of(token))
-
-    def known(self, digest: str) -> Token | None:
-        """The same, by the hash of its text."""
-        found = None
+        digest, found = digest_of(token), None
         for known in self._current():
             if hmac.compare_digest(known.digest, digest):
                 found = known
         return found
+
+    def marked(self, mark: str) -> Token | None:
+        """The token of this mark."""
+        return next((token for token in self._current() if hmac.compare_digest(token.mark, mark)), None)
 
     def _current(self) -> list[Token]:
         state = self._look()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 import redis
 
 from fusion import Queue
-from fusion.dashboard import Dashboard
+from fusion.dashboard import Dashboard, access
 from fusion.dashboard.access import Sessions
 from fusion.dashboard.app import POLICY, DashboardApp
 from fusion.dashboard.page import Action, Page
@@ -95,6 +96,66 @@ def test_redis_knows_a_session_and_its_token_by_their_hashes_alone(app: Dashboar
     whole = str(everything(conn))
     assert secret not in whole and tokens.by_scope["read"] not in whole
     assert 12 * 3600 - 60 < conn.ttl(key) <= 12 * 3600
+
+
+def test_whoever_writes_to_redis_makes_no_session(app: DashboardApp, tokens: Tokens, conn: redis.Redis) -> None:
+    def key_of(secret: str) -> str:
+        return f"rq:session:{hashlib.sha256(secret.encode()).hexdigest()}"
+
+    def status(secret: str, value: bytes | str) -> int:
+        conn.set(key_of(secret), value, ex=9)
+        return Browser(app, cookies={"fusion_session": secret}).get("/queues").status
+
+    admin, reader = (Browser(app).log_in(tokens.by_scope[scope]) for scope in ("admin", "read"))
+    own, other = (one.cookies["fusion_session"] for one in (reader, admin))
+    mine, theirs = (conn.get(key_of(secret)) or b"" for secret in (own, other))
+    read, wide = json.loads(mine), json.loads(theirs)
+    assert status("guessed", theirs) == 303, "another's session under a key of one's own"
+    assert status(own, theirs) == 303, "in place of one's own"
+    assert status(own, json.dumps(read | {"token": wide["token"]})) == 303, "one's own for another token"
+    assert status(own, json.dumps(read | {"until": str(int(read["until"]) + 1)})) == 303, "longer"
+    digest = hashlib.sha256(tokens.by_scope["admin"].encode()).hexdigest()
+    assert digest not in str(everything(conn)), "what seals is not in Redis"
+    for value in (
+        json.dumps({"token": digest}),
+        "{",
+        "[" * 100_000,
+        "null",
+        "[]",
+        "7",
+        '{"token": 7}',
+        '{"token": "\\u00e9"}',
+        "{}",
+        b"\xff",
+    ):
+        assert status("guessed", value) == 303, value[:20]
+    assert status(own, json.dumps({"token": digest})) == 303, "as sessions were before they had a seal"
+    assert status(own, mine) == 200
+
+
+def test_a_session_is_over_though_redis_keeps_it(app: DashboardApp, tokens: Tokens, conn: redis.Redis, monkeypatch: Any) -> None:
+    browser = Browser(app).log_in(tokens.by_scope["read"])
+    (key,) = conn.keys("rq:session:*")
+    conn.persist(key)
+    for hours, status in ((11, 200), (12.01, 303)):
+        later = datetime.now(timezone.utc) + timedelta(hours=hours)
+        monkeypatch.setattr(access, "now", lambda later=later: later)
+        assert browser.get("/queues").status == status
+
+
+def test_a_session_ends_when_its_token_is_given_other_scopes_or_queues(conn: redis.Redis, tmp_path: Path) -> None:
+    path = tmp_path / "tokens.txt"
+    token, line = new_token("anna", ["read"])
+    path.write_text(f"{line}\n")
+    app = DashboardApp(conn, Sessions(conn, TokenFile(str(path))))
+    anna = Browser(app).log_in(token)
+    for changed, status in (
+        (line + "\n#", 200),
+        (line.replace(":read:", ":admin:"), 303),
+        (line.replace(":read:", ":read@sms:"), 303),
+    ):
+        path.write_text(f"{changed}\n{new_token('bert', ['read'])[1]}\n")
+        assert anna.get("/queues").status == status, changed
 
 
 def test_the_cookie_is_for_this_mount_alone(conn: redis.Redis, tokens: Tokens) -> None:

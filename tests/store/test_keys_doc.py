@@ -183,7 +183,7 @@ def used(conn: redis.Redis) -> redis.Redis:
     put(broker, "q", "thrown")
     broker.delete_to_trash(["thrown"])
     AuditBroker(conn).log_audit("n2", {"who": "a@b"})
-    SessionBroker(conn, "rq:").open_session("d" * 64, "t", 60)
+    SessionBroker(conn, "rq:").open_session("d" * 64, {"token": "t"}, 60)
     broker.suspend()
     broker.pause("q")
     due = now_ms(conn) / 1000 + 60

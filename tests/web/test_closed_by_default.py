@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -189,6 +191,49 @@ def test_a_line_is_added_to_a_file_without_a_last_newline(invoke: Invoke, tmp_pa
     path.write_text("# ours")
     invoke("server", "token", "a", "--scope", "read", "--file", str(path))
     assert len(parse_tokens(path.read_text(), "")) == 1
+
+
+def _linked(path: Path) -> None:
+    (path.parent / "theirs").write_text("# theirs")
+    path.symlink_to(path.parent / "theirs")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "said"),
+    [
+        (_linked, "it is a link"),
+        (lambda path: path.symlink_to(path.parent / "nowhere"), "it is a link"),
+        (lambda path: (path.write_text("# ours"), path.chmod(0o602)), "may be written by others, who could add tokens"),
+        (lambda path: path.parent.chmod(0o707), "may be written by others, who could add tokens"),
+        (lambda path: os.mkfifo(path), "is no plain file"),
+        (lambda path: path.mkdir(), "Is a directory"),
+        (lambda path: (path.write_text("# ours"), os.chown(path, 12345, -1)), "belongs to another user (uid 12345)"),
+        (lambda path: (path.write_text("# ours"), path.chmod(0o660), os.chown(path, -1, 12345)), "may be written by others"),
+    ],
+)
+def test_no_token_is_added_where_others_may_write(
+    invoke: Invoke, tmp_path: Path, prepare: Callable[[Path], object], said: str
+) -> None:
+    path = tmp_path / "own" / "tokens"
+    path.parent.mkdir(mode=0o700)
+    try:
+        prepare(path)
+    except PermissionError:
+        pytest.skip("needs root")
+    before = {one: one.read_text() for one in path.parent.iterdir() if one.is_file()}
+    ended = invoke("server", "token", "a", "--scope", "read", "--file", str(path), code=1)
+    assert (ended.stdout, ended.stderr.count("\n")) == ("", 1)
+    assert said in ended.stderr
+    assert {one: one.read_text() for one in path.parent.iterdir() if one.is_file()} == before
+
+
+def test_a_folder_like_tmp_will_do(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own").chmod(0o1777)
+    for name in "ab":
+        invoke("server", "token", name, "--scope", "read", "--file", str(tmp_path / "own" / "tokens"))
+    assert len(parse_tokens((tmp_path / "own" / "tokens").read_text(), "")) == 2
+    assert (tmp_path / "own" / "tokens").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from redis import Redis
@@ -11,25 +12,27 @@ from fusion.store.layout.keys import Keys
 
 
 class SessionBroker:
-    """Opens, finds and closes sessions. Each is known by the hash of the secret that the browser holds, and holds the hash of its token: who
-    reads Redis learns neither."""
+    """Opens, finds and closes sessions. Each is known by the hash of the secret that the browser holds. What its record says counts only with
+    the seal that is in it: whoever can write to Redis can write a record."""
 
     def __init__(self, connection: Redis, prefix: str) -> None:
         self._connection, self._keys = connection, Keys(prefix)
 
-    def open_session(self, digest: str, token_digest: str, seconds: int) -> None:
-        """Let it count for so long."""
-        self._connection.set(self._keys.session(digest), json.dumps({"token": token_digest}), ex=seconds)
+    def key(self, digest: str) -> str:
+        """The key of a session, which its seal is about too."""
+        return self._keys.session(digest)
 
-    def find_session(self, digest: str) -> str | None:
-        """The hash of the token that opened it; None if it is over or never was."""
-        found: Any = self._connection.get(self._keys.session(digest))
-        if not found:
-            return None
+    def open_session(self, digest: str, record: Mapping[str, str], seconds: int) -> None:
+        """Keep it for this time."""
+        self._connection.set(self._keys.session(digest), json.dumps(dict(record)), ex=seconds)
+
+    def find_session(self, digest: str) -> dict[str, str]:
+        """The record as it stands in Redis, whoever wrote it: texts by name. Nothing if it is over or never was."""
         try:
-            return str(json.loads(found)["token"])
-        except (ValueError, KeyError, TypeError):
-            return None
+            found: Any = json.loads(self._connection.get(self._keys.session(digest)) or b"null")
+        except (ValueError, RecursionError):
+            return {}
+        return {name: value for name, value in found.items() if isinstance(value, str)} if isinstance(found, dict) else {}
 
     def close_session(self, digest: str) -> None:
         """It is over."""
