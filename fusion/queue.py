@@ -160,7 +160,8 @@ class PriorityQueue:
         replicas_timeout: float | str | None = None,
         on_commit: bool | None = None,
     ) -> list[Job]:
-        """Accept many jobs, one round trip per chunk: 500 of them or 1 MiB, a larger one alone.
+        """Accept many jobs, one round trip per chunk: 150 of them or 1 MiB, a larger one alone. Of jobs with concurrency keys,
+        parents, batches, unique or fair keys down to 30, as these cost the server more.
 
         `spread` has them become due at even distances over so long a time by the server's clock, the first at once; a generator is then read
         whole before anything is sent, and OptionError is raised if one has a time of its own. The first chunk of a list or tuple asks for

@@ -26,7 +26,7 @@ HIGH, MODERATE, LOW = PriorityQueue.PRIORITY_HIGH, PriorityQueue.PRIORITY_MODERA
 #: Seconds after which a one-time password that was not sent is worth nothing: it expires instead of arriving late.
 OTP_TTL = 300
 #: Prepared jobs of one queue that are sent to Redis together.
-_CHUNK = 500
+_CHUNK = 150
 #: Options that are none of a job.
 _OF_THE_CALL = ("durability", "replicas", "replicas_timeout")
 
@@ -105,7 +105,7 @@ def enqueue_whatsapp(payload: Mapping[str, Any], task_type: str = "WHATSAPP_NOTI
 def enqueue_bulk(
     messages: Iterable[tuple[str, Mapping[str, Any]]], *, connection: Redis | None = None, **options: Any
 ) -> list[Job]:
-    """Enqueue many (task type, payload), 500 of a queue in one round trip; the order inside each queue is kept.
+    """Enqueue many (task type, payload), 150 of a queue in one round trip; the order inside each queue is kept.
 
     `options` go for all of them, also `enqueue_at=` or `enqueue_in=` for later. Not one transaction: if it raises, the chunks before it
     are enqueued; the `repeat()` of a StoreUnavailable goes on from there.

@@ -12,6 +12,7 @@ from benchmarks.instructions.stage import (
     Kind,
     Steps,
     blocked,
+    calls_of,
     ended,
     fill,
     heavy,
@@ -21,7 +22,9 @@ from benchmarks.instructions.stage import (
     open_batch,
     plain,
 )
+from fusion.enqueue.graph import Graph
 from fusion.store.layout.records import LogLine, Report
+from fusion.store.stream.reader import _PER_CALL
 from fusion.store.write.broker import Broker
 from fusion.store.write.event_broker import EventBroker, Mark
 from fusion.store.write.limit_broker import LimitBroker
@@ -53,15 +56,16 @@ def _enqueue(conn: redis.Redis, kind: Kind) -> Steps:
     broker = Broker(conn)
     open_batch(broker)
     yield
-    broker.enqueue("q", [kind(one) for one in names(MANY)], "n")
+    for nth, call in enumerate(calls_of(map(kind, names(MANY)))):
+        broker.enqueue("q", call, f"n{nth}")
 
 
 @case("enqueue")
-def enqueue_500_with_3_parents_each(conn: redis.Redis) -> Steps:
+def enqueue_30_with_2_parents_each(conn: redis.Redis) -> Steps:
     broker = Broker(conn)
     open_batch(broker)
-    fill(broker, 3)
-    jobs = [child(f"c{n}", "j0", "j1", "j2", ties="bp", batch="b") for n in range(MANY)]
+    fill(broker, 2)
+    jobs = [child(f"c{n}", "j0", "j1", **{**heavy(f"c{n}").fields, "ties": "bkup"}) for n in range(30)]
     yield
     broker.enqueue("q", jobs, "n")
 
@@ -69,11 +73,11 @@ def enqueue_500_with_3_parents_each(conn: redis.Redis) -> Steps:
 @case("enqueue", "release_graph", "release")
 def a_graph_of_300_jobs(conn: redis.Redis) -> Steps:
     broker = Broker(conn)
+    graph = Graph.of([child(f"c{n}", *([f"c{n - 1}", f"c{n // 2}"] if n > 1 else [])) for n in range(300)])
     yield
-    for part in range(3):
-        jobs = [child(f"c{part * 100 + n}", *([f"c{part * 100 + n - 1}"] if part + n else [])) for n in range(100)]
-        broker.enqueue_part("q", jobs, "17", part)
-    broker.release_graph("17", "q", new("c0"))
+    for nth, part in enumerate(graph.parts):
+        broker.enqueue_part("q", part, graph.token, nth)
+    broker.release_graph(graph.token, "q", graph.jobs[0])
     while broker.release()[1] == 0:
         pass
 
@@ -88,11 +92,13 @@ def add_100_parents(conn: redis.Redis) -> Steps:
 
 
 @case("drop_graph", "release")
-def drop_a_graph_of_100_jobs(conn: redis.Redis) -> Steps:
+def drop_a_graph_of_90_jobs(conn: redis.Redis) -> Steps:
     broker = Broker(conn)
     open_batch(broker)
-    fill(broker, 3)
-    broker.enqueue_part("q", [child(f"c{n}", "j0", "j1", "j2", ties="bp", batch="b") for n in range(100)], "17", 0)
+    fill(broker, 2)
+    for part in range(3):
+        jobs = [child(f"c{part * 30 + n}", "j0", "j1", ties="bp", batch="b") for n in range(30)]
+        broker.enqueue_part("q", jobs, "17", part)
     yield
     broker.drop_graph("17")
     while broker.release()[1] == 0:
@@ -507,7 +513,7 @@ def forget_100_batches(conn: redis.Redis) -> Steps:
 
 
 @case("events_read", "events_ack", "events_trim")
-def read_500_events(conn: redis.Redis) -> Steps:
+def read_and_trim_12000_events(conn: redis.Redis) -> Steps:
     events = EventBroker(conn)
     pipe = conn.pipeline(transaction=False)
     for n in range(12_000):
@@ -515,10 +521,10 @@ def read_500_events(conn: redis.Redis) -> Steps:
     pipe.execute()
     beat(events, "r", "s")
     yield
-    ids = [row.id for row in events.events_read("s", "r", 500)[0]]
-    events.events_read("s", "r", 500, own=True)
-    events.events_ack("s", ids[:250], [(one, "why", "{}") for one in ids[250:]], Mark("e", "3", 1))
-    while rows := events.events_read("s", "r", 5000)[0]:
+    ids = [row.id for row in events.events_read("s", "r", _PER_CALL)[0]]
+    events.events_read("s", "r", _PER_CALL, own=True)
+    events.events_ack("s", ids[:50], [(one, "why", "{}") for one in ids[50:]], Mark("e", "3", 1))
+    while rows := events.events_read("s", "r", _PER_CALL)[0]:
         events.events_ack("s", [row.id for row in rows], [], Mark("e", "3", 1))
     events.events_trim(5)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 import redis
 
+from fusion.enqueue.chunk import weight
+from fusion.kernel import defaults
 from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, new, outcome
@@ -76,6 +78,13 @@ def ended(conn: redis.Redis, count: int, kind: Kind = plain, how: str = "failed"
     return jobs
 
 
-def parts(jobs: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Cut a list."""
-    return [jobs[first : first + size] for first in range(0, len(jobs), size)]
+def calls_of(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
+    """Cut jobs into calls, as `enqueue_many` does."""
+    load, call = 0, list[NewJob]()
+    for job in jobs:
+        if load + weight(job) > defaults.ENQUEUE_CHUNK:
+            yield call
+            load, call = 0, []
+        load += weight(job)
+        call.append(job)
+    yield call

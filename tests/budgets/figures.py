@@ -13,7 +13,7 @@ MB = 1024 * 1024
 #: Of an enqueue, of whatever options: one script call.
 ENQUEUE = 1
 #: Jobs of one `enqueue_many` that go in one call: more would hold up everybody else's claims.
-CHUNK = 500
+CHUNK = 150
 #: Of a job in a busy worker with a process per job: one `turn` commits it and claims the next. The rest is for renewing leases and maintenance.
 PER_JOB = 1.05
 #: The same with warm processes: outcomes that came meanwhile go in one turn, and jobs wait in the processes.
@@ -33,7 +33,7 @@ BURST = 8
 #: `turn` that commits so many outcomes and claims as many jobs, per job.
 TURN_CALLS = {1: 24.0, 8: 12.125}
 #: `enqueue` of so many jobs, per job.
-ENQUEUE_CALLS = {1: 13.0, 500: 5.016}
+ENQUEUE_CALLS = {1: 13.0, 150: 758 / 150}
 #: `extend` of so many leases, in all: 5 and two for each lease.
 EXTEND_CALLS = {1: 7, 8: 21}
 #: `promote` of so many due jobs, per job. Three are of the call: whether there is anything but jobs, when the next is, and whether the queue

@@ -161,7 +161,7 @@ def test_each_enqueue_is_one_command(conn: redis.Redis, monkeypatch: pytest.Monk
         sent.clear()
         monkeypatch.setattr(kind, "send_packed_command", send)
         await queue.enqueue(basic.noop)
-        await queue.enqueue_many([queue.prepare_data(basic.noop) for _ in range(1001)])
+        await queue.enqueue_many([queue.prepare_data(basic.noop) for _ in range(301)])
         conn.script_flush()
         await queue.enqueue(basic.noop)
 

@@ -16,6 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from fusion.contrib.outbox.ledger import Batch, Ledger
 from fusion.contrib.outbox.row import Row, Terms, job_of, read
+from fusion.enqueue.chunk import weight
 from fusion.exceptions import (
     BatchClosed,
     DuplicateJob,
@@ -246,10 +247,13 @@ def _alike(ready: _Ready) -> tuple[_Ready, Terms]:
     """As many of the rows from the first on as can go in one call: on the same terms, and not too much of them."""
     if not ready:
         return [], (None, None)
-    terms, size = ready[0][2], 0
+    terms, size, load = ready[0][2], 0, 0
     for nth, (row, job, of_row) in enumerate(ready):
         size += len(row.body)
-        too_much = size > defaults.ENQUEUE_CHUNK_BYTES or (nth >= _KIN and "parents" in job.fields)
+        load += weight(job)
+        too_much = (
+            size > defaults.ENQUEUE_CHUNK_BYTES or load > defaults.ENQUEUE_CHUNK or (nth >= _KIN and "parents" in job.fields)
+        )
         if nth and (too_much or of_row != terms):
             return ready[:nth], terms
     return ready, terms

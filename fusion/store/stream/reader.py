@@ -11,10 +11,12 @@ from fusion.events.event import JobEvent
 from fusion.kernel.timeutil import now, to_iso
 from fusion.store.client.adapter import batch
 from fusion.store.stream.details import Details
-from fusion.store.write.event_broker import EventBroker, Mark
+from fusion.store.write.event_broker import EventBroker, Mark, StreamEntry
 
 #: Seconds between two looks for what dead relays left.
 _LOOK = 2.0
+#: Entries that one call hands out: about 10 ms of the server's one thread.
+_PER_CALL = 150
 
 
 class SinkEvent(NamedTuple):
@@ -53,8 +55,14 @@ class EventReader:
     def _read(self, count: int) -> tuple[list[SinkEvent], str]:
         instant = time.monotonic()
         dead = instant >= self._look_at
-        entries, last = self._broker.events_read(self._sink, self._relay(), count, own=self._own, dead=dead)
-        if dead and len(entries) < count:  # a full batch: there may be more of them
+        entries = list[StreamEntry]()
+        while True:
+            most = min(count - len(entries), _PER_CALL)
+            more, last = self._broker.events_read(self._sink, self._relay(), most, own=self._own, dead=dead)
+            entries += more
+            if self._own or len(more) < most or len(entries) == count:  # its own come again until they are acknowledged
+                break
+        if dead and len(more) < most:  # a full batch: there may be more of them
             self._look_at = instant + _LOOK
         events = self._details.events(entries) if entries else []
         if not entries:
