@@ -25,7 +25,7 @@ _SLACK = 5.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
 _NEAR = 2.0
 _LINES = (b"log", b"report", b"member", b"stands")
-_OF_A_RUN = (*_LINES, b"meta", b"callback")
+_OF_A_RUN = (*_LINES, b"meta", b"callback", b"unbegun")
 
 
 class ConcurrentExecutor(Queueing[str, CrowdRun]):
@@ -260,11 +260,18 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
                 self._refuse(horse, frame)
             elif kind == b"blocked":
                 self._standstills.found(horse, run, frame)
+                self._hold_up(horse, run, frame)
+            elif kind == b"round":
+                for held in horse.runs.values():
+                    held.go_on(readings.standstill(frame))
+                self._due_at = 0.0
             elif run is None and kind in _OF_A_RUN:
                 continue  # nothing counts after an outcome
             elif run is None:
                 horse.broken, horse.at_eof = "an outcome of no job that it has", True
                 return
+            elif kind == b"unbegun":
+                self._give_back(horse, [run], "it had not begun when the event loop of its process stood still")
             elif kind == b"callback":
                 run.grant_callback(frame, time.monotonic(), self._settings.timeout_grace)
             elif kind in _LINES:
@@ -273,6 +280,25 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
                 self._finish(horse, run, frame)
             elif at == newest.get(frame.get(b"execution_id")):  # else a later one has it too
                 self._listener.frame(run, frame)
+
+    def _hold_up(self, horse: ConcurrentHorse, blocker: CrowdRun | None, frame: Mapping[bytes, bytes]) -> None:
+        """Give a horse whose event loop stands still no more jobs. Those that have not begun go elsewhere, and of the others only the one that
+        blocks the loop uses up its time."""
+        begun = set(frame.get(b"begun", b"").split(b"\n"))
+        self._retire(horse, "blocked")
+        for run in horse.runs.values():
+            if run is not blocker:
+                run.hold_up(self._settings.neighbour_grace)
+        unbegun = [run for execution, run in horse.runs.items() if execution not in begun and run is not blocker]
+        self._give_back(horse, unbegun, "it had not begun when the event loop of its process stood still")
+
+    def _give_back(self, horse: ConcurrentHorse, runs: list[CrowdRun], why: str) -> None:
+        """Return runs that a horse has and will not begin."""
+        for run in runs:
+            self._drop(horse, run)
+        for run in runs:
+            self._listener.returned(run, why)
+        self._rest(horse)
 
     def _finish(self, horse: ConcurrentHorse, run: CrowdRun, frame: dict[bytes, bytes]) -> None:
         self._drop(horse, run)

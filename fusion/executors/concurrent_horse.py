@@ -24,7 +24,8 @@ class CrowdRun(Run):
     """A run among others in a horse; None while it waits for one. `due`: monotonic time at which its end is insisted on; `overdue`: that has
     been done, and it still runs; `late_from`: when its task's own time is over, and it has but its grace. `callbacks`: the limits of its
     callbacks of which one may move `due`, once, and `for_hooks` that of its hooks; `task_over`: that has happened. `struck`: its own limit
-    was raised in its thread, at a place that nobody chose.
+    was raised in its thread, at a place that nobody chose. `held_up`: another keeps the event loop from coming round to it, and by that many
+    seconds its end is insisted on later.
     """
 
     horse: ConcurrentHorse | None = None
@@ -35,6 +36,7 @@ class CrowdRun(Run):
     for_hooks: float = 0.0
     task_over: bool = False
     struck: bool = False
+    held_up: float = 0.0
 
     @property
     def must_end(self) -> float:
@@ -53,18 +55,30 @@ class CrowdRun(Run):
         if more:
             self.task_over, self.late_from, self.due = True, inf, base + more
 
+    def hold_up(self, seconds: float) -> None:
+        """Another keeps it from running: its time does not go on, and it has so many seconds more until its process is given up."""
+        if not self.held_up:
+            self.held_up, self.due = seconds, self.due + seconds
+
+    def go_on(self, seconds: float) -> None:
+        """It was held up for so long, and runs again."""
+        if self.held_up:
+            self.due += seconds - self.held_up
+            self.late_from += seconds
+            self.held_up, self.overdue = 0.0, False
+
     def death(self, exited: HorseExited | None, crowd: int) -> Death:
         """Its end without an outcome, and with it that of so many runs in its horse; None: the fork server's end, or it had no process yet."""
-        late = self.overdue and self.killed is None
+        late = self.overdue and self.killed is None and not self.held_up
         if exited is None or self.horse is None:
             return Death(timed_out=late)
-        late = late or (exited.why == "timeout" and time.monotonic() >= self.due)
+        late = late or (exited.why == "timeout" and time.monotonic() >= self.due and not self.held_up)
         if self.horse.broken:
             if crowd == 1 and self.killed is None:
                 self.killed = KillCause.BROKEN
             return Death(exited.status, exited.maxrss, killed=True, suspect=crowd > 1)
         ours = exited.why != "-"
-        if ours and not late and self.killed is None and (self.struck or time.monotonic() >= self.late_from):
+        if ours and not (late or self.held_up) and self.killed is None and (self.struck or time.monotonic() >= self.late_from):
             # Not displaced: two that are late together, each of which costs the other its process, would never come to an end.
             late, self.detail = True, "and its grace ended with its process"
         if ours and not late and self.killed is None and not self.horse.alone:

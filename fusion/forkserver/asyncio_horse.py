@@ -74,7 +74,11 @@ class AsyncioHorse:
         self.over: Future[int] = loop.create_future()
         self._runs: dict[bytes, tuple[Task[None], CoroutineGuard | ThreadGuard]] = {}
         self._threads = ThreadPoolExecutor(places, "fusion")
-        self._watch = LoopWatch(loop, self._tell_standstill)
+        self._watch = LoopWatch(loop, self._tell_standstill, self._tell_end_of_standstill)
+        #: Runs of which a line may have run; from the first standstill on there are no more.
+        self._begun: set[bytes] = set()
+        self._closed = False
+        self._blocker: CoroutineGuard | ThreadGuard | None = None
         #: Strikes in threads, once there are some.
         self._watcher: Watcher | None = None
         self._plain: set[bytes] = set()
@@ -95,7 +99,7 @@ class AsyncioHorse:
 
     def start(self, fields: dict[bytes, bytes], line: RunLine) -> None:
         """Begin to run a job."""
-        guard = CoroutineGuard(self._loop)
+        guard = CoroutineGuard(self._loop, self._watch)
         task = self._loop.create_task(self._run(fields, line, guard))
         self._runs[line.execution_id] = task, guard
         self._watch.mind()
@@ -109,6 +113,11 @@ class AsyncioHorse:
 
     async def _run(self, fields: dict[bytes, bytes], line: RunLine, guard: CoroutineGuard) -> None:
         code = 0
+        # In this order: what the watch finds begun once it has closed this process has begun, or says that it has not.
+        self._begun.add(line.execution_id)
+        if self._closed:
+            self._refuse(line)
+            return
         if b"gathered" in fields or fields.get(b"func", b"") in self._plain:
             answer = await self._run_in_thread(fields, line, guard)
         else:
@@ -125,10 +134,20 @@ class AsyncioHorse:
             code = EXIT_NO_CHANNEL
         failpoint("horse.after_outcome")
         del self._runs[line.execution_id]
+        self._begun.discard(line.execution_id)
         flush_stdio()
         if not self._runs:
             self._watch.rest()
         self._end_if_idle(code)
+
+    def _refuse(self, line: RunLine) -> None:
+        """This run does not begin: another process has its job."""
+        with suppress(OSError):  # the worker is gone
+            line.send({b"kind": b"unbegun"})
+        self._channel.forget(line.execution_id)
+        del self._runs[line.execution_id]
+        self._begun.discard(line.execution_id)
+        self._end_if_idle()
 
     async def _run_here(self, execution: Execution, guard: CoroutineGuard) -> dict[bytes, bytes] | None:
         """The outcome of a coroutine function; None if the task is a plain one."""
@@ -190,12 +209,22 @@ class AsyncioHorse:
             line.send({b"kind": b"tainted", b"why": why.encode("utf-8", "replace")})
 
     def _tell_standstill(self, seconds: float, task: object, stack: str) -> None:
-        """The loop does not come round. Called in a thread of its own."""
+        """The loop does not come round: what has not begun is left to another process. Called in a thread of its own."""
+        self._closed = True
+        begun = set(self._begun)
         frame = {b"kind": b"blocked", b"seconds": b"%.3f" % seconds, b"stack": stack.encode("utf-8", "replace")}
-        execution_id = next((found for found, (other, _) in list(self._runs.items()) if other is task), None)
-        if execution_id is not None:
-            frame[b"execution_id"] = execution_id
+        frame[b"begun"] = b"\n".join(begun)
+        found = next(((found, guard) for found, (other, guard) in list(self._runs.items()) if other is task), None)
+        if found is not None:
+            frame[b"execution_id"], self._blocker = found
         self._channel.send(frame)
+
+    def _tell_end_of_standstill(self, seconds: float) -> None:
+        blocker, self._blocker = self._blocker, None
+        if isinstance(blocker, CoroutineGuard):
+            blocker.blocked += seconds
+        with suppress(OSError):  # the worker is gone
+            self._channel.send({b"kind": b"round", b"seconds": b"%.3f" % seconds})
 
 
 def _load_rows(execution: Execution) -> None:
@@ -221,8 +250,11 @@ class CoroutineGuard:
 
     among_others = True
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, loop: asyncio.AbstractEventLoop, watch: LoopWatch) -> None:
+        self._loop, self._watch = loop, watch
+        self._lost = 0.0
+        #: Seconds for which it has kept the loop from coming round.
+        self.blocked = 0.0
         self._task: Task[Any] | None = None
         self._due: BaseException | None = None
         self._hold = Hold()
@@ -242,7 +274,7 @@ class CoroutineGuard:
         self._task = asyncio.current_task()
         hold_of_coroutine.set(self._hold)
         if self.limit is not None:
-            self._until = monotonic() + self.limit
+            self._until, self._lost = monotonic() + self.limit, self._watch.lost
             self._timer = self._loop.call_later(self.limit, self._overrun)
         try:
             return await coroutine
@@ -267,7 +299,14 @@ class CoroutineGuard:
             self._strike(JobStopped(WHAT))
 
     def _overrun(self) -> None:
-        self._strike(overrun("Task", self.limit or 0))
+        self._watch.come_round()
+        # What others kept it from running is not its time.
+        others, self.blocked, self._lost = self._watch.lost - self._lost - self.blocked, 0.0, self._watch.lost
+        if others > 0 and self._until is not None:
+            self._until += others
+            self._timer = self._loop.call_later(self._until - monotonic(), self._overrun)
+        else:
+            self._strike(overrun("Task", self.limit or 0))
 
     def _strike(self, error: BaseException) -> None:
         if self._task is None:

@@ -18,14 +18,17 @@ _LINES = 20
 class LoopWatch:
     """A thread that looks at the loop of the thread in which it was made, while that has something to do.
 
-    `tell` is called in it once for each standstill, with the seconds so far, the task that runs and its stack.
+    `tell` is called in it once for each standstill, with the seconds so far, the task that runs and its stack; `over` in the loop's own, with all
+    of the seconds, once one that was told has ended. `lost`: the seconds of all standstills, told or not.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[float, object, str], None]) -> None:
-        self._loop, self._tell = loop, tell
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, tell: Callable[[float, object, str], None], over: Callable[[float], None]
+    ) -> None:
+        self._loop, self._tell, self._over = loop, tell, over
         self._ident = threading.get_ident()
         self._busy = threading.Event()
-        self._came_round = 0.0
+        self._came_round = self._told = self.lost = 0.0
         self._thread: threading.Thread | None = None
 
     def mind(self) -> None:
@@ -33,7 +36,8 @@ class LoopWatch:
         if self._busy.is_set():
             return
         self._busy.set()
-        self._come_round()
+        self._came_round = monotonic()
+        self._sign()
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="fusion-watch", daemon=True)
             self._thread.start()
@@ -42,20 +46,28 @@ class LoopWatch:
         """It has nothing to do."""
         self._busy.clear()
 
-    def _come_round(self) -> None:
-        self._came_round = monotonic()
+    def come_round(self) -> None:
+        """Note that the loop runs. In its thread."""
+        before, self._came_round = self._came_round, monotonic()
+        still = self._came_round - before
+        if still > LONGEST:
+            self.lost += still
+            if self._told == before:
+                self._over(still)
+
+    def _sign(self) -> None:
+        self.come_round()
         if self._busy.is_set():
-            self._loop.call_later(_SIGN, self._come_round)
+            self._loop.call_later(_SIGN, self._sign)
 
     def _watch(self) -> None:
-        told = 0.0
         while True:
             self._busy.wait()
             sleep(_LOOK)
             at = self._came_round
             still = monotonic() - at
-            if still > LONGEST + _SIGN and at != told and self._busy.is_set():
-                told = at
+            if still > LONGEST + _SIGN and at != self._told and self._busy.is_set():
+                self._told = at
                 try:
                     self._tell(still - _SIGN, asyncio.current_task(self._loop), self._stack())
                 except OSError:  # the worker is gone

@@ -119,6 +119,12 @@ async def hogs(seconds: float) -> None:
     time.sleep(seconds)
 
 
+async def hogs_and_notes(seen: str, seconds: float) -> None:
+    """Blocks the loop, and says so before."""
+    _note(seen, "hogs")
+    time.sleep(seconds)
+
+
 async def naps_once(seen: str, seconds: float) -> None:
     """Waits in its first run, and in no other."""
     again = _has_begun(seen)

@@ -224,3 +224,54 @@ def test_tasks_that_a_coroutine_leaves_behind_go_on_until_their_process_ends(
     crowd.worker.signal(signal.SIGTERM)
     assert crowd.worker.wait() == 0, crowd.worker.output
     assert runs_of(seen, "closed") == [*runs_of(seen, "later")]
+
+
+def _blocked(
+    workers: Workers, conn: redis.Redis, seen: Path, hogs: float, limit: float, before: tuple[float, float] | None
+) -> tuple[Job, list[Job], list[Job]]:
+    """One that blocks the loop, those that it keeps from going on (their seconds, and their limit), and those that come meanwhile."""
+    crowd = Crowd(workers, conn, "asyncio")
+    begun = [crowd.enqueue("nap", str(seen), before[0], timeout=before[1]) for _ in range(10)] if before else []
+    eventually(lambda: len(runs_of(seen, "begun")) == len(begun), why="they have begun")
+    blocker = crowd.enqueue("hogs_and_notes", str(seen), hogs, timeout=limit)
+    eventually(lambda: runs_of(seen, "hogs"), why="it blocks the loop")
+    return blocker, begun, [crowd.enqueue("nap", str(seen), 0.0, timeout=1) for _ in range(30)]
+
+
+def _unharmed(conn: redis.Redis, jobs: list[Job]) -> None:
+    assert {status_of(conn, job.id) for job in jobs} == {"finished"}
+    assert {field(conn, job.id, name) for job in jobs for name in ("attempts", "lost", "exc_info")} <= {"", "0"}
+
+
+def test_those_that_come_while_the_loop_is_blocked_run_elsewhere(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    blocker, _, later = _blocked(workers, conn, seen, 6.0, 60, None)
+    _all(conn, later, "finished")
+    assert status_of(conn, blocker.id) == "started"
+    _all(conn, [blocker], "finished")
+    _unharmed(conn, [blocker, *later])
+    assert len(runs_of(seen, "begun")) == 30, "each began once"
+    check_conservation(conn, [job.id for job in (blocker, *later)])
+
+
+@pytest.mark.long
+def test_the_time_for_which_another_blocks_the_loop_is_not_ones_own(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """Neither inside the process nor for the worker: each has what was left of its time."""
+    seen = tmp_path / "seen"
+    blocker, begun, later = _blocked(workers, conn, seen, 4.0, 60, (1.0, 2.0))
+    _all(conn, [blocker, *begun, *later], "finished")
+    _unharmed(conn, [blocker, *begun, *later])
+    assert len(runs_of(seen, "begun")) == 40, "each began once"
+
+
+@pytest.mark.long
+def test_of_a_loop_that_is_blocked_for_good_only_who_does_it_is_charged(
+    workers: Workers, conn: redis.Redis, tmp_path: Path
+) -> None:
+    seen = tmp_path / "seen"
+    blocker, begun, later = _blocked(workers, conn, seen, 60.0, 2, (1.0, 2.0))
+    _all(conn, [*begun, *later], "finished", 15)
+    _all(conn, [blocker], "failed")
+    assert field(conn, blocker.id, "error_class") == "fusion.exceptions.JobTimeoutException"
+    _unharmed(conn, [*begun, *later])
+    check_conservation(conn, [job.id for job in (blocker, *begun, *later)])

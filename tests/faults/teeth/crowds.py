@@ -115,4 +115,26 @@ OF_CROWDS = (
             "    if begun and not let_off(key) and false then\n",
         ),
     ),
+    a_mutant(
+        "crowd16",
+        "jobs that a blocked event loop keeps from beginning wait in its process until their time is over",
+        "worker/test_crowd.py::test_those_that_come_while_the_loop_is_blocked_run_elsewhere",
+        Edit("fusion/executors/concurrent.py", "                self._hold_up(horse, run, frame)\n", ""),
+    ),
+    a_mutant(
+        "crowd17",
+        "a job's time goes on while another blocks its event loop",
+        "worker/test_crowd.py::test_the_time_for_which_another_blocks_the_loop_is_not_ones_own",
+        Edit("fusion/forkserver/asyncio_horse.py", "        if others > 0 and self._until is not None:", "        if False:"),
+    ),
+    a_mutant(
+        "crowd18",
+        "those that a blocked event loop held up are charged with the one that blocks it",
+        "worker/test_crowd.py::test_of_a_loop_that_is_blocked_for_good_only_who_does_it_is_charged",
+        Edit(
+            "fusion/executors/concurrent_horse.py",
+            "            self.held_up, self.due = seconds, self.due + seconds\n",
+            "            pass\n",
+        ),
+    ),
 )
