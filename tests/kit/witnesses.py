@@ -25,6 +25,12 @@ def field(conn: redis.Redis, job_id: str, name: str) -> str:
     )
 
 
+def losses_of(conn: redis.Redis, job_id: str) -> int:
+    """The losses that counted against a job that was abandoned, by its events: its hash forgets them when it finishes."""
+    events = [event for _, event in conn.xrange("rq:events") if event[b"job_id"] == job_id.encode()]
+    return max((int(event[b"lost"]) for event in events if event[b"event"] == b"abandoned"), default=0)
+
+
 def lines(path: Path) -> Iterator[str]:
     """None of a file that is not there."""
     if path.exists():

@@ -19,7 +19,7 @@ from tests.jobs import gathering
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.promises import claim
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import field, lines, status_of
+from tests.kit.witnesses import field, lines, losses_of, status_of
 from tests.kit.workers import Workers
 
 ENV = {"FUSION_TASKS": "tests.jobs.gathering", "FUSION_TIMEOUT_GRACE": "0.5"}
@@ -66,7 +66,7 @@ class Calls:
     def unharmed(self, jobs: list[Job], size: int) -> None:
         """All have run once, in a call of so many."""
         assert [self.sizes(job) for job in jobs] == [[str(size)]] * len(jobs)
-        assert {field(self.conn, job.id, name) for job in jobs for name in ("lost", "attempts")} == {""}
+        assert {(field(self.conn, job.id, "attempts"), losses_of(self.conn, job.id)) for job in jobs} == {("", 0)}
         check_conservation(self.conn, [job.id for job in jobs])
 
 
@@ -184,7 +184,7 @@ def test_a_call_has_the_time_of_the_most_urgent_of_its_jobs_and_each_alone_its_o
         jobs = calls.put(1, wait=0.3, gate=1.5, timeout=20) + calls.put(1, wait=0.3, timeout=1)
     calls.all_are(jobs, "finished")
     assert [calls.sizes(job) for job in jobs] == [["2", "1"]] * 2
-    assert {field(calls.conn, job.id, name) for job in jobs for name in ("lost", "attempts")} == {""}
+    assert {(field(calls.conn, job.id, "attempts"), losses_of(calls.conn, job.id)) for job in jobs} == {("", 0)}
 
 
 def test_retries_and_callbacks_are_each_ones_own(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.private_redis import PrivateRedis
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import alive, field, runs_of, status_of
+from tests.kit.witnesses import alive, field, losses_of, runs_of, status_of
 from tests.kit.workers import WorkerProcess, Workers
 
 pytestmark = pytest.mark.long
@@ -60,7 +60,7 @@ def marked(conn: redis.Redis, job: Job) -> bool:
 
 def unharmed(conn: redis.Redis, *jobs: Job) -> None:
     for job in jobs:
-        assert (field(conn, job.id, "attempts"), field(conn, job.id, "lost")) in [("", ""), ("", "0")], job.id
+        assert (field(conn, job.id, "attempts"), losses_of(conn, job.id)) == ("", 0), job.id
 
 
 def test_many_short_jobs_cost_few_round_trips(workers: Workers, conn: redis.Redis) -> None:

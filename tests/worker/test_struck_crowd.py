@@ -10,7 +10,7 @@ import redis
 from fusion import Queue
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.waiting import eventually
-from tests.kit.witnesses import field, status_of
+from tests.kit.witnesses import field, losses_of, status_of
 from tests.kit.workers import Workers
 
 BESIDE = "tests.jobs.beside."
@@ -36,7 +36,8 @@ def test_each_ends_as_it_would_alone(workers: Workers, conn: redis.Redis, execut
     for job in (*late, *asking):
         assert field(conn, job.id, "error_class") == TIMED_OUT
         assert field(conn, job.id, "reason").startswith(f"{TIMED_OUT}: Task exceeded maximum timeout value"), "none was killed"
-    unharmed = [field(conn, job.id, name) for job in (*quick, *longer) for name in ("attempts", "lost", "suspect")]
+    unharmed = [field(conn, job.id, name) for job in (*quick, *longer) for name in ("attempts", "suspect")]
     assert set(unharmed) <= {"", "0"}
+    assert [losses_of(conn, job.id) for job in longer] == [0] * 8
     assert "killed" not in "".join(line for line in worker.output.splitlines() if "is killed when" not in line)
     check_conservation(conn, ids)
