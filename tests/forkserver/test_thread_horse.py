@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fusion.execution.frames import FrameReader, pack
+from fusion.execution.frames import FrameReader, pack, unpack
 from tests.forkserver.driver import ROOT, job_fields
 
 Frame = dict[bytes, bytes]
@@ -78,7 +78,12 @@ class Horse:
                 self._frames.append(frame_)
 
     def outcome(self, execution: bytes) -> Frame:
-        return self.wait_for(lambda frame: frame.get(b"execution_id") == execution and b"elapsed" in frame)
+        last = self.wait_for(lambda frame: frame.get(b"execution_id") == execution and b"elapsed" in frame)
+        stood = next((frame for frame in self.of(execution) if frame[b"kind"] == b"stands"), None)
+        if stood is None:
+            return last
+        self._frames.remove(stood)
+        return {**unpack(stood[b"frame"][4:]), **last}
 
     def of(self, execution: bytes) -> list[Frame]:
         """What it has said of this run, and nobody has heard yet."""

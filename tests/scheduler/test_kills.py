@@ -43,16 +43,17 @@ def test_one_killed_beside_a_ticks_enqueueing_leaves_it_enqueued_once(
         assert entry_of(conn, entry).enqueued == 3
 
 
-@pytest.mark.parametrize(("place", "moved"), [("promote.before", 200), ("promote.after", 400)])
+@pytest.mark.parametrize(("place", "calls"), [("promote.before", 1), ("promote.after", 2)])
 def test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once(
-    schedulers: Schedulers, conn: redis.Redis, place: str, moved: int
+    schedulers: Schedulers, conn: redis.Redis, place: str, calls: int
 ) -> None:
     jobs = [f"j{i}" for i in range(450)]
     Broker(conn).enqueue("q", [new(job, delay=0.2) for job in jobs], "n")
     wait_until(conn, now(conn) + 0.2)
     dies = schedulers.start(ready=False, env={"FUSION_FAILPOINTS": f"{place}=kill@2"})
     assert dies.wait() == -signal.SIGKILL
-    assert conn.zcard("rq:queue:q") == moved
+    moved = conn.zcard("rq:queue:q")
+    assert moved == 80 if calls == 1 else 80 < moved <= 160, "a call moves 80 at most, and ends between two instants"
     schedulers.start()
     eventually(lambda: conn.zcard("rq:queue:q") == len(jobs), why="all are moved")
     assert arrivals(conn) == dict.fromkeys(jobs, 1)

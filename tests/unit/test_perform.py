@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from fusion import get_current_job
+from fusion.execution.frames import unpack
 from fusion.execution.perform import Performer
 from fusion.kernel.serializers import JSONSerializer, dumps_call
 from tests.jobs.typed import Colour, Point
@@ -95,11 +96,12 @@ def test_one_performer_runs_many_jobs_at_once() -> None:
     for thread in threads:
         thread.join(20)
     for number in range(many):
-        answer = answers[number]
+        (stood,) = (frame for frame in said[number] if frame[b"kind"] == b"stands")
+        answer = {**unpack(stood[b"frame"][4:]), **answers[number]}
         assert (answer[b"kind"], answer[b"result"]) == (b"finished", b'["job-%d","job-%d",null]' % (number, number)), answer
         assert b"callback_error" not in answer, answer
         assert answer[b"meta"] == b'{"number":%d,"noted":"job-%d"}' % (number, number)
-        assert [frame[b"kind"] for frame in said[number]] == [b"meta", b"callback"]
+        assert [frame[b"kind"] for frame in said[number]] == [b"meta", b"stands", b"callback"]
         assert guards[number].checked == 1
     assert get_current_job() is None
 

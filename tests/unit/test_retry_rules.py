@@ -173,11 +173,11 @@ def test_a_returned_retry_reschedules_up_to_its_own_max() -> None:
 
 def test_its_failure_callback_is_called_when_the_retries_are_used_up() -> None:
     callback = b'{"func": "builtins.print"}'
-    asked: list[object] = []
+    asked: list[dict[bytes, bytes]] = []
     assert returned(Retry(1), asked, on_failure=callback).kind == "retry"
     assert asked == []
     assert returned(Retry(1), asked, on_failure=callback, retryCount=b"8").kind == "failed"
-    assert len(asked) == 1
+    assert [frame[b"kind"] for frame in asked] == [b"stands", b"callback"]
 
 
 def test_the_class_and_its_bases_are_kept() -> None:
