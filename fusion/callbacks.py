@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from fusion.exceptions import OptionError
 from fusion.kernel.importing import func_name_of
 from fusion.kernel.timeutil import FURTHEST, parse_seconds
 
-#: What a URL must look like to be accepted. What no settings can ever allow is refused here; whether it may be called is decided when it is
-#: (`fusion.delivery.targets`).
+if TYPE_CHECKING:
+    from fusion.settings import Settings
+
+#: What a URL must look like to be accepted. What the producer's settings refuse by the URL alone is refused here; the relay's settings, and
+#: the addresses of a name, decide when it is called (`fusion.delivery.targets`).
 _URL = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?(?:[/?#][!-\[\]-~]*)?", re.IGNORECASE)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # Of a name whose last part is one of these the URL standard says that it is an IPv4 address or an error (url.spec.whatwg.org, "ends in a number").
@@ -47,10 +50,10 @@ def as_callback(value: Callback | str | Callable[..., Any] | None) -> str | None
     return (value if isinstance(value, Callback) else Callback(value)).to_json()
 
 
-def hooks(success: str | None, failure: str | None, url: str | None, allow_http: bool) -> dict[str, str | int]:
+def hooks(success: str | None, failure: str | None, url: str | None, settings: Settings) -> dict[str, str | int]:
     """The stored form of a job's URLs, with the mark that there are any. ValueError for what is no URL that could be called."""
     given = {"success_task_handler": success, "failed_task_handler": failure, "callback_url": url}
-    urls = {name: checked for name, value in given.items() if (checked := check_url(name, value, allow_http))}
+    urls = {name: checked for name, value in given.items() if (checked := check_url(name, value, settings))}
     return {**urls, "hooks": 1} if urls else {}
 
 
@@ -63,7 +66,7 @@ def payload_url(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     return payload.get("callback_url")
 
 
-def check_url(name: str, url: object, allow_http: bool) -> str | None:
+def check_url(name: str, url: object, settings: Settings) -> str | None:
     """A URL as it is stored, None for none. ValueError, which does not show it, since receivers like to put tokens there."""
     if url is None or url == "":
         return None
@@ -75,14 +78,58 @@ def check_url(name: str, url: object, allow_http: bool) -> str | None:
             "printable ASCII; percent-encode what else is in it",
         )
     try:
-        read_host(match[2])
+        host = read_host(match[2])
     except ValueError as error:
         raise OptionError(name, str(error)) from None
     if match[3] and not 0 < int(match[3]) < 65536:
         raise OptionError(name, f"there is no port {int(match[3])}; use one from 1 to 65535, or none")
-    if match[1].lower() == "http" and not allow_http:
+    scheme = match[1].lower()
+    if scheme == "http" and not settings.callback_allow_http:
         raise OptionError(name, "use https://; plain http is for those who set callback_allow_http (FUSION_CALLBACK_ALLOW_HTTP)")
+    port = int(match[3] or (443 if scheme == "https" else 80))
+    if port not in settings.callback_ports:
+        ports = ", ".join(map(str, settings.callback_ports))
+        raise OptionError(
+            name, f"port {port} is none of callback_ports ({ports}); add it there (FUSION_CALLBACK_PORTS), also for relays"
+        )
+    if (kind := _inside(host)) and not named(host, map(_entry, settings.callback_allowed_hosts or ())):
+        raise OptionError(
+            name,
+            f"{host} is {kind}, and callbacks go to public addresses; name it in callback_allowed_hosts (FUSION_CALLBACK_ALLOWED_HOSTS), "
+            "also for relays",
+        )
     return match[0]
+
+
+def named(host: str, allowed: Iterable[str]) -> bool:
+    """True if the allowed hosts name this host itself, not just by `*`."""
+    return any(host == entry or (entry[:2] == "*." and host.endswith(entry[1:])) for entry in allowed)
+
+
+def _inside(host: str) -> str:
+    """The kind of a host that is written as an address where no callback goes; empty for others, and for a name: it is looked up at each try."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return "the loopback"
+    if not (host[-1:].isdigit() or ":" in host):
+        return ""
+    from ipaddress import ip_address
+
+    from fusion.kernel.addresses import kind_of
+
+    try:
+        return kind_of(ip_address(host))
+    except ValueError:  # a name that ends in a digit
+        return ""
+
+
+def _entry(allowed: str) -> str:
+    """One of the allowed hosts, an address in its usual form. A relay refuses what is none."""
+    star = "*." if allowed.startswith("*.") else ""
+    rest = allowed[len(star) :]
+    try:
+        return star + read_host(f"[{rest}]" if ":" in rest and rest[0] != "[" else rest)
+    except ValueError:
+        return allowed
 
 
 def shown_url(url: str) -> str:

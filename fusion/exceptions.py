@@ -84,7 +84,7 @@ class DataTooOld(FusionError):
     def __init__(self, version: int, needed: int) -> None:
         super().__init__(
             f"the data in Redis are of schema {version}, and this needs schema {needed}: once this version of Fusion runs everywhere, "
-            "producers included, run `run_worker.py schema --raise`"
+            "producers included, run the command `schema --raise`"
         )
         self.version = version
         self.needed = needed

@@ -12,6 +12,7 @@ import click
 
 from fusion.cli.output import echo, shown
 from fusion.exceptions import ConfigurationError, FusionError
+from fusion.kernel import program
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -200,9 +201,9 @@ def current() -> Cli | None:
 
 
 def prog() -> str:
-    """The name under which the user called us: `run_worker.py` or `fusion`."""
+    """The name under which the user called us: `run_worker.py`, `fusion`, or that of a program that has our commands."""
     context = click.get_current_context(silent=True)
-    return (context and context.find_root().info_name) or "run_worker.py"
+    return (context and context.find_root().info_name) or program.name()
 
 
 _SHARED = (

@@ -48,6 +48,16 @@ _BY_COMMAND["requeue"] = {"--query": _BY_COMMAND["stop"]["--query"].replace("sto
 _BY_COMMAND["start"] = {flag: hint for flag, hint in _BY_COMMAND["worker"].items() if flag != "--num-workers"}
 
 
+#: By a command's path after the program's name.
+_BY_PATH = {
+    "limit set": {
+        "--max-concurrent": "name the limit alone, as in `limit set KEY 5`",
+        "--limit": "name the limit alone, as in `limit set KEY 5`",
+    },
+    "queue set": {"--max-concurrent": "use --limit N"},
+}
+
+
 class Command(click.Command):
     """Also tells what became of RQ's flags, and has shells complete names that Redis knows."""
 
@@ -60,7 +70,9 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            hint = _BY_COMMAND.get(self.name or "", {}).get(error.option_name) or _EVERYWHERE.get(error.option_name)
+            path = ctx.command_path.partition(" ")[2]
+            tables = (_BY_PATH.get(path, {}), _BY_COMMAND.get(self.name or "", {}), _EVERYWHERE)
+            hint = next((table[error.option_name] for table in tables if error.option_name in table), None)
             if self.name == "jobs":
                 hint = hint or _word_of_query(error.option_name)
             if hint is None:

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from fusion import __version__
-from fusion.cli.context import current, explain
+from fusion.cli.context import current, explain, prog
 from fusion.cli.output import echo, lines
 from fusion.exceptions import InvalidName
+from fusion.kernel import program
 
 #: name -> (where it is, what `--help` says of it: the first sentence of its own help)
 COMMANDS = {
@@ -76,8 +77,28 @@ COMMANDS = {
 _ELSEWHERE = {"worker-pool": "use `start -n N`, which also replaces what dies"}
 
 
+class _Formatter(click.HelpFormatter):
+    """Help has the name by which the program was called."""
+
+    def getvalue(self) -> str:
+        """The text."""
+        return super().getvalue().replace(program.WRITTEN, prog())
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
+def _let_be_called(command: click.Command) -> None:
+    command.context_class = _Context
+    for inner in getattr(command, "commands", {}).values():
+        _let_be_called(inner)
+
+
 class LazyGroup(click.Group):
     """Imports a command when it is called, suggests the nearest name, and turns errors into one line and an exit code."""
+
+    context_class = _Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of all commands."""
@@ -90,6 +111,7 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         found = getattr(import_module(module), name)
         assert isinstance(found, click.Command)
+        _let_be_called(found)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

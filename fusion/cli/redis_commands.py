@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import click
 
+from fusion.cli.context import prog
 from fusion.cli.output import echo
 from fusion.exceptions import ConfigurationError
 from fusion.settings import get_settings
@@ -71,8 +72,8 @@ def _sentence(found: EmbeddedStatus) -> str:
     if found.state == "loading":
         return f"Redis is loading its data (pid {found.pid}); ask again in a moment"
     if found.state == "stuck":
-        return f"Redis, pid {found.pid}, runs but does not answer; see {found.log}, or restart it with: run_worker.py redis stop"
-    return "Redis does not run; start it with: run_worker.py redis start"
+        return f"Redis, pid {found.pid}, runs but does not answer; see {found.log}, or restart it with: {prog()} redis stop"
+    return f"Redis does not run; start it with: {prog()} redis start"
 
 
 def _server(home: str | None) -> EmbeddedRedis:

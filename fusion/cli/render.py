@@ -14,6 +14,7 @@ from fusion.cli.output import shown, styled
 from fusion.cli.tables import folded, room, table
 from fusion.documents import processes
 from fusion.documents.processes import UNLOADED, state_of
+from fusion.kernel.program import WRITTEN
 from fusion.kernel.timeutil import to_iso
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def serves(worker: WorkerInfo, queue: str) -> bool:
 # -- for people
 
 
-def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = "run_worker.py") -> str:
+def text(snapshot: Snapshot, *, by_queue: bool = False, program: str = WRITTEN) -> str:
     """Tables, what is wrong in words, and RQ's summary as the last line."""
     blocks: list[list[str]] = []
     if snapshot.queues is not None:

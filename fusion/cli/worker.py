@@ -15,6 +15,7 @@ import click
 from fusion.cli import executors, names
 from fusion.cli.child_flags import as_typed, hand_on_url, program, without_embedded_worker
 from fusion.cli.context import Cli, shared_options
+from fusion.cli.context import prog as program_name
 from fusion.cli.hints import command
 from fusion.cli.logs import LOGGING, PID, QUIET, set_up_logging
 from fusion.cli.output import echo
@@ -344,7 +345,7 @@ def start_embedded(cli: Cli) -> str:
 
     server = EmbeddedRedis(cli.load().home)
     url = server.start()
-    echo(f"Built-in Redis at {url}; it goes on when this process ends (run_worker.py redis stop)", err=True)
+    echo(f"Built-in Redis at {url}; it goes on when this process ends ({program_name()} redis stop)", err=True)
     return url
 
 

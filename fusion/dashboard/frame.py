@@ -10,6 +10,7 @@ from urllib.parse import quote
 from fusion.dashboard import filters
 from fusion.dashboard.static_files import address_of
 from fusion.exceptions import ConfigurationError
+from fusion.kernel import program
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,7 +34,7 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(filters.FILTERS)
-    made.globals.update(filters.GLOBALS)
+    made.globals.update(filters.GLOBALS, program=program.name())
     return made
 
 

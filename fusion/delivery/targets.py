@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-from fusion.callbacks import read_host
+from fusion.callbacks import named, read_host
 from fusion.delivery.addresses import check_address
 from fusion.delivery.errors import DeliveryRefused
 from fusion.exceptions import ConfigurationError
@@ -49,7 +49,7 @@ class Policy:
 
     def names(self, host: str) -> bool:
         """True if the allow-list names this host itself, not just by `*`."""
-        return any(host == entry or (entry[:2] == "*." and host.endswith(entry[1:])) for entry in self.allowed_hosts)
+        return named(host, self.allowed_hosts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from fusion.jobs.failures import newest
+from fusion.kernel.program import name as program_of_process
 from fusion.settings import Settings
 from fusion.store.access import (
     callback_inspector_of,
@@ -48,12 +49,12 @@ RECENT = 10
 
 
 class Look:
-    """One look at one Redis. `program`: how commands are called. Raises redis-py's errors as they come, but for keys of a wrong type, which read
-    as empty and stand in `broken`."""
+    """One look at one Redis. `program`: how commands are called, if not as this process was. Raises redis-py's errors as they come, but for
+    keys of a wrong type, which read as empty and stand in `broken`."""
 
-    def __init__(self, connection: Redis, settings: Settings, program: str = "run_worker.py") -> None:
+    def __init__(self, connection: Redis, settings: Settings, program: str = "") -> None:
         self._connection, self.broken = forgiving(connection)
-        self.settings, self.program = settings, program
+        self.settings, self.program = settings, program or program_of_process()
         self._url = url_of(connection)
 
     @property

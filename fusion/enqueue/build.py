@@ -88,7 +88,7 @@ def build(
     url = options.callback_url or payload_url(args, kwargs)
     ends = options.success_task_handler, options.failed_task_handler
     if url is not None or ends != (None, None):
-        stored |= hooks(*ends, url, settings.callback_allow_http)
+        stored |= hooks(*ends, url, settings)
     if (gathered := marked(func)) is not None:
         stored |= {"gather": gathered, "ties": GATHERED}
     if (ties := declared(func)) is not None:

@@ -153,7 +153,7 @@ def _urls(row: Mapping[str, bytes], args: list[Any], kwargs: dict[str, Any], set
             url = payload_url(args, kwargs)
     except DeserializationError:
         pass
-    return hooks(success, failure, url or payload_url(args, kwargs), settings.callback_allow_http)
+    return hooks(success, failure, url or payload_url(args, kwargs), settings)
 
 
 def _meta(job_id: str, raw: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from inspect import CO_VARKEYWORDS
@@ -50,6 +51,8 @@ def check_keywords(func: Func, names: Iterable[str], *, delayed: bool = False) -
     """UnknownOption for a keyword that would reach the task although an option was meant: one that the function does not take, as far as
     that can be seen without importing anything, or a misspelled option's name. `delayed`: of `.delay()`, which takes no options."""
     for name, closed in _not_parameters(func, names):
+        if name == "timeout" and not closed and not delayed:
+            _tell_timeout()
         if closed:
             told = f"{closed}() takes no argument {name}=, and "
             told += "options go to @job(...) or Queue.enqueue" if delayed else "there is no such option"
@@ -59,6 +62,15 @@ def check_keywords(func: Func, names: Iterable[str], *, delayed: bool = False) -
         if (near := _misspelled(name)) is not None or (delayed and name in _NAMES):
             meant = f"options like {near or name}= go to @job(...) or Queue.enqueue" if delayed else f"did you mean {near}=?"
             raise UnknownOption(name, f"{name}= is no option but looks like one; {meant}; {_ANYWAY}")
+
+
+def _tell_timeout() -> None:
+    """Warn at the line that called Fusion: a task may well have an argument of that name, and nobody can see here if this one has."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fusion."):
+        level, frame = level + 1, frame.f_back
+    text = f"timeout= goes to the task; the job's own limit is job_timeout=. If that is meant, {_ANYWAY}"
+    warnings.warn(text, stacklevel=level)
 
 
 def check_arguments(func: Func, names: Iterable[str]) -> None:

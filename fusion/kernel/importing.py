@@ -86,7 +86,7 @@ def resolve(path: str, patterns: Iterable[str], without: Mapping[str, str] = _NO
         function = getattr(module, name)
     except AttributeError:
         raise TaskNotFound(
-            f"module {module_name} has no function {name!r}; worker started with --tasks {module_name} but with older code?"
+            f"module {module_name} has no function {name!r}; deploy the code that has it, or correct the name where it is enqueued"
         ) from None
     if (meant := _stood_for(function)) is not None:
         return meant
@@ -183,7 +183,7 @@ def _resolve_any(path: str) -> Callable[..., Any]:
         except AttributeError:
             module_name = ".".join(parts[:cut])
             raise TaskNotFound(
-                f"module {module_name} has no {'.'.join(parts[cut:])!r}; worker started with --tasks '*' but with older code?"
+                f"module {module_name} has no {'.'.join(parts[cut:])!r}; deploy the code that has it, or correct the name where it is enqueued"
             ) from None
     if (meant := _stood_for(found)) is not None:
         return meant

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from fusion.exceptions import DeserializationError, PayloadTooLarge, SerializationError
+from fusion.kernel import defaults
 from fusion.kernel.serializers import _SCALARS, TAG
 
 TYPE_CHECKING = False
@@ -79,7 +80,7 @@ def encode(value: Any, room: int) -> Any:
     if kind in _SCALARS:
         return value
     if room <= 0:
-        raise PayloadTooLarge("nested too deeply, or it contains itself; the limit is MAX_DEPTH levels")
+        raise PayloadTooLarge(f"nested too deeply, or it contains itself; the limit is {defaults.MAX_DEPTH} levels")
     if kind is list:
         return [item if type(item) in _SCALARS else encode(item, room - 1) for item in value]
     if kind is dict:

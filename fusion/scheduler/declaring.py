@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from fusion.exceptions import ConfigurationError, DataTooOld
+from fusion.kernel import program
 from fusion.runtime.loop import Loop
 from fusion.runtime.redis_link import CallRefused, RedisLink, ServerFull, refusable
 from fusion.scheduler.loading import Loading, Sources
@@ -165,8 +166,8 @@ class Declaring:
         elif answer.startswith("taken"):
             owner = answer.removeprefix("taken ").strip()
             whose = f"is declared by app {owner}" if owner else "was made at run time"
-            message = "cron entry %s %s: choose another id, or remove it first (run_worker.py cron remove %s)"
-            self._report(logging.ERROR, message, entry, whose, entry)
+            message = "cron entry %s %s: choose another id, or remove it first (%s cron remove %s)"
+            self._report(logging.ERROR, message, entry, whose, program.name(), entry)
         elif answer != "faulty":
             self._stored += 1
             if answer != "same":
@@ -184,10 +185,8 @@ class Declaring:
         for entry in removed:
             self._log.info("cron entry %s: removed, version %s of %s no longer declares it", entry, version, app)
         for entry in left:
-            message = (
-                "cron entry %s is stored and not in the code: a higher --app-version removes it, or run_worker.py cron remove %s"
-            )
-            self._report(logging.WARNING, message, entry, entry)
+            message = "cron entry %s is stored and not in the code: a higher --app-version removes it, or %s cron remove %s"
+            self._report(logging.WARNING, message, entry, program.name(), entry)
 
     def _conclude(self, app: str, version: str, declared: int) -> None:
         if self._outdated:

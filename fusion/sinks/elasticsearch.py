@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from fusion.events.event import STATUSES, JobEvent
 from fusion.events.sink import Rejected, SinkUnavailable
+from fusion.kernel import program
 from fusion.sinks.es_client import Link, Refused, explain
 from fusion.sinks.es_documents import ENDS, LOGS, encode
 from fusion.sinks.es_options import ElasticsearchOptions
@@ -105,7 +106,7 @@ class ElasticsearchSink:
             else:
                 refused.append(Rejected(event, why))
         if later:
-            hint = "; run `run_worker.py events setup`" if "index_not_found" in later[0] else ""
+            hint = f"; run `{program.name()} events setup`" if "index_not_found" in later[0] else ""
             raise SinkUnavailable(f"{self._where} did not take {len(later)} of {len(batch)} events: {later[0]}{hint}")
         return refused
 

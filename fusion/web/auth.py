@@ -19,6 +19,7 @@ from datetime import datetime, timezone
 from typing import Protocol
 
 from fusion.exceptions import ConfigurationError, InvalidName
+from fusion.kernel import program
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.timeutil import now, parse_moment
 from fusion.store.layout.names import check_queue_name, is_pattern
@@ -92,7 +93,7 @@ def parse_line(line: str) -> Token:
     if found is None:
         raise ValueError(
             "use name:scope[,scope][@queue+queue]:sha256hex[:expires=2030-01-31T00:00Z], as "
-            "`run_worker.py server token NAME --scope read` prints it"
+            f"`{program.name()} server token NAME --scope read` prints it"
         )
     scopes = found["scopes"].split(",")
     if unknown := [scope for scope in scopes if scope not in SCOPES]:
@@ -191,7 +192,7 @@ class TokenFile:
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8 text"
             raise ConfigurationError(
-                f"tokens file {self.path!r} can't be read: {reason}; make one with: run_worker.py server token NAME --scope read "
+                f"tokens file {self.path!r} can't be read: {reason}; make one with: {program.name()} server token NAME --scope read "
                 f"--file {self.path}"
             ) from None
 
@@ -219,7 +220,7 @@ class Bearer:
         if known is not None:
             if known.expires is not None and known.expires <= now():
                 raise _unauthorized(
-                    f"this token expired at {known.expires:%Y-%m-%dT%H:%M:%S%z}; have a new one made with: run_worker.py server token",
+                    f"this token expired at {known.expires:%Y-%m-%dT%H:%M:%S%z}; have a new one made with: {program.name()} server token",
                     "invalid_token",
                 )
             return known.actor

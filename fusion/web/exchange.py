@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 from fusion.exceptions import DeserializationError
-from fusion.kernel import defaults
+from fusion.kernel import defaults, program
 from fusion.kernel.scope import EVERYTHING, Scope
 from fusion.kernel.serializers import JSONSerializer
 
@@ -124,7 +124,7 @@ class Request:
             raise HttpError(
                 403,
                 "missing_scope",
-                f"this needs a token with the scope {scope}; make one with: run_worker.py server token NAME --scope {scope}",
+                f"this needs a token with the scope {scope}; make one with: {program.name()} server token NAME --scope {scope}",
                 headers={"WWW-Authenticate": f'Bearer realm="fusion", error="insufficient_scope", scope="{scope}"'},
             )
 

@@ -27,6 +27,8 @@ from tests.kit.hands import put
         (("jobs", "--jsn"), "No such option '--jsn'."),
         (("job", "stop", "--query", "queue:q"), "--query: `stop --query QUERY`, without `job`, takes all that match."),
         (("job", "requeue", "--query", "queue:q"), "--query: `requeue --query QUERY`, without `job`, takes all that match."),
+        (("limit", "set", "k", "--max-concurrent", "5"), "--max-concurrent: name the limit alone, as in `limit set KEY 5`."),
+        (("queue", "set", "q", "--max-concurrent", "5"), "--max-concurrent: use --limit N."),
         (("delete", "--all"), "--all: say which by `--query 'queue:sms state:failed'`."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

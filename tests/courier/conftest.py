@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from fusion.settings import Settings, use_settings
-from tests.courier.harness import World
+from tests.courier.harness import EVERY_PORT, HERE, World
 from tests.kit.receivers import Receiver
 
 
@@ -28,8 +28,10 @@ def receiver() -> Iterator[Callable[..., Receiver]]:
 
 @pytest.fixture
 def world(conn: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[World]:
-    """Producers of the test may name plain http."""
-    use_settings(Settings.load(callback_allow_http=True))
+    """Producers of the test may name plain http, any port and this machine."""
+    use_settings(
+        Settings.load(callback_allow_http=True, callback_ports=EVERY_PORT, callback_allowed_hosts=(*HERE, "::ffff:127.0.0.1"))
+    )
     found = World(conn, redis_url, tmp_path)
     yield found
     found.close()

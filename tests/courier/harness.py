@@ -30,6 +30,10 @@ from tests.kit.waiting import eventually
 SECRET = "whsec_" + "c2VjcmV0" * 4
 OLD_SECRET = "whsec_" + "b2xkb2xk" * 4
 
+#: Where the receivers of tests are.
+HERE = ("127.0.0.1", "127.0.0.2", "127.0.0.3", "localhost")
+EVERY_PORT = tuple(range(1, 65536))
+
 
 @dataclass(frozen=True)
 class Post:
@@ -109,7 +113,7 @@ def allowing(*receivers: Receiver, **changes: Any) -> dict[str, Any]:
     return {
         "callback_allow_http": True,
         "callback_ports": ports or (443,),
-        "callback_allowed_hosts": ("127.0.0.1", "127.0.0.2", "127.0.0.3", "localhost"),
+        "callback_allowed_hosts": HERE,
         "callback_secrets": {"*": [SECRET]},
         "lease": 1.0,
         "reap_interval": 0.2,

@@ -24,6 +24,8 @@ from tests.doctor.conftest import Doctor
 from tests.jobs import basic
 from tests.kit import guarded
 from tests.kit.hands import put, wire
+from tests.kit.waiting import eventually
+from tests.kit.workers import Workers
 
 
 def arrive(conn: redis.Redis, job_id: str, seconds: float) -> None:
@@ -141,6 +143,18 @@ def test_a_worker_that_can_not_load_its_tasks_is_named_with_the_queues_that_wait
     put(broker, "q", "a")
     (found,) = doctor.of("workers")
     assert (found.level, found.what) == ("fail", "web1.1 can't load tasks: shop: ImportError: no x; jobs of q wait for it")
+
+
+def test_a_held_job_of_a_module_that_a_worker_has_is_not_mended_by_that_worker_again(doctor: Doctor, workers: Workers) -> None:
+    Queue("q", doctor.conn).enqueue("tests.jobs.basic.typo")
+    Queue("q", doctor.conn).enqueue("nowhere.typo")
+    workers.start("q", env={"FUSION_TASKS": "tests.jobs"})
+    eventually(lambda: len(doctor.of("held")) == 2)
+    fixes = {found.what.partition(" that has ")[2].partition(":")[0]: found for found in doctor.of("held")}
+    known = fixes["tests.jobs.basic.typo"]
+    assert "module tests.jobs.basic has no function 'typo'; deploy the code that has it, or correct the name" in known.what
+    assert "--tasks" not in known.fix and "correct tests.jobs.basic, or the name where it is enqueued" in known.fix
+    assert fixes["nowhere.typo"].fix == "run_worker.py worker q --tasks nowhere"
 
 
 def test_the_worker_for_jobs_on_probation_is_not_blamed(doctor: Doctor, broker: Broker) -> None:

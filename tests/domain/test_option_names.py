@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import warnings
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
@@ -101,6 +102,18 @@ def test_old_rqs_timeout_is_led_to_its_name(conn: redis.Redis) -> None:
         Queue("sms").enqueue(basic.add, timeout=5)
     with pytest.raises(TypeError, match=r"options go to @job\(...\)"):
         job()(takes_two).delay(job_timeout=5)
+
+
+def test_a_timeout_for_a_function_that_can_not_be_seen_goes_to_the_task_and_that_is_told(conn: redis.Redis) -> None:
+    with pytest.warns(UserWarning, match="timeout= goes to the task; the job's own limit is job_timeout=") as told:
+        made = Queue("sms").enqueue("nowhere.at.all", timeout=5)
+    assert [one.filename for one in told] == [__file__], "the line that enqueues"
+    assert (made.kwargs, made.timeout) == ({"timeout": 5}, 180)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Queue("sms").enqueue("tests.domain.test_option_names.takes_them", timeout=5)
+        Queue("sms").enqueue_call("nowhere.at.all", kwargs={"timeout": 5})
+        Queue("sms").options(ttl=5).enqueue("nowhere.at.all", timeout=5)
 
 
 @pytest.mark.parametrize("road", ROADS)

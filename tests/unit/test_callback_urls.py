@@ -14,14 +14,17 @@ from fusion.delivery.errors import DeliveryRefused
 from fusion.delivery.targets import Policy, parse_target
 from fusion.enqueue.build import build
 from fusion.enqueue.options import EnqueueOptions
-from fusion.exceptions import ConfigurationError
+from fusion.exceptions import ConfigurationError, OptionError
 from fusion.settings import Settings
 
+EVERY_PORT = tuple(range(1, 65536))
 URL = "https://hooks.example.com/fusion?token=S3CR3T"
 
 
-def built(*args: Any, allow_http: bool = False, payload: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-    settings = Settings(callback_allow_http=allow_http)
+def built(
+    *args: Any, allow_http: bool = False, payload: dict[str, Any] | None = None, settings: Settings | None = None, **options: Any
+) -> dict[str, Any]:
+    settings = settings or Settings(callback_allow_http=allow_http)
     fields = build(
         "tasks.sms.sendSMS", args, {} if payload is None else {"payload": payload}, EnqueueOptions(**options), settings
     )
@@ -141,12 +144,51 @@ def test_what_no_settings_can_allow_is_refused_at_once(url: str, why: str) -> No
 @hypothesis.given(st.from_regex(r"https://[a-z0-9.:\[\]x-]{1,20}(:[0-9]{1,5})?/?", fullmatch=True))
 def test_what_is_accepted_some_settings_allow(url: str) -> None:
     try:
-        accepted = check_url("callback_url", url, False)
+        accepted = check_url("callback_url", url, Settings(callback_ports=EVERY_PORT))
     except ValueError:
         return
     host, port = re.fullmatch(r"https://(\[.*?\]|[^:/]*)(?::(\d+))?.*", url).groups()  # type: ignore[union-attr]
     policy = Policy(ports=(int(port or 443),), allowed_hosts=(host,))
     assert parse_target(accepted, policy).trusted
+
+
+@pytest.mark.parametrize(
+    ("url", "said", "mends"),
+    [
+        (
+            "https://h.example:5000/",
+            r"port 5000 is none of callback_ports \(443, 80, 8443\).*FUSION_CALLBACK_PORTS",
+            {"callback_ports": (5000,)},
+        ),
+        (
+            "https://127.0.0.1/",
+            "127.0.0.1 is loopback.*FUSION_CALLBACK_ALLOWED_HOSTS",
+            {"callback_allowed_hosts": ("127.0.0.1",)},
+        ),
+        ("https://2130706433/", "127.0.0.1 is loopback", {"callback_allowed_hosts": ("127.1", "x.example")}),
+        ("https://10.1.2.3/", "10.1.2.3 is private", {"callback_allowed_hosts": ("10.1.2.3",)}),
+        ("https://[::1]/", "::1 is loopback", {"callback_allowed_hosts": ("0:0:0:0:0:0:0:1",)}),
+        ("https://[::ffff:10.0.0.1]/", "is private", {"callback_allowed_hosts": ("[::ffff:10.0.0.1]",)}),
+        ("https://LOCALHOST./", "localhost is the loopback", {"callback_allowed_hosts": ("localhost",)}),
+        ("https://shop.localhost/", "shop.localhost is the loopback", {"callback_allowed_hosts": ("*.localhost",)}),
+    ],
+)
+@pytest.mark.parametrize("name", ["success_task_handler", "failed_task_handler", "callback_url", "payload"])
+def test_a_port_and_an_address_inside_are_refused_with_the_setting(url: str, said: str, mends: dict[str, Any], name: str) -> None:
+    def told(settings: Settings) -> Any:
+        if name == "payload":
+            return built({"callback": 1, "callback_url": url}, settings=settings)["callback_url"]
+        return built(settings=settings, **{name: url})[name]
+
+    for settings in (Settings(), Settings(callback_allowed_hosts=("*",))):
+        with pytest.raises(OptionError, match=said):
+            told(settings)
+    assert told(Settings(**mends)) == url
+
+
+def test_a_name_is_not_looked_up() -> None:
+    for url in ("https://intranet/", "https://server1/", "https://8.8.8.8/", "https://h.example:8443/"):
+        assert built(callback_url=url, settings=Settings(callback_allowed_hosts=("other.example",)))["callback_url"] == url
 
 
 def test_plain_http_is_for_those_who_allow_it() -> None:

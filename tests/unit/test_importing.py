@@ -188,7 +188,7 @@ def test_star_is_rqs_way(path: str, expected: Any) -> None:
     "path", ["no_such_builtin", "no_such_package.task", "os.nothing", "os.path.nothing.deeper", f"{HERE}.number"]
 )
 def test_star_not_found(path: str) -> None:
-    with pytest.raises(TaskNotFound, match=r"--tasks|can't be called"):
+    with pytest.raises(TaskNotFound, match=r"--tasks|correct the name|can't be called"):
         resolve(path, ("*",))
 
 

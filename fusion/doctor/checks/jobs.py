@@ -74,7 +74,10 @@ def held(look: Look) -> Iterator[Finding]:
         why = masked_text(one.why.split(": ", 1)[-1])
         what = f"{counted(one.count, 'job')} of {one.queue} {'waits' if one.count == 1 else 'wait'}{since} for a worker that has {one.task}: {why}"
         module = one.task.rpartition(".")[0] or "MODULE"
-        yield Finding("fail", "held", one.queue, what, f"{look.program} worker {words(one.queue)} --tasks {words(module)}")
+        fix = f"{look.program} worker {words(one.queue)} --tasks {words(module)}"
+        if "has no function" in why or "can't be imported" in why:  # a worker has the module: another like it is no further
+            fix = f"what is wrong is said there: correct {module}, or the name where it is enqueued\n{look.program} info"
+        yield Finding("fail", "held", one.queue, what, fix)
 
 
 def stuck(look: Look) -> Iterator[Finding]:

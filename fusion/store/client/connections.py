@@ -25,6 +25,7 @@ from redis.credentials import CredentialProvider
 from redis.retry import Retry
 
 from fusion.exceptions import ConfigurationError, NoRedisError
+from fusion.kernel import program
 from fusion.settings import Settings, get_settings, mask_url
 from fusion.store.client import maybe_executed
 from fusion.store.client.classify import classify, one_line
@@ -163,7 +164,7 @@ def resolve_redis(settings: Settings) -> tuple[str, str]:
         return f"redis://localhost:{_LOCAL_PORT}/0", "nothing named a Redis, and this one answered"
     raise NoRedisError(
         "no Redis was named and none answers on localhost:6379; set FUSION_REDIS_URL (or --url redis://host:6379/0),"
-        " or start the built-in one: run_worker.py redis start"
+        f" or start the built-in one: {program.name()} redis start"
     )
 
 

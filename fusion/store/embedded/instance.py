@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fusion.exceptions import ConfigurationError
+from fusion.kernel import program
 from fusion.store.embedded.binary import ServerBinary, find_server
 from fusion.store.embedded.own_files import check_home, check_socket, close_to_others, open_own, read_own, reason, write_own
 
@@ -213,7 +214,7 @@ class EmbeddedRedis:
         if self.process is not None and not ended:
             self._end(self.process.pid)
         what = f"ended with status {self.process.returncode}" if ended and self.process else f"did not answer within {limit:g} s"
-        what += "" if self.process else " although it runs; try `run_worker.py redis stop`"
+        what += "" if self.process else f" although it runs; try `{program.name()} redis stop`"
         raise ConfigurationError(f"the built-in Redis {what}; the end of its log, {self.log}:\n{self._log_tail()}")
 
     def _log_tail(self) -> str:

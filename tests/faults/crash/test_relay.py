@@ -13,7 +13,7 @@ import redis
 from fusion.settings import Settings, use_settings
 from fusion.store.read.event_inspector import EventInspector
 from fusion.store.write.broker import Broker
-from tests.courier.harness import Endpoint, World, allowing, answers
+from tests.courier.harness import EVERY_PORT, HERE, Endpoint, World, allowing, answers
 from tests.courier.test_kills import url_of
 from tests.faults.rig.conservation import leftovers
 from tests.kit.receivers import Receiver
@@ -36,7 +36,7 @@ EVENTS = 50
 
 @pytest.fixture
 def world(conn: redis.Redis, redis_url: str, tmp_path: Path) -> Iterator[World]:
-    use_settings(Settings.load(callback_allow_http=True))
+    use_settings(Settings.load(callback_allow_http=True, callback_ports=EVERY_PORT, callback_allowed_hosts=HERE))
     found = World(conn, redis_url, tmp_path)
     yield found
     found.close()
