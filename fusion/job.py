@@ -242,7 +242,7 @@ class Job(JobFields):
             return []
         try:
             listed = [*json.loads(raw), *inspector_of(self.connection).further_parents(self.id)]
-        except ValueError:
+        except (ValueError, RecursionError):
             raise DeserializationError(f"job {self.id}: its list of parents is none") from None
         return [str(one).lstrip("?~") for one in listed]
 

@@ -167,7 +167,8 @@ class Cli:
 def explain(error: BaseException) -> str | None:
     """One line for a person; None if the error is nothing a person could have caused, that is a bug to be shown whole."""
     if isinstance(error, FusionError):
-        return _spelled(str(error))
+        text = _spelled(str(error))
+        return shown(text, len(text))  # it may quote what is in Redis: a line end there would begin a line of its own
     if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(error).__mro__):
         return None
     from fusion.store.client.connections import one_line

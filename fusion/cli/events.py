@@ -191,7 +191,7 @@ def _write(sink: Sink, page: Sequence[Parked]) -> dict[str, str]:
     for parked in page:
         try:
             events[parked.entry] = from_document(json.loads(parked.document))
-        except ValueError:
+        except (ValueError, RecursionError):
             refused[parked.entry] = "it can't be read"
     whys = {rejected.event.id: printable(rejected.why) for rejected in sink.write(list(events.values()))}
     return refused | {entry: whys[event.id] for entry, event in events.items() if event.id in whys}

@@ -10,7 +10,7 @@ import click
 
 from fusion import __version__
 from fusion.cli.context import current, explain, prog
-from fusion.cli.output import echo, lines
+from fusion.cli.output import echo, lines, shown
 from fusion.exceptions import InvalidName
 from fusion.kernel import program
 
@@ -152,7 +152,8 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            vars(error)["message"] = lines(error.message)  # it may quote what is in Redis
+            own = not isinstance(error, click.MissingParameter)  # which lists what may be given, a line each
+            vars(error)["message"] = shown(error.message, len(error.message)) if own else lines(error.message)
             raise
         except click.exceptions.Exit:
             raise
@@ -160,7 +161,7 @@ class LazyGroup(click.Group):
             echo("Interrupted", err=True)
             ctx.exit(130)
         except InvalidName as error:
-            raise click.UsageError(lines(str(error))) from None
+            raise click.UsageError(shown(str(error), 2000)) from None
         except UnicodeEncodeError as error:
             # of a command line whose bytes are no UTF-8; what is in Redis has been read
             raise click.UsageError(lines(f"{error.object[:100]!r}: write it in UTF-8")) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fusion.cli.output import shown
 from fusion.cli.times import told
 from fusion.kernel.timeutil import from_iso
 from fusion.store.read.totals import WENT_OUT
@@ -18,16 +19,16 @@ _PRIORITIES = {"0": "LOW", "1": "MODERATE", "2": "HIGH"}
 def text(found: Mapping[str, Any]) -> str:
     """The document of `stats` for people."""
     if "queues" in found:
-        rows = [("queue", "waiting", "running", "enqueued", "completed", "failed")]
+        rows: list[tuple[str, ...]] = [("queue", "waiting", "running", "enqueued", "completed", "failed")]
         rows += [
             (
-                q["queue"],
+                shown(q["queue"]),
                 *(str(q[name]) for name in ("queue_length", "active_count", "total_enqueued", "total_completed", "total_failed")),
             )
             for q in found["queues"]
         ]
         return "\n".join(_table(rows)) if found["queues"] else "no job was ever enqueued"
-    lines = [" ".join(f"{what} {found[what]}" for what in ("queue", "key", "function") if what in found)]
+    lines = [" ".join(f"{what} {shown(found[what])}" for what in ("queue", "key", "function") if what in found)]
     if "active_count" in found:
         lines += _counters(found)
     if "history" in found:

@@ -50,6 +50,7 @@ def cut(text: str, columns: int) -> str:
 def folded(text: str, indent: int = 0, *, taken: int = 0) -> list[str]:
     """Words in lines that fit the terminal, those after the first indented, in the first so many columns being `taken`; one line where there is
     no terminal."""
+    text = shown(text, len(text))  # a line end that somebody wrote into Redis would begin a line of its own
     limit, lines, line = room(), list[str](), ""
     if limit is None:
         return [text.lstrip(" ")]

@@ -161,5 +161,5 @@ def said_of(raw: str) -> Said | None:
     try:
         text, wrong = json.loads(urlsafe_b64decode(raw))
         return Said(str(text)[:_SAID], wrong=bool(wrong)) if raw else None
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None

@@ -155,7 +155,7 @@ class _Walk:
             if len(listed) >= _NAMED:
                 listed += self._inspector.further_parents(job_id, _FURTHER)
             return [str(member) for member in listed]
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return []
 
     def _node(self, job_id: str) -> TreeNode:

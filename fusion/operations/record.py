@@ -110,5 +110,5 @@ class Operation:
 def _json(text: str | None) -> Any:
     try:
         return json.loads(text or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

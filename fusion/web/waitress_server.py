@@ -12,6 +12,7 @@ from typing import Any
 
 from waitress import wasyncore  # type: ignore[import-untyped]
 from waitress.channel import HTTPChannel  # type: ignore[import-untyped]
+from waitress.parser import HTTPRequestParser, ParsingError  # type: ignore[import-untyped]
 from waitress.server import create_server  # type: ignore[import-untyped]
 from waitress.task import ErrorTask  # type: ignore[import-untyped]
 
@@ -59,10 +60,24 @@ class _ErrorTask(ErrorTask):  # type: ignore[misc]
         self.write(response.body)
 
 
+class _Parser(HTTPRequestParser):  # type: ignore[misc]
+    """Refuses what two readers of one request could take for different requests: the connection is closed then, and what is left on it is not
+    read as another one."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        # Of HTTP/1.1 the transfer encoding was taken out of the headers.
+        if "TRANSFER_ENCODING" in self.headers or (self.chunked and "CONTENT_LENGTH" in self.headers):
+            raise ParsingError("two lengths of one body")
+        if self.path.startswith("//"):  # waitress would take it for the path with one
+            raise ParsingError("an empty part of the path")
+
+
 class _Channel(HTTPChannel):  # type: ignore[misc]
     """A connection whose requests must be complete in time. Waitress alone waits for ever for a client that sends a byte now and then."""
 
     error_task_class = _ErrorTask
+    parser_class = _Parser
     _until = 0.0
 
     def __init__(self, server: Any, sock: socket.socket, addr: Any, adj: Any, map: Any = None) -> None:

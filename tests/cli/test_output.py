@@ -21,8 +21,8 @@ from tests.architecture.source import ROOT, modules, parse
 from tests.jobs import basic
 
 #: Titles, the clipboard, an answerback, the screen, the cursor, an 8-bit introducer, a text direction, black on black.
-EVIL = "\x1b]0;pwned\x07\x1b]52;c;cm0gLXJm\x07\x1b[5n\x1b[2J\x1b[1A\x9b31m\u202e\x1b[30m\x1b[8mhidden\x1b[95mpainted"
-BAD = ("\x1b]", "\x1b[5", "\x1b[2J", "\x1b[1A", "\x9b", "\u202e", "\x07", "\x1b[30m", "\x1b[8m", "\x1b[95m")
+EVIL = "\x1b]0;pwned\x07\x1b]52;c;cm0gLXJm\x07\x1b[5n\x1b[2J\x1b[1A\x9b31m\u202e\x1b[30m\x1b[8mhidden\x1b[95mpainted\nforged"
+BAD = ("\x1b]", "\x1b[5", "\x1b[2J", "\x1b[1A", "\x9b", "\u202e", "\x07", "\x1b[30m", "\x1b[8m", "\x1b[95m", "\nforged")
 
 
 def on_a_terminal(url: str, *command: str) -> str:
@@ -68,6 +68,8 @@ def plant(conn: redis.Redis) -> None:
     conn.hset("rq:cron:entry:e", mapping={"error": EVIL, "declared_error": EVIL, "app": EVIL})
     Scheduler().every(3600, basic.noop, id="broken")
     conn.hset("rq:cron:entry:broken", mapping={"plan": json.dumps({"every": EVIL}, ensure_ascii=False), "spec": EVIL})
+    conn.hset("rq:cron:entry:faulty", mapping={"declared_error": EVIL})
+    conn.zadd("rq:cron:next", {"faulty": 0})
     Scheduler().every(3600, basic.noop, id="zone")
     conn.hset("rq:cron:entry:zone", "plan", json.dumps({"cron": "* * * * *", "timezone": EVIL}))
     Scheduler().every(3600, basic.noop, id="format")
@@ -80,6 +82,7 @@ def plant(conn: redis.Redis) -> None:
 
 COMMANDS = [
     *("info", "info -R", "info -r", "failures", "scheduled", "cron list", "cron next zone", "cron run broken", "cron run format"),
+    *("cron next faulty", "cron run faulty", "cron show faulty", "cron pause mistyped"),
     *(
         "cron history broken",
         "events stats",

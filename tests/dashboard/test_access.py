@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -176,6 +177,15 @@ def test_of_two_mounts_of_one_host_each_has_its_own_session(app: DashboardApp, t
         "cookie": f'other={{"a":1}}; fusion_session={inner}; fusion_session=of-the-outer'
     }  # browsers send the nearer one first
     assert Browser(app).ask("GET", "/queues", headers=given).status == 200
+
+
+def test_no_cookie_breaks_a_page(client: Browser) -> None:
+    own = client.cookies["fusion_session"]
+    for text in ("[" * 3000, '{"a":' * 700, "[[],1]", "{}", "7", "\udcff", '["\\ud800", 0]', "[1,2,3]"):
+        said = urlsafe_b64encode(text.encode("utf-8", "surrogateescape")).decode()
+        for cookie in (f"fusion_said={said}", f"fusion_said={text[:3000]}", "fusion_said=\xff"):
+            headers = {"cookie": f"{cookie}; fusion_session={own}"}
+            assert client.ask("GET", "/queues", headers=headers).status == 200, text[:20]
 
 
 def test_a_session_ends_after_twelve_hours_and_with_logging_out(app: DashboardApp, tokens: Tokens, conn: redis.Redis) -> None:

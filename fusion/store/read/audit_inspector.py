@@ -151,7 +151,7 @@ def _queues(row: Mapping[str, str]) -> tuple[str, ...]:
 def _details(row: Mapping[str, str]) -> dict[str, str]:
     try:
         found = json.loads(row.get("details") or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
