@@ -14,6 +14,8 @@ _KEPT = {name.encode(): name for name in ("result_error", "meta", "callback_erro
 _LONGEST = {"progress": 4096, "cursor": defaults.MAX_CURSOR}
 #: Why a job goes back that gave way to its worker's end.
 INTERRUPTED = "it gave way to the end of its worker, and goes on at its cursor"
+#: Why a job goes back whose tasks another job cancelled.
+REACHED = "another job of its process cancelled its tasks"
 #: Goes with the release of a run that had begun: only so many in a row come uncharged. No field of the job's hash.
 BEGUN = {"spared": "1"}
 #: Bases that tell nothing of an error.
@@ -42,6 +44,8 @@ def decide(job: Mapping[bytes, bytes], outcome: Mapping[bytes, bytes]) -> Decisi
     fields = kept(outcome)
     if kind == b"interrupted":
         return Decision("release", INTERRUPTED, fields={**fields, **BEGUN})
+    if kind == b"displaced":
+        return Decision("displaced", REACHED, fields={**fields, "suspect": "1" if b"suspect" in job else "0"})
     if kind == b"finished":
         if b"result" in outcome:
             fields["result"] = outcome[b"result"]

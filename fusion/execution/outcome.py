@@ -56,6 +56,15 @@ def failed(error: BaseException, tb: TracebackType | None, max_exc_info: int = d
     return fields
 
 
+def own_fault(error: BaseException) -> dict[bytes, bytes]:
+    """The outcome of a run in which Fusion's own code failed: a task may have changed what that rests on."""
+    fields = failed(error, BaseException.__dict__["__traceback__"].__get__(error))
+    line = one_line(
+        f"fusion.exceptions.WorkHorseTerminated: Fusion's own code failed in its process: {fields[b'exc_line'].decode()}"
+    )
+    return {**fields, b"exc_line": line, b"exc_classes": b"fusion.exceptions.WorkHorseTerminated\nbuiltins.Exception"}
+
+
 def _of_group(group: BaseException, tb: TracebackType | None) -> dict[bytes, bytes]:
     """What differs from the fields of any error: the first error names the group, and `exc_group` has the classes of the group and of each kind
     of error in it, for the policy of retries. `tb`: of the group."""

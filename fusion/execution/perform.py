@@ -87,7 +87,10 @@ class Performer:
                 run_together(lambda member, say: Execution(self, member, say, say, None, guard), fields, send, guard)
                 | outcome.used()
             )
-        return Execution(self, fields, send, offer, line, guard).run(guard)
+        try:
+            return Execution(self, fields, send, offer, line, guard).run(guard)
+        except BaseException as error:  # of Fusion's own code, or of what a task has done to it
+            return outcome.own_fault(error)
 
     def serializer(self, name: bytes) -> Serializer:
         """The one that a job names; JSON if it names none."""
@@ -266,6 +269,19 @@ class Execution:
         """Note what the task, or the search for it, raised."""
         self._elapsed = monotonic() - self._started
         self._end = error, None
+        try:
+            self._failed(error)
+        except BaseException:  # any access to it may raise
+            self._answer = outcome.failed(error, None)
+            self._plan_callback(b"on_failure", type(error), error, None)
+
+    def displaced(self, error: BaseException) -> None:
+        """Note that the task ended by what another job of the process did."""
+        self._elapsed = monotonic() - self._started
+        self._end = error, None
+        self._answer = {b"kind": b"displaced"}
+
+    def _failed(self, error: BaseException) -> None:
         job = self.job
         if isinstance(error, (TaskNotAllowed, TaskNotFound)) and not self._found:
             self._answer = outcome.held(error, job.func_name)

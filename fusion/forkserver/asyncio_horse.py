@@ -16,8 +16,11 @@ from time import monotonic
 from typing import Any
 
 from fusion.exceptions import JobStopped
+from fusion.execution import outcome
+from fusion.execution.hooks import Hooks
 from fusion.execution.perform import Execution, Performer
 from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, flush_stdio, renew_django_connections
+from fusion.forkserver.loop_tasks import JobTask, OwnTask, owner_of_tasks, show_own_tasks
 from fusion.forkserver.loop_watch import LoopWatch
 from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.shared_line import RunLine, SharedChannel
@@ -42,11 +45,18 @@ def run_jobs(fd: int, settings: HorseSettings) -> int:
     """Run jobs until the worker sends no more and those under way have ended. Returns the exit code."""
     loop = _new_loop()
     asyncio.set_event_loop(loop)
+    factory: Any = _make_task
+    loop.set_task_factory(factory)
     horse = AsyncioHorse(SharedChannel(fd), settings.performer, settings.places, loop)
     title("runs jobs on an event loop")
-    code = loop.run_until_complete(horse.over)
+    show_own_tasks()
+    while not horse.over.done():
+        try:
+            loop.run_until_complete(horse.over)
+        except (SystemExit, KeyboardInterrupt):  # of a task that a job has begun: who awaits that gets it
+            continue
     _end_left(loop)
-    return code
+    return horse.over.result()
 
 
 def _end_left(loop: asyncio.AbstractEventLoop) -> None:
@@ -56,6 +66,10 @@ def _end_left(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     if left:
         loop.run_until_complete(asyncio.wait(left, timeout=_FAREWELL))
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], **options: Any) -> Task[Any]:
+    return JobTask(coroutine, loop=loop, **options)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -72,7 +86,7 @@ class AsyncioHorse:
     def __init__(self, channel: SharedChannel, performer: Performer, places: int, loop: asyncio.AbstractEventLoop) -> None:
         self._channel, self._performer, self._loop = channel, performer, loop
         self.over: Future[int] = loop.create_future()
-        self._runs: dict[bytes, tuple[Task[None], CoroutineGuard | ThreadGuard]] = {}
+        self._runs: dict[bytes, CoroutineGuard | ThreadGuard] = {}
         self._threads = ThreadPoolExecutor(places, "fusion")
         self._watch = LoopWatch(loop, self._tell_standstill, self._tell_end_of_standstill)
         #: Runs of which a line may have run; from the first standstill on there are no more.
@@ -100,14 +114,16 @@ class AsyncioHorse:
     def start(self, fields: dict[bytes, bytes], line: RunLine) -> None:
         """Begin to run a job."""
         guard = CoroutineGuard(self._loop, self._watch)
-        task = self._loop.create_task(self._run(fields, line, guard))
-        self._runs[line.execution_id] = task, guard
+        context = guard.context = copy_context()
+        context.run(owner_of_tasks.set, guard)
+        self._runs[line.execution_id] = guard
+        OwnTask(self._run(fields, line, guard), loop=self._loop, context=context)
         self._watch.mind()
 
     def stop(self, execution_id: bytes) -> None:
         """Ask the task of this run to stop, if it is not over."""
-        if (run := self._runs.get(execution_id)) is not None:
-            run[1].stop()
+        if (guard := self._runs.get(execution_id)) is not None:
+            guard.stop()
 
     # -- a run
 
@@ -118,11 +134,10 @@ class AsyncioHorse:
         if self._closed:
             self._refuse(line)
             return
-        if b"gathered" in fields or fields.get(b"func", b"") in self._plain:
-            answer = await self._run_in_thread(fields, line, guard)
-        else:
-            execution = Execution(self._performer, fields, line.send, line.offer, line, guard)
-            answer = await self._run_here(execution, guard) or await self._run_in_thread(fields, line, guard)
+        try:
+            answer = await self._answer(fields, line, guard)
+        except BaseException as error:  # of Fusion's own code, or of what a job has done to it
+            answer = outcome.own_fault(error)
         answer[b"execution_id"] = line.execution_id
         if answer.get(b"kind") == b"failed":
             await self._loop.run_in_executor(self._threads, note_struck, answer)  # which may wait a moment
@@ -139,6 +154,12 @@ class AsyncioHorse:
         if not self._runs:
             self._watch.rest()
         self._end_if_idle(code)
+
+    async def _answer(self, fields: dict[bytes, bytes], line: RunLine, guard: CoroutineGuard) -> dict[bytes, bytes]:
+        if b"gathered" in fields or fields.get(b"func", b"") in self._plain:
+            return await self._run_in_thread(fields, line, guard)
+        execution = Execution(self._performer, fields, line.send, line.offer, line, guard)
+        return await self._run_here(execution, guard) or await self._run_in_thread(fields, line, guard)
 
     def _refuse(self, line: RunLine) -> None:
         """This run does not begin: another process has its job."""
@@ -161,11 +182,14 @@ class AsyncioHorse:
             failpoint("horse.after_task")
             check_result(value, job.func_name)
         except BaseException as error:
-            execution.failed(error)
+            if guard.reached and issubclass(type(error), CancelledError):
+                execution.displaced(error)
+            else:
+                execution.failed(error)
         else:
             execution.succeeded(value)
         if (hooks := execution.hooks_due()) is not None:
-            hooks.run(_here)
+            await guard.apart(_call_hooks(hooks))
         if (callback := execution.callback) is not None:
             guard.limit = callback.limit
             try:
@@ -190,7 +214,7 @@ class AsyncioHorse:
         guard = ThreadGuard(self._watcher, partial(self._tell_tainted, line))
         if before.stopped:
             guard.stop()
-        self._runs[line.execution_id] = self._runs[line.execution_id][0], guard
+        self._runs[line.execution_id] = guard
         return await self._loop.run_in_executor(self._threads, copy_context().run, self._run_whole, fields, line, guard)
 
     def _run_whole(self, fields: dict[bytes, bytes], line: RunLine, guard: ThreadGuard) -> dict[bytes, bytes]:
@@ -214,7 +238,8 @@ class AsyncioHorse:
         begun = set(self._begun)
         frame = {b"kind": b"blocked", b"seconds": b"%.3f" % seconds, b"stack": stack.encode("utf-8", "replace")}
         frame[b"begun"] = b"\n".join(begun)
-        found = next(((found, guard) for found, (other, guard) in list(self._runs.items()) if other is task), None)
+        owner = getattr(task, "owner", None)
+        found = next(((found, guard) for found, guard in list(self._runs.items()) if guard is owner), None)
         if found is not None:
             frame[b"execution_id"], self._blocker = found
         self._channel.send(frame)
@@ -235,9 +260,26 @@ def _load_rows(execution: Execution) -> None:
         renew_django_connections()
 
 
+def _settle(future: Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _kept(coroutine: Coroutine[Any, Any, Any], ends: list[tuple[bool, Any]]) -> None:
+    """Note how a coroutine ends: its task may have been cancelled, and then that would be lost; and SystemExit would end the loop."""
+    try:
+        ends.append((True, await coroutine))
+    except BaseException as error:
+        ends.append((False, error))
+
+
 async def _alone(coroutine: Coroutine[Any, Any, Any]) -> Any:
     with ends_forks():
         return await coroutine
+
+
+async def _call_hooks(hooks: Hooks) -> None:
+    hooks.run(_here)
 
 
 def _here(leave: Callable[[], None]) -> None:
@@ -253,6 +295,10 @@ class CoroutineGuard:
     def __init__(self, loop: asyncio.AbstractEventLoop, watch: LoopWatch) -> None:
         self._loop, self._watch = loop, watch
         self._lost = 0.0
+        #: That of the run, whatever task of it has its turn.
+        self.context = copy_context()
+        #: Another job of the process has cancelled tasks of this one.
+        self.reached = False
         #: Seconds for which it has kept the loop from coming round.
         self.blocked = 0.0
         self._task: Task[Any] | None = None
@@ -271,26 +317,40 @@ class CoroutineGuard:
             coroutine.close()
             raise JobStopped(WHAT)
         self.limit = seconds if seconds and seconds > 0 else None
-        self._task = asyncio.current_task()
         hold_of_coroutine.set(self._hold)
         if self.limit is not None:
             self._until, self._lost = monotonic() + self.limit, self._watch.lost
             self._timer = self._loop.call_later(self.limit, self._overrun)
         try:
-            return await coroutine
+            return await self.apart(coroutine, may_be_struck=True)
         except CancelledError as error:
             if self._due is None:
                 raise
             raise self._due.with_traceback(error.__traceback__) from None
         finally:
-            self._leave()
+            if self._timer is not None:
+                self._timer.cancel()
 
-    def _leave(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        task, self._task = self._task, None
-        while task is not None and task.cancelling():
-            task.uncancel()
+    async def apart(self, coroutine: Coroutine[Any, Any, Any], *, may_be_struck: bool = False) -> Any:
+        """Await a coroutine of the job's in a task of its own: whoever cancels that has cancelled nothing of Fusion's."""
+        ends: list[tuple[bool, Any]] = []
+        over = self._loop.create_future()
+        task = JobTask(_kept(coroutine, ends), loop=self._loop, context=self.context)
+        task.is_main = True
+        if may_be_struck:
+            self._task = task
+        task.add_done_callback(lambda _: _settle(over))
+        try:
+            await over
+        finally:
+            self._task = None
+        if not ends:  # cancelled before its first line
+            coroutine.close()
+            raise CancelledError
+        well, end = ends[0]
+        if well:
+            return end
+        raise end
 
     def stop(self) -> None:
         """Raise JobStopped in the task, if it is not over."""

@@ -242,7 +242,8 @@ class _Thread:
             del holds[self._ident]
             _of_handlers.depth = _of_handlers.firm = 0
             _of_handlers.due = _of_handlers.loop = None
-        if isinstance(error, _LeavesLoop):
+        if kind is not None and issubclass(kind, _LeavesLoop):  # a look at the error itself may raise
+            assert isinstance(error, _LeavesLoop)
             raise error.error.with_traceback(tb) from None
         if struck is not None and any(type(one) is TypeError and one.args == _IN_PLACE for one in linked(error)):
             raise struck.with_traceback(tb) from error

@@ -20,7 +20,7 @@ from fusion.worker.blocked import BlockedWork
 from fusion.worker.keyless import KeylessJobs
 from fusion.worker.slots import Slots
 
-_KINDS = (b"finished", b"failed", b"held", b"interrupted", b"stopped")
+_KINDS = (b"finished", b"failed", b"held", b"interrupted", b"stopped", b"displaced")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError, RecursionError)
 NOT_BEGUN = Decision("stopped", "it had not begun")
 _POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -159,6 +159,7 @@ def plain_kills_itself(seen: str, seconds: float) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+_all_tasks = asyncio.all_tasks
 _left: set[asyncio.Task[None]] = set()
 
 
@@ -190,3 +191,57 @@ async def _never_ends(seen: str) -> None:
 async def fails() -> None:
     """Raises."""
     raise ValueError("no")
+
+
+async def cancels_itself() -> None:
+    """Raises, and has its task cancelled before."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    raise ValueError("no")
+
+
+async def cancels_all(how: str) -> int:
+    """Cancels whatever it finds, as programs do at their end: by the name that it finds now, or by one that it was imported as before."""
+    others = (asyncio.all_tasks() if how == "own" else _all_tasks()) - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.sleep(0.05)
+    return len(others)
+
+
+async def naps_in_subtasks(seen: str, seconds: float) -> None:
+    """Waits for others of its own."""
+    _note(seen, "begun")
+    await asyncio.gather(*(asyncio.create_task(asyncio.sleep(seconds)) for _ in range(3)))
+    _note(seen, "ended")
+
+
+async def exits_in_a_subtask(awaited: bool) -> str:
+    """Has another task of its own end the program."""
+    task = asyncio.create_task(_exits())
+    if awaited:
+        await task
+    await asyncio.sleep(0.1)
+    return "done"
+
+
+async def _exits() -> None:
+    raise SystemExit(3)
+
+
+class Unreadable(Exception):
+    """Its attributes can't be read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise LookupError(name)
+
+
+def plain_raises_unreadable() -> None:
+    """Raises what can't be looked at."""
+    raise Unreadable("no")
+
+
+async def raises_unreadable() -> None:
+    """Raises what can't be looked at."""
+    raise Unreadable("no")

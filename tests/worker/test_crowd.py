@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis
 
-from fusion import Job, Queue
+from fusion import Job, Queue, Retry
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import events_of
 from tests.kit.length import gate_case, soak_case
@@ -275,3 +275,48 @@ def test_of_a_loop_that_is_blocked_for_good_only_who_does_it_is_charged(
     assert field(conn, blocker.id, "error_class") == "fusion.exceptions.JobTimeoutException"
     _unharmed(conn, [*begun, *later])
     check_conservation(conn, [job.id for job in (blocker, *begun, *later)])
+
+
+def test_each_way_to_end_is_told(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """Whatever a coroutine does to its own task, and whatever its error is like."""
+    seen, crowd = tmp_path / "seen", Crowd(workers, conn, "asyncio")
+    naps = [crowd.enqueue("nap", str(seen), 1.0), crowd.queue.enqueue_call("tests.jobs.crowd.plain_nap", (str(seen), 1.0))]
+    _begun(seen, 2)
+    failing = {
+        "cancels_itself": ((), "builtins.ValueError"),
+        "exits_in_a_subtask": ((True,), "builtins.SystemExit"),
+        "raises_unreadable": ((), "tests.jobs.crowd.Unreadable"),
+        "plain_raises_unreadable": ((), "tests.jobs.crowd.Unreadable"),
+    }
+    jobs = {name: crowd.enqueue(name, *args, timeout=5, retry=Retry(0)) for name, (args, _) in failing.items()}
+    fine = crowd.enqueue("exits_in_a_subtask", False)
+    _all(conn, [*jobs.values()], "failed")
+    assert {name: field(conn, job.id, "error_class") for name, job in jobs.items()} == {
+        name: error for name, (_, error) in failing.items()
+    }
+    _all(conn, [*naps, fine], "finished")
+    assert len(set(runs_of(seen, "begun"))) == 1, "in one process"
+    _unharmed(conn, [*naps, fine])
+
+
+@pytest.mark.parametrize("how", ["own", "imported before"])
+def test_who_cancels_all_tasks_cancels_its_own(workers: Workers, conn: redis.Redis, tmp_path: Path, how: str) -> None:
+    seen, crowd = tmp_path / "seen", Crowd(workers, conn, "asyncio")
+    tasks = ("nap", "plain_nap", "naps_in_subtasks")
+    naps = [crowd.queue.enqueue_call(f"tests.jobs.crowd.{task}", (str(seen), 1.0)) for task in tasks]
+    _begun(seen, 3)
+    rude = crowd.enqueue("cancels_all", how)
+    _all(conn, [*naps, rude], "finished")
+    assert (rude.result == 0) is (how == "own")
+    _unharmed(conn, naps)
+    again = [job.id for job in naps if len(runs_of(seen, "begun", job.id)) > 1]
+    assert again == ([] if how == "own" else [naps[2].id]), "what still reaches a neighbour is not charged to it"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("executor", ["process", "pool", "thread"])
+def test_an_error_that_nobody_can_look_at_is_told(workers: Workers, conn: redis.Redis, executor: str) -> None:
+    job = Queue("c", conn).enqueue_call("tests.jobs.crowd.plain_raises_unreadable", (), retry=Retry(0))
+    workers.start("c", "--executor", executor, env=ENV)
+    _all(conn, [job], "failed")
+    assert field(conn, job.id, "error_class") == "tests.jobs.crowd.Unreadable"

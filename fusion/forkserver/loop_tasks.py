@@ -1,0 +1,55 @@
+"""Tasks of an event loop that many jobs share: each job reaches its own."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+
+class Owner(Protocol):
+    """A run. `reached`: another run has cancelled tasks of it."""
+
+    reached: bool
+
+
+#: The run that the code which runs now is of.
+owner_of_tasks: ContextVar[Owner | None] = ContextVar("fusion_owner_of_tasks", default=None)
+_all_tasks = asyncio.all_tasks
+
+
+class OwnTask(asyncio.Task[Any]):
+    """A task of Fusion's: no job can cancel it."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Do nothing."""
+        return False
+
+
+class JobTask(asyncio.Task[Any]):
+    """A task of a job's. `is_main`: it is the job, which no other one can cancel."""
+
+    is_main = False
+
+    def __init__(self, coroutine: Any, **options: Any) -> None:
+        super().__init__(coroutine, **options)
+        self.owner = owner_of_tasks.get() if (context := options.get("context")) is None else context.get(owner_of_tasks)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Request it, unless this is another job itself."""
+        caller = owner_of_tasks.get()
+        if self.owner is not None and caller is not None and caller is not self.owner:
+            if self.is_main:
+                return False
+            self.owner.reached = True
+        return super().cancel(msg)
+
+
+def show_own_tasks() -> None:
+    """Have `asyncio.all_tasks` tell a job of its own tasks alone."""
+    asyncio.all_tasks = asyncio.tasks.all_tasks = _own_tasks
+
+
+def _own_tasks(loop: asyncio.AbstractEventLoop | None = None) -> set[asyncio.Task[Any]]:
+    found, owner = _all_tasks(loop), owner_of_tasks.get()
+    return found if owner is None else {task for task in found if getattr(task, "owner", None) is owner}
