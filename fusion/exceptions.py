@@ -144,7 +144,18 @@ class UnknownDependency(NoSuchJobError):
 
 
 class DependencyCycle(FusionError, ValueError):
-    """Jobs that were to be enqueued wait for each other. Nothing was written."""
+    """Jobs that were to be enqueued or put back would wait for each other. Nothing was written. `job_id`: the one that would wait for itself;
+    empty if none of them is in Redis yet."""
+
+    job_id = ""
+
+    @classmethod
+    def of(cls, job_id: str, path: str = "") -> DependencyCycle:
+        """Make the error for a job that would wait for itself, by this path if it may be told."""
+        shown = f": {path}. Cancel or delete one of these" if path else " by way of others: cancel or delete one of these"
+        error = cls(f"job {job_id!r} would wait for itself{shown}, or name other parents")
+        error.job_id = job_id
+        return error
 
 
 class GraphDropped(FusionError):

@@ -12,7 +12,14 @@ from typing import Any
 
 from redis import Redis
 
-from fusion.exceptions import BadSignature, DeserializationError, DuplicateJob, InvalidJobOperation, NoSuchJobError
+from fusion.exceptions import (
+    BadSignature,
+    DependencyCycle,
+    DeserializationError,
+    DuplicateJob,
+    InvalidJobOperation,
+    NoSuchJobError,
+)
 from fusion.jobs.awaiting import Awaited
 from fusion.jobs.fields import JobFields
 from fusion.jobs.meta import to_stored
@@ -306,8 +313,8 @@ class Job(JobFields):
         """Start over in the queue it came from, at its old priority, behind those waiting (`keep_place`: where it stood). The same `nonce` again is
         a repetition, which changes nothing.
 
-        InvalidJobOperation unless it failed, was canceled or stopped; DuplicateJob if another has its unique key by now; NoSuchJobError if
-        it is gone.
+        InvalidJobOperation unless it failed, was canceled or stopped; DuplicateJob if another has its unique key by now;
+        DependencyCycle if it would wait for itself; NoSuchJobError if it is gone.
         """
         given = nonce or new_nonce()
         repeatable(lambda: self._requeue(given, keep_place))
@@ -319,6 +326,8 @@ class Job(JobFields):
             raise InvalidJobOperation(f"job {self.id} can't be put back: {answer}")
         if answer.startswith("duplicate "):
             raise DuplicateJob(self.id, "", answer.removeprefix("duplicate "), self.unique_key)
+        if answer.startswith("cycle "):
+            raise DependencyCycle.of(self.id, answer.removeprefix("cycle "))
         if answer == "corrupt":
             raise InvalidJobOperation(f"job {self.id} has no data to run; delete it")
         if answer != "ok":

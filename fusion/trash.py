@@ -50,6 +50,8 @@ def why_not_restored(answer: str) -> str:
     """Say to a person why a job does not come back."""
     if answer.startswith("duplicate "):
         return f"job {answer.removeprefix('duplicate ')} has its unique key by now"
+    if answer.startswith("cycle "):
+        return f"it would wait for itself: {answer.removeprefix('cycle ')}"
     return _WHY.get(answer, answer.removeprefix("error: "))
 
 

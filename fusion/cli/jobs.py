@@ -140,6 +140,8 @@ _WHY = {"missing": "no such job", "corrupt": "it has no data to run", FOREIGN: w
 
 def _why(answer: str) -> str | None:
     """None for a status."""
+    if answer.startswith("cycle "):
+        return f"it would wait for itself: {answer.removeprefix('cycle ')}"
     return answer.removeprefix("error: ") if answer.startswith("error: ") else _WHY.get(answer)
 
 

@@ -130,7 +130,7 @@ class Graph:
 
 #: A call of a Broker of either kind, or a pause in seconds.
 Step = Callable[[Any], Any] | float
-_HANDLED = (GraphDropped, DuplicateJob, QueueFull, UnknownDependency, BatchClosed, NoSuchBatchError)
+_HANDLED = (GraphDropped, DuplicateJob, QueueFull, UnknownDependency, DependencyCycle, BatchClosed, NoSuchBatchError)
 
 
 class Course:

@@ -52,6 +52,7 @@ WHY = {
     "unknown": "without a state that this version knows",
     "corrupt": "without a call to run",
     "duplicate": "another job has their unique key",
+    "cycle": "they would wait for themselves",
     "error": "a key of theirs holds something else (see `doctor`)",
     "altered": "changed while they were looked at; run the operation again",
     "keyless": "signed, and whoever carried the operation on has no secret_keys; run it where these are set",

@@ -13,6 +13,7 @@ from fusion.enqueue.chunk import Chunk
 from fusion.enqueue.graph import parents_of
 from fusion.exceptions import (
     BatchClosed,
+    DependencyCycle,
     DuplicateJob,
     InvalidJobOperation,
     InvalidName,
@@ -95,6 +96,8 @@ class Enqueue:
             raise HttpError(404, "no_such_job", str(error)) from None
         except InvalidJobOperation as error:
             raise HttpError(409, "wrong_state", str(error)) from None
+        except DependencyCycle as error:
+            raise HttpError(409, "wrong_state", _told(request, error)) from None
         except DuplicateJob as error:
             self._check_met(request, error.duplicate_of)
             raise HttpError(409, "duplicate_job", str(error), field="unique_key") from None
@@ -120,6 +123,8 @@ class Enqueue:
             raise HttpError(422, "invalid_value", str(error), field="batch") from None
         except UnknownDependency as error:
             raise HttpError(422, "invalid_value", str(error), field="depends_on") from None
+        except DependencyCycle as error:
+            raise HttpError(422, "invalid_value", _told(request, error), field="depends_on") from None
         except DuplicateJob as error:
             self._check_met(request, error.duplicate_of)
             code = "duplicate_job" if call.named or not repeat.job_id or error.duplicate_of else "key_reused"
@@ -169,3 +174,8 @@ class Enqueue:
 def _due(new: NewJob, accepted: str) -> str | None:
     moment = from_iso(accepted) if new.due is None else EPOCH + timedelta(seconds=new.due)
     return None if moment is None else to_iso(moment + timedelta(seconds=new.delay or 0))
+
+
+def _told(request: Request, error: DependencyCycle) -> str:
+    """The error's text; others' jobs are named to those who may see all."""
+    return str(error) if request.scope.all else str(DependencyCycle.of(error.job_id))

@@ -11,6 +11,7 @@ from redis import Redis
 from fusion.enqueue.copying import Edit, copied, note_copy, original, send
 from fusion.exceptions import (
     BadSignature,
+    DependencyCycle,
     DuplicateJob,
     InvalidJobOperation,
     InvalidName,
@@ -118,6 +119,9 @@ class OneJob:
                 if not seen_jobs(self._connection, request.scope, [error.duplicate_of]):
                     raise taken() from None
                 raise HttpError(409, "duplicate_job", str(error), field="unique_key") from None
+            except DependencyCycle as error:
+                text = str(error) if request.scope.all else str(DependencyCycle.of(job.id))
+                raise HttpError(409, "wrong_state", text) from None
             return Response.json({"job_id": job.id, "status": job.get_status()})
 
     def copy(self, request: Request) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fusion.exceptions import DuplicateJob, InvalidJobOperation, NoSuchJobError
+from fusion.exceptions import DependencyCycle, DuplicateJob, InvalidJobOperation, NoSuchJobError
 from fusion.kernel.nonces import new_nonce
 from fusion.kernel.timeutil import to_delay
 from fusion.status import refuse_foreign
@@ -22,7 +22,8 @@ def put_back(job_id: str, *, delay: float = DELAY, nonce: str = "", connection: 
 
     It is scheduled at once and can't be claimed before; of two calls one does it, and the other is told that the job is `scheduled`.
     The same `nonce` again is a repetition and no error, whatever became of the job since. NoSuchJobError if it is gone, InvalidJobOperation
-    for any other state, DuplicateJob if another has its unique key by now, InvalidName for what is no job id, ValueError for a negative delay.
+    for any other state, DuplicateJob if another has its unique key by now, DependencyCycle if it would wait for itself,
+    InvalidName for what is no job id, ValueError for a negative delay.
     """
     connection = connection if connection is not None else get_current_connection()
     seconds, nonce = to_delay(delay, "delay"), nonce or new_nonce()
@@ -40,6 +41,8 @@ def _put_back(connection: Redis, job_id: str, nonce: str, seconds: float) -> Non
         raise InvalidJobOperation(f"job {job_id} can't be put back: {answer}")
     if answer.startswith("duplicate "):
         raise DuplicateJob(job_id, "", answer.removeprefix("duplicate "))
+    if answer.startswith("cycle "):
+        raise DependencyCycle.of(job_id, answer.removeprefix("cycle "))
     refuse_foreign(job_id, answer)
     if answer != "ok":
         raise InvalidJobOperation(f"job {job_id} is {answer}; only failed, canceled or stopped jobs are put back")

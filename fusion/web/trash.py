@@ -67,6 +67,8 @@ class TrashRoutes:
             answer = refused[job_id]
             status, code = _ANSWERED.get(answer, (409, "wrong_state"))
             hidden = answer.startswith("duplicate ") and not request.scope.all
+            if answer.startswith("cycle ") and not request.scope.all:
+                raise HttpError(status, code, "it would wait for itself, by way of others")
             raise HttpError(status, code, "another job has its unique key by now" if hidden else why_not_restored(answer))
         return Response.json({"job_id": job_id, "restored": True, "status": entry.status, "queue": entry.queue})
 

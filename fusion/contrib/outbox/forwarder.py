@@ -19,6 +19,7 @@ from fusion.contrib.outbox.row import Row, Terms, job_of, read
 from fusion.enqueue.chunk import weight
 from fusion.exceptions import (
     BatchClosed,
+    DependencyCycle,
     DuplicateJob,
     FusionError,
     NoSuchBatchError,
@@ -157,7 +158,7 @@ class Forwarder:
             fit = max(0, error.limit - error.length)
             now = [row.id for row, job, _ in ready if job.due is None or job.due <= time.time()]
             culprits, again = set(now[fit:]), time.time() + _AGAIN
-        elif isinstance(error, (DuplicateJob, UnknownDependency)):
+        elif isinstance(error, (DuplicateJob, UnknownDependency, DependencyCycle)):
             rows = [row for row, job, _ in ready if job.id == error.job_id]
             culprits = {row.id for row in rows[-1:]}  # of two in one batch the first is no duplicate
             if isinstance(error, UnknownDependency) and rows and time.time() - rows[-1].written_at < _PATIENT:
@@ -218,7 +219,7 @@ class Forwarder:
         while True:
             try:
                 return self._broker.enqueue_rows(queue, jobs, batch)
-            except (DuplicateJob, UnknownDependency) as error:
+            except (DuplicateJob, UnknownDependency, DependencyCycle) as error:
                 log.warning("queue %s, sent again: %s", queue, error)
                 jobs = [job for job in jobs if job.id != error.job_id]
             except (BatchClosed, NoSuchBatchError, QueueFull) as error:

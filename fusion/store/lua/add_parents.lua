@@ -1,8 +1,9 @@
 -- add_parents: a job of a graph of which the last has not come has more parents than one call takes.
 -- ARGV: id token nth n_parents
--- INCLUDE: writer keys kin_keys time attach
+-- INCLUDE: writer keys kin_keys time attach cycle
 -- Rest: members of a list of parents
--- Returns: ok | dropped (the graph was given up) | {'missing', id, a parent of it of which there is no job}
+-- Returns: ok | dropped (the graph was given up) | {'missing', id, a parent of it of which there is no job} |
+--   {'cycle', id, how it would wait for itself}
 -- No allow-oom here: it is a part of an enqueue.
 local key = job_key(A_id)
 local graph, arrival, status = unpack(redis.call('HMGET', key, 'graph', 'arrival', 'status'))
@@ -14,6 +15,8 @@ if redis.call('HGET', parents_key(A_id), A_nth) then return 'ok' end
 local parents = { unpack(ARGV, REST, REST + A_n_parents - 1) }
 local missing = first_missing(parents, {})
 if missing then return { 'missing', A_id, missing } end
+local path = cycle_of(A_id, parents)
+if path then return { 'cycle', A_id, cycle_text(path) } end
 attach(A_id, parents, tonumber(arrival))
 redis.call('HSET', parents_key(A_id), A_nth, cjson.encode(parents))
 redis.call('ZADD', GRAPHS, 'XX', now_ms, A_token)

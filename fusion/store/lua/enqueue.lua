@@ -4,7 +4,7 @@
 -- RARE: in_fifo is_terminal is_elsewhere set_of due_of end_job on_end error_text error_reply of_outbox
 -- RARER: next_seq
 -- INCLUDE: writer layout keys time count emit ring gate room turns sound accept newcomer batch
--- INCLUDE: attach kin_keys kin outbox coming
+-- INCLUDE: attach kin_keys kin cycle outbox coming
 -- Uses: discarded fifos gate_texts fair wildcards
 -- Rest: per job: id nonce priority place ttl_ms n_pairs pairs... (place: see due_of). Then, of a call that says so:
 --   how many jobs may wait in the queue (or an empty text), and how many more the call brings after this
@@ -17,6 +17,7 @@
 --   unique key: that one, the key} |
 --   {'full', how many wait, how many may, how many more were to} |
 --   {'batch', id of a batch, why it takes no more: missing | closed | canceled | taken} |
+--   {'cycle', id, how it would wait for itself} |
 --   {'done', number of an outbox's batch and the stamp of what was accepted} | {'gap', the same, or an empty text}
 -- Events: queued scheduled deferred
 -- `needs`: the layout in which these jobs are written; a `k` behind it if one has ties, a `u` if one has a unique key.
@@ -99,6 +100,22 @@ local function with_met(parents)
   return found
 end
 
+-- The circle that a job would close. Who has no life before (`anew`) can only wait for itself.
+local waiting, awaited = {}, {} -- by id the parents of those that come now; ids of these
+local function closes(id, parents, anew)
+  local path
+  if anew and (awaited[id] or redis.call('EXISTS', children_key(id)) == 1) then
+    path = cycle_of(id, parents, waiting)
+  end
+  waiting[id] = parents
+  for _, member in ipairs(parents) do
+    local _, one = parent_in(member)
+    awaited[one] = true
+    if one == id then path = path or { id, id } end
+  end
+  return path
+end
+
 for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
   local record = redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
@@ -144,6 +161,8 @@ for _ = 1, tonumber(A_n_jobs) do
     if parents then parents = parents_of(parents) end
     if parents and any_skipped then parents = with_met(parents) end
     if parents then
+      local path = closes(id, parents, status or of_before)
+      if path then return { 'cycle', id, cycle_text(path) } end
       local missing = first_missing(parents, seen)
       if missing then return { 'missing', id, missing } end
       deferred = deferred or must_wait(parents, seen)

@@ -8,6 +8,7 @@
 -- Rest: ids
 -- Returns: an answer per job: ok | missing | corrupt (there is nothing to run) | foreign (another program's) |
 --   quarantined (unless those were asked for) | duplicate and the id of the job that has its unique key |
+--   cycle and how it would wait for itself |
 --   error: why (a broken key; the others go on) | its status, which is none that can be requeued | of an operation
 --   also: see count_operation
 -- Events: queued scheduled deferred

@@ -6,8 +6,8 @@
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: restored | missing (it is not in the trash, or no longer) | taken (a job of this
---   id lives) | duplicate and the id of the job that has its unique key | full (its queue) | expired (its ttl is
---   over) | error: why (a broken key; the others go on)
+--   id lives) | duplicate and the id of the job that has its unique key | cycle and how it would wait for
+--   itself | full (its queue) | expired (its ttl is over) | error: why (a broken key; the others go on)
 -- Events: queued scheduled deferred restored
 -- What a job waits for is asked again: limits, unique keys, parents. A time that it waited for, and that of its ttl, go
 -- on. Its index first: should anything fail, an entry without a record is found and dropped.

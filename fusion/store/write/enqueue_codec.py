@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any, Self
 
-from fusion.exceptions import DuplicateJob, GraphDropped, QueueFull, UnknownDependency, batch_refusal
+from fusion.exceptions import DependencyCycle, DuplicateJob, GraphDropped, QueueFull, UnknownDependency, batch_refusal
 from fusion.kernel.timeutil import EPOCH, from_iso
 from fusion.store.layout import codec, schema
 from fusion.store.layout.compact import COMPACT, compact, expand
@@ -78,6 +78,8 @@ def _refusal(answer: Any, queue: str) -> Exception:
         return GraphDropped("it was given up")
     if answer[0] == b"missing":
         return UnknownDependency(*to_texts(answer[1:]))
+    if answer[0] == b"cycle":
+        return DependencyCycle.of(*to_texts(answer[1:]))
     return DuplicateJob(*to_texts(answer[1:]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fusion.exceptions import GraphDropped, UnknownDependency
+from fusion.exceptions import DependencyCycle, GraphDropped, UnknownDependency
 from fusion.store.client.replication import Replication
 from fusion.store.layout import codec, schema
 from fusion.store.layout.records import NewJob, Replicas, Room
@@ -68,6 +68,7 @@ def release_words(token: str, queue: str, first: NewJob) -> dict[str, Any]:
 def refuse(answer: Any) -> None:
     """Raise what `add_parents` or `release_graph` was answered."""
     if isinstance(answer, list):
-        raise UnknownDependency(*to_texts(answer[1:]))
+        kind, *words = to_texts(answer)
+        raise DependencyCycle.of(*words) if kind == "cycle" else UnknownDependency(*words)
     if codec.text(answer) != "ok":
         raise GraphDropped("it was given up")

@@ -123,4 +123,27 @@ OF_KIN = (
         "domain/test_skipped_parents.py::test_a_step_of_a_chain_is_given_what_the_job_that_was_met_returned[several]",
         Edit("fusion/enqueue/graph.py", "        nth += first is not None  #", "        nth += 1  #"),
     ),
+    a_mutant(
+        "kin18",
+        "an id that lives again may wait for those that wait for it",
+        "store/test_cycles.py::test_an_id_that_lives_again_may_not_wait_for_those_that_wait_for_it "
+        "faults/model/test_tied.py::test_few_jobs_of_many_lives_are_sound_whatever_comes_in_between",
+        Edit(
+            LUA + "enqueue.lua",
+            "    path = cycle_of(id, parents, waiting)\n",
+            "",
+        ),
+    ),
+    a_mutant(
+        "kin19",
+        "a job that is put back may wait for those that wait for it",
+        "store/test_cycles.py::test_one_that_is_put_back_may_not_wait_for_those_that_wait_for_it[requeue]",
+        Edit(LUA + "include/job/again.lua", "    if path then return 'cycle ' .. cycle_text(path) end\n", ""),
+    ),
+    a_mutant(
+        "kin20",
+        "jobs that wait for each other do so for ever",
+        "store/test_cycles.py::test_a_circle_of_before_fails_and_says_how",
+        Edit(_DEPS + "audit_kin.lua", "  if end_circle(id) then return end\n", ""),
+    ),
 )

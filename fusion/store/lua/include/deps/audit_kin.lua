@@ -1,9 +1,27 @@
 -- Looks whether jobs that wait for others still have somebody to wait for, and whether ended parents are still wanted,
 -- some of them at a time. What is found is a mistake of Fusion's, or an older version ended the parent, or somebody
 -- removed it by hand: those that wait are told of it as if it had happened now.
--- INCLUDE: keys kin_keys time releasing kin
--- RARER: audit_child audit_deferred audit_pinned
+-- Jobs that wait for each other fail: the search of an enqueue is shorter than this one, and older versions had none.
+-- INCLUDE: keys kin_keys time releasing kin cycle fail_deferred
+-- RARER: audit_child audit_deferred audit_pinned end_circle
 local AUDITED_KIN = 20
+local AUDITED_ANCESTORS, MOST_ENDED = 1000, 50 -- a call
+local ancestors_left = AUDITED_ANCESTORS
+
+-- Whether it waits for itself. Then those of its circle fail, so many of them; the others go by what becomes of these.
+local function end_circle(id)
+  if ancestors_left <= 0 then return false end
+  local path, looked = cycle_of(id, redis.call('SRANDMEMBER', unmet_key(id), ancestors_left), nil, ancestors_left)
+  ancestors_left = ancestors_left - looked
+  if not path then return false end
+  local why = 'it waited for itself: ' .. cycle_text(path)
+  for i = 1, math.min(#path - 1, MOST_ENDED) do
+    local key = job_key(path[i])
+    fail_deferred(path[i], key, redis.call('HGET', key, 'origin'), 'fusion.exceptions.DependencyCycle', why)
+  end
+  ancestors_left = 0
+  return true
+end
 
 local function audit_child(id)
   local status, ties, graph, arrival = unpack(redis.call('HMGET', job_key(id), 'status', 'ties', 'graph', 'arrival'))
@@ -13,6 +31,7 @@ local function audit_child(id)
   end
   local unmet = redis.call('SRANDMEMBER', unmet_key(id), AUDITED_KIN)
   if not unmet[1] then return do_later('u ' .. id) end
+  if end_circle(id) then return end
   for _, member in ipairs(unmet) do
     local sign, parent = parent_in(member)
     local how = redis.pcall('HGET', job_key(parent), 'status')

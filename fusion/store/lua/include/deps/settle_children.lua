@@ -1,18 +1,10 @@
 -- A parent has ended: its children wait for it no longer, or fail.
--- INCLUDE: keys kin_keys time end_job ties callbacks kin undefer
+-- INCLUDE: keys kin_keys kin undefer fail_deferred
 -- RARE: settle_children settle_child fail_child
--- Uses: hooked tied
 
 -- `how`: what became of the parent.
 local function fail_child(id, key, queue, parent, how)
-  local priority, log_tag, ttl, hooks, ties = unpack(redis.call('HMGET', key, 'priority', 'log_tag', 'failure_ttl',
-      'hooks', 'ties'))
-  if hooks then hooked[key] = true end
-  tied[key] = ties or nil
-  local class, why = 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how
-  fail_job(id, key, queue, priority, set_of('deferred', queue), log_tag, ttl, why, { 'reason', class },
-    'ended_at', now_iso, 'error_class', class, 'exc_info', class .. ': ' .. why)
-  redis.call('HDEL', key, 'due')
+  fail_deferred(id, key, queue, 'fusion.exceptions.DependencyFailed', 'its parent ' .. parent .. ' was ' .. how)
 end
 
 -- One child of a parent that has ended. `met`: it finished; `gone`: there is no record of it any more.

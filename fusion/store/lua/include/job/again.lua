@@ -1,11 +1,15 @@
 -- A job that has ended, or was deleted, is to run again: what is asked of it anew, before it takes a place.
--- INCLUDE: kin_keys score unique sound attach releasing
+-- INCLUDE: kin_keys score unique sound attach releasing cycle
 
 -- `record`: the key of its hash. A broken concurrency key is an error. Else `duplicate` and the id of the job that has
--- its unique key by now; nil if nobody has: it is its own again.
+-- its unique key by now, or `cycle` and how it would wait for itself; nil if nobody has: it is its own again.
 local function refuses_again(id, record, queue, ties)
   local broken = ties and broken_limit(redis.call('HGET', record, 'concurrency_key') or '', queue)
   if broken then error(broken, 0) end
+  if ties and string.find(ties, 'p', 1, true) and redis.call('EXISTS', children_key(id)) == 1 then
+    local path = cycle_of(id, parents_of(redis.call('HGET', record, 'parents') or '[]'))
+    if path then return 'cycle ' .. cycle_text(path) end
+  end
   if ties and string.find(ties, 'u', 1, true) then
     local name, upto = unpack(redis.call('HMGET', record, 'unique_key', 'unique_until'))
     local other = name and owner_of(name)
