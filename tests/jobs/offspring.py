@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import multiprocessing
 import os
@@ -131,6 +132,25 @@ def ends(how: str, path: str = "") -> int:
 async def ends_on_loop(how: str, path: str = "") -> int:
     """The same in a coroutine, which does not let go of its loop between."""
     return ends(how, path)
+
+
+async def forks_and_awaits(path: str) -> int:
+    """The exit code of a child that awaits, and so gives the loop to whatever runs beside it."""
+    if (pid := os.fork()) == 0:
+        await asyncio.sleep(0.3)
+        os.mkdir(path)
+        os._exit(0)
+    return os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1])
+
+
+async def ticks(path: str, until: str) -> None:
+    """Leaves the process's number again and again, until the other is over."""
+    for _ in range(2000):
+        with open(path, "a") as file:
+            file.write(f"{os.getpid()}\n")
+        if os.path.exists(until):
+            return
+        await asyncio.sleep(0.005)
 
 
 def _leave(how: str, path: str) -> None:

@@ -106,7 +106,7 @@ def test_a_job_with_less_time_than_the_import_takes_runs_when_that_is_done(
 
 
 @pytest.mark.parametrize("preload", ["auto", "off"])
-@pytest.mark.parametrize("executor", ["thread", "asyncio"])
+@pytest.mark.parametrize("executor", [pytest.param("thread", marks=pytest.mark.gate), "asyncio"])
 def test_where_jobs_share_a_process_it_is_refused_with_the_reason(
     executor: str, preload: str, workers: Workers, conn: redis.Redis
 ) -> None:

@@ -66,3 +66,23 @@ def test_a_child_that_comes_back_from_the_task_ends_as_a_program_does(
     assert worker.count("Traceback") >= 2
     assert json.loads(field(conn, called.id, "meta"))["code"] == 3
     check_conservation(conn, ids)
+
+
+@pytest.mark.long
+def test_a_child_that_awaits_runs_none_of_the_jobs_beside_it(workers: Workers, conn: redis.Redis, tmp_path: Path) -> None:
+    """Its loop is a copy of the one that they run on."""
+    worker = workers.start("m", "--executor", "asyncio", "--concurrency", "20", env=ENV)
+    queue, ticked, over = Queue("m", conn), tmp_path / "ticked", tmp_path / "over"
+    beside = [queue.enqueue("tests.jobs.offspring.ticks", str(ticked), str(over), job_timeout=30) for _ in range(10)]
+    eventually(lambda: ticked.exists() and len(ticked.read_text().splitlines()) > 20)
+    forks = [
+        queue.enqueue("tests.jobs.offspring.forks_and_awaits", str(tmp_path / f"went on {n}"), job_timeout=10) for n in range(3)
+    ]
+    eventually(lambda: all(status_of(conn, job.id) in ("finished", "failed") for job in forks), 20)
+    over.touch()
+    eventually(lambda: all(status_of(conn, job.id) == "finished" for job in beside))
+    assert len(set(ticked.read_text().splitlines())) == 1, "no child ran them"
+    assert [field(conn, job.id, "result") for job in forks] == ["1"] * 3
+    assert not list(tmp_path.glob("went on*"))
+    assert worker.count("RuntimeError: no running event loop") == 3
+    check_conservation(conn, [job.id for job in (*beside, *forks)])
