@@ -23,6 +23,8 @@ from benchmarks.instructions.stage import (
     plain,
 )
 from fusion.enqueue.graph import Graph
+from fusion.runtime.consumer import MOST_SLOTS
+from fusion.runtime.outbox import _BOUND, _MOST
 from fusion.store.layout.records import LogLine, Report
 from fusion.store.stream.reader import _PER_CALL
 from fusion.store.write.broker import Broker
@@ -213,30 +215,30 @@ def _expire(conn: redis.Redis, kind: Kind) -> Steps:
 # -- workers
 
 
-@of_kinds("a turn of 32", "turn")
+@of_kinds("a full turn", "turn")
 def _turn(conn: redis.Redis, kind: Kind) -> Steps:
     broker = Broker(conn)
     fill(broker, 100, kind)
     hand = Hand(broker, "q")
-    held = hand.claim(32)
+    held = hand.claim(_MOST if kind is plain else _MOST // _BOUND)
     yield
-    hand.turn(*(outcome(one, fields={"result": "1"}) for one in held), slots=[0] * 32)
+    hand.turn(*(outcome(one, fields={"result": "1"}) for one in held), slots=[0] * MOST_SLOTS)
 
 
-@of_kinds("a turn of 32 that failed", "turn")
+@of_kinds("a full turn of jobs that failed", "turn")
 def _turn_failed(conn: redis.Redis, kind: Kind) -> Steps:
     broker = Broker(conn)
     fill(broker, 100, kind)
     hand = Hand(broker, "q")
-    held = hand.claim(32)
+    held = hand.claim(_MOST if kind is plain else _MOST // _BOUND)
     yield
-    hand.turn(*(outcome(one, "failed", reason="r", fields={"error_class": "E"}) for one in held), slots=[0] * 32)
+    hand.turn(*(outcome(one, "failed", reason="r", fields={"error_class": "E"}) for one in held), slots=[0] * MOST_SLOTS)
 
 
 @case("turn")
-def a_turn_over_100_queues(conn: redis.Redis) -> Steps:
+def a_turn_over_60_queues(conn: redis.Redis) -> Steps:
     broker = Broker(conn)
-    queues = [f"q{n}" for n in range(100)]
+    queues = [f"q{n}" for n in range(60)]
     for queue in queues:
         broker.enqueue(queue, [new(f"{queue}-{n}") for n in range(3)], queue)
     hand = Hand(broker, *queues)
@@ -245,13 +247,13 @@ def a_turn_over_100_queues(conn: redis.Redis) -> Steps:
 
 
 @case("follow")
-def follow_a_leader_with_99(conn: redis.Redis) -> Steps:
+def follow_a_leader_with_50(conn: redis.Redis) -> Steps:
     broker = Broker(conn)
     broker.enqueue("q", [new(f"j{n}", func="f", gather="100 0", ties="m") for n in range(200)], "n")
     hand = Hand(broker, "q")
     first = hand.take()
     yield
-    broker.follow(hand.name, hand.incarnation, 1, LEASE, first, 99)
+    broker.follow(hand.name, hand.incarnation, 1, LEASE, first, 50)
 
 
 @case("extend")

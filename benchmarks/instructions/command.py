@@ -13,8 +13,11 @@ from benchmarks.instructions.counted import Call, CountedServer, valgrind_is_her
 
 #: Of one call: about 10 ms of the server's one thread.
 MOST_INSTRUCTIONS = 25_000_000
-#: Of one call, where instructions can't be counted: few calls reach the bound above with fewer.
-MOST_COMMANDS = 2_500
+#: Of one call, where instructions can't be counted. Some calls reach the bound above with fewer: 900 are enough where each job is an HMGET of
+#: many fields and an event.
+MOST_COMMANDS = 1_600
+#: Scripts that may take longer, and why.
+EXEMPT = {"schema_raise": "once for ever in a Redis, when an operator raises the layout"}
 _MISSING = "valgrind is not on PATH (Debian: apt-get install valgrind): commands are counted, not instructions"
 
 
@@ -76,6 +79,8 @@ def run(server: CountedServer, one: Case) -> list[Call]:
 
 def is_over(call: Call) -> bool:
     """Return whether a call is over its bound."""
+    if call.script in EXEMPT:
+        return False
     return call.commands > MOST_COMMANDS if call.instructions is None else call.instructions > MOST_INSTRUCTIONS
 
 
@@ -83,7 +88,7 @@ def row(one: Case, calls: Sequence[Call]) -> str:
     """Return the line of a case: its largest call, and the number of calls."""
     most = max(calls, key=lambda call: (call.instructions or 0, call.commands))
     count = "-" if most.instructions is None else f"{most.instructions:,}"
-    mark = "  OVER" if any(map(is_over, calls)) else ""
+    mark = "  OVER" if any(map(is_over, calls)) else f"  exempt: {EXEMPT[most.script]}" if most.script in EXEMPT else ""
     return f"{one.name:60} {most.script:18} {count:>13} {most.commands:>9,} {len(calls):>6}{mark}"
 
 

@@ -25,6 +25,8 @@ from fusion.store.layout.records import Claimed, Turn, Wishes
 
 #: Turns in a row before anything else is looked at.
 MAX_TURNS = 10
+#: Jobs that one turn asks for: with as many outcomes about 10 ms of the server's one thread, if each has a key, a batch and callbacks.
+MOST_SLOTS = 32
 
 
 class Consumer:
@@ -145,12 +147,12 @@ class Consumer:
 
     def make_ready(self, slots: FreeSlots, wishes: Wishes) -> None:
         """Encode the turn that would take jobs for `slots` now, if that is not done yet: so much less is to do when one is wanted."""
-        self.outbox.prepare(self._served_queues.turn, slots, wishes, self.name, self.membership.incarnation)
+        self.outbox.prepare(self._served_queues.turn, slots.first(MOST_SLOTS), wishes, self.name, self.membership.incarnation)
 
     def send(self, slots: FreeSlots, wishes: Wishes | None = None) -> None:
         """Begin a turn: all outcomes that wait, and a request for jobs for `slots`. One that is under way still goes first."""
         self._wanted = False
-        self.outbox.send(self._served_queues.turn, slots, wishes)
+        self.outbox.send(self._served_queues.turn, slots.first(MOST_SLOTS), wishes)
 
     def receive(self) -> list[Claimed]:
         """End the turn that `send` began: one round trip. Return the jobs it brought; `turn` is the whole answer.
@@ -194,7 +196,7 @@ class Consumer:
             self.maintenance.due(time.monotonic() + turn.next_in)
         if turn.releases:
             self.maintenance.releases()
-        if turn.again:  # what was wanted since it was sent still is
+        if turn.again or len(turn.jobs) >= MOST_SLOTS:  # what was wanted since it was sent still is; there may be slots left
             self._wanted = True
         self.turn, self.moved = turn, max(len(results), len(turn.jobs))
         return turn.jobs

@@ -17,6 +17,13 @@ class FreeSlots(NamedTuple):
     floors: list[int]
     ahead: int = 0
 
+    def first(self, count: int) -> FreeSlots:
+        """These, up to so many."""
+        floors = self.floors
+        if len(floors) + self.ahead <= count:
+            return self
+        return FreeSlots(floors[:count], max(0, count - len(floors)))
+
 
 #: No job may be claimed.
 NO_SLOTS = FreeSlots([])

@@ -22,6 +22,9 @@ from fusion.store.write.broker import Broker, TurnCall
 
 #: How often an outcome is offered again that a broken key refused, and the first of the pauses, in seconds, each twice the one before.
 _OFFERS, _PAUSE = 5, 1.0
+#: Outcomes that one turn tells, by weight: one of a job that is bound to something is as much work for the server as some of others, and one
+#: that has not finished as two that have.
+_MOST, _BOUND = 60, 4
 
 
 @dataclass(slots=True)
@@ -168,8 +171,21 @@ class Outbox:
         """Begin a turn: tell the outcomes, ask for jobs. Nothing if one is under way, or if there is nothing to say."""
         if self._open is None and (self._results or slots.floors or slots.ahead or self._begun):
             self._token += 1
-            self._open = _OpenTurn(self._token, self._results, list(queues), slots, self._begun, wishes or Wishes())
-            self._results, self._begun = [], []
+            results, self._results = self._first()
+            self._open = _OpenTurn(self._token, results, list(queues), slots, self._begun, wishes or Wishes())
+            self._begun = []
+
+    def _first(self) -> tuple[list[Result], list[Result]]:
+        """The outcomes that the next turn tells, and those that have to wait for another."""
+        if len(self._results) * (_BOUND + 1) <= _MOST:
+            return self._results, []
+        weight = 0
+        for nth, result in enumerate(self._results):
+            weight += _BOUND if result.claimed.fields.get(b"ties") else 1
+            weight += result.decision.kind != "finished"
+            if weight > _MOST:
+                return self._results[:nth], self._results[nth:]
+        return self._results, []
 
     def prepare(self, queues: Sequence[str], slots: FreeSlots, wishes: Wishes, name: str, incarnation: str) -> None:
         """Encode the next turn ahead, one that tells nothing; nothing if that is done. `send` begins what it is given all the same: what

@@ -68,3 +68,21 @@ def test_it_says_which_cases_there_are(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_no_script_is_left_out() -> None:
     assert {script for one in CASES.values() for script in one.scripts} == set(NAMES)
+
+
+#: One of each kind of call, in the gate; all of them by night.
+QUICK = {
+    "prune a worker with 1000 jobs, plain",
+    "the pauses of 100 keys end at once",
+    "clean 120 keys with 120 holders",
+    "a full turn, heavy",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.gate] * (name in QUICK)) for name in CASES])
+def test_no_call_is_over_its_bound(name: str) -> None:
+    """By commands, which every machine can count."""
+    with CountedServer(instructions=False) as server:
+        calls = command.run(server, CASES[name])
+    assert [call for call in calls if command.is_over(call)] == []

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from fusion.execution.completion import Decision
-from fusion.runtime.consumer import Consumer
+from fusion.runtime.consumer import MOST_SLOTS, Consumer
 from fusion.runtime.free_slots import ANY, HIGH, NO_SLOTS, FreeSlots
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.loop import Loop
@@ -286,3 +286,35 @@ def test_a_failure_beside_a_signal_is_lost_if_the_worker_got_it_too(signaled: fl
 def test_the_script_runs_out_into_plain_answers() -> None:
     broker = ScriptedBroker()
     assert isinstance(broker.turn_call("w", "i", 1, [], [], [], 1, 1, 0, [], None, listed=False)(), Turn)  # type: ignore[arg-type]
+
+
+def test_a_turn_is_bounded_and_another_follows_at_once() -> None:
+    """A script runs alone on the server: what does not go into one call goes into the next."""
+    names = [f"j{n:03}" for n in range(MOST_SLOTS)]
+    broker = ScriptedBroker(answer(*(claimed(name) for name in names)))
+    consumer = consumer_of(broker)
+    assert turn(consumer, FreeSlots([ANY] * 100, 100)) == names
+    assert (broker.sent[0].slots, broker.sent[0].ahead) == ([ANY] * MOST_SLOTS, 0)
+    assert consumer.wanted, "there are slots left"
+    assert turn(consumer, FreeSlots([ANY] * 20, 100)) == []
+    assert (len(broker.sent[1].slots), broker.sent[1].ahead) == (MOST_SLOTS, MOST_SLOTS - 20)
+    assert not consumer.wanted, "Redis has no more"
+
+
+@pytest.mark.parametrize(
+    ("ties", "decision", "parts"),
+    [(None, DONE, [60, 40]), (None, AGAIN, [30, 30, 30, 10]), (b"k", DONE, [15] * 6 + [10]), (b"k", AGAIN, [12] * 8 + [4])],
+)
+def test_outcomes_go_by_weight(ties: bytes | None, decision: Decision, parts: list[int]) -> None:
+    broker = ScriptedBroker()
+    consumer = consumer_of(broker)
+    jobs = [claimed(f"j{n:03}", **({"ties": ties} if ties else {})) for n in range(100)]
+    for job in jobs:
+        consumer.settle(job, decision, 0.1)
+    told = []
+    while not consumer.outbox.settled:
+        assert consumer.next_at == 0.0
+        turn(consumer)
+        told.append([commit.job_id for commit in broker.sent[-1].commits])
+    assert [len(part) for part in told] == parts
+    assert [one for part in told for one in part] == [job.id for job in jobs]

@@ -16,7 +16,7 @@ from fusion.store.scripting.scripts import Script, load
 
 _DEFAULTS = FleetConstants()
 #: Jobs that one call changes at most, however much each is bound to: about 10 ms of the server's one thread.
-PER_CALL = 40
+PER_CALL = 30
 
 
 def to_ms(seconds: float) -> int:

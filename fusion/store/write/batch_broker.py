@@ -46,13 +46,13 @@ class BatchBroker(ScriptHost):
         """Have a batch take no more jobs but those that its own jobs bring: `ok` or `missing`."""
         return codec.text(self._script("close_batch")({}, {"batch": batch}))
 
-    def cancel_batch(self, batch: str, limit: int = 50) -> tuple[str, int, int, bool, list[str]]:
+    def cancel_batch(self, batch: str, limit: int = 30) -> tuple[str, int, int, bool, list[str]]:
         """Have a batch take no more jobs, and cancel some of those in it: `ok` or `missing`, how many were canceled, how many run and are to
         run no more, whether there are more, and the batches in it, which this cancels too but not yet their jobs."""
         answer, canceled, running, again, *nested = self._script("cancel_batch")({}, {"batch": batch, "limit": limit})
         return codec.text(answer), int(canceled), int(running), bool(again), to_texts(nested)
 
-    def tend_batches(self, limit: int = 50) -> tuple[int, float | None]:
+    def tend_batches(self, limit: int = 30) -> tuple[int, float | None]:
         """Do what is due of batches, to at most so many batches or jobs; returns to how many batches, and the seconds to the next (None if
         nothing is)."""
         keys = {"batches": self.keys.batches, "due": self.keys.batches_due}

@@ -31,6 +31,8 @@ from fusion.store.write.outbox_broker import OutboxBroker
 from fusion.store.write.report_broker import ReportBroker
 
 _NO_WISHES = Wishes()
+#: Leases that one call renews.
+_LEASES = 500
 #: A turn made ready.
 TurnCall = ScriptCall[Turn]
 
@@ -335,10 +337,14 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
             "lease_ms": to_ms(lease),
             "worker_ttl": int(worker_ttl),
             "state": state,
-            "n_jobs": len(held),
         }
-        rest = [*chain.from_iterable(held)]
-        registered, *answers = to_texts(self._script("extend")({"worker": self.keys.worker(name)}, args, rest))
+        registered, answers = "", list[str]()
+        for first in range(0, max(1, len(held)), _LEASES):
+            part = held[first : first + _LEASES]
+            rest = [*chain.from_iterable(part)]
+            told = self._script("extend")({"worker": self.keys.worker(name)}, {**args, "n_jobs": len(part)}, rest)
+            registered, *more = to_texts(told)
+            answers += more
         return registered == "ok", answers
 
     def command(self, worker: str, payload: str) -> int:

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from fusion.store.layout.records import Report
 from fusion.store.scripting.host import ScriptHost, to_texts
 
+#: Reports that one call writes down.
+_REPORTS = 200
+
 
 class ReportBroker(ScriptHost):
     """Progress and cursors, as long as the execution that tells them holds its job."""
@@ -14,7 +17,11 @@ class ReportBroker(ScriptHost):
     def report(self, worker: str, reports: Sequence[Report]) -> list[str]:
         """Write down what runs of this worker say. An answer per report: `ok`, `stale` when the execution does not hold the job, or
         `error: ...` (a broken key)."""
-        rest: list[object] = []
-        for report in reports:
-            rest += (report.job_id, report.execution_id, report.progress, report.cursor, report.said)
-        return to_texts(self._script("report")({}, {"worker": worker, "n_jobs": len(reports)}, rest))
+        answers = list[str]()
+        for first in range(0, max(1, len(reports)), _REPORTS):
+            rest: list[object] = []
+            part = reports[first : first + _REPORTS]
+            for report in part:
+                rest += (report.job_id, report.execution_id, report.progress, report.cursor, report.said)
+            answers += to_texts(self._script("report")({}, {"worker": worker, "n_jobs": len(part)}, rest))
+        return answers

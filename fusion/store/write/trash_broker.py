@@ -20,7 +20,7 @@ class TrashBroker(ScriptHost):
         broken key)."""
         return self._to_each("restore", {"queues": self.keys.queues}, {"nonce": nonce}, job_ids)
 
-    def empty_trash(self, limit: int = 500) -> tuple[int, bool]:
+    def empty_trash(self, limit: int = 300) -> tuple[int, bool]:
         """Forget up to `limit` jobs in the trash for good; returns how many, and whether there are more."""
         dropped, again = self._script("empty_trash")({}, {"limit": limit})
         return int(dropped), bool(again)

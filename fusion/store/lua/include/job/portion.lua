@@ -1,7 +1,7 @@
 -- What a worker holds goes back by portions, each of which is one call's work; `rq:worker:<name>:jobs` has the rest.
 -- INCLUDE: keys weight
 -- Exports: portion_left
-local PORTION = 75 -- jobs, by weight
+local PORTION = 60 -- jobs, by weight
 local portion_left = PORTION -- in this call
 
 -- `give` (id, execution, key) gives one back. One that can't be given back (a broken key) is left to its lease. Returns
