@@ -214,8 +214,8 @@ def _from_env(env: Mapping[str, str]) -> Iterator[tuple[str, tuple[Any, str]]]:
     for item in _settings():
         for name in (f"FUSION_{item.name.upper()}", *item.metadata["env"]):
             value = env.get(name)
-            # Kubernetes sets REDIS_PORT=tcp://10.0.0.1:6379 in every pod beside a service called redis.
-            if value and not (name == "REDIS_PORT" and value.startswith("tcp://")):
+            # Kubernetes sets REDIS_PORT=tcp://10.0.0.1:6379 in every pod beside a service called redis, and FUSION_SERVER_PORT alike.
+            if value and not (name.endswith("_PORT") and value.startswith(("tcp://", "udp://", "sctp://"))):
                 yield item.name, (value, f"environment {name}")
                 break
 

@@ -15,8 +15,9 @@ SANDBOX_TOKEN = "sandbox"
 
 
 def get(name: str, default: str = "") -> str:
-    """FUSION_<name>, or the default if it is unset or empty."""
-    return os.environ.get(f"FUSION_{name}", "").strip() or default
+    """FUSION_<name>, or the default if it is unset or empty, or what Kubernetes sets beside a service of such a name (`tcp://...`)."""
+    value = os.environ.get(f"FUSION_{name}", "").strip()
+    return default if name.endswith("_PORT") and value.startswith(("tcp://", "udp://", "sctp://")) else value or default
 
 
 def need(name: str, why: str) -> str:

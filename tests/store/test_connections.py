@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 import time
@@ -339,3 +340,36 @@ def test_no_server(tmp_path: Path) -> None:
     assert classify(missing) == "transient"
     assert "can't be reached: No such file or directory" in one_line(missing)
     assert "\n" not in one_line(RuntimeError("a\nb"))
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("rediss://h?ssl_cert_reqs=CERT_NONE", "ssl_cert_reqs is 'CERT_NONE'; use required, optional, none; did you mean none?"),
+        ("rediss://h?ssl_cert_reqs=no", "ssl_cert_reqs is 'no'; use required, optional, none"),
+        ("redis://h?ssl_cert_reqs=none", "option 'ssl_cert_reqs' is one of TLS; use rediss://, or remove it"),
+        ("unix://", "it names no socket; use unix:///path/to/redis.sock"),
+        ("unix:///", "it names no socket"),
+        ("unix://?db=1", "it names no socket"),
+    ],
+)
+def test_what_would_fail_at_the_first_command_is_told_at_once(url: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        connect(url)
+
+
+def test_a_url_may_turn_the_check_of_certificates_off() -> None:
+    options = connect("rediss://h?ssl_cert_reqs=none").connection_pool.connection_kwargs
+    assert (options["ssl_cert_reqs"], options["ssl_check_hostname"]) == ("none", False)
+    connect("rediss://h?ssl_cert_reqs=none").connection_pool.make_connection()
+
+
+def test_sentinels_that_are_down_are_named_without_objects() -> None:
+    conn = connect(Settings(sentinel={"INSTANCES": [("127.0.0.1", 1), ("127.0.0.1", 2)], "MASTER_NAME": "m"}))
+    with pytest.raises(redis.ConnectionError) as caught:
+        conn.ping()
+    told = one_line(caught.value, "redis+sentinel://m/0")
+    assert told == (
+        "Redis at redis+sentinel://m/0 can't be reached: no Sentinel names a healthy master 'm'; no answer of 127.0.0.1:1, 127.0.0.1:2: "
+        "are the Sentinels running, and are their addresses right (FUSION_REDIS_URL, --url or the setting sentinel)?"
+    )

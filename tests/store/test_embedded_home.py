@@ -22,6 +22,7 @@ from fusion.settings import Settings
 from fusion.store.client.connections import connect, resolve_redis
 from fusion.store.embedded.binary import ServerBinary
 from fusion.store.embedded.instance import EmbeddedRedis, running
+from tests.kit.process import ROOT
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
@@ -198,3 +199,18 @@ def test_a_link_as_pid_file_is_not_followed(tmp_path: Path) -> None:
     assert precious.read_text() == "keep me"
     with pid_file(str(tmp_path / "mine2")):
         (tmp_path / "mine2").unlink()
+
+
+def test_a_user_without_a_home_gets_no_directory_called_tilde(tmp_path: Path) -> None:
+    """As in a container that runs under a number."""
+    code = "import pwd; pwd.getpwuid = lambda uid: {}[uid]; from fusion.cli.main import main; main()"
+    env = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    for words in (
+        ("redis", "start"),
+        ("redis", "start", "--home", "~nobody-of-that-name/x"),
+        ("worker", "q", "--embedded", "--burst"),
+    ):
+        ended = subprocess.run([sys.executable, "-c", code, *words], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert ended.returncode == 1 and "Traceback" not in ended.stderr, ended
+        assert "this user has no home directory" in ended.stderr and "set FUSION_HOME" in ended.stderr, ended
+        assert list(tmp_path.iterdir()) == []

@@ -22,6 +22,7 @@ from tasks.providers.base import (
     ProviderRejected,
     ProviderUnavailable,
 )
+from tasks.providers.settings import get
 from tasks.providers.smtp import compose
 from tasks.providers.transport import tls_context
 from tasks.sandbox import Sandbox
@@ -189,3 +190,10 @@ def test_what_is_configured_wrongly_is_named(monkeypatch: pytest.MonkeyPatch, mo
     use_smtp(monkeypatch, 25, **more)
     with pytest.raises(ProviderNotConfigured, match=named):
         sendEmail(MAIL)
+
+
+@pytest.mark.parametrize("value", ["tcp://10.0.0.1:25", "udp://10.0.0.1:25"])
+def test_a_port_that_kubernetes_sets_is_none_of_ours(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("FUSION_SMTP_PORT", value)
+    assert get("SMTP_PORT", "0") == "0"
+    assert get("SMTP_HOST", "h") == "h"

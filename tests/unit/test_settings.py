@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,7 @@ def test_config_module_with_an_error_is_a_configuration_error(config: Path) -> N
         ({"REDIS_HOST": "h"}, "redis://h:6379/0"),
         ({"REDIS_HOST": "::1", "REDIS_PORT": "7000", "REDIS_DB": "3", "REDIS_SSL": "yes"}, "rediss://[::1]:7000/3"),
         ({"REDIS_PORT": "7000"}, "redis://localhost:7000/0"),
+        ({"FUSION_REDIS_PORT": "tcp://10.0.0.1:6379"}, None),
         ({"REDIS_PORT": "tcp://10.0.0.1:6379"}, None),  # what Kubernetes sets beside a service called redis
         ({}, None),
     ],
@@ -315,3 +316,13 @@ def test_executors(given: dict[str, Any], found: tuple[str, int | None, int]) ->
 def test_executors_that_contradict_what_else_is_said(given: dict[str, Any], fix: str) -> None:
     with pytest.raises(ConfigurationError, match=fix):
         Settings(**given)
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "udp", "sctp"])
+def test_what_kubernetes_sets_beside_a_service_of_our_name_is_no_setting(scheme: str) -> None:
+    names = [f"FUSION_{item.name.upper()}" for item in fields(Settings) if item.name.endswith("_port")]
+    assert len(names) == 3
+    found = Settings.load(env=dict.fromkeys(names, f"{scheme}://10.0.0.1:8080"))
+    assert (found.server_port, found.probe_port, found.redis_port) == (Settings().server_port, None, None)
+    with pytest.raises(ConfigurationError, match="server_port"):
+        Settings.load(env={"FUSION_SERVER_PORT": "http://10.0.0.1:8080"})

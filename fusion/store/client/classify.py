@@ -8,6 +8,7 @@ import ssl
 from typing import Literal
 
 from redis import exceptions as errors
+from redis.sentinel import MasterNotFoundError
 
 from fusion.exceptions import ConfigurationError, StoreUnavailable
 from fusion.settings import mask_url
@@ -107,9 +108,24 @@ def one_line(error: BaseException, where: str | None = None) -> str:
             f"{server} was not asked: {text}; enqueue from fewer threads, greenlets or tasks at once, or allow more connections: "
             "?max_connections=500 at the end of the url"
         )
+    if isinstance(error, MasterNotFoundError):
+        return f"{server} can't be reached: {_without_master(str(error))}"
     # A server without TLS does not refuse a TLS greeting, it waits for the rest of it.
     running = "is it running with TLS" if where and where.startswith("rediss") else "is it running"
     return f"{server} can't be reached: {text}; {running}, and is FUSION_REDIS_URL (or --url) right?"
+
+
+def _without_master(text: str) -> str:
+    """What redis-py says of Sentinels, less the objects that it prints for those that do not answer."""
+    name = re.match(r"No master found for ('[^']*'|\"[^\"]*\")", text)
+    silent = ", ".join(f"{host}:{port}" for host, port in re.findall(r"\bhost=([^,()\s]+),port=(\d+)", text))
+    told = f"no Sentinel names a healthy master{f' {name[1]}' if name else ''}"
+    told += (
+        f"; no answer of {silent}: are the Sentinels running, and are their addresses"
+        if silent
+        else "; is it running, and is its name"
+    )
+    return f"{told} right (FUSION_REDIS_URL, --url or the setting sentinel)?"
 
 
 def _configuration(error: BaseException, code: str, text: str) -> str:

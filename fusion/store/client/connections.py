@@ -62,6 +62,7 @@ _NO_SETINFO: dict[str, Any] = {"driver_info": None} if find_spec("redis.driver_i
 _URL_OPTIONS = frozenset(
     "db username password host port path client_name socket_timeout socket_connect_timeout max_connections".split()
 )
+_CERT_REQS = ("required", "optional", "none")
 _LOCAL_PORT = 6379
 #: Seconds of silence, seconds between questions, and questions: a peer that vanished without a word is noticed within half a minute.
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -312,7 +313,26 @@ def _parse(url: str) -> dict[str, Any]:
     unknown = [name for name in given if name not in _URL_OPTIONS and not name.startswith("ssl_") and name != "connection_class"]
     if unknown:
         raise ConfigurationError(f"Redis url {mask_url(url)!r}: option {unknown[0]!r} is not known here; remove it")
+    _check_tls(url, given)
     return check_options(dict(given), f"Redis url {mask_url(url)!r}")
+
+
+def _check_tls(url: str, given: dict[str, Any]) -> None:
+    """Check what redis-py would find only when it connects: options of TLS, and a socket that is not named."""
+    where = f"Redis url {mask_url(url)!r}"
+    if url.startswith("unix:") and not str(given.get("path") or "").strip("/"):
+        raise ConfigurationError(f"{where}: it names no socket; use unix:///path/to/redis.sock")
+    tls = [name for name in given if name.startswith("ssl_")]
+    if tls and not url.startswith("rediss:"):
+        raise ConfigurationError(f"{where}: option {tls[0]!r} is one of TLS; use rediss://, or remove it")
+    if (wanted := given.get("ssl_cert_reqs")) is None:
+        return
+    if wanted not in _CERT_REQS:
+        near = str(wanted).lower().removeprefix("cert_")
+        meant = f"; did you mean {near}?" if near in _CERT_REQS else ""
+        raise ConfigurationError(f"{where}: ssl_cert_reqs is {str(wanted)[:40]!r}; use {', '.join(_CERT_REQS)}{meant}")
+    if wanted == "none":
+        given.setdefault("ssl_check_hostname", False)
 
 
 def _answers(host: str, port: int) -> bool:

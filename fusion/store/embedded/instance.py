@@ -100,7 +100,7 @@ class EmbeddedRedis:
         fsync: str = "everysec",
         server: ServerBinary | None = None,
     ) -> None:
-        self.home = Path(home).expanduser().absolute()
+        self.home = Path(os.path.expanduser(home)).absolute()
         self.persistent = persistent
         self.fsync = fsync
         self.socket = Path(_socket_path(self.home))
@@ -116,6 +116,11 @@ class EmbeddedRedis:
 
     def start(self) -> str:
         """Start the server unless it runs, and return its url once it takes commands. ConfigurationError with the log's end if it can't start."""
+        if any(part.startswith("~") for part in self.home.parts):
+            raise ConfigurationError(
+                f"this user has no home directory (no HOME, no entry in passwd), which {self.home} would need; "
+                "set FUSION_HOME to a directory for the built-in Redis"
+            )
         if len(os.fsencode(self.socket)) >= _MAX_SOCKET_PATH:
             raise ConfigurationError(
                 f"the socket's path is too long for a unix socket: {self.socket}; set FUSION_HOME to a shorter directory"
