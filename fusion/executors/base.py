@@ -78,7 +78,7 @@ class Death:
 
     `status`: the raw wait status, None if nobody saw it: the executor itself died. `maxrss`: KiB. `killed`: the executor sent the signal;
     `timed_out`: it did so, or would have by now, as the run's time was up, or that which it had to stop. `suspect`: others ran in it, and
-    which of them is to blame nobody knows.
+    which of them is to blame nobody knows; `crowd`: how many did, itself included.
     """
 
     status: int | None = None
@@ -86,6 +86,7 @@ class Death:
     killed: bool = False
     timed_out: bool = False
     suspect: bool = False
+    crowd: int = 0
 
 
 class ExecutorListener(Protocol):

@@ -71,7 +71,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         """Slots that runs have: those that run alone, or are about to be killed with their process, have none. Asked for at every job."""
         taken = 0
         for horse in self.horses.values():
-            if not (horse.alone or horse.condemned):
+            if not (horse.company or horse.condemned):
                 taken += len(horse.runs)
         return taken
 
@@ -99,7 +99,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     @property
     def _sharing(self) -> int:
-        return sum(not (horse.alone or horse.leaving) for horse in self.horses.values())
+        return sum(not (horse.company or horse.leaving) for horse in self.horses.values())
 
     @property
     def _may_begin_alone(self) -> bool:
@@ -107,15 +107,28 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         if not self._waiting:
             return False
         reserved = min(self._settings.reserve_high, self._wanted) if self._waiting[0].priority >= HIGH else 0
-        return sum(horse.alone for horse in self.horses.values()) < self._wanted + reserved
+        return sum(horse.company > 0 for horse in self.horses.values()) < self._wanted + reserved
 
     def fill(self, now: float) -> None:
-        """Fork what is missing, and begin what waits to run alone."""
+        """Fork what is missing, and begin what waits to run alone, or with other suspects."""
         while self.session.may_fork(now) and self._sharing < self._wanted and self.horses.fork():
             pass
         while self.session.may_fork(now) and self._may_begin_alone and (horse := self.horses.fork()):
-            horse.alone = True
-            self._give(horse, self._waiting.pop(0))
+            run = self._waiting.pop(0)
+            horse.company = run.company
+            self._give(horse, run)
+            self._gather_suspects(horse)
+
+    def _gather_suspects(self, horse: ConcurrentHorse) -> None:
+        """Give a horse the suspects that may share it: as many as the one that may have the fewest beside it allows."""
+        for run in list(self._waiting) if horse.company > 1 else ():
+            if horse.takes_in(run):
+                self._waiting.remove(run)
+                self._join(horse, run)
+
+    def _join(self, horse: ConcurrentHorse, run: CrowdRun) -> None:
+        horse.company = min(horse.company, run.company)
+        self._give(horse, run)
 
     def exchanged(self, seconds: float, jobs: int) -> None:
         """Record one exchange with Redis."""
@@ -138,7 +151,11 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
     def start(self, claimed: Claimed, limit: float) -> CrowdRun | None:
         """Give a job to a horse, or have it wait to run alone. None if no horse has room."""
         run = CrowdRun(claimed, limit, time.monotonic())
-        if claimed.fields.get(b"isolate"):
+        run.company = 1 if claimed.fields.get(b"isolate") else min(readings.suspects(claimed.fields), self._places)
+        if (among := next((horse for horse in self.horses.values() if horse.takes_in(run)), None)) is not None:
+            self._join(among, run)
+            return run
+        if run.company:
             at = next((at for at, other in enumerate(self._waiting) if other.priority < run.priority), len(self._waiting))
             self._waiting.insert(at, run)
             self.fill(run.began)
@@ -317,7 +334,7 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
             return
         if horse.condemned:
             self._condemned.judge(horse, time.monotonic())
-        if not horse.runs and (horse.leaving or horse.alone or self.session.draining):
+        if not horse.runs and (horse.leaving or horse.company or self.session.draining):
             self.horses.forget(horse)
             horse.finish()
             self.session.leave(horse)

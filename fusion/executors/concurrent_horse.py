@@ -25,7 +25,7 @@ class CrowdRun(Run):
     been done, and it still runs; `late_from`: when its task's own time is over, and it has but its grace. `callbacks`: the limits of its
     callbacks of which one may move `due`, once, and `for_hooks` that of its hooks; `task_over`: that has happened. `struck`: its own limit
     was raised in its thread, at a place that nobody chose. `held_up`: another keeps the event loop from coming round to it, and by that many
-    seconds its end is insisted on later.
+    seconds its end is insisted on later. `company`: runs that may be in its process, if that is not one for all: 1 if it is to be alone.
     """
 
     horse: ConcurrentHorse | None = None
@@ -37,6 +37,7 @@ class CrowdRun(Run):
     task_over: bool = False
     struck: bool = False
     held_up: float = 0.0
+    company: int = 0
 
     @property
     def must_end(self) -> float:
@@ -76,24 +77,27 @@ class CrowdRun(Run):
         if self.horse.broken:
             if crowd == 1 and self.killed is None:
                 self.killed = KillCause.BROKEN
-            return Death(exited.status, exited.maxrss, killed=True, suspect=crowd > 1)
+            return Death(exited.status, exited.maxrss, killed=True, suspect=crowd > 1, crowd=crowd)
         ours = exited.why != "-"
         if ours and not (late or self.held_up) and self.killed is None and (self.struck or time.monotonic() >= self.late_from):
             # Not displaced: two that are late together, each of which costs the other its process, would never come to an end.
             late, self.detail = True, "and its grace ended with its process"
         if ours and not late and self.killed is None and not self.horse.alone:
             self.killed = KillCause.DISPLACED
-        return Death(exited.status, exited.maxrss, killed=ours, timed_out=late, suspect=crowd > 1 and not (ours or late))
+        return Death(
+            exited.status, exited.maxrss, killed=ours, timed_out=late, suspect=crowd > 1 and not (ours or late), crowd=crowd
+        )
 
 
 class ConcurrentHorse(Horse):
-    """`runs`: what it runs, by execution; `given`: the jobs it has had. `alone`: it runs one job in all."""
+    """`runs`: what it runs, by execution; `given`: the jobs it has had. `company`: so many suspects at once, and 1 for a job that is to be alone,
+    are all that it runs; 0 if it is for all jobs."""
 
     def __init__(self, server: ForkServerClient, serial: int, end: socket.socket, limit: int) -> None:
         super().__init__(server, serial, end, limit)
         self.runs: dict[bytes, CrowdRun] = {}
         self.given = 0
-        self.alone = False
+        self.company = 0
         #: Why it gets no more jobs; empty if it does.
         self.leaving = ""
         #: Condemned: when its group is killed though some in it still run, and by when it has to show that it is not stuck, or that is done at once.
@@ -111,9 +115,19 @@ class ConcurrentHorse(Horse):
         """True if it is to be killed."""
         return self.kill_by < inf
 
+    @property
+    def alone(self) -> bool:
+        """It runs one job in all."""
+        return self.company == 1
+
     def room(self, places: int) -> int:
         """Jobs that it can be given."""
-        return 0 if self.leaving or self.alone else places - len(self.runs)
+        return 0 if self.leaving or self.company else places - len(self.runs)
+
+    def takes_in(self, run: CrowdRun) -> bool:
+        """This suspect can join those that it runs."""
+        together = len(self.runs) + 1
+        return not (self.leaving or self.struck) and 1 < together <= min(self.company, run.company)
 
     def give(self, run: CrowdRun) -> None:
         """Have the next `send_jobs` send a job."""

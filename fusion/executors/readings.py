@@ -47,6 +47,12 @@ def callback(frame: Mapping[bytes, bytes]) -> str:
     return key.decode() if key in CALLBACKS else "middleware"
 
 
+def suspects(job: Mapping[bytes, bytes]) -> int:
+    """Jobs with which a suspect may share its process, itself included; 0 if it is none."""
+    raw = job.get(b"suspect", b"")
+    return int(raw) if raw.isdigit() and len(raw) < 4 else 0
+
+
 def signaled(frame: Mapping[bytes, bytes]) -> float | None:
     """Seconds since a signal reached its process, if one did a moment before it failed."""
     try:

@@ -117,7 +117,7 @@ class Gathered:
         """Take a job that has a slot, or `fits`; False if it is one that has a call of its own."""
         fields = claimed.fields
         figures = parse(fields.get(b"gather", b""))
-        if figures is None or b"func" not in fields or fields.get(b"suspect") == b"1":
+        if figures is None or b"func" not in fields or readings.suspects(fields):
             return False
         now, key = time.monotonic(), _key(claimed)
         call = next((call for call in self._waiting if call.key == key and call.room), None)

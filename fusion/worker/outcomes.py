@@ -22,6 +22,8 @@ from fusion.worker.slots import Slots
 
 _KINDS = (b"finished", b"failed", b"held", b"interrupted", b"stopped", b"displaced")
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, LookupError, RecursionError)
+#: Of whatever number of jobs: then halves of that make five deaths before one is alone, and so often a run goes back uncharged.
+MOST_SUSPECTS = 16
 NOT_BEGUN = Decision("stopped", "it had not begun")
 _POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -122,7 +124,7 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
     - its executor at the deadline, or the executor's end after it: the task's own doing, it failed by timeout;
     - together with the whole executor: lost, but which of its jobs had a part in that nobody knows;
     - the worker, for the memory it held, or as an operator said so: it failed;
-    - whoever it was, if others ran in its process: each is a suspect, and runs again alone;
+    - whoever it was, if others ran in its process: each is a suspect, and runs again among half as many, in the end alone;
     - a polite signal while the worker stops: systemd and Heroku signal the whole tree, the job goes back unharmed;
     - nobody of us, by SIGKILL: the host's doing (OOM killer, operator), the job is lost and runs again;
     - anything else (SIGSEGV, os._exit, exit code 0 too): the task's own doing, it failed.
@@ -146,8 +148,10 @@ def of_death(run: Run, death: Death, *, stopping: bool, grace: float) -> Decisio
         return Decision("struck", "the fork server died with the job's process")
     what = describe_death(death.status)
     if death.suspect and not _is_polite(death.status, stopping):
-        why = f"its process was {what}, and which of its jobs did that nobody knows: each runs again in one of its own"
-        return Decision("suspect", why, attempt=_attempt(death))
+        most = _halved(death.crowd)
+        how = f"they run again, {most} at most in a process" if most > 1 else "each runs again in one of its own"
+        why = f"its process was {what}, and which of its jobs did that nobody knows: {how}"
+        return Decision("suspect", why, fields={"suspect": str(most)}, attempt=_attempt(death))
     if death.killed and cause is KillCause.MEMORY:
         return died(fields, f"its processes {run.detail} and were killed", "fusion.exceptions.JobMemoryExceeded", _attempt(death))
     if death.killed:
@@ -184,6 +188,11 @@ def _cut_short(run: Run, death: Death) -> str:
     else:
         why = f"its process exited with code {os.waitstatus_to_exitcode(death.status)}"
     return f"fusion.exceptions.WorkHorseTerminated: {why}"
+
+
+def _halved(crowd: int) -> int:
+    """Suspects that may share a process next."""
+    return max(1, min(crowd // 2, MOST_SUSPECTS))
 
 
 def _displaced(fields: Mapping[bytes, bytes], death: Death) -> Decision:

@@ -198,7 +198,7 @@ def test_of_one_that_dies_among_others_nobody_knows(stage: Stage) -> None:
     doomed = [run for run in runs if stage.serial(run) == 1]
     stage.server.exit(1, 11)
     stage.tick()
-    assert stage.listener.ends == [(run, Death(11, 1024, suspect=True)) for run in doomed]
+    assert stage.listener.ends == [(run, Death(11, 1024, suspect=True, crowd=3)) for run in doomed]
     stage.answer(next(run for run in runs if run not in doomed))
 
 
@@ -227,7 +227,7 @@ def test_one_that_dies_alone_did_it(stage: Stage) -> None:
     run = stage.start()
     stage.server.exit(stage.serial(run), 11)
     stage.tick()
-    assert stage.listener.ends == [(run, Death(11, 1024))]
+    assert stage.listener.ends == [(run, Death(11, 1024, crowd=1))]
 
 
 def test_those_that_answer_for_others_are_killed_and_nobody_is_charged(stage: Stage) -> None:
@@ -326,6 +326,20 @@ def test_threads_take_few_jobs_a_turn_unless_turns_take_long(monkeypatch: pytest
         stage.executor.exchanged(0.002, 10)
     assert stage.executor.capacity == 2 * FEW
     stage.executor.close()
+
+
+def test_suspects_share_a_process_with_no_others_and_no_more_than_the_least_of_them_allows(stage: Stage) -> None:
+    plain = stage.start()
+    two = [stage.start(suspect=b"3") for _ in range(2)]
+    third = stage.start(suspect=b"2")
+    alone = stage.start(suspect=b"1", isolate=b"1")
+    assert len(set(serials(stage, two))) == 1
+    assert stage.serial(plain) != stage.serial(two[0])
+    assert stage.serial(third) not in serials(stage, [plain, *two]), "one may have but one other beside it"
+    assert list(stage.executor.queued) == [alone], "as many such processes as there are others"
+    stage.server.exit(stage.serial(two[0]), 11)
+    stage.tick()
+    assert stage.listener.ends == [(run, Death(11, 1024, suspect=True, crowd=2)) for run in two]
 
 
 def test_a_suspect_runs_alone() -> None:

@@ -173,7 +173,8 @@ def test_of_a_process_that_dies_nobody_is_charged_but_who_does_it_again_alone(
     _all(conn, [wild], "failed", 20)
     assert "killed by SIGSEGV" in field(conn, wild.id, "reason")
     _all(conn, others, "finished", 30)
-    assert len(set(runs_of(seen, "ended"))) == 9, "each in a process of its own"
+    assert len(runs_of(seen, "begun", wild.id)) in (3, 4), "among ten, among five, among two unless it is left over, then alone"
+    assert len(runs_of(seen, "begun")) <= 10 + 10 + 5 + 2 + 1, "half of the suspects are cleared with each death"
     assert all(field(conn, job.id, name) in ("", "0") for job in others for name in ("attempts", "suspect"))
     assert [losses_of(conn, job.id) for job in others] == [0] * 9
     check_conservation(conn, [job.id for job in (*others, wild)])

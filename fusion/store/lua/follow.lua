@@ -34,7 +34,7 @@ local function is_alike(entry)
   if entry.class ~= tonumber(A_class) or entry.aside or not is_id(entry.id) then return false end
   local job = redis.pcall('HMGET', job_key(entry.id), 'status', 'gather', 'func', 'serializer', 'origin', 'suspect')
   return not job.err and job[1] == 'queued' and job[2] == A_gather and job[3] == A_func
-      and (job[4] or '') == A_serializer and job[5] == A_queue and job[6] ~= '1'
+      and (job[4] or '') == A_serializer and job[5] == A_queue and (job[6] or '0') == '0'
 end
 
 -- Whether the next loss of the job that has begun the call is to be its own.

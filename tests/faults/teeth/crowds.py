@@ -51,7 +51,7 @@ OF_CROWDS = (
         "crowd7",
         "jobs that go on in a condemned process keep its slots",
         "executors/test_concurrent.py::test_those_that_go_on_in_a_condemned_process_keep_no_slot_from_the_next",
-        Edit("fusion/executors/concurrent.py", "if not (horse.alone or horse.condemned):", "if True:"),
+        Edit("fusion/executors/concurrent.py", "if not (horse.company or horse.condemned):", "if True:"),
     ),
     a_mutant(
         "crowd8",

@@ -189,6 +189,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     end
     local begun = kind == 'displaced' or kind == 'suspect' or cut(more, 'spared')
     if begun and not let_off(key) then
+      if cut(more, 'suspect') then more[#more + 1], more[#more + 2] = 'suspect', 1 end
       kind, reason = 'lost', reason .. PUT_BACK
     elseif begun and kind == 'release' then
       more[#more + 1], more[#more + 2] = 'lost', job.lost or 0

@@ -36,7 +36,7 @@ local function let_off(key) return redis.call('HINCRBY', key, 'spared', 1) <= SP
 -- killed for another job that ran in it. `job.suspect`: it ran in a process with others, which died of one of them; it
 -- runs in one of its own until it has an outcome.
 local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
-  local before = tonumber(job.lost) or 0
+  local before, size = tonumber(job.lost) or 0, cut(more, 'suspect')
   local shared = job.shared and math.max(before, math.min(before + 1, PROBATION))
   local lost = outcome == 'lost' and (job.unbegun and before or shared or before + 1)
   note_attempt(key, worker, outcome, reason, more, nil, now_iso)
@@ -59,7 +59,7 @@ local function settle(outcome, id, key, queue, job, leave, reason, worker, more)
   if lost then
     more[#more + 1] = 'reason'
     more[#more + 1] = reason
-    if job.suspect then more[#more + 1], more[#more + 2] = 'suspect', 1 end
+    if size or job.suspect then more[#more + 1], more[#more + 2] = 'suspect', size or 1 end
   end
   local pause = 0
   -- a half more or less: those that were lost together need not meet again
