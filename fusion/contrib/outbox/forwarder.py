@@ -35,8 +35,9 @@ from fusion.store.write.broker import Broker
 
 log = logging.getLogger("fusion.outbox")
 
-#: Seconds after which rows that a full queue refused are tried again, and a queue whose replicas were late.
-_AGAIN, _LATE = 15.0, 2.0
+#: Seconds after which rows that a full queue refused are tried again, and those that wait for another job; for which replicas that were late are
+#: waited for no more.
+_AGAIN, _SOON, _LATE = 15.0, 2.0, 15.0
 #: For so many seconds a job that waits for another is tried again: that may be a row of another queue.
 _PATIENT = 600.0
 #: Jobs that wait for others which one call may bring.
@@ -53,16 +54,15 @@ class Forwarder:
     def __init__(self, ledger: Ledger, broker: Broker, *, keep: float, most: int = defaults.ENQUEUE_CHUNK) -> None:
         """`keep`: for so many seconds rows stay that were accepted, to be sent again should Redis lose them. `most`: of a batch."""
         self._ledger, self._broker, self._keep, self._most = ledger, broker, keep, most
-        self._not_before: dict[str, float] = {}
+        self._unconfirmed_until = 0.0
         #: Rows that were accepted, and that were parked, since it began.
         self.forwarded = self.parked = 0
 
-    def forward(self, *, at_once: bool = False) -> bool:
-        """Send a batch of each queue that has one. True if there may be more. `at_once`: without the pauses of queues that were late."""
+    def forward(self) -> bool:
+        """Send a batch of each queue that has one. True if there may be more."""
         more = False
         for queue in self._ledger.work():
-            if at_once or time.monotonic() >= self._not_before.get(queue, 0.0):
-                more = self._forward(queue) or more
+            more = self._forward(queue) or more
         return more
 
     def tidy(self) -> None:
@@ -109,10 +109,6 @@ class Forwarder:
                 continue
             try:
                 marked = self._enqueue(batch, before, [job for _, job, _ in fits], terms)
-            except NotReplicated as error:
-                log.warning("queue %s: %s", batch.queue, error)
-                self._not_before[batch.queue] = time.monotonic() + _LATE
-                return False
             except (FusionError, RedisError, *_UNFIT) as error:
                 current, rows = self._refused(batch, fits, error)
                 continue
@@ -128,7 +124,16 @@ class Forwarder:
     def _enqueue(self, batch: Batch, before: int, jobs: list[NewJob], terms: Terms) -> Marked:
         # looked at each time: tables that were emptied are another outbox
         named = OutboxBatch(self._ledger.identity(), batch.number, before, batch.stamp)
-        marked = self._broker.enqueue_rows(batch.queue, jobs, named, *terms)
+        replicas, room = terms
+        if time.monotonic() < self._unconfirmed_until:
+            replicas = None  # others would wait for them, too
+        try:
+            marked = self._broker.enqueue_rows(batch.queue, jobs, named, replicas, room)
+        except NotReplicated as error:
+            # The primary has accepted them, and nobody is there to be told: should it be lost, they are sent again as any other rows.
+            self._unconfirmed_until = time.monotonic() + _LATE
+            log.warning("queue %s, batch %d counts as forwarded: %s", batch.queue, batch.number, error)
+            marked = self._broker.enqueue_rows(batch.queue, jobs, named)
         failpoint("outbox.accepted")
         return marked
 
@@ -162,7 +167,7 @@ class Forwarder:
             rows = [row for row, job, _ in ready if job.id == error.job_id]
             culprits = {row.id for row in rows[-1:]}  # of two in one batch the first is no duplicate
             if isinstance(error, UnknownDependency) and rows and time.time() - rows[-1].written_at < _PATIENT:
-                again = time.time() + _LATE
+                again = time.time() + _SOON
         elif isinstance(error, (BatchClosed, NoSuchBatchError)):
             culprits = {row.id for row, job, _ in ready if job.fields.get("batch") and str(job.fields["batch"]) in str(error)}
         elif classify(error) == "bug" if isinstance(error, RedisError) else isinstance(error, _UNFIT):

@@ -98,14 +98,13 @@ class Ledger:
     def work(self) -> list[str]:
         """The queues that have an open batch, or rows that wait for one."""
         found = {queue for (queue,) in self._db.select("queues", {"is_open": True}, ("queue",))}
-        last = ""
+        where: dict[str, Any] = {"state": WAITING}
         while True:  # each by one look into the index
-            where = {"state": WAITING, "queue__gt": last}
             rows = self._db.select("rows", where, ("queue",), order=("queue", "id"), limit=1)
             if not rows:
                 return sorted(found)
-            last = rows[0][0]
-            found.add(last)
+            found.add(rows[0][0])
+            where["queue__gt"] = rows[0][0]
 
     def batch(self, queue: str) -> Batch:
         """How far a queue is."""

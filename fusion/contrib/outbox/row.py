@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusion.enqueue.graph import Graph
 from fusion.exceptions import OptionError
+from fusion.store.layout.names import check_queue_name
 from fusion.store.layout.records import NewJob, Replicas, Room
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def _body(job: NewJob, written: float) -> dict[str, Any]:
 
 def read(row: Row, now: float) -> tuple[NewJob, Terms]:
     """The job, with what is left of its ttl at that time, and on which terms it is to be accepted. ValueError, TypeError or KeyError for a row that
-    nobody of ours wrote."""
+    nobody of ours wrote, InvalidName for one of a queue that can't be."""
+    check_queue_name(row.queue)
     body: dict[str, Any] = json.loads(row.body)
     if not isinstance(body, dict):
         raise ValueError("its body is no object")

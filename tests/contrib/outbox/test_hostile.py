@@ -20,8 +20,10 @@ from fusion.contrib.outbox.opened import opened
 from fusion.contrib.outbox.process import OutboxProcess
 from fusion.contrib.sqlalchemy.outbox import Outbox
 from fusion.contrib.sqlalchemy.tables import outbox_tables
+from fusion.enqueue.terms import Terms
 from fusion.exceptions import ConfigurationError
 from fusion.settings import Settings
+from fusion.store.layout.records import Replicas
 from tests.contrib.outbox.hands import Base, a_server, in_queue, postgres, sqlite
 from tests.inprocess.databases import PostgresServer
 from tests.kit.length import long_case, soaked
@@ -112,6 +114,38 @@ def test_rows_that_nobody_of_ours_wrote_are_parked_each_with_its_reason_and_stop
     while forwarder.forward():
         pass
     assert len(base.ledger.parked()) == len(ODD)
+
+
+@pytest.mark.parametrize("queue", ["", "_callbacks", "failed", "a b", "x" * 129, "*"])
+def test_rows_of_a_queue_that_can_not_be_are_parked(conn: redis.Redis, base: Base, queue: str) -> None:
+    base.add(queue, "bad")
+    base.add("q", "good")
+    forwarder = base.forwarder(conn)
+    while forwarder.forward():
+        pass
+    assert in_queue(conn) == ["good"]
+    (parked,) = base.ledger.parked()
+    assert parked["job_id"] == "bad"
+    assert "InvalidName: queue name" in parked["reason"]
+    assert conn.smembers("rq:queues") == {b"rq:queue:q"}
+    assert not conn.exists(f"rq:queue:{queue}", f"rq:wake:{queue}", "rq:job:bad")
+
+
+def test_replicas_that_do_not_answer_stop_no_row(conn: redis.Redis, base: Base) -> None:
+    """The primary has them, and nobody waits for the answer."""
+    lasting = Terms(replicas=Replicas(1, 0.2))
+    base.add("q", "first", terms=lasting)
+    base.add("q", "second")
+    base.add("r", "third", "fourth", terms=lasting)
+    begun, forwarder = time.monotonic(), base.forwarder(conn)
+    while forwarder.forward():
+        pass
+    assert (in_queue(conn), in_queue(conn, "r")) == (["first", "second"], ["third", "fourth"])
+    assert (forwarder.forwarded, base.ledger.parked(), base.column(state=WAITING)) == (4, [], [])
+    assert time.monotonic() - begun < unhurried(1)
+    conn.flushall()
+    forwarder.tidy()
+    assert in_queue(conn) == ["first", "second"], "as any other rows"
 
 
 def test_a_forwarder_whose_clock_ran_ahead_is_succeeded_when_it_is_silent(base: Base, conn: redis.Redis, redis_url: str) -> None:
