@@ -19,6 +19,10 @@ NAME, ALIAS = "tasks", "fusion_bundled_tasks"
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+class Unavailable(ImportError):
+    """The bundled package is there, and lacks what it needs."""
+
+
 def public(module: str) -> str:
     """The name by which jobs know a module."""
     return NAME + module[len(ALIAS) :] if module == ALIAS or module.startswith(ALIAS + ".") else module
@@ -40,7 +44,9 @@ def load(module: str) -> ModuleType:
         try:
             return import_module(other)
         except ModuleNotFoundError as second:
-            raise (error if missing(other, second) else second) from None
+            if missing(other, second):
+                raise error from None
+            raise Unavailable(f"{module} is one of Fusion's bundled tasks, which can't be imported here: {second}") from None
 
 
 def settle() -> tuple[str, str] | None:

@@ -130,6 +130,8 @@ def _import(module_name: str, path: str) -> ModuleType:
         return module
     try:
         return bundled.load(module_name)
+    except bundled.Unavailable as error:
+        raise TaskNotFound(f"{path}: {error}") from None
     except ModuleNotFoundError as error:
         if bundled.missing(module_name, error):
             raise TaskNotFound(

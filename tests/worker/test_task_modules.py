@@ -106,3 +106,14 @@ def test_modules_of_the_bundled_package_can_be_named_beside_a_users(project: Pro
     eventually(lambda: status_of(conn, job.id) == "finished")
     worker.says("tasks.sms.sendSMS is not among the tasks of this worker")
     eventually(lambda: status_of(conn, refused.id) == "blocked")
+
+
+def test_a_bundled_name_beside_a_users_module_waits_for_a_worker_that_can_import_it(project: Project, conn: redis.Redis) -> None:
+    project.write("tasks.py")
+    project.write("stub/requests.py", NO_REQUESTS)
+    queue = Queue("w", conn)
+    bundled = queue.enqueue("tasks.maintenance.run_maintenance_on_failed_queue", priority="high")
+    job = queue.enqueue("tasks.note", str(project.seen))
+    project.worker(PYTHONPATH=str(project.directory / "stub"))
+    eventually(lambda: (status_of(conn, bundled.id), status_of(conn, job.id)) == ("blocked", "finished"))
+    assert "one of Fusion's bundled tasks, which can't be imported here: " in field(conn, bundled.id, "reason")

@@ -76,7 +76,7 @@ def held(look: Look) -> Iterator[Finding]:
         module = one.task.rpartition(".")[0] or "MODULE"
         fix = f"{look.program} worker {words(one.queue)} --tasks {words(module)}"
         if "has no function" in why or "can't be imported" in why:  # a worker has the module: another like it is no further
-            fix = f"what is wrong is said there: correct {module}, or the name where it is enqueued\n{look.program} info"
+            fix = f"{look.program} jobs {words(f'func:{one.task}')}"
         yield Finding("fail", "held", one.queue, what, fix)
 
 
