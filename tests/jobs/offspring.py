@@ -155,7 +155,7 @@ async def ticks(path: str, until: str) -> None:
 
 def _leave(how: str, path: str) -> None:
     if how == "raise":
-        raise ValueError("raised in a forked child")
+        raise ValueError(" ".join(("raised in a", "forked child")))
     if how == "exit":
         sys.exit(3)
     if how == "message":
