@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
+from fusion import Batch
 from fusion.exceptions import BatchClosed, NoSuchBatchError
 from fusion.store.write.broker import Broker
 from tests.kit.hands import Hand, may_reap, new, over, promote_all, put, status_of
@@ -264,3 +265,31 @@ def test_a_broken_batch_fails_no_job_and_keeps_no_other_waiting(conn: redis.Redi
     assert status_of(conn, "a") == "finished"
     broker.tend_batches()
     assert batch_of(conn, "other")["closed_at"]
+
+
+@pytest.mark.parametrize("way", ["requeue", "restore"])
+def test_a_batch_is_canceled_again_when_members_have_come_back(conn: redis.Redis, broker: Broker, way: str) -> None:
+    begin(broker, "b")
+    add(broker, "b", *(f"a{nth}" for nth in range(120)))
+    begin(broker, "inner", "b")
+    add(broker, "inner", "in")
+    broker.delete_to_trash(["a7"])
+    assert Batch(id="b", connection=conn).cancel() == (120, 0)
+    assert broker.requeue(["a99", "in"], "n") == ["ok", "ok"]
+    if way == "restore":
+        assert broker.restore(["a7"], "n") == ["restored"]
+    assert Batch(id="b", connection=conn).cancel() == (2 + (way == "restore"), 0)
+    assert Batch(id="b", connection=conn).cancel() == (0, 0)
+    assert {status_of(conn, one) for one in ("a99", "in")} == {"canceled"}
+    assert batch_faults(conn) == []
+
+
+def test_whoever_dies_between_two_calls_of_a_second_cancel_has_the_fleet_go_on(conn: redis.Redis, broker: Broker) -> None:
+    begin(broker, "b")
+    add(broker, "b", *(f"a{nth}" for nth in range(120)))
+    Batch(id="b", connection=conn).cancel()
+    broker.requeue([f"a{nth}" for nth in range(120)], "n")
+    assert broker.cancel_batch("b") == ("ok", 50, 0, True, [])
+    while broker.tend_batches()[1] == 0:
+        pass
+    assert counts(conn, "b") == {"members": 120, "canceled": 120} and batch_faults(conn) == []

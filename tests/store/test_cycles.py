@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import redis
@@ -14,6 +15,7 @@ from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
 from tests.kit.hands import Hand, everything, fields_of, new, status_of
+from tests.store.batch_hands import begin, callback
 from tests.store.kin_hands import child, give, of_kin, settle
 
 TASK = "tests.jobs.basic.noop"
@@ -197,3 +199,62 @@ def test_an_unknown_parent_is_still_named(conn: redis.Redis, broker: Broker) -> 
     with pytest.raises(UnknownDependency):
         give(broker, "q", child("a", "nobody"))
     assert of_kin(conn) == set()
+
+
+# -- what a batch calls back waits for its members
+
+
+@pytest.mark.parametrize("batch", ["b", "inner"])
+@pytest.mark.parametrize("when", ["complete", "success"])
+@pytest.mark.parametrize("between", [0, 1, 3])
+def test_no_member_waits_for_what_its_batch_calls_back(
+    conn: redis.Redis, broker: Broker, batch: str, when: str, between: int
+) -> None:
+    begin(broker, "b", **{f"on_{when}": "told"})
+    begin(broker, "inner", "b")
+    callback(broker, "b", when, "told", queue="q")
+    line = ["told", *(f"n{nth}" for nth in range(between))]
+    for above, one in pairwise(line):
+        give(broker, "q", child(one, above))
+    member = child("m", line[-1], ties="pb", batch=batch)
+    refused(conn, lambda: give(broker, "q", member), " -> ".join(["m", *reversed(line), "m"]))
+    if between:
+        broker.cancel("n0")
+        settle(broker)
+        refused(
+            conn, lambda: give(broker, "q", child("n9", "told"), child("m", "n9", ties="pb", batch=batch)), "m -> n9 -> told -> m"
+        )
+
+
+def test_one_that_a_member_waits_for_may_not_wait_for_what_the_batch_calls_back(
+    conn: redis.Redis, broker: Broker, hand: Hand
+) -> None:
+    begin(broker, "b", on_complete="told")
+    callback(broker, "b", "complete", "told", queue="q")
+    failed(hand, new("x"))
+    give(broker, "q", child("m", "~x", ties="pb", batch="b"))
+    refused(conn, lambda: give(broker, "q", child("x", "told")), "x -> told -> m -> x")
+
+
+def test_a_member_of_before_that_waits_for_what_its_batch_calls_back_fails_and_that_runs(
+    conn: redis.Redis, broker: Broker
+) -> None:
+    begin(broker, "b", on_complete="told")
+    callback(broker, "b", "complete", "told", queue="q")
+    give(broker, "q", new("root"))
+    give(broker, "q", child("m", "root", ties="pb", batch="b"))
+    broker.close_batch("b")
+    conn.sadd("rq:job:m:dependencies", "told")
+    conn.zadd("rq:job:told:children", {"m": 9})
+    broker.clean(interval=0)
+    settle(broker)
+    assert fields_of(conn, "m")["reason"] == "it waited for itself: m -> told -> m"
+    assert status_of(conn, "told") == "queued"
+
+
+def test_a_member_may_wait_for_what_another_batch_calls_back(conn: redis.Redis, broker: Broker) -> None:
+    begin(broker, "b", on_complete="told")
+    callback(broker, "b", "complete", "told", queue="q")
+    begin(broker, "c")
+    give(broker, "q", child("m", "told", ties="pb", batch="c"))
+    assert status_of(conn, "m") == "deferred"

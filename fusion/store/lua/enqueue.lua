@@ -100,19 +100,20 @@ local function with_met(parents)
   return found
 end
 
--- The circle that a job would close. Who has no life before (`anew`) can only wait for itself.
+-- The circle that a job would close. Who has no life before (`anew`) can only wait for itself, or for what its batch
+-- calls back.
 local waiting, awaited = {}, {} -- by id the parents of those that come now; ids of these
-local function closes(id, parents, anew)
-  local path
-  if anew and (awaited[id] or redis.call('EXISTS', children_key(id)) == 1) then
-    path = cycle_of(id, parents, waiting)
-  end
-  waiting[id] = parents
+local function closes(id, parents, anew, batch)
   for _, member in ipairs(parents) do
     local _, one = parent_in(member)
     awaited[one] = true
-    if one == id then path = path or { id, id } end
+    if one == id then return { id, id } end
   end
+  local around, path = batch and batches_around(batch, awaited), nil
+  if around or anew and (awaited[id] or redis.call('EXISTS', children_key(id)) == 1) then
+    path = cycle_of(id, parents, waiting, nil, around)
+  end
+  waiting[id] = parents
   return path
 end
 
@@ -161,7 +162,9 @@ for _ = 1, tonumber(A_n_jobs) do
     if parents then parents = parents_of(parents) end
     if parents and any_skipped then parents = with_met(parents) end
     if parents then
-      local path = closes(id, parents, status or of_before)
+      local batch = string.find(ties, 'b', 1, true) and not string.find(ties, 'h', 1, true)
+          and field_of('batch', at + 6, at + 5 + n)
+      local path = closes(id, parents, status or of_before, batch)
       if path then return { 'cycle', id, cycle_text(path) } end
       local missing = first_missing(parents, seen)
       if missing then return { 'missing', id, missing } end

@@ -114,4 +114,14 @@ OF_BATCHES = (
         "store/test_batch_callbacks.py::test_members_of_a_batch_that_another_opens_without_callbacks_have_their_time",
         Edit(LUA + "open_batch.lua", "  redis.call('HSET', key, 'kept', 1) -- for these jobs members may have been\n", ""),
     ),
+    a_mutant(
+        "batch17",
+        "a batch that was canceled can not be canceled again",
+        "store/test_batch_store.py::test_a_batch_is_canceled_again_when_members_have_come_back[requeue]",
+        Edit(
+            LUA + "include/batch/cancel_members.lua",
+            "      and (redis.call('HEXISTS', key, 'cancel') == 1 or redis.call('EXISTS', batch_open_key(batch)) == 0) then",
+            "      and batch then",
+        ),
+    ),
 )

@@ -146,4 +146,10 @@ OF_KIN = (
         "store/test_cycles.py::test_a_circle_of_before_fails_and_says_how",
         Edit(_DEPS + "audit_kin.lua", "  if end_circle(id) then return end\n", ""),
     ),
+    a_mutant(
+        "kin21",
+        "a member may wait for what its batch calls back",
+        "store/test_cycles.py::test_no_member_waits_for_what_its_batch_calls_back",
+        Edit(_DEPS + "cycle.lua", "      if as and around and around[batch] then", "      if false then"),
+    ),
 )

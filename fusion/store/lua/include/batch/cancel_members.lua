@@ -8,10 +8,13 @@ local function call_back_no_more(batch)
   if id and not told then pcall(withdraw, id, job_key(id), 'canceled', 1) end
 end
 
--- From now on nothing joins it.
+-- From now on nothing joins it. One that was canceled before has members again if some were put back.
 local function begin_cancel(batch)
   local key = batch_key(batch)
-  if redis.call('HSETNX', key, 'canceled_at', now_iso) == 0 then return end
+  if redis.call('HSETNX', key, 'canceled_at', now_iso) == 0
+      and (redis.call('HEXISTS', key, 'cancel') == 1 or redis.call('EXISTS', batch_open_key(batch)) == 0) then
+    return
+  end
   redis.call('HSETNX', key, 'closed_at', now_iso)
   redis.call('HSET', key, 'cancel', 0)
   set_due(batch)

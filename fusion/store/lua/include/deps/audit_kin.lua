@@ -11,13 +11,18 @@ local ancestors_left = AUDITED_ANCESTORS
 -- Whether it waits for itself. Then those of its circle fail, so many of them; the others go by what becomes of these.
 local function end_circle(id)
   if ancestors_left <= 0 then return false end
-  local path, looked = cycle_of(id, redis.call('SRANDMEMBER', unmet_key(id), ancestors_left), nil, ancestors_left)
+  local batch, as = unpack(redis.call('HMGET', job_key(id), 'batch', 'batch_as'))
+  local path, looked = cycle_of(id, redis.call('SRANDMEMBER', unmet_key(id), ancestors_left), nil, ancestors_left,
+      batch and not as and batches_around(batch))
   ancestors_left = ancestors_left - looked
   if not path then return false end
   local why = 'it waited for itself: ' .. cycle_text(path)
   for i = 1, math.min(#path - 1, MOST_ENDED) do
     local key = job_key(path[i])
-    fail_deferred(path[i], key, redis.call('HGET', key, 'origin'), 'fusion.exceptions.DependencyCycle', why)
+    local status, queue, calls = unpack(redis.call('HMGET', key, 'status', 'origin', 'batch_as'))
+    if status == 'deferred' and not calls then -- what a batch calls back has its end to wait for
+      fail_deferred(path[i], key, queue, 'fusion.exceptions.DependencyCycle', why)
+    end
   end
   ancestors_left = 0
   return true

@@ -1,13 +1,31 @@
 -- Jobs that would wait for each other for ever. A job can close such a circle only if others wait for it already: it
 -- has had a life before, or it is put back.
--- INCLUDE: keys kin_keys kin
--- RARER: cycle_of cycle_text
-local MOST_ANCESTORS = 200
+-- INCLUDE: keys kin_keys batch_keys kin
+-- RARER: cycle_of cycle_text batches_around
+local MOST_ANCESTORS, DEEPEST_BATCH = 200, 5
+
+-- The batches that a member is in, by id; nil if none of the jobs that these call back has a child, in Redis or in
+-- `awaited`: then the member waits for none of these.
+local function batches_around(batch, awaited)
+  local found, matters = {}, false
+  for _ = 1, DEEPEST_BATCH do
+    if not batch or found[batch] then break end
+    found[batch] = true
+    local parent, complete, success = unpack(redis.call('HMGET', batch_key(batch), 'parent', 'on_complete',
+        'on_success'))
+    for _, id in ipairs({ complete or '', success or '' }) do
+      if id ~= '' and (awaited and awaited[id] or redis.call('EXISTS', children_key(id)) == 1) then matters = true end
+    end
+    batch = parent
+  end
+  return matters and found or nil
+end
 
 -- The circle that a job closes by waiting for these parents: its id, those between, each of which waits for the next,
 -- and its id again; nil if it closes none among the nearest `most` ancestors. Second: how many were looked at. `sent`:
--- by id the parents of jobs that the same call is about to write down.
-local function cycle_of(id, parents, sent, most)
+-- by id the parents of jobs that the same call is about to write down. `around`: the batches that it is a member of.
+-- What a batch calls back waits for all its members.
+local function cycle_of(id, parents, sent, most, around)
   local line, via, at = {}, {}, 1
   most = most or MOST_ANCESTORS
 
@@ -23,7 +41,7 @@ local function cycle_of(id, parents, sent, most)
         table.insert(path, 1, id)
         return path
       end
-      if via[one] == nil and #line < most and string.sub(member, 1, 1) ~= '*' then
+      if via[one] == nil and #line < most and not string.find(member, '^[*#]') then
         via[one] = child or false
         line[#line + 1] = one
       end
@@ -35,10 +53,17 @@ local function cycle_of(id, parents, sent, most)
     local one = line[at]
     local unmet = unmet_key(one)
     at = at + 1
+    local status, batch, as = unpack(redis.call('HMGET', job_key(one), 'status', 'batch', 'batch_as'))
     if sent and sent[one] then
       found = add(sent[one], one)
-    elseif redis.call('HGET', job_key(one), 'status') == 'deferred' then
-      if redis.call('SCARD', unmet) <= most then
+    elseif status == 'deferred' then
+      if as and around and around[batch] then
+        found = add({ id }, one)
+      elseif as and redis.call('SCARD', batch_open_key(batch)) <= most then
+        found = add(redis.call('SMEMBERS', batch_open_key(batch)), one)
+      end
+      if found then -- it is no parent that closes the circle
+      elseif redis.call('SCARD', unmet) <= most then
         found = add(redis.call('SMEMBERS', unmet), one)
       elseif redis.call('SISMEMBER', unmet, id) == 1 or redis.call('SISMEMBER', unmet, '?' .. id) == 1
           or redis.call('SISMEMBER', unmet, '~' .. id) == 1 then

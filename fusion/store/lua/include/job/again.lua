@@ -6,9 +6,13 @@
 local function refuses_again(id, record, queue, ties)
   local broken = ties and broken_limit(redis.call('HGET', record, 'concurrency_key') or '', queue)
   if broken then error(broken, 0) end
-  if ties and string.find(ties, 'p', 1, true) and redis.call('EXISTS', children_key(id)) == 1 then
-    local path = cycle_of(id, parents_of(redis.call('HGET', record, 'parents') or '[]'))
-    if path then return 'cycle ' .. cycle_text(path) end
+  if ties and string.find(ties, 'p', 1, true) then
+    local parents, batch, as = unpack(redis.call('HMGET', record, 'parents', 'batch', 'batch_as'))
+    local around = batch and not as and batches_around(batch)
+    if around or redis.call('EXISTS', children_key(id)) == 1 then
+      local path = cycle_of(id, parents_of(parents or '[]'), nil, nil, around)
+      if path then return 'cycle ' .. cycle_text(path) end
+    end
   end
   if ties and string.find(ties, 'u', 1, true) then
     local name, upto = unpack(redis.call('HMGET', record, 'unique_key', 'unique_until'))
