@@ -130,7 +130,7 @@ OF_KIN = (
         "faults/model/test_tied.py::test_few_jobs_of_many_lives_are_sound_whatever_comes_in_between",
         Edit(
             LUA + "enqueue.lua",
-            "    path = cycle_of(id, parents, waiting)\n",
+            "    path = cycle_of(id, parents, waiting, nil, around)\n",
             "",
         ),
     ),
