@@ -62,7 +62,12 @@ def own_fault(error: BaseException) -> dict[bytes, bytes]:
     line = one_line(
         f"fusion.exceptions.WorkHorseTerminated: Fusion's own code failed in its process: {fields[b'exc_line'].decode()}"
     )
-    return {**fields, b"exc_line": line, b"exc_classes": b"fusion.exceptions.WorkHorseTerminated\nbuiltins.Exception"}
+    return {
+        **fields,
+        b"own": b"1",
+        b"exc_line": line,
+        b"exc_classes": b"fusion.exceptions.WorkHorseTerminated\nbuiltins.Exception",
+    }
 
 
 def _of_group(group: BaseException, tb: TracebackType | None) -> dict[bytes, bytes]:

@@ -13,6 +13,7 @@ from fusion import context, middleware
 from fusion.exceptions import (
     DependencyFailed,
     DeserializationError,
+    FusionError,
     JobInterrupted,
     PayloadTooLarge,
     TaskNotAllowed,
@@ -291,6 +292,8 @@ class Execution:
             return
         tb = _beyond_own_frames(error.__traceback__)
         self._answer = outcome.failed(error, tb)
+        if not self._found and not isinstance(error, FusionError):
+            self._answer[b"own"] = b"1"  # not even the task's name could be read
         if self._unread is not None and (self._reading or issubclass(type(error), DeserializationError)):
             self._answer |= outcome.task_frame(
                 job.func_name, self._unread

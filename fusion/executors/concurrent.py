@@ -24,6 +24,8 @@ from fusion.store.layout.records import Claimed
 _SLACK = 5.0
 #: An idle horse's deadline is taken from it so many seconds before it strikes.
 _NEAR = 2.0
+#: Jobs that fail in Fusion's own code, one after another, after which their process is replaced: a task has broken something in it.
+OWN_FAULTS = 3
 _LINES = (b"log", b"report", b"member", b"stands")
 _OF_A_RUN = (*_LINES, b"meta", b"callback", b"unbegun")
 
@@ -319,6 +321,9 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
 
     def _finish(self, horse: ConcurrentHorse, run: CrowdRun, frame: dict[bytes, bytes]) -> None:
         self._drop(horse, run)
+        horse.own_faults = horse.own_faults + 1 if b"own" in frame else 0
+        if horse.own_faults >= OWN_FAULTS:
+            self._retire(horse, "own faults")
         if (most := self._settings.max_horse_rss) is not None and readings.peak(frame) > most:
             self._retire(horse, "memory")
         self._listener.frame(run, frame)

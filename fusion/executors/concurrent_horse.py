@@ -98,6 +98,8 @@ class ConcurrentHorse(Horse):
         self.runs: dict[bytes, CrowdRun] = {}
         self.given = 0
         self.company = 0
+        #: Jobs, one after another, that failed in Fusion's own code.
+        self.own_faults = 0
         #: Why it gets no more jobs; empty if it does.
         self.leaving = ""
         #: Condemned: when its group is killed though some in it still run, and by when it has to show that it is not stuck, or that is done at once.

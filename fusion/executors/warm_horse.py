@@ -189,6 +189,8 @@ class WarmHorse(Horse):
     def why_replace(self, frame: Mapping[bytes, bytes], jobs: int, rss: int | None) -> str:
         """Say why it gets no more jobs after the one with this outcome; empty if it does. `jobs`: how many it may run, 0 for any number; `rss`:
         bytes that it may have held."""
+        if b"own" in frame:
+            return "Fusion's own code failed in it"
         if left := frame.get(b"recycle"):
             return left.decode("utf-8", "replace")
         if rss is not None and readings.peak(frame) > rss:

@@ -19,7 +19,8 @@ from fusion.exceptions import JobStopped
 from fusion.execution import outcome
 from fusion.execution.hooks import Hooks
 from fusion.execution.perform import Execution, Performer
-from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, flush_stdio, renew_django_connections
+from fusion.forkserver.flusher import Flusher
+from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, renew_django_connections
 from fusion.forkserver.loop_tasks import JobTask, OwnTask, owner_of_tasks, show_own_tasks
 from fusion.forkserver.loop_watch import LoopWatch
 from fusion.forkserver.offspring import note_struck
@@ -96,6 +97,7 @@ class AsyncioHorse:
         #: Strikes in threads, once there are some.
         self._watcher: Watcher | None = None
         self._plain: set[bytes] = set()
+        self._flusher = Flusher()
         channel.attach(self)
         loop.add_reader(channel.fd, self._hear)
 
@@ -150,7 +152,7 @@ class AsyncioHorse:
         failpoint("horse.after_outcome")
         del self._runs[line.execution_id]
         self._begun.discard(line.execution_id)
-        flush_stdio()
+        self._flusher.flush_soon()
         if not self._runs:
             self._watch.rest()
         self._end_if_idle(code)

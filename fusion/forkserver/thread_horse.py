@@ -10,7 +10,8 @@ from collections import deque
 from contextvars import copy_context
 
 from fusion.execution.perform import Performer
-from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, flush_stdio, renew_django_connections
+from fusion.forkserver.flusher import Flusher
+from fusion.forkserver.horse import EXIT_NO_CHANNEL, HorseSettings, renew_django_connections
 from fusion.forkserver.offspring import note_struck
 from fusion.forkserver.shared_line import RunLine, SharedChannel
 from fusion.kernel.failpoints import failpoint
@@ -48,6 +49,7 @@ class ThreadHorse:
         #: Jobs for which the system had no thread.
         self._waiting: deque[_Job] = deque()
         self._threads = 0
+        self._flusher = Flusher()
         self._finishing, self._ended = False, threading.Event()
 
     def start(self, fields: dict[bytes, bytes], line: RunLine) -> None:
@@ -108,7 +110,7 @@ class ThreadHorse:
             while True:
                 # What one job sets in a context variable, decimal's precision say, the next one must not find.
                 copy_context().run(self._run, *hand.wait())
-                flush_stdio()
+                self._flusher.flush_soon()
                 if "django.db" in sys.modules:
                     renew_django_connections()
                 self._idle.append(hand)

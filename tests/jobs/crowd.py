@@ -6,6 +6,8 @@ import asyncio
 import ctypes
 import os
 import signal
+import sys
+import threading
 import time
 from contextlib import suppress
 from importlib import import_module
@@ -245,3 +247,49 @@ def plain_raises_unreadable() -> None:
 async def raises_unreadable() -> None:
     """Raises what can't be looked at."""
     raise Unreadable("no")
+
+
+class _Hanging:
+    """A stream whose reader has gone to sleep."""
+
+    def write(self, text: str) -> int:
+        """Keeps it."""
+        return len(text)
+
+    def flush(self) -> None:
+        """Does not end."""
+        time.sleep(3600)
+
+
+def plain_hangs_stdout() -> int:
+    """Leaves a stream that hangs when it is flushed."""
+    sys.stdout = _Hanging()  # type: ignore[assignment]
+    return os.getpid()
+
+
+async def hangs_stdout() -> int:
+    """Leaves a stream that hangs when it is flushed."""
+    return plain_hangs_stdout()
+
+
+async def here() -> list[int]:
+    """Its process, and how many threads that has."""
+    return plain_here()
+
+
+def plain_here() -> list[int]:
+    """Its process, and how many threads that has."""
+    return [os.getpid(), threading.active_count()]
+
+
+def plain_breaks_fusion() -> int:
+    """Spoils what each job in its process needs."""
+    from fusion.execution import perform
+
+    perform.split_call = None  # type: ignore[assignment]
+    return os.getpid()
+
+
+async def breaks_fusion() -> int:
+    """Spoils what each job in its process needs."""
+    return plain_breaks_fusion()

@@ -321,3 +321,26 @@ def test_an_error_that_nobody_can_look_at_is_told(workers: Workers, conn: redis.
     workers.start("c", "--executor", executor, env=ENV)
     _all(conn, [job], "failed")
     assert field(conn, job.id, "error_class") == "tests.jobs.crowd.Unreadable"
+
+
+def test_a_flush_that_hangs_holds_up_no_job_and_keeps_no_thread(crowd: Crowd, conn: redis.Redis) -> None:
+    hangs = crowd.enqueue("hangs_stdout")
+    _all(conn, [hangs], "finished")
+    counts = []
+    for _ in range(8):  # one after another: each finds an idle thread, or another is made
+        job = crowd.enqueue("here")
+        _all(conn, [job], "finished")
+        counts.append(job.result)
+    assert {pid for pid, _ in counts} == {hangs.result}
+    assert counts[-1][1] == counts[1][1]
+
+
+def test_a_process_in_which_fusion_itself_fails_is_replaced(crowd: Crowd, conn: redis.Redis) -> None:
+    spoilt = crowd.enqueue("breaks_fusion")
+    _all(conn, [spoilt], "finished")
+    for _ in range(3):
+        job = crowd.enqueue("here", retry=Retry(0))
+        _all(conn, [job], "failed")
+    job = crowd.enqueue("here", retry=Retry(0))
+    _all(conn, [job], "finished")
+    assert job.result[0] != spoilt.result
