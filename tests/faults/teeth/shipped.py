@@ -31,4 +31,16 @@ OF_WHAT_IS_SHIPPED = (
             'volumes: ["elasticsearch:/usr/share/elasticsearch/data"]\n    networks: [default, elastic]',
         ),
     ),
+    a_mutant(
+        "ship4",
+        "a worker that can't load its tasks is shown as idle",
+        "doctor/test_incidents.py::test_a_worker_can_not_load_its_tasks",
+        Edit("fusion/worker/worker.py", 'self.membership.note("unloaded", self.executors.unloaded[:_NOTE])', "pass"),
+    ),
+    a_mutant(
+        "ship5",
+        "a default task module that can't be imported stops a worker that has others",
+        "worker/test_task_modules.py::test_a_default_module_that_can_not_be_imported_stops_no_worker_that_has_its_own",
+        Edit("fusion/executors/generations.py", "if self._goes_on_without(session):", "if False:"),
+    ),
 )
