@@ -123,6 +123,20 @@ def test_one_that_others_kept_from_being_forgotten_has_its_time_when_it_comes_ba
     assert 500 < conn.ttl("rq:job:one") <= 4110 and conn.zscore("rq:pinned", "one") is None
 
 
+@pytest.mark.parametrize("delay", [None, 60.0])
+def test_one_that_waits_beside_a_living_parent_comes_back_without_a_wait(
+    conn: redis.Redis, broker: Broker, delay: float | None
+) -> None:
+    give_kin(broker, "q", new("parent"), child("kid", "?parent", delay=delay))
+    broker.cancel("parent")
+    settle(broker)
+    broker.requeue(["parent"], "n")
+    assert status_of(conn, "kid") in ("queued", "scheduled")
+    assert broker.delete_to_trash(["kid"]) == ["kept"] and broker.restore(["kid"], "n") == ["restored"]
+    assert status_of(conn, "kid") in ("queued", "scheduled") and not conn.exists("rq:job:kid:dependencies")
+    assert conn.zscore("rq:job:parent:children", "kid") is not None, "it may still read what that returned"
+
+
 def test_a_scheduled_one_keeps_its_time(conn: redis.Redis, broker: Broker) -> None:
     broker.enqueue("q", [new("later", delay=60.0, ttl=5), new("soon", delay=60.0)], "n")
     due = conn.zscore("rq:scheduler:scheduled_jobs", "later")

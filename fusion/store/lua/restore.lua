@@ -2,7 +2,7 @@
 -- KEYS: queues
 -- ARGV: nonce n_jobs
 -- INCLUDE: writer keys time score count emit ring schedule expiry room each ties on_arrive batch again
--- INCLUDE: releasing failures trash
+-- INCLUDE: releasing failures trash kin_keys
 -- Uses: tied
 -- Rest: ids
 -- Returns: an answer per job: restored | missing (it is not in the trash, or no longer) | taken (a job of this
@@ -101,6 +101,7 @@ local function restore(id)
     restore_deferred(id, key, origin, priority, ties, log_tag)
   else
     waits_again(id, kept, ties, true)
+    redis.call('UNLINK', unmet_key(id)) -- it waited for none of them when it was deleted
     restore_waiting(id, key, origin, priority, seq, ties, due, expires, log_tag)
   end
   redis.call('PERSIST', key)

@@ -147,6 +147,21 @@ def test_few_jobs_of_many_lives_are_sound_whatever_comes_in_between(admin: redis
         wander(admin, seed)
 
 
+def test_what_ends_on_a_whole_second_is_not_taken_for_stock_rqs(admin: redis.Redis) -> None:
+    state = machine_on(admin, TiedMachine)
+    for number in (1, 2):
+        state.enqueue(queue="a", number=number, **ONE)
+    state._set_clock(-state._now % 1000)
+    state.turn(name="A", kinds=[], slots=2, answered=True, delay=0)
+    state.turn(name="A", kinds=["finished", "finished"], slots=0, answered=True, delay=0)
+    scores = [score for _, score in admin.zrange("rq:finished:a", 0, -1, withscores=True)]
+    assert len(set(scores)) == 2 and all(score % 1 for score in scores)
+    admin.delete("rq:job:j1", "rq:job:j2")  # the nets under them were first
+    state._set_clock(DAY)
+    state._broker.clean()
+    assert not admin.exists("rq:finished:a")
+
+
 MISTAKES = (
     Mistake("a lost release", ("turn",), "if string.find(tied[key], 'c', 1, true) then do_later('c ' .. id) end", ""),
     Mistake("a unique key that is not given up", ("turn",), "redis.call('ZREM', UNIQUES, name)\nend", "end"),

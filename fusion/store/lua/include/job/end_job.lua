@@ -14,6 +14,7 @@ local function end_job(id, key, queue, class, status, ttl, leave, ...)
   if seconds >= 0 then
     seconds = math.floor(math.min(math.max(seconds, MIN_TTL), LONGEST_TTL))
     -- with the fraction, so that jobs stand in the order in which they ended; as text: a number gets 17 digits
+    if (now_us + ended_before) % 1000000 == 0 then ended_before = ended_before + 1 end -- stock RQ has whole seconds
     local micros = now_us + ended_before
     expiry = string.format('%d.%06d', now_s + seconds + (micros - micros % 1000000) / 1000000, micros % 1000000)
     ended_before = ended_before + 1 -- inside one call too
