@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -61,6 +62,13 @@ class Job(JobFields):
         job = cls.__new__(cls)
         job.id, job.connection, job._fields, job._meta, job._outdated = id, connection, fields, None, False
         return job
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Job:
+        """A copy with fields and meta of its own; the connection, which nobody can copy, is the same."""
+        copied = type(self).__new__(type(self))
+        for name, value in vars(self).items():
+            setattr(copied, name, value if name in ("connection", "_held") else deepcopy(value, memo))
+        return copied
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.description!r} {self._text('status')}>"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import unittest
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,6 +97,83 @@ def test_what_is_rolled_back_is_forgotten_with_its_savepoint(queue: Queue, atomi
     with atomic(durable=True):
         rolled_back(atomic, lambda: queue.enqueue(SHIP, 5))
     assert queue.count == 2
+
+
+def test_where_transactions_are_ended_by_hand_an_enqueue_is_refused(queue: Queue, atomic: Any) -> None:
+    """Nobody could tell when it is committed; Django refuses its own on_commit there, too."""
+    from django.db import transaction
+
+    transaction.set_autocommit(False)
+    try:
+        with pytest.raises(transaction.TransactionManagementError, match=r"atomic\(\), with on_commit=False .* outbox"):
+            queue.enqueue(SHIP, 1)
+        assert queue.count == 0
+        at_once = queue.enqueue(SHIP, 2, on_commit=False)
+        with atomic():
+            held = queue.enqueue(SHIP, 3)
+        assert queue.get_job_ids() == [at_once.id], "until the outer one is committed"
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert queue.get_job_ids() == [at_once.id], held.id
+
+
+def test_jobs_that_django_forgets_since_another_callback_raised_are_logged(
+    queue: Queue, atomic: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    from django.db import transaction
+
+    with pytest.raises(RolledBack), atomic():  # noqa: PT012
+        transaction.on_commit(_raise)
+        lost = [queue.enqueue(SHIP, 1), queue.enqueue(SHIP, 2)]
+    assert queue.count == 0
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "fusion.django"]
+    assert line.startswith(f"{lost[0].id}, {lost[1].id}: enqueued in a transaction of default that is committed, and not sent")
+    assert "raised RolledBack" in line
+    rolled_back(atomic, lambda: queue.enqueue(SHIP, 3))
+    with atomic():
+        sent = queue.enqueue(SHIP, 4)
+    assert queue.get_job_ids() == [sent.id]
+    assert len([record for record in caplog.records if record.name == "fusion.django"]) == 1, "what is rolled back is no loss"
+
+
+def _raise() -> None:
+    raise RolledBack
+
+
+def test_a_job_can_be_copied_whole(queue: Queue) -> None:
+    """As Django does with what `setUpTestData` makes."""
+    job = queue.enqueue(SHIP, 1, meta={"a": [1]})
+    copied = copy.deepcopy({"job": job, "again": job})
+    assert copied["job"] == job and copied["job"] is not job and copied["job"].connection is job.connection
+    copied["job"].meta["a"].append(2)
+    assert job.meta == {"a": [1]} and copied["job"].args == (1,)
+    copied["job"].refresh()
+
+
+def test_a_transaction_that_a_job_leaves_open_is_not_the_next_ones(
+    shop: Path, conn: redis.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    from django.db import connection, transaction
+
+    from fusion.contrib.django.connections import Connections
+
+    def run(task: Callable[[], object]) -> None:
+        around = Connections().around_job(SimpleNamespace(id="job-1", func_name="shop.leave"))  # type: ignore[arg-type]
+        next(around)
+        task()
+        assert next(around, None) is None
+
+    run(lambda: transaction.atomic().__enter__())
+    assert not connection.in_atomic_block
+    assert "job job-1 (shop.leave) ended with a transaction of default open, which is rolled back" in caplog.text
+    run(lambda: (transaction.atomic().__enter__(), transaction.atomic().__enter__(), connection.close()))
+    with transaction.atomic():
+        assert len(connection.atomic_blocks) == 1
+    assert connection.get_autocommit() and not connection.savepoint_ids
+    with transaction.atomic():
+        run(lambda: None)
+        assert connection.in_atomic_block, "one that was open before is whoever's that opened it"
 
 
 def test_a_job_waits_for_each_transaction_that_is_open(queue: Queue, atomic: Any) -> None:

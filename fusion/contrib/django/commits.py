@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
 
-from fusion.contrib.django.conf import option
+from fusion.contrib.django.conf import option, outbox_alias
 from fusion.contrib.django.signals import enqueue_failed
 from fusion.exceptions import StoreUnavailable
 from fusion.middleware import ProducerMiddleware
@@ -29,9 +29,14 @@ class OnCommit(ProducerMiddleware):
 
     def before_enqueue(self, enqueueing: Enqueueing) -> None:
         """Hold it, if there is something to wait for."""
-        if enqueueing.on_commit is False or not (aliases := _open_aliases()):
+        if enqueueing.on_commit is False or (enqueueing.on_commit is None and not option("ON_COMMIT")):
             return
-        if enqueueing.on_commit is None and not option("ON_COMMIT"):
+        if (by_hand := _by_hand()) and outbox_alias() is None:
+            raise transaction.TransactionManagementError(
+                f"autocommit of {by_hand} is off, so that nobody tells when this is committed: enqueue in a block of atomic(), with on_commit=False "
+                "at once, whatever becomes of the transaction, or in an outbox, as a row of it"
+            )
+        if not (aliases := _open_aliases()):
             return
         wait = _Wait(enqueueing.hold(), aliases)
         for alias in aliases:
@@ -91,6 +96,29 @@ class _Group:
                     ready.append(part.wait.held)
         send(ready, self._alias)
 
+    def dropped(self, kept: Collection[object], error: BaseException) -> None:
+        """Log what waited for this transaction, which is committed, and is not sent, as another callback raised this."""
+        parts = [part for known in self._parts if (part := known()) is not None and part not in kept]
+        if not parts:
+            return
+        self._parts = [known for known in self._parts if known() in kept]
+        ids = [job_id for part in parts for job_id in part.wait.held.job_ids]
+        log.error(
+            "%s: enqueued in a transaction of %s that is committed, and not sent, as a callback of on_commit before them raised %s: enqueue again, "
+            "and register that callback with robust=True",
+            ", ".join(ids),
+            self._alias,
+            type(error).__name__,
+        )
+
+
+def _by_hand() -> str:
+    """An alias whose transactions this thread begins and ends by hand (`set_autocommit(False)`); empty for none."""
+    for one in connections.all(initialized_only=True):
+        if one.connection is not None and not one.autocommit and not one.in_atomic_block:
+            return str(one.alias)
+    return ""
+
 
 def _open_aliases() -> list[str]:
     """The aliases with a transaction open in this thread. A TestCase's own, which is never committed, counts only if there is no other: then the
@@ -114,7 +142,22 @@ def _group_of(alias: str) -> _Group:
     group: _Group | None = connection.__dict__.get("_fusion_group")
     if group is None:
         group = connection._fusion_group = _Group(alias)
+        connection.run_and_clear_commit_hooks = _telling(connection, group)
     return group
+
+
+def _telling(connection: Any, group: _Group) -> Callable[[], None]:
+    """What runs the callbacks of a commit: where another app's raises, Django forgets those that are behind it."""
+    run = connection.run_and_clear_commit_hooks
+
+    def run_and_tell() -> None:
+        try:
+            run()
+        except BaseException as error:
+            group.dropped({part for _, part, *_ in connection.run_on_commit}, error)
+            raise
+
+    return run_and_tell
 
 
 def send(helds: Sequence[Held], using: str) -> list[Job]:
