@@ -41,7 +41,7 @@ OF_PROJECTS = (
         "what is enqueued in a transaction is sent before its commit",
         "contrib/test_commits.py::test_jobs_are_sent_at_the_commit_in_their_order"
         " contrib/test_commits.py::test_what_is_rolled_back_is_forgotten_with_its_savepoint",
-        Edit(_COMMITS, "or not (aliases := _open_aliases()):", "or not (aliases := []):"),
+        Edit(_COMMITS, "if not (aliases := _open_aliases()):", "if not (aliases := []):"),
     ),
     a_mutant(
         "commit2",
