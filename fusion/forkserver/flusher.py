@@ -24,8 +24,13 @@ class Flusher:
             return
         self._told.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._flush, name="fusion-flusher", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._flush, name="fusion-flusher", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more: the next job asks again
+                self._told.clear()
+            else:
+                self._thread = thread
 
     def _flush(self) -> None:
         while True:

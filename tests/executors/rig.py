@@ -127,9 +127,12 @@ class Rig:
 
     def told(self) -> list[Commit]:
         """The outcomes that Redis has by now."""
-        self.outbox.send(["q"], NO_SLOTS)
-        if self.outbox.is_sending:
-            self.outbox.receive("w", "i")
+        told = -1
+        while len(self.broker.commits) > told:  # a turn tells of so many
+            told = len(self.broker.commits)
+            self.outbox.send(["q"], NO_SLOTS)
+            if self.outbox.is_sending:
+                self.outbox.receive("w", "i")
         return self.broker.commits
 
     def kinds(self) -> list[str]:
