@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 #: Of queues, of cron entries, of failed jobs (the newest), of queues whose recent ends are counted: so many are looked at.
 QUEUES, ENTRIES, FAILURES, RATED = 500, 500, 500, 50
+#: Deferred jobs of each queue.
+DEFERRED = 2000
 #: Minutes that "recently" means.
 RECENT = 10
 
@@ -165,6 +167,11 @@ class Look:
     def failures(self) -> list[Failure]:
         """The newest failed jobs."""
         return newest(inspector_of(self._connection), FAILURES)
+
+    @cached_property
+    def circle(self) -> list[str]:
+        """Jobs that wait for each other, each for the next."""
+        return inspector_of(self._connection).circle(self.queue_names[:QUEUES], DEFERRED)
 
     def failed_recently(self) -> list[Failure]:
         """Of these, those of the last ten minutes that nobody has set aside; callbacks are no jobs."""

@@ -56,6 +56,7 @@ CHECKS = (
     Check("foreign", fleet.foreign, deep=True),
     Check("callbacks_in_python", jobs.callbacks_in_python, deep=True),
     Check("keyless", jobs.keyless, deep=True),
+    Check("circles", jobs.circles, deep=True),
     Check("dropped", jobs.dropped, deep=True),
     Check("unsigned", telling.unsigned, deep=True),
     # the last: by then the others have come across what is broken

@@ -308,7 +308,7 @@ def test_what_a_verdict_costs_does_not_grow(doctor: Doctor) -> None:
 
 
 def test_the_command_says_it_in_words_and_json(invoke: Invoke, conn: redis.Redis) -> None:
-    assert invoke("doctor").stdout.startswith("healthy: 30 checks")
+    assert invoke("doctor").stdout.startswith("healthy: 31 checks")
     Queue("sms").enqueue(basic.noop)
     told = invoke("doctor", code=3).stdout
     assert "FAIL  queues: sms: 1 job waits (0 end a minute): no live worker serves it\n      $ run_worker.py worker sms\n" in told
@@ -316,6 +316,16 @@ def test_the_command_says_it_in_words_and_json(invoke: Invoke, conn: redis.Redis
     assert document["checks"] == [check.name for check in CHECKS]
     assert document["schema"] == 1 and document["verdict"] == "unhealthy"
     assert {"level", "check", "about", "what", "fix"} == set(document["findings"][0])
+
+
+def test_jobs_that_wait_for_each_other_are_named(invoke: Invoke, conn: redis.Redis) -> None:
+    Queue("sms").enqueue(basic.noop, job_id="a")
+    Queue("sms").enqueue(basic.noop, job_id="b", depends_on="a")
+    Queue("sms").enqueue(basic.noop, job_id="c", depends_on="b")
+    assert "wait for each other" not in invoke("doctor", code=3).stdout
+    conn.sadd("rq:job:b:dependencies", "c")  # as a version without the search could leave it
+    told = invoke("doctor", code=3).stdout
+    assert "circles: 2 jobs wait for each other and never run: b -> c -> b\n      $ run_worker.py cancel b\n" in told
 
 
 def test_warnings_end_with_3_only_if_strict(invoke: Invoke, broker: Broker) -> None:

@@ -11,6 +11,7 @@ import redis
 
 from fusion import Queue
 from fusion.exceptions import DependencyCycle, UnknownDependency
+from fusion.store.access import inspector_of
 from fusion.store.layout.records import NewJob
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation
@@ -164,7 +165,9 @@ def test_a_circle_of_before_fails_and_says_how(conn: redis.Redis, broker: Broker
     conn.sadd("rq:job:a:dependencies", f"{signs[1]}b")
     conn.hset("rq:job:a", "parents", json.dumps(["root", f"{signs[1]}b"]))
     conn.zadd("rq:job:b:children", {"a": 9})
+    assert sorted(inspector_of(conn).circle(["none", "q"], 100)) == ["a", "b"], "as `doctor` says it"
     broker.clean(interval=0)
+    assert inspector_of(conn).circle(["none", "q"], 100) == []
     found = {one: fields_of(conn, one) for one in "ab"}
     assert {row["error_class"] for row in found.values()} == {"fusion.exceptions.DependencyCycle"}
     assert {row["reason"] for row in found.values()} in (

@@ -48,6 +48,15 @@ def failing(look: Look) -> Iterator[Finding]:
         yield Finding("fail" if share > _SHARE[1] else "warn", "failing", queue, what, fix, Remedy("requeue", (query,)))
 
 
+def circles(look: Look) -> Iterator[Finding]:
+    """Jobs that wait for each other."""
+    if line := look.circle:
+        shown = " -> ".join([*line[:5], *(["..."] if len(line) > 5 else []), line[0]])
+        what = f"{counted(len(line), 'job')} wait for each other and never run: {shown}"
+        fix = f"{look.program} cancel {words(line[0])}\nworkers fail such jobs within some minutes; requeue those that are to run"
+        yield Finding("warn", "circles", line[0], what, fix, Remedy("cancel", (line[0],)))
+
+
 def poison(look: Look) -> Iterator[Finding]:
     """Jobs that take their process down each time: those that failed for it, and those that run alone."""
     call = look.program

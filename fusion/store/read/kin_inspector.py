@@ -28,6 +28,21 @@ class KinInspector(InspectorBase):
             parts = [part for _, part in sorted((int(nth), part) for nth, part in found.items() if nth.isdigit())]
         return [member for part in parts if part for member in json.loads(part)]
 
+    def circle(self, queues: Sequence[str], limit: int) -> list[str]:
+        """Find jobs that wait for each other, among the oldest `limit` deferred jobs of each queue: the ids of one circle, each of which waits
+        for the next; empty if there is none."""
+        rows = self._batch(lambda pipe: [pipe.zrange(self.keys.deferred(queue), 0, limit - 1) for queue in queues])
+        ids = [codec.text(raw) for row in rows for raw in row]
+        sets = self._batch(lambda pipe: [pipe.smembers(self.keys.unmet(one)) for one in ids]) if ids else []
+        found = {one: {codec.text(raw).lstrip("?~") for raw in members} for one, members in zip(ids, sets, strict=True)}
+        while free := [one for one, parents in found.items() if not parents & found.keys()]:
+            for one in free:
+                del found[one]
+        line = list[str](sorted(found)[:1])
+        while line and (following := min(found[line[-1]] & found.keys())) not in line:
+            line.append(following)
+        return line[line.index(following) :] if line else []
+
     def holder(self, unique_key: str) -> str:
         """Read the id of the job that has a unique key, or had it until its window began; empty if none has."""
         found: Any = self.connection.get(self.keys.unique(unique_key))
