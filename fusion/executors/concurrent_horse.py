@@ -79,7 +79,8 @@ class CrowdRun(Run):
                 self.killed = KillCause.BROKEN
             return Death(exited.status, exited.maxrss, killed=True, suspect=crowd > 1, crowd=crowd)
         ours = exited.why != "-"
-        if ours and not (late or self.held_up) and self.killed is None and (self.struck or time.monotonic() >= self.late_from):
+        held_up = self.held_up and not self.struck  # what has a thread is not kept from its end by the loop
+        if ours and not (late or held_up) and self.killed is None and (self.struck or time.monotonic() >= self.late_from):
             # Not displaced: two that are late together, each of which costs the other its process, would never come to an end.
             late, self.detail = True, "and its grace ended with its process"
         if ours and not late and self.killed is None and not self.horse.alone:
