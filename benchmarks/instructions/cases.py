@@ -230,7 +230,7 @@ def _turn_failed(conn: redis.Redis, kind: Kind) -> Steps:
     broker = Broker(conn)
     fill(broker, 100, kind)
     hand = Hand(broker, "q")
-    held = hand.claim(_MOST if kind is plain else _MOST // _BOUND)
+    held = hand.claim(_MOST // 2 if kind is plain else _MOST // (_BOUND + 1))
     yield
     hand.turn(*(outcome(one, "failed", reason="r", fields={"error_class": "E"}) for one in held), slots=[0] * MOST_SLOTS)
 
