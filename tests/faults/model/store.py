@@ -90,7 +90,11 @@ class Store:
         return turn.status, turn.answers, [(job.queue, job.id, job.execution_id) for job in turn.jobs]
 
     def reap(self) -> int:
-        return self._broker.reap(LEASE, 5.0, QUEUES)[0]
+        recovered, again = self._broker.reap(LEASE, 5.0, QUEUES)
+        while again:
+            more, again = self._broker.reap(LEASE, 5.0, QUEUES)
+            recovered += more
+        return recovered
 
     def prune(self, name: str, incarnation: str) -> list[tuple[str, int]]:
         return sorted(self._broker.prune(LEASE, name, incarnation=incarnation))
