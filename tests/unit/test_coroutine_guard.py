@@ -12,13 +12,19 @@ import pytest
 
 from fusion.exceptions import JobStopped, JobTimeoutException
 from fusion.forkserver.asyncio_horse import CoroutineGuard
+from fusion.forkserver.loop_watch import LoopWatch
 from fusion.kernel.timeouts import unbroken
+
+
+def unblocked(loop: asyncio.AbstractEventLoop) -> LoopWatch:
+    """The watch of a loop that nothing blocks."""
+    return LoopWatch(loop, lambda *standstill: None, lambda seconds: None)
 
 
 def guarded(coroutine: Coroutine[Any, Any, Any], limit: float | None = None, stop_after: float | None = None) -> Any:
     async def run() -> Any:
         loop = asyncio.get_running_loop()
-        guard = CoroutineGuard(loop)
+        guard = CoroutineGuard(loop, unblocked(loop))
         if stop_after is not None:
             loop.call_later(stop_after, guard.stop)
         try:
@@ -101,7 +107,8 @@ def test_what_talks_to_redis_is_not_cut_off() -> None:
 
 def test_a_stop_that_came_first_leaves_nothing_to_begin() -> None:
     async def run() -> None:
-        guard = CoroutineGuard(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        guard = CoroutineGuard(loop, unblocked(loop))
         guard.stop()
         with pytest.raises(JobStopped):
             await guard.run_task(None, waits())
