@@ -360,7 +360,7 @@ def test_what_the_data_cannot_hold_is_refused_with_what_to_do(conn: redis.Redis,
     first_layout(conn)
     before = conn.keys("*")
     args = {"queue": "q", "n_jobs": 1, "needs": schema.VERSION}
-    with pytest.raises(DataTooOld, match=r"`run_worker\.py schema --raise`") as caught:
+    with pytest.raises(DataTooOld, match=r"run the command `schema --raise`") as caught:
         broker._script("enqueue")({"queues": "rq:queues"}, args, ["a", "n", 1, "back", "", 2, "func", TASK])
     assert (caught.value.version, caught.value.needed) == (1, schema.VERSION)
     assert conn.keys("*") == before

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -250,7 +251,7 @@ def test_without_any_program_the_error_names_the_ways_out(tmp_path: Path, monkey
 
 
 def test_commands(home: Path) -> None:
-    run = CliRunner().invoke
+    run = partial(CliRunner().invoke, prog_name="run_worker.py")
     nothing = run(redis_group, ["status"])
     assert (nothing.exit_code, nothing.stdout) == (1, "Redis does not run; start it with: run_worker.py redis start\n")
     assert run(redis_group, ["stop"]).stdout == "Redis does not run; nothing to stop\n"

@@ -23,7 +23,7 @@ NOTE = {hook: f"redis.call('RPUSH', '{NOTES}', '{hook} ' .. id)" for hook in HOO
 REACHED = {
     "cancel": "arrive end",
     "cancel_batch": "arrive end",
-    "clean": "arrive",
+    "clean": "arrive end",
     "cron_run": "arrive end",
     "cron_tick": "arrive end",
     "delete": "end",

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -18,7 +19,10 @@ from fusion.kernel.timeouts import unbroken
 
 def unblocked(loop: asyncio.AbstractEventLoop) -> LoopWatch:
     """The watch of a loop that nothing blocks."""
-    return LoopWatch(loop, lambda *standstill: None, lambda seconds: None)
+    watch = LoopWatch(loop, lambda *standstill: None, lambda seconds: None)
+    watch.mind()
+    loop.call_later(30, watch.rest)
+    return watch
 
 
 def guarded(coroutine: Coroutine[Any, Any, Any], limit: float | None = None, stop_after: float | None = None) -> Any:
@@ -27,6 +31,10 @@ def guarded(coroutine: Coroutine[Any, Any, Any], limit: float | None = None, sto
         guard = CoroutineGuard(loop, unblocked(loop))
         if stop_after is not None:
             loop.call_later(stop_after, guard.stop)
+        guard.context = copy_context()
+        return await loop.create_task(its_own(guard), context=guard.context)
+
+    async def its_own(guard: CoroutineGuard) -> Any:
         try:
             value = await guard.run_task(limit, coroutine)
         finally:

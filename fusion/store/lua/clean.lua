@@ -159,6 +159,37 @@ local ok, trashed = pcall(drop_expired_trash, 100)
 local again = ok and trashed == 100 and 1 or 0
 local cursor, skip, began, limits, uniques, batches, grouped = unpack(redis.call('HMGET', K_clean, 'cursor', 'skip',
     'began', 'limits', 'uniques', 'batches', 'grouped'))
+
+-- Looks at the next names of queues, and notes where the next call goes on.
+local function tidy_names()
+  local names = tonumber(A_names)
+  local following, keys = unpack(redis.call('SSCAN', K_queues, cursor, 'COUNT', names))
+  skip = math.min(tonumber(skip), #keys)
+  local upto = math.min(#keys, skip + names) -- a small set comes as a whole, however many were asked for
+  local since = upto > skip and redis.call('HMGET', K_idle, unpack(keys, skip + 1, upto)) or {}
+  local idle = {}
+  for i = skip + 1, upto do
+    if left <= 0 then
+      upto = i - 1
+      break
+    end
+    local key = keys[i]
+    local known = since[i - skip]
+    local empty = tidy(queue_name(key), known)
+    if empty and now_ms - empty >= FORGET_MS then
+      redis.call('SREM', K_queues, key)
+      redis.pcall('ZADD', TOTALS, now_ms, queue_name(key))
+      redis.call('HDEL', K_idle, key)
+    elseif empty and tonumber(known) ~= empty then
+      idle[#idle + 1], idle[#idle + 2] = key, empty
+    elseif known and not empty then
+      redis.call('HDEL', K_idle, key)
+    end
+  end
+  if idle[1] then redis.call('HSET', K_idle, unpack(idle)) end
+  if upto == #keys then cursor, skip = following, 0 else skip = upto end
+end
+
 if not cursor or cursor == '0' and skip == '0' then
   local age = now_ms - (tonumber(began) or 0)
   if age >= 0 and age < tonumber(A_interval_ms) then
@@ -175,32 +206,7 @@ pcall(trim, FAILED, 'failed')
 local ungrouped
 ok, ungrouped = pcall(group_failures)
 
-local names = tonumber(A_names)
-local following, keys = unpack(redis.call('SSCAN', K_queues, cursor, 'COUNT', names))
-skip = math.min(tonumber(skip), #keys)
-local upto = math.min(#keys, skip + names) -- a small set comes as a whole, however many were asked for
-local since = upto > skip and redis.call('HMGET', K_idle, unpack(keys, skip + 1, upto)) or {}
-local idle = {}
-for i = skip + 1, upto do
-  if left <= 0 then
-    upto = i - 1
-    break
-  end
-  local key = keys[i]
-  local known = since[i - skip]
-  local empty = tidy(queue_name(key), known)
-  if empty and now_ms - empty >= FORGET_MS then
-    redis.call('SREM', K_queues, key)
-    redis.pcall('ZADD', TOTALS, now_ms, queue_name(key))
-    redis.call('HDEL', K_idle, key)
-  elseif empty and tonumber(known) ~= empty then
-    idle[#idle + 1], idle[#idle + 2] = key, empty
-  elseif known and not empty then
-    redis.call('HDEL', K_idle, key)
-  end
-end
-if idle[1] then redis.call('HSET', K_idle, unpack(idle)) end
-if upto == #keys then cursor, skip = following, 0 else skip = upto end
+tidy_names()
 limits = limits or redis.call('EXISTS', LIMITS) == 1 and '0'
 if limits then redis.call('HSET', K_clean, 'limits', audit_limits(limits)) end
 uniques = uniques or redis.call('EXISTS', UNIQUES) == 1 and '0'

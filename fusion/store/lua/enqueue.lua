@@ -35,12 +35,16 @@
 local at, fresh, seen, first_answer, again, targets, several = REST, {}, {}, now_iso, nil, {}, 0
 -- What of unique keys is to be told; ids by unique key of those that come now; by the id of one that is skipped the job
 -- that has its key.
-local met, brought, instead, any_skipped
+local met, brought, instead
 if string.find(A_needs, 'u', 1, true) then met, brought, instead = {}, {}, {} end
 local apart = {} -- ids of those that are deferred
-local nth, graph = string.match(A_needs, '#(%d+)%.(%d+)$')
-if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
-local over = graph and nth ~= '0' and not redis.call('ZSCORE', GRAPHS, graph) -- it was given up, or it has begun
+local graph, over
+do
+  local nth
+  nth, graph = string.match(A_needs, '#(%d+)%.(%d+)$')
+  if graph and redis.call('ZSCORE', P .. 'releasing', 'x ' .. graph) then return { 'dropped' } end
+  over = graph and nth ~= '0' and not redis.call('ZSCORE', GRAPHS, graph) -- it was given up, or it has begun
+end
 local version = schema[2] and math.max(tonumber(schema[2]) or 0, FIRST_SCHEMA) -- garbage counts as the first
 
 local outbox_batch = string.match(A_needs, '!(.*)$')
@@ -100,27 +104,32 @@ local function with_met(parents)
   return found
 end
 
--- The circle that a job would close. Who has no life before (`anew`) can only wait for itself, or for what its batch
--- calls back.
+-- The answer that refuses a job for its parents: it would close a circle, or there is no such parent. Who has no life
+-- before (`anew`) can only wait for itself, or for what its batch calls back.
 local waiting, awaited = {}, {} -- by id the parents of those that come now; ids of these
-local function closes(id, parents, anew, batch)
+local function refuses(id, parents, anew, batch)
+  local path
   for _, member in ipairs(parents) do
     local _, one = parent_in(member)
     awaited[one] = true
-    if one == id then return { id, id } end
+    if one == id then path = { id, id } end
   end
-  local around, path = batch and batches_around(batch, awaited), nil
-  if around or anew and (awaited[id] or redis.call('EXISTS', children_key(id)) == 1) then
-    path = cycle_of(id, parents, waiting, nil, around)
+  if not path then
+    local around = batch and batches_around(batch, awaited)
+    if around or anew and (awaited[id] or redis.call('EXISTS', children_key(id)) == 1) then
+      path = cycle_of(id, parents, waiting, nil, around or nil)
+    end
+    waiting[id] = parents
   end
-  waiting[id] = parents
-  return path
+  if path then return { 'cycle', id, cycle_text(path) } end
+  local missing = first_missing(parents, seen)
+  return missing and { 'missing', id, missing }
 end
 
 for _ = 1, tonumber(A_n_jobs) do
   local id, sent, n = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 5])
   local record = redis.call('HMGET', job_key(id), 'status', 'nonce', 'origin', 'created_at', 'func', 'ties', 'graph')
-  local status, nonce, origin = unpack(record, 1, 3)
+  local status, nonce = record[1], record[2]
   local resent = status and (nonce or record[5] and id) == sent
   local unique = met and not resent and unique_of(at + 6, at + 5 + n)
   local ok, other = true, nil
@@ -143,7 +152,7 @@ for _ = 1, tonumber(A_n_jobs) do
     return { 'duplicate', id, other.status, other.owner, other.name }
   elseif other and other.way == 'skip' then
     met[#met + 1] = { id, other.owner, 'skip', brought[other.name] ~= other.owner and view_of(other.owner) or nil }
-    instead[id], any_skipped = other.owner, true
+    instead[id], instead[1] = other.owner, true -- ids are texts
   elseif seen[id] or status and not is_terminal(status) then
     return { 'duplicate', id, may_go(record[7]) and 'coming' or status or 'queued' }
   else
@@ -160,14 +169,11 @@ for _ = 1, tonumber(A_n_jobs) do
     local deferred = graph or ties and string.find(ties, 'h', 1, true) ~= nil
     local parents = ties and string.find(ties, 'p', 1, true) and field_of('parents', at + 6, at + 5 + n)
     if parents then parents = parents_of(parents) end
-    if parents and any_skipped then parents = with_met(parents) end
+    if parents and instead and instead[1] then parents = with_met(parents) end
     if parents then
-      local batch = string.find(ties, 'b', 1, true) and not string.find(ties, 'h', 1, true)
-          and field_of('batch', at + 6, at + 5 + n)
-      local path = closes(id, parents, status or of_before, batch)
-      if path then return { 'cycle', id, cycle_text(path) } end
-      local missing = first_missing(parents, seen)
-      if missing then return { 'missing', id, missing } end
+      local refused = refuses(id, parents, status or of_before, string.find(ties, 'b', 1, true)
+          and not string.find(ties, 'h', 1, true) and field_of('batch', at + 6, at + 5 + n))
+      if refused then return refused end
       deferred = deferred or must_wait(parents, seen)
     end
     local target = deferred and 'others' or due and due > now_ms and 'schedule' or front and 'front' or 'back'
@@ -175,7 +181,7 @@ for _ = 1, tonumber(A_n_jobs) do
       ttl = tonumber(ARGV[at + 4]), first = at + 6, last = at + 5 + n, deferred = deferred,
       of_before = of_before, parents = parents,
       held = graph or ties and string.find(ties, 'h', 1, true) ~= nil,
-      ended = status and set_of(status, origin or A_queue), turn = target == 'back' and (fair_key or ''),
+      ended = status and set_of(status, record[3] or A_queue), turn = target == 'back' and (fair_key or ''),
       unique = unique }
     if unique then brought[unique.name] = id end
     if not targets[target] then targets[target], several = true, several + 1 end
@@ -263,7 +269,9 @@ for i, job in ipairs(fresh) do
   end
   if waits then apart[#apart + 1] = job.id end
   if graph then redis.call('HSET', job_key(job.id), 'graph', graph) end
-  if job.parents and any_skipped then redis.call('HSET', job_key(job.id), 'parents', cjson.encode(job.parents)) end
+  if job.parents and instead and instead[1] then
+    redis.call('HSET', job_key(job.id), 'parents', cjson.encode(job.parents))
+  end
   if not later then best = math.max(best or 0, tonumber(job.priority)) end
 end
 write_tallies()

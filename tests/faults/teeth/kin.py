@@ -105,7 +105,7 @@ OF_KIN = (
         "kin15",
         "the child of a parent that is skipped in the same call waits for nobody",
         "domain/test_skipped_parents.py::test_the_child_waits_for_the_job_that_was_met[beside-in-one-call-_sync]",
-        Edit(LUA + "enqueue.lua", "    if parents and any_skipped then parents = with_met(parents) end\n", ""),
+        Edit(LUA + "enqueue.lua", "    if parents and instead and instead[1] then parents = with_met(parents) end\n", ""),
     ),
     a_mutant(
         "kin16",
@@ -130,7 +130,7 @@ OF_KIN = (
         "faults/model/test_tied.py::test_few_jobs_of_many_lives_are_sound_whatever_comes_in_between",
         Edit(
             LUA + "enqueue.lua",
-            "    path = cycle_of(id, parents, waiting, nil, around)\n",
+            "      path = cycle_of(id, parents, waiting, nil, around or nil)\n",
             "",
         ),
     ),

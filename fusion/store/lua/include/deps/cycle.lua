@@ -2,13 +2,12 @@
 -- has had a life before, or it is put back.
 -- INCLUDE: keys kin_keys batch_keys kin
 -- RARER: cycle_of cycle_text batches_around
-local MOST_ANCESTORS, DEEPEST_BATCH = 200, 5
 
 -- The batches that a member is in, by id; nil if none of the jobs that these call back has a child, in Redis or in
 -- `awaited`: then the member waits for none of these.
 local function batches_around(batch, awaited)
   local found, matters = {}, false
-  for _ = 1, DEEPEST_BATCH do
+  for _ = 1, 5 do -- no batch is deeper
     if not batch or found[batch] then break end
     found[batch] = true
     local parent, complete, success = unpack(redis.call('HMGET', batch_key(batch), 'parent', 'on_complete',
@@ -27,7 +26,7 @@ end
 -- What a batch calls back waits for all its members.
 local function cycle_of(id, parents, sent, most, around)
   local line, via, at = {}, {}, 1
-  most = most or MOST_ANCESTORS
+  most = most or 200
 
   local function add(members, child)
     for _, member in ipairs(members) do

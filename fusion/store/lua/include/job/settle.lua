@@ -1,7 +1,6 @@
 -- Where an execution leads when it did not finish: shared by what a worker reports and by what others find out for it.
 -- INCLUDE: time callbacks emit end_job expiry history ring schedule score ties on_return
 -- RARE: settle recover wish_of let_off
--- Exports: PUT_BACK
 -- Uses: hooked tied
 
 -- The fields a transition needs; absent ones are false. One with `func` is of the second layout, where absence has a
