@@ -18,13 +18,12 @@ from time import monotonic
 
 from fusion.forkserver.horse import HorseSettings, flush_stdio, run_horse
 from fusion.forkserver.horse_process import HorseProcess
-from fusion.forkserver.immortal import make_immortal
 from fusion.forkserver.offspring import PASSING, let_pass
 from fusion.forkserver.preload import prepare
 from fusion.forkserver.process_hooks import end, fork
 from fusion.kernel import titles
 from fusion.kernel.failpoints import failpoint
-from fusion.kernel.linux import Children, become_subreaper
+from fusion.kernel.linux import Children, become_subreaper, give_back_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -109,8 +108,12 @@ class ForkServer:
         poll.register(self._wake_fd, select.POLLIN)
         flush_stdio()
         gc.collect()
-        if self._settings.executor == "process":  # others live long enough to let go of what they were forked with
+        # Other executors' processes live long enough to let go of what they were forked with.
+        if self._settings.executor == "process" and sys.version_info[:2] in ((3, 12), (3, 13)):
+            from fusion.forkserver.immortal import make_immortal  # other Pythons do without its memory
+
             make_immortal()
+        give_back_memory()
         gc.freeze()
         try:
             self._say("READY")

@@ -12,19 +12,20 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def _load_prctl() -> Callable[[int, int], int] | None:
+def _load(name: str) -> Callable[..., int] | None:
+    """A function of the C library, None where it lacks that."""
     if not sys.platform.startswith("linux"):
         return None
     try:
         import ctypes
 
         # No argtypes: with plain ints the call touches a third of the memory, which a fork would have to copy.
-        return ctypes.CDLL(None).prctl
+        return getattr(ctypes.CDLL(None), name)  # type: ignore[no-any-return]
     except (ImportError, OSError, AttributeError):
         return None
 
 
-_prctl = _load_prctl()
+_prctl, _trim = _load("prctl"), _load("malloc_trim")
 
 
 def set_parent_death_signal(signum: int) -> None:
@@ -37,6 +38,12 @@ def become_subreaper() -> None:
     """Orphans below this process become its children instead of init's."""
     if _prctl is not None:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def give_back_memory() -> None:
+    """Return to the system what the C library keeps for later: a process that forks would have each child copy the tables of these pages."""
+    if _trim is not None:
+        _trim(0)
 
 
 def close_to_others() -> None:
