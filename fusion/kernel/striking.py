@@ -17,7 +17,7 @@ from time import monotonic
 
 from fusion.exceptions import JobStopped
 from fusion.kernel.stopping import WHAT, leads_to
-from fusion.kernel.timeouts import PATIENCE, REPEAT, Hold, held, holds, overrun
+from fusion.kernel.timeouts import PATIENCE, REPEAT, Hold, held, holds, nothing, overrun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
@@ -119,10 +119,14 @@ class ThreadGuard:
                 hold.depth = 0  # from here on it may be struck,
                 return func()
             finally:
-                _nothing()  # a call: what is under way is raised by now
+                nothing()  # a call: what is under way is raised by now
         finally:
             hold.depth = 1  # up to here
-            self._end()
+            try:
+                if hold.struck:
+                    nothing()  # since Python 3.13 it may come a call later
+            finally:
+                self._end()
 
     def _begin(self, seconds: float | None, what: str) -> None:
         self._what, self._seconds, self._until = what, seconds or 0.0, inf
@@ -245,16 +249,12 @@ def _take_back(ident: int) -> None:
     """
     try:
         _raise_in(ident, _TakenBack)
-        _nothing()
+        nothing()
     except _TakenBack:
         pass
     except BaseException:  # of a signal's handler, which comes first
         _withdraw(ident, None)
         raise
-
-
-def _nothing() -> None:
-    return None
 
 
 def _class_for(error: BaseException) -> type[BaseException]:

@@ -74,6 +74,10 @@ hold_of_coroutine: ContextVar[Hold | None] = ContextVar("fusion_hold", default=N
 _of_handlers = Hold()
 
 
+def nothing() -> None:
+    """A call, at which is raised what another thread has raised in this one."""
+
+
 class deferred:
     """`with deferred():` keeps what a signal handler or another thread raises out of the block; it is raised at its end, or inside after
     `PATIENCE`.
@@ -91,6 +95,16 @@ class deferred:
             self._outer = depth, firm = hold.depth, hold.firm
             hold.firm = firm + self._firm
             hold.depth = depth + 1
+            if hold.struck:
+                self._let_in(hold)
+
+    def _let_in(self, hold: Hold) -> None:
+        """Have raised here, not in the block, what was raised just before it: since Python 3.13 that comes a call later."""
+        try:
+            nothing()
+        except BaseException:
+            hold.depth, hold.firm = self._outer
+            raise
 
     def __exit__(self, *exc: object) -> None:
         hold = self._hold
