@@ -76,13 +76,12 @@ def gather(cli: Cli, queue: str | None, key: str | None, function: str | None, s
 def _key(cli: Cli, key: str) -> dict[str, Any]:
     from fusion.store.access import limit_inspector_of
 
-    (info,) = limit_inspector_of(cli.looking).limits([key])
-    if info is None:
+    found = limit_inspector_of(cli.looking).stats(key)
+    if found is None:
         raise click.UsageError(
             f"no job has the concurrency key {key!r}, and nothing is set for it; `{prog()} limit list` shows those there are"
         )
-    now = {"active_count": info.active, "held_count": info.held, "blocked_count": info.blocked}
-    return {"key": key, "max_concurrent": info.limit.max_concurrent, **now, **cli.onlooker.key_counters(key)[0].document()}
+    return found.document()
 
 
 def _queue(inspector: Any, name: str) -> dict[str, Any]:
@@ -94,6 +93,7 @@ def _queue(inspector: Any, name: str) -> dict[str, Any]:
         "active_count": found.active_count,
         "max_concurrent": found.max_concurrent,
         "oldest_enqueued_at": found.oldest_enqueued_at and to_iso(found.oldest_enqueued_at),
+        "last_updated": to_iso(found.last_updated),
         **found.counters.document(),
         "total_base": found.totals["base"],
         "by_priority": {str(priority): dict(counts) for priority, counts in sorted(found.counters.by_priority.items())},

@@ -46,9 +46,8 @@ def sparkline(values: Sequence[int], together: Callable[[Sequence[int]], int] = 
 
 
 def _counters(found: Mapping[str, Any]) -> list[str]:
-    if "queue_length" in found:
-        now = [f"{found['queue_length']} wait"]
-    else:
+    now = [f"{found['queue_length']} wait"]
+    if "held_count" in found:
         now = [f"{found['blocked_count']} blocked", f"{found['held_count'] - found['active_count']} queued"]
     limit = found.get("max_concurrent")
     now.append(f"{found['active_count']} run" + (f" (at most {limit})" if limit else ""))

@@ -125,6 +125,11 @@ class JobFields:
         return number(self._text("retryCount"), 7)
 
     @property
+    def retryCount(self) -> int:  # noqa: N802 - the name that the stored field has
+        """The same under the name of its field."""
+        return self.retry_count
+
+    @property
     def retry(self) -> Retry | None:
         raw = self._text("retry")
         try:

@@ -38,6 +38,7 @@ class ConcurrencyKeys:
         return [
             Route("GET", "/api/v1/keys", self.listed, "read", "keys", _PARAMS, answer="Keys", rows="keys"),
             Route("GET", f"{path}/stats", self.key_stats, "read", "key_stats", answer="KeyStats"),
+            Route("GET", "/api/v1/actions/{key}/queue-stats", self.key_stats, "read", "key_stats", answer="KeyStats"),
             Route("POST", f"{path}/limit", self.limit, "admin", "key_limit", body="KeyLimit", answer="Key"),
             Route("POST", f"{path}/pause", self.pause, "admin", "key_pause", body="Pause", answer="Key"),
             Route("POST", f"{path}/resume", self.resume, "admin", "key_resume", answer="Key"),
@@ -59,16 +60,13 @@ class ConcurrencyKeys:
         return Response.json({"keys": [info.document() for info in found], "offset": offset})
 
     def key_stats(self, request: Request) -> Response:
-        """Show one concurrency key: its limit, its slots and what became of its jobs."""
-        key = request.params["key"]
+        """Show one concurrency key: its limit, its slots, how many wait and what became of its jobs. The key of a function is its name."""
         looking, broken = forgiving(self._connection)
-        (info,) = limit_inspector_of(looking).limits([key])
-        if info is None:
+        found = limit_inspector_of(looking).stats(request.params["key"])
+        if found is None:
             check_sound(request, broken)
             raise _missing()
-        inspector = inspector_of(looking)
-        counters, _, _ = inspector.key_counters(key)
-        return Response.json({**info.document(), **counters.document(), "last_updated": to_iso(inspector.now())})
+        return Response.json(found.document())
 
     def limit(self, request: Request) -> Response:
         """Let so many jobs of a key run at once, or start in a time, whatever they say; null takes it back."""

@@ -12,12 +12,17 @@ from fusion.kernel.timeutil import from_iso, to_iso
 from fusion.store.layout import codec
 from fusion.store.layout.keys import Keys
 from fusion.store.layout.limits import Limit, read_limit
+from fusion.store.layout.score import CLASS_RANGES
 from fusion.store.read.base import InspectorBase, moment, texts
+from fusion.store.read.totals import Counters, Totals, read_counters
 
 #: Seconds without a start after which a key whose jobs wait is stuck; and for which a task may hold a key back: more is of a clock set back.
 STUCK, LONGEST_HOLD = 600.0, 86400.0
 #: Keys that are looked at together: for jobs that wait, and, of those that have some, for all the rest.
 _PAGE, _ROWS = 2000, 200
+#: Replies of a key in `limits`: what is set, holders, four counts, when it was used; the head of each class of those with a slot and without.
+_REPLIES = 6 + 2 * len(CLASS_RANGES)
+_TIMES = ("origin", "status", "started_at", "enqueued_at", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,8 @@ class Holder:
 class LimitInfo:
     """A concurrency key. `active`: slots of jobs that started; `held`: all that are taken; `blocked`: jobs that wait for one. `holders`: those
     that have one, the first hundred. `held_back`: until when a task has none start, None if none does. `stuck`: jobs wait, nothing of the key
-    has started for ten minutes, and it is neither paused nor held back."""
+    has started for ten minutes, and it is neither paused nor held back. `queued`: jobs that have a slot and wait in their queues. `oldest`: when
+    the job was enqueued that has waited longest, by the head of each priority."""
 
     limit: Limit
     active: int
@@ -47,6 +53,13 @@ class LimitInfo:
     holders: tuple[Holder, ...]
     stuck: bool
     held_back: datetime | None = None
+    queued: int = 0
+    oldest: datetime | None = None
+
+    @property
+    def queue_length(self) -> int:
+        """Jobs that wait, for their turn or for a slot."""
+        return self.queued + self.blocked
 
     def document(self) -> dict[str, Any]:
         """As JSON shows it: `limit list`, `limit show`, GET /api/v1/keys/<key>/stats."""
@@ -64,6 +77,8 @@ class LimitInfo:
             "pinned": limit.pinned,
             "rate": limit.rate and str(limit.rate),
             "rate_pinned": limit.rate_pinned,
+            "queue_length": self.queue_length,
+            "oldest_enqueued_at": self.oldest and to_iso(self.oldest),
             "active_count": self.active,
             "held_count": self.held,
             "blocked_count": self.blocked,
@@ -85,6 +100,44 @@ class LimitInfo:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class KeyStats(Totals):
+    """A concurrency key at one moment, `last_updated` by the server's clock, and what became of its jobs since it began."""
+
+    info: LimitInfo
+    counters: Counters
+    last_updated: datetime
+
+    @property
+    def key(self) -> str:
+        """The key."""
+        return self.info.limit.key
+
+    @property
+    def queue_length(self) -> int:
+        """Jobs that wait, for their turn or for a slot."""
+        return self.info.queue_length
+
+    @property
+    def active_count(self) -> int:
+        """Jobs that run."""
+        return self.info.active
+
+    @property
+    def max_concurrent(self) -> int | None:
+        """How many may run at once; None for any number."""
+        return self.info.limit.max_concurrent
+
+    @property
+    def oldest_enqueued_at(self) -> datetime | None:
+        """When the job was enqueued that has waited longest, by the head of each priority."""
+        return self.info.oldest
+
+    def document(self) -> dict[str, Any]:
+        """As JSON shows it: `stats --key`, GET /api/v1/keys/<key>/stats."""
+        return {**self.info.document(), **self.counters.document(), "last_updated": to_iso(self.last_updated)}
+
+
 class LimitInspector(InspectorBase):
     """Reads concurrency keys."""
 
@@ -94,19 +147,26 @@ class LimitInspector(InspectorBase):
 
     def limits(self, keys: Sequence[str]) -> list[LimitInfo | None]:
         """These keys; None for one of which nothing is known. Two round trips."""
+        return [found and found.info for found in self._read(keys)]
 
+    def stats(self, key: str) -> KeyStats | None:
+        """Read one key with its lifetime counters; None if nothing is known of it. O(1), and two round trips."""
+        return self._read([key])[0]
+
+    def _read(self, keys: Sequence[str]) -> list[KeyStats | None]:
         def ask(pipe: Any) -> None:
             pipe.time()
             for key in keys:
                 _ask(pipe, self.keys, key)
 
         (seconds, micros), *found = self._batch(ask)
-        rows = [found[at : at + 5] for at in range(0, len(found), 5)]
-        ids = [codec.text(one) for row in rows for one, _ in row[1]]
-        names = ("origin", "status", "started_at", "enqueued_at", "created_at")
-        fields = self._batch(lambda pipe: [pipe.hmget(self.keys.job(one), names) for one in ids]) if ids else []
-        jobs = dict(zip(ids, fields, strict=True))
-        return [_info(key, row, jobs, seconds + micros / 1e6) for key, row in zip(keys, rows, strict=True)]
+        rows = [found[at : at + _REPLIES] for at in range(0, len(found), _REPLIES)]
+        ids = list({codec.text(one): None for row in rows for one in (*(held for held, _ in row[1]), *_heads(row))})
+        fields = self._batch(lambda pipe: [pipe.hmget(self.keys.job(one), _TIMES) for one in ids]) if ids else []
+        jobs = {job_id: [codec.text(one) if one else "" for one in row] for job_id, row in zip(ids, fields, strict=True)}
+        at = seconds + micros / 1e6
+        infos = [_info(key, row, jobs, at) for key, row in zip(keys, rows, strict=True)]
+        return [info and KeyStats(info, read_counters(row[0]), moment(at)) for info, row in zip(infos, rows, strict=True)]
 
     def stuck_limits(self, length: int = 1000) -> list[LimitInfo]:
         """Those that are stuck, of `length` keys whose jobs wait: half are those that were used least lately, half those used last."""
@@ -139,24 +199,41 @@ def _ask(pipe: Any, keys: Keys, key: str) -> None:
     pipe.hgetall(keys.limit(key))
     pipe.zrevrange(keys.limit_held(key), 0, 99, withscores=True)
     pipe.zcard(keys.limit_held(key))
+    pipe.zcount(keys.limit_held(key), "+inf", "+inf")
     pipe.zcard(keys.limit_waiting(key))
     pipe.zscore(keys.limits, key)
+    for name in (keys.limit_held(key), keys.limit_waiting(key)):
+        for low, high in CLASS_RANGES:
+            pipe.zrange(name, "(+inf" if high == "+inf" else high, low, byscore=True, desc=True, offset=0, num=1)
 
 
-def _info(key: str, row: Sequence[Any], jobs: Mapping[str, Sequence[bytes | None]], now: float) -> LimitInfo | None:
-    fields, held, count, blocked, used = row
+def _heads(row: Sequence[Any]) -> list[bytes]:
+    """The jobs that wait and stand first in their class."""
+    return [ids[0] for ids in row[6:] if ids]
+
+
+def _arrived(job: Sequence[str]) -> datetime | None:
+    return from_iso(next(filter(None, job[3:]), ""))
+
+
+def _info(key: str, row: Sequence[Any], jobs: Mapping[str, Sequence[str]], now: float) -> LimitInfo | None:
+    fields, held, count, active, blocked, used = row[:6]
     if used is None and not count and not fields:
         return None
     limit = read_limit(key, texts(fields))
     holders = []
     for raw, score in held:
-        origin, status, started_at, *times = (codec.text(one) if one else "" for one in jobs[codec.text(raw)])
+        job = jobs[codec.text(raw)]
+        origin, status, started_at = job[:3]
         started = math.isinf(float(score))
-        since = from_iso(started_at if started else next(filter(None, times), ""))
+        since = from_iso(started_at) if started else _arrived(job)
         holders.append(Holder(codec.text(raw), origin, status, started, since))
     paused = limit.paused_until > now
     last = max((one.since for one in holders if one.since), default=None)
     held_back = moment(limit.held_back_until) if now < limit.held_back_until <= now + LONGEST_HOLD else None
     stuck = blocked > 0 and not paused and not held_back and last is not None and now - last.timestamp() > STUCK
-    active = sum(one.started for one in holders) if count <= len(holders) else count
-    return LimitInfo(limit, active, count, blocked, moment((used or 0) / 1000), paused, tuple(holders), stuck, held_back)
+    oldest = min(filter(None, (_arrived(jobs[codec.text(one)]) for one in _heads(row))), default=None)
+    used_at = moment((used or 0) / 1000)
+    return LimitInfo(
+        limit, active, count, blocked, used_at, paused, tuple(holders), stuck, held_back, max(0, count - active), oldest
+    )

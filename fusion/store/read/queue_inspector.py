@@ -15,10 +15,9 @@ from fusion.store.layout.compact import meant, sources
 from fusion.store.layout.gates import Gate, number, read_gate
 from fusion.store.layout.names import LIST_QUEUES, is_reserved
 from fusion.store.layout.pauses import Pause, read_pause
+from fusion.store.layout.score import CLASS_RANGES
 from fusion.store.read.base import InspectorBase
 
-#: Scores of LOW, MODERATE, and HIGH with all above it.
-_RANGES: tuple[tuple[float | str, float | str], ...] = ((0, "(1"), (1, "(2"), (2, "+inf"))
 #: Replies per queue in `queues`: seven counts, its pause and for how long, what is set for it, how many are
 #: blocked, how many were stopped, and the head of each class (and the inbox of a LIST queue).
 _REPLIES = 15
@@ -156,7 +155,7 @@ class QueueInspector(InspectorBase):
 
     def _ask(self, pipe: Any, waiting: list[tuple[str, str]]) -> None:
         for name, ready in waiting:
-            for low, high in _RANGES:
+            for low, high in CLASS_RANGES:
                 pipe.zcount(ready, low, high)
             pipe.zcount(self.keys.wip(name), _LEAST_LEASE, "(+inf")
             for key in (self.keys.finished, self.keys.deferred, self.keys.canceled):
@@ -166,7 +165,7 @@ class QueueInspector(InspectorBase):
             pipe.hget(self.keys.gates, name)
             pipe.zcard(self.keys.blocked(name))
             pipe.zcard(self.keys.stopped(name))
-            for low, high in _RANGES:
+            for low, high in CLASS_RANGES:
                 pipe.zrange(ready, high, low, byscore=True, desc=True, offset=0, num=1)
             if ready != self.keys.queue(name):
                 pipe.llen(self.keys.queue(name))

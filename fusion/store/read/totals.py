@@ -50,8 +50,35 @@ def read_counters(row: Mapping[Any, Any]) -> Counters:
     return Counters(totals, classes)
 
 
+class Totals:
+    """The lifetime counters of something that has `counters`."""
+
+    __slots__ = ()
+    counters: Counters
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """The lifetime counters by name: enqueued, completed, ...; 0 for what was never counted."""
+        return self.counters.totals
+
+    @property
+    def total_enqueued(self) -> int:
+        """Jobs that came in."""
+        return self.totals["enqueued"]
+
+    @property
+    def total_completed(self) -> int:
+        """Jobs that finished."""
+        return self.totals["completed"]
+
+    @property
+    def total_failed(self) -> int:
+        """Jobs that failed."""
+        return self.totals["failed"]
+
+
 @dataclass(frozen=True, slots=True)
-class QueueStats:
+class QueueStats(Totals):
     """A queue at one moment, `last_updated` by the server's clock, and what became of its jobs since it began."""
 
     info: QueueInfo
@@ -87,11 +114,6 @@ class QueueStats:
     def oldest_enqueued_at(self) -> datetime | None:
         """When the job was enqueued that has waited longest, by the head of each priority."""
         return self.info.oldest
-
-    @property
-    def totals(self) -> Mapping[str, int]:
-        """The lifetime counters by name: enqueued, completed, ...; 0 for what was never counted."""
-        return self.counters.totals
 
 
 @dataclass(slots=True)
