@@ -125,7 +125,7 @@ class JobFields:
         return number(self._text("retryCount"), 7)
 
     @property
-    def retryCount(self) -> int:  # noqa: N802 - the name that the stored field has
+    def retryCount(self) -> int:
         """The same under the name of its field."""
         return self.retry_count
 

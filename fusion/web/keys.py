@@ -10,8 +10,7 @@ from redis import Redis
 from fusion.enqueue.kinds import key as check_key
 from fusion.exceptions import OptionError
 from fusion.kernel.rates import Rate
-from fusion.kernel.timeutil import to_iso
-from fusion.store.access import inspector_of, limit_broker_of, limit_inspector_of
+from fusion.store.access import limit_broker_of, limit_inspector_of
 from fusion.store.layout.names import check_job_id
 from fusion.store.read.limit_inspector import LimitInfo
 from fusion.store.read.tolerant import forgiving
@@ -38,7 +37,7 @@ class ConcurrencyKeys:
         return [
             Route("GET", "/api/v1/keys", self.listed, "read", "keys", _PARAMS, answer="Keys", rows="keys"),
             Route("GET", f"{path}/stats", self.key_stats, "read", "key_stats", answer="KeyStats"),
-            Route("GET", "/api/v1/actions/{key}/queue-stats", self.key_stats, "read", "key_stats", answer="KeyStats"),
+            Route("GET", "/api/v1/actions/{key}/queue-stats", self.key_stats, "read", "function_stats", answer="KeyStats"),
             Route("POST", f"{path}/limit", self.limit, "admin", "key_limit", body="KeyLimit", answer="Key"),
             Route("POST", f"{path}/pause", self.pause, "admin", "key_pause", body="Pause", answer="Key"),
             Route("POST", f"{path}/resume", self.resume, "admin", "key_resume", answer="Key"),

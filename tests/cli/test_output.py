@@ -22,7 +22,9 @@ from tests.jobs import basic
 
 #: Titles, the clipboard, an answerback, the screen, the cursor, an 8-bit introducer, a text direction, black on black.
 EVIL = "\x1b]0;pwned\x07\x1b]52;c;cm0gLXJm\x07\x1b[5n\x1b[2J\x1b[1A\x9b31m\u202e\x1b[30m\x1b[8mhidden\x1b[95mpainted\nforged"
-BAD = ("\x1b]", "\x1b[5", "\x1b[2J", "\x1b[1A", "\x9b", "\u202e", "\x07", "\x1b[30m", "\x1b[8m", "\x1b[95m", "\nforged")
+BAD = ("\x1b]", "\x1b[5", "\x1b[2J", "\x1b[1A", "\x9b", "\u202e", "\x07", "\x1b[30m", "\x1b[8m", "\x1b[95m")
+#: A line of its own in a terminal; a page may show it, as text.
+FORGED = "\nforged"
 
 
 def on_a_terminal(url: str, *command: str) -> str:
@@ -100,7 +102,7 @@ def test_no_command_lets_escape_sequences_through(conn: redis.Redis, redis_url: 
     plant(conn)
     said = on_a_terminal(redis_url, *command.split())
     assert said.strip(), "a command says something"
-    assert [one for one in BAD if one in said] == []
+    assert [one for one in (*BAD, FORGED) if one in said] == []
 
 
 def test_an_error_that_quotes_redis_shows_it_visibly(conn: redis.Redis, redis_url: str) -> None:
@@ -111,9 +113,9 @@ def test_an_error_that_quotes_redis_shows_it_visibly(conn: redis.Redis, redis_ur
 
 def test_a_usage_error_that_quotes_a_file_shows_it_visibly(redis_url: str) -> None:
     said = on_a_terminal(redis_url, "enqueue", EVIL)
-    assert [one for one in BAD if one in said] == []
+    assert [one for one in (*BAD, FORGED) if one in said] == []
     said = on_a_terminal(redis_url, EVIL)
-    assert [one for one in BAD if one in said] == []
+    assert [one for one in (*BAD, FORGED) if one in said] == []
 
 
 def test_what_we_colour_stays_coloured_and_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:

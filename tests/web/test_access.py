@@ -59,6 +59,7 @@ GOOD: dict[str, tuple[dict[str, str], Any, int]] = {
     "queues": ({}, None, 200),
     "stats": ({"name": "sms"}, None, 200),
     "key_stats": ({"key": "smtp"}, None, 200),
+    "function_stats": ({"key": "smtp"}, None, 200),
     "keys": ({}, None, 200),
     "key_limit": ({"key": "smtp"}, {"max_concurrent": 5}, 200),
     "key_pause": ({"key": "smtp"}, {"duration": "10m"}, 200),

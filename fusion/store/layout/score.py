@@ -14,6 +14,9 @@ MAX_PRIORITY = 255
 #: Priorities by name.
 CLASSES = {"low": 0, "moderate": 1, "high": 2}
 
+#: Scores of LOW, MODERATE, and HIGH with all above it, for ZCOUNT and ZRANGE BYSCORE.
+CLASS_RANGES: tuple[tuple[float | str, float | str], ...] = ((0, "(1"), (1, "(2"), (2, "+inf"))
+
 
 def score_of(priority: int, seq: int) -> float:
     """The score of a job in its queue: higher priorities first, then lower arrival numbers. Exact for `seq` below 2^43."""

@@ -147,7 +147,7 @@ class LimitInspector(InspectorBase):
 
     def limits(self, keys: Sequence[str]) -> list[LimitInfo | None]:
         """These keys; None for one of which nothing is known. Two round trips."""
-        return [found and found.info for found in self._read(keys)]
+        return [found.info if found else None for found in self._read(keys)]
 
     def stats(self, key: str) -> KeyStats | None:
         """Read one key with its lifetime counters; None if nothing is known of it. O(1), and two round trips."""
@@ -166,7 +166,9 @@ class LimitInspector(InspectorBase):
         jobs = {job_id: [codec.text(one) if one else "" for one in row] for job_id, row in zip(ids, fields, strict=True)}
         at = seconds + micros / 1e6
         infos = [_info(key, row, jobs, at) for key, row in zip(keys, rows, strict=True)]
-        return [info and KeyStats(info, read_counters(row[0]), moment(at)) for info, row in zip(infos, rows, strict=True)]
+        return [
+            KeyStats(info, read_counters(row[0]), moment(at)) if info else None for info, row in zip(infos, rows, strict=True)
+        ]
 
     def stuck_limits(self, length: int = 1000) -> list[LimitInfo]:
         """Those that are stuck, of `length` keys whose jobs wait: half are those that were used least lately, half those used last."""
