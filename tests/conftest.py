@@ -97,7 +97,11 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     monkeypatch.setenv("FUSION_REDIS_URL", f"unix://{home}/none.sock")
     previous = use_settings(None)
     path, modules, levels = list(sys.path), set(sys.modules), _log_levels()
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     yield
+    for number, handler in handlers.items():  # what a test starts would inherit that one is ignored
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
     use_settings(previous)
     for name, level in _log_levels().items():
         if level != (before := levels.get(name, logging.NOTSET)):
@@ -109,6 +113,10 @@ def _own_world(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
         where = getattr(sys.modules[name], "__file__", None)
         if where and where.startswith(tempfile.gettempdir()) and not where.startswith(f"{ROOT}{os.sep}"):
             del sys.modules[name]
+
+
+#: Commands of Fusion take these, and leave them ignored at their end.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def _log_levels() -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import inf
 
 from fusion.inprocess.job import ReadyJob, said
@@ -14,6 +14,10 @@ from fusion.runtime.backoff import Backoff
 
 #: Seconds after a fetch that failed, or a death of the thread: the first pause, and the longest.
 _FIRST, _LONGEST = 1.0, 60.0
+
+
+#: Rows of one fetch that may raise until it is given up.
+_MOST_BROKEN_ROWS = 100
 
 
 class Master:
@@ -84,15 +88,27 @@ class Master:
         """Queue what is new of the jobs that a fetch has brought."""
         shared = self._shared
         shared.events.tell("fetched", logging.INFO, f"👑 Master fetched {len(jobs)} jobs from database", worker="Master")
-        put = Counter(self._put(job, asked_at) for job in jobs if not shared.stopping)
+        put: Counter[Refusal | None] = Counter()
+        broken: list[tuple[ReadyJob, Exception]] = []
+        for job in jobs:
+            if shared.stopping:
+                break
+            try:
+                put[self._put(job, asked_at)] += 1
+            except Exception as error:  # of this job's id, or of the plan about it: no reason to keep others waiting
+                broken.append((job, error))
+        if broken and not put:
+            raise broken[0][1]  # of the plan itself
+        for job, why in broken:
+            text = f"Job {job.name!r} is left out of this fetch: {said(why)}"
+            shared.events.tell("plan_failed", logging.ERROR, text, job=job, worker="Master", error=said(why))
         text = f"📊 {len(shared.queue.queued_ids())} queued, {len(shared.queue.active())} active"
         text += "".join(f"; {count} {refusal.value}" for refusal, count in put.items() if refusal is not None)
         shared.events.tell("statistics", logging.INFO, text, worker="Master")
 
     def _ready(self) -> Iterator[ReadyJob]:
         """Fetch jobs from the plan, as long as there is memory for them."""
-        found: Iterable[object] = self._shared.plan.fetch_ready()
-        for job in found:
+        for job in _beyond_errors(iter(self._shared.plan.fetch_ready())):
             if isinstance(job, ReadyJob):
                 yield job
             else:
@@ -113,3 +129,16 @@ class Master:
             return refusal
         shared.events.tell("queued", logging.INFO, f"📥 Added job {job.name!r} to queue", job=job, worker="Master")
         return shared.queue.put(job, asked_at)
+
+
+def _beyond_errors(rows: Iterator[object]) -> Iterator[object]:
+    """The rows of a plan, also those behind one that can't be read; its error is raised at the end. A generator ends with its error."""
+    first: Exception | None = None
+    for _ in range(_MOST_BROKEN_ROWS):
+        try:
+            yield from rows
+            break
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import shutil
 import subprocess
@@ -52,7 +53,8 @@ class Limits(Protocol):
 class MemoryThrottle:
     """Active from the moment a reading reaches its limit until it is down at its resume figure; each kind of memory for itself.
 
-    A reading that can't be had neither stops nor holds anything. `scarce` has the last figure of each kind that is, `active` says the
+    A reading that can't be had (None) neither stops nor holds anything; one that is no number (NaN) changes nothing.
+    `scarce` has the last figure of each kind that is, `active` says the
     same as a text.
     """
 
@@ -85,6 +87,8 @@ class MemoryThrottle:
         scarce: dict[str, float] = {}
         for bound in self._bounds:
             used = bound.read()
+            if used is not None and math.isnan(used):  # no figure: what was decided stands
+                used = before.get(bound.name)
             if used is not None and (used > bound.resume if bound.name in before else used >= bound.stop):
                 scarce[bound.name] = used
                 told.append(f"{bound.name} {used:.1f} % (limit {bound.stop:g} %)")

@@ -78,6 +78,70 @@ def test_what_a_fetch_gave_before_it_raised_is_queued() -> None:
         witness.await_kind("plan_failed")
 
 
+def test_a_question_that_raises_for_one_job_keeps_no_other_waiting() -> None:
+    class Picky(Troubled):
+        def is_currently_running(self, job_id: Any) -> bool:
+            if job_id == broken:
+                raise LOCKED
+            return super().is_currently_running(job_id)
+
+    plan = Picky()
+    broken = plan.add("broken", int)
+    plan.add("sound", int)
+    with managed(plan) as (_, witness):
+        (event,) = witness.await_kind("finished")
+        assert event.job_name == "sound"
+        assert "Job 'broken' is left out of this fetch: sqlite3.OperationalError: database is locked" in witness.texts(
+            "plan_failed"
+        )
+
+
+def test_an_id_that_cannot_be_compared_keeps_no_other_waiting() -> None:
+    class Odd:
+        def __hash__(self) -> int:
+            return 7
+
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("ids of two kinds")
+
+    class Twice(Troubled):
+        def fetch_ready(self) -> Any:
+            return [ReadyJob(Odd(), "odd", int), ReadyJob(Odd(), "odder", int), *super().fetch_ready()]
+
+    plan = Twice()
+    plan.add("sound", int)
+    with managed(plan, workers=1) as (_, witness):
+        eventually(lambda: "sound" in [event.job_name for event in witness.of("finished")])
+        assert any("'odder' is left out of this fetch: ValueError" in text for text in witness.texts("plan_failed"))
+
+
+def test_a_row_that_raises_keeps_no_row_behind_it_waiting() -> None:
+    class Rows:
+        """Rows of which the first can't be read."""
+
+        def __init__(self, jobs: Any) -> None:
+            self._jobs, self._raised = iter(jobs), False
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> ReadyJob:
+            if not self._raised:
+                self._raised = True
+                raise LOCKED
+            return next(self._jobs)
+
+    class Halfway(Troubled):
+        def fetch_ready(self) -> Any:
+            return Rows(super().fetch_ready())
+
+    plan = Halfway()
+    plan.add("sound", int)
+    with managed(plan) as (_, witness):
+        witness.await_kind("finished")
+        assert "database is locked" in witness.await_kind("plan_failed")[0].text
+
+
 def test_what_is_no_job_is_left_out_and_what_comes_twice_is_taken_once() -> None:
     class Odd(Troubled):
         def fetch_ready(self) -> Any:

@@ -63,6 +63,18 @@ def test_what_can_not_be_read_holds_nothing() -> None:
     assert memory.check(5) == "MEMORY THROTTLE RELEASED"
 
 
+def test_a_reading_that_is_no_number_changes_nothing() -> None:
+    nan = float("nan")
+    memory = throttle(RAM=series(nan, 95, nan, 85, 79))
+    assert [memory.check(at) for at in range(5)] == [
+        "",
+        "MEMORY THROTTLE ACTIVE: RAM 95.0 % (limit 90 %)",
+        "",
+        "",
+        "MEMORY THROTTLE RELEASED",
+    ]
+
+
 def test_the_interval() -> None:
     memory = throttle(RAM=lambda: 1.0)
     assert memory.next_at == 0
