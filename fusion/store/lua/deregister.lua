@@ -15,9 +15,7 @@ local whole = give_portion(A_name, function(id, exec, key)
   if job.status ~= 'started' or job.execution_id ~= exec then return end
   local begun = string.sub(exec, -1) ~= 'a' or redis.call('HGET', key, 'begun') == exec
   if not begun or let_off(key) then
-    -- `lost` says to the next outcome that there is something to forget: `spared`
-    settle('released', id, key, job.origin, job, wip_key(job.origin), 'worker ended', A_name,
-      begun and { 'lost', job.lost or 0 } or {})
+    settle('released', id, key, job.origin, job, wip_key(job.origin), 'worker ended', A_name, {})
   else
     settle('lost', id, key, job.origin, job, wip_key(job.origin), 'worker ended' .. PUT_BACK, A_name, {})
   end
