@@ -419,6 +419,17 @@ def test_one_that_had_begun_goes_back_uncharged_five_times_in_a_row(
     assert {"spared", "lost", "reason"}.isdisjoint(fields_of(conn, "a"))
 
 
+@pytest.mark.parametrize("how", ["displaced", "suspect", "release", "worker ended"])
+def test_one_that_was_put_back_once_and_then_finished_keeps_no_count_of_it(
+    broker: Broker, conn: redis.Redis, hand: Hand, how: str
+) -> None:
+    put(broker, "q", "a")
+    _put_back(hand, broker, how)
+    assert fields_of(conn, "a")["spared"] == "1"
+    hand.tell(hand.take())
+    assert "spared" not in fields_of(conn, "a")
+
+
 def test_one_that_had_not_begun_goes_back_as_often_as_need_be(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a")
     for _ in range(SPARED + 2):

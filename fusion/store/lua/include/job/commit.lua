@@ -174,7 +174,7 @@ local function commit(kind, id, exec, elapsed, age, delay, reason, more, raised)
     end_job(id, key, queue, job.priority, 'finished', tonumber(job.result_ttl) or RESULT_TTL, nil, 'started_at',
       started, 'ended_at', ended, unpack(more))
     if dropped then redis.call('HDEL', key, 'result') end
-    if job.attempts or job.lost or job.reason or job.cancel then
+    if job.attempts or job.lost or job.reason or job.cancel or job.spared then
       redis.call('HDEL', key, 'lost', 'reason', 'exc_info', 'error_class', 'error_bases', 'error_frame', 'cancel',
         'held_since', 'begun', 'spared', 'wanted', 'suspect')
     end
