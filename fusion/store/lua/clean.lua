@@ -18,6 +18,12 @@ local function is_others(set, job, score)
   return job[1] or set ~= FAILED and tonumber(score) % 1 == 0
 end
 
+-- Whether the entry is the job's own. That of a former job of its id, whose record the net under it took, is not: the
+-- job that lives stands in another set, or has ended so in another queue.
+local function is_its_own(set, status, job)
+  return job[1] == status and (not job[4] or set_of(status, job[4]) == set)
+end
+
 -- One whose parents have not been told that it ended, as nobody has worked since, leaves those that its record names
 -- here; the others by `release`.
 local function drop(id, status)
@@ -31,12 +37,12 @@ local function sweep_from(set, status, offset)
   local found, others = redis.call('ZRANGEBYSCORE', set, '-inf', '(' .. now_s, 'WITHSCORES', 'LIMIT', offset, left), 0
   for i = 1, #found, 2 do
     local id = found[i]
-    local job = redis.pcall('HMGET', job_key(id), 'status', 'seq', 'raw_id')
+    local job = redis.pcall('HMGET', job_key(id), 'status', 'seq', 'raw_id', 'origin')
     if is_others(set, job, found[i + 1]) then
       others = others + 1
     else
       redis.call('ZREM', set, id)
-      if job[1] == status then
+      if is_its_own(set, status, job) then
         drop(id, status)
       elseif not job[1] and not job.err then -- the net under it was first
         redis.call('UNLINK', dependents_key(id), parents_key(id))
@@ -66,11 +72,12 @@ local function trim(set, status)
   local found = redis.call('ZRANGE', set, 0, left - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
     local id = found[i]
-    local job = redis.pcall('HMGET', job_key(id), 'status', 'seq', 'raw_id', 'ended_at', 'pin')
-    if over <= 0 or job[1] == status and (job[4] or '') > young then break end
-    if not is_others(set, job, found[i + 1]) and not job[5] then
+    local job = redis.pcall('HMGET', job_key(id), 'status', 'seq', 'raw_id', 'origin', 'ended_at', 'pin')
+    local own = is_its_own(set, status, job)
+    if over <= 0 or own and (job[5] or '') > young then break end
+    if not is_others(set, job, found[i + 1]) and not (own and job[6]) then
       redis.call('ZREM', set, id)
-      if job[1] == status then
+      if own then
         drop(id, status)
         dropped = dropped + 1
       end

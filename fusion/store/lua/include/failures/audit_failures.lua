@@ -66,7 +66,8 @@ local function audit_group(group, from, limit)
         'quarantined')
       local queue = job[3] or job[4]
       if job[1] ~= 'failed' or job[2] ~= group then
-        take_out_failure(group, id, queue or nil, job[5])
+        -- a record that does not name the group is of another life of that id, which came from where it liked
+        take_out_failure(group, id, job[2] == group and queue or nil, job[5])
         stale = stale + 1
       elseif recount and not is_counted_in(recount, failed_ms) then
         count_failure(group, queue or '', job[5], 1)

@@ -82,7 +82,9 @@ local function join_failure(id, key, failed_ms, again)
   group, class, frame = failure_group_for(class, frame)
   local group_key = failure_key(group)
   redis.call('HSET', key, 'failure_group', group)
-  redis.call('ZADD', failure_jobs_key(group), failed_ms, id)
+  local is_new = redis.call('ZADD', failure_jobs_key(group), failed_ms, id) == 1
+  -- from a former life, and was counted: the net under that record left it there
+  if not is_new then redis.call('HSET', group_key, 'inexact', 1) end
   local first, last, recount, example = unpack(redis.call('HMGET', group_key, 'first', 'last', 'recount', 'example'))
   first, last = math.min(tonumber(first) or failed_ms, failed_ms), math.max(tonumber(last) or failed_ms, failed_ms)
   if last == failed_ms or not example or not redis.call('ZSCORE', failure_jobs_key(group), example) then
