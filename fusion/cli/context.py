@@ -237,11 +237,14 @@ def shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def confirmed(question: str, yes: bool) -> bool:
-    """True if what can't be undone is to be done: `--yes` was given, or a person says so at a terminal. Without a terminal only the flag will do."""
+def confirmed(question: str, yes: bool, *, undone: bool = False) -> bool:
+    """True if it is to be done: `--yes` was given, or a person says so at a terminal. Without a terminal only the flag will do, unless what is done
+    can be `undone`."""
     if yes:
         return True
     if not sys.stdin.isatty():
+        if undone:
+            return True
         echo(f"Error: {question} There is no terminal to ask on: give --yes", err=True)
         return False
     return click.confirm(shown(question), err=True)

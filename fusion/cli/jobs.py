@@ -196,10 +196,10 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 # -- empty
 
 
-@command(example="run_worker.py empty sms email\n  run_worker.py empty --all --yes")
+@command(example="run_worker.py empty sms email\n  run_worker.py empty --all --dry-run\n  run_worker.py empty --all --yes")
 @click.argument("queues", nargs=-1, metavar="[QUEUES]...")
 @click.option("-a", "--all", "everything", is_flag=True, help="All queues.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask; needed where there is no terminal.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask; without a terminal only --purge needs it.")
 @click.option("--purge", is_flag=True, help="For good, not into the trash.")
 @click.option("--dry-run", is_flag=True, help="Only say how many.")
 @shared_options
@@ -207,8 +207,9 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
 def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, purge: bool, dry_run: bool) -> None:
     """Delete all waiting jobs of these queues.
 
-    Jobs that run, have failed or are scheduled stay. For an hour `trash restore` brings back what was deleted. Exit code 1, and nothing is
-    removed, if no queue of a name is known; with --yes that is only said.
+    Jobs that run, have failed or are scheduled stay. For an hour `trash restore` brings back what was deleted. On a terminal it asks first; a
+    script is not asked, as with RQ, but with --purge it must say --yes. Exit code 1, and nothing is removed, if no queue of a name is known;
+    with --yes that is only said.
     """
     if everything and queues:
         raise click.UsageError("give queues or --all, not both")
@@ -228,7 +229,8 @@ def empty(cli: Cli, queues: tuple[str, ...], everything: bool, yes: bool, purge:
             for name, count in waiting.items():
                 echo(f"{count} jobs would be removed from {name} queue")
             return
-        if any(waiting.values()) and not confirmed(f"Forget {sum(waiting.values())} waiting jobs of {', '.join(chosen)}?", yes):
+        question = f"Forget {sum(waiting.values())} waiting jobs of {', '.join(chosen)}?"
+        if any(waiting.values()) and not confirmed(question, yes, undone=not purge):
             echo("Nothing was removed", err=True)
             sys.exit(1)
     from fusion.trash import Thrown, Trash

@@ -10,6 +10,7 @@ import redis
 
 from fusion import FailedQueue, Job, Queue
 from fusion.store.read.inspector import Inspector
+from fusion.trash import Trash
 from tests.cli.conftest import Fail, Invoke, run_worker
 from tests.cli.terminal import terminal
 
@@ -300,13 +301,24 @@ def test_empty_all_leaves_failed_jobs(invoke: Invoke, conn: redis.Redis, fail: F
     assert FailedQueue(conn).count == 1
 
 
-def test_empty_in_a_pipe_wants_the_flag(invoke: Invoke, conn: redis.Redis) -> None:
+def test_empty_in_a_pipe_wants_the_flag_for_what_nobody_can_undo(invoke: Invoke, conn: redis.Redis) -> None:
     Queue("sms", conn).enqueue(SMS)
-    said = invoke("empty", "sms", code=1)
+    said = invoke("empty", "sms", "--purge", code=1)
     assert "Forget 1 waiting jobs of sms? There is no terminal to ask on: give --yes" in said.stderr
     assert "Nothing was removed" in said.stderr
     assert Queue("sms", conn).count == 1
-    assert invoke("empty", "email").stdout == "0 jobs removed from email queue\n", "there is nothing to lose"
+    assert invoke("empty", "email", "--purge").stdout == "0 jobs removed from email queue\n", "there is nothing to lose"
+    assert invoke("empty", "sms", "--purge", "--yes").stdout == "1 jobs removed from sms queue\n"
+    assert Trash(conn).count == 0
+
+
+@pytest.mark.parametrize("names", [("sms", "email"), ("--all",), ("-a",)])
+def test_a_script_for_rq_empties_as_it_did(invoke: Invoke, conn: redis.Redis, names: tuple[str, ...]) -> None:
+    jobs = [Queue(name, conn).enqueue(SMS).id for name in ("sms", "email")]
+    said = invoke("empty", *names)
+    assert sorted(said.stdout.splitlines()) == ["1 jobs removed from email queue", "1 jobs removed from sms queue"]
+    assert "2 jobs deleted; to get them back within an hour: " in said.stderr
+    assert Trash(conn).restore(jobs).restored == 2
 
 
 def test_empty_of_an_unknown_queue_says_so(invoke: Invoke, conn: redis.Redis) -> None:
