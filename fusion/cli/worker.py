@@ -205,7 +205,8 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
     from fusion.forkserver.orphans import adopt
     from fusion.kernel.linux import close_to_others
     from fusion.runtime.signals import Signals
-    from fusion.worker.worker import Companions, Worker
+    from fusion.worker.parts import SideProcesses
+    from fusion.worker.worker import Worker
 
     hand_on_url(cli.url)  # to its jobs as well: a task that enqueues means the same Redis
     without_embedded_worker()
@@ -221,7 +222,7 @@ def worker(cli: Cli, embedded: bool, pid: str | None, reload: bool, **given: Any
             plan.queues,
             burst=plan.burst,
             job_lines=plan.job_lines,
-            companions=Companions(relay, probation, only_probation=plan.probation),
+            side_processes=SideProcesses(relay, probation, only_probation=plan.probation),
         ).run()
     sys.exit(code)
 

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -24,19 +24,19 @@ from fusion.delivery.targets import Policy, Target, parse_target
 from fusion.execution.completion import Decision
 from fusion.kernel import defaults
 from fusion.kernel.sentences import ANSWERED, BUSY
-from fusion.runtime.consumer import MAX_TURNS, Consumer
+from fusion.runtime.consumer import Consumer
+from fusion.runtime.context import ProcessContext
 from fusion.runtime.free_slots import ANY, NO_SLOTS, FreeSlots
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.loop import Loop
 from fusion.runtime.redis_link import CallRefused, RedisAway, RedisLink, refusable
 from fusion.runtime.served_queues import ServedQueues
-from fusion.runtime.shared import Shared
 from fusion.runtime.supervised import SupervisorLine
 from fusion.runtime.timers import Timers
 from fusion.settings import Settings
 from fusion.store.client.connections import connect
 from fusion.store.layout.names import CALLBACKS
-from fusion.store.layout.records import Claimed
+from fusion.store.layout.records import Claimed, Turn
 from fusion.store.write.broker import Broker
 
 log = logging.getLogger("fusion.courier")
@@ -83,12 +83,12 @@ class Courier:
         self._broker = Broker.of(self._connection, settings)
         self._vouching = Vouching(self._broker)
         named = replace(settings, name=f"{socket.gethostname()}.{os.getpid()}.courier")
-        shared = Shared(named, self._broker, self._link, self._loop, log)
-        self._consumer = Consumer(shared, _CallbackQueue(), JobLog(log, True), SupervisorLine(), kind="courier")
+        process = ProcessContext(named, self._broker, self._link, self._loop, log)
+        self._consumer = Consumer(process, _CallbackQueue(), JobLog(log, True), SupervisorLine(), self, kind="courier")
         self._timers = Timers(self._link)
         self._deadline = self._timers.at(inf, self._expire)
         self._timers.at(0.0, self._enter, redis=True)
-        self._consumer.schedule(self._timers, self._renew, self._work)
+        self._consumer.schedule(self._timers, self._renew, self._take_turns)
         self._woken, self._wakes = socket.socketpair()
         self._woken.setblocking(False)
         self._wakes.setblocking(False)
@@ -158,9 +158,9 @@ class Courier:
                     log.exception("the courier met an error that nobody foresaw, and goes on")
                     self._link.retry_at = time.monotonic() + _PAUSE
                 if self._taken or self._gone:  # Redis went away amid them
-                    self._consumer.want()
+                    self._consumer.request_turn()
                 # Whatever came of it: a bell whose connection broke must not stay with the loop, which would call it without end.
-                self._consumer.listen([CALLBACKS], self._room().floors)
+                self._consumer.listen([CALLBACKS], self.free_slots().floors)
                 self._loop.run_once(self._timers.pause())
             self._leave()
         finally:
@@ -172,15 +172,8 @@ class Courier:
     def _is_needed(self) -> bool:
         if not self._stopping:
             return True
-        under_way = self._under_way or self._gone or self._taken or self._line or not self._consumer.outbox.settled
+        under_way = self._under_way or self._gone or self._taken or self._line or not self._consumer.outbox.flushed
         return bool(under_way) and not self._expired
-
-    def _room(self) -> FreeSlots:
-        """Slots for the deliveries it may claim, and for more that will be put off, to get past them."""
-        if self._stopping or not self._entered:
-            return NO_SLOTS
-        free = self._slots - len(self._taken) - len(self._line) - len(self._under_way) - len(self._gone)
-        return FreeSlots([ANY] * (free + self._extra)) if free > 0 else NO_SLOTS
 
     # -- with Redis; whatever raises RedisAway here is done again
 
@@ -189,24 +182,38 @@ class Courier:
         self._entered = True
         log.info("courier %s delivers callbacks", self.name)
 
-    def _work(self, now: float) -> None:
-        self._consumer.look(now, self._room().floors)
-        for _ in range(MAX_TURNS):
-            self._report_gone()
-            if not self._consumer.wanted:
-                break
-            self._turn()
-            self._sort()
-            self._collect()
+    def _take_turns(self, now: float) -> None:
+        self._report_gone()
+        self._consumer.take_turns(now, blocking=True)
         self._sort()
 
-    def _turn(self) -> None:
-        slots = self._room()
-        self._consumer.send(slots)
-        claimed = self._consumer.receive()
-        for one in claimed:
-            self._open(one)
-        self._claimed = len(claimed) if len(claimed) == len(slots.floors) else 0
+    #: Deliveries run in threads of their own: a turn keeps none of them waiting.
+    busy = False
+
+    def free_slots(self) -> FreeSlots:
+        """Slots for the deliveries it may claim, and for more that will be postponed, to get past them."""
+        if self._stopping or not self._entered:
+            return NO_SLOTS
+        free = self._slots - len(self._taken) - len(self._line) - len(self._under_way) - len(self._gone)
+        return FreeSlots([ANY] * (free + self._extra)) if free > 0 else NO_SLOTS
+
+    def claim_filter(self, now: float) -> None:
+        """Any delivery may be claimed."""
+
+    def turn_sent(self, slots: FreeSlots) -> None:
+        """Nothing is prepared."""
+
+    def start_jobs(self, jobs: Sequence[Claimed]) -> None:
+        """Open the claimed deliveries."""
+        for claimed in jobs:
+            self._open(claimed)
+
+    def turn_ended(self, turn: Turn, slots: FreeSlots, *, seconds: float, moved: int) -> None:
+        """Place the deliveries that came; take in what threads finished meanwhile, for the next turn."""
+        self._claimed = len(turn.jobs) if len(turn.jobs) == len(slots.floors) else 0
+        self._sort()
+        self._collect()
+        self._report_gone()
 
     def _report_gone(self) -> None:
         """Before the delivery itself ends, so that nobody learns of it later than from that."""
@@ -214,7 +221,7 @@ class Courier:
             tried = self._gone[0]
             self._ask(partial(self._broker.endpoint_gone, tried.delivery.url))
             self._gone.pop(0)
-            self._consumer.settle(tried.delivery.claimed, tried.decision, tried.elapsed)
+            self._consumer.resolve(tried.delivery.claimed, tried.decision, tried.elapsed)
 
     def _ask(self, call: Callable[[], T]) -> T | None:
         """Ask about endpoints that are gone. None if the key of their list is broken: deliveries go on without it."""
@@ -233,7 +240,7 @@ class Courier:
         return [*self._taken, *waiting, *self._under_way.values(), *(tried.delivery for tried in self._gone)]
 
     def _renew(self, now: float) -> None:
-        held = [*(delivery.claimed for delivery in self._held), *self._consumer.outbox.held()]
+        held = [*(delivery.claimed for delivery in self._held), *self._consumer.outbox.uncommitted()]
         self._consumer.membership.beat(now, [(claimed.id, claimed.execution_id) for claimed in held])
         refused = self._ask(self._broker.callbacks_refused) or 0
         if self._refused is not None and refused > self._refused:
@@ -285,13 +292,13 @@ class Courier:
         delay = self._hosts.wait(target.host, time.monotonic())
         if delay:
             # without its place: what comes back would stand before others' deliveries again and again
-            self._consumer.settle(delivery.claimed, Decision("later", BUSY.format(url=target), delay, {"seq": ""}), 0.0)
+            self._consumer.resolve(delivery.claimed, Decision("later", BUSY.format(url=target), delay, {"seq": ""}), 0.0)
         else:
             self._line.append((delivery, target))
         return bool(delay)
 
     def _refuse(self, claimed: Claimed, reason: str, error: Exception, host: str = "") -> None:
-        self._consumer.settle(claimed, Decision("failed", reason, fields=failure(reason, error, host)), 0.0)
+        self._consumer.resolve(claimed, Decision("failed", reason, fields=failure(reason, error, host)), 0.0)
 
     def _move_on(self) -> None:
         now = time.monotonic()
@@ -299,7 +306,7 @@ class Courier:
         for delivery, target in waiting:
             if self._stopping:
                 self._hosts.leave(target.host)
-                self._consumer.settle(delivery.claimed, Decision("release", "the courier ends"), 0.0)
+                self._consumer.resolve(delivery.claimed, Decision("release", "the courier ends"), 0.0)
             elif len(self._under_way) < self._slots and self._hosts.begin(target.host, now):
                 self._under_way[delivery.id] = delivery
                 self._threads.run(partial(attempt, delivery, target, self._policy, self._secrets))
@@ -314,8 +321,8 @@ class Courier:
             if tried.gone:
                 self._gone.append(tried)
             else:
-                self._consumer.settle(tried.delivery.claimed, tried.decision, tried.elapsed)
-            self._consumer.want()
+                self._consumer.resolve(tried.delivery.claimed, tried.decision, tried.elapsed)
+            self._consumer.request_turn()
         self._move_on()
 
     # -- the end
@@ -324,9 +331,9 @@ class Courier:
         if held := self._held:
             log.warning("%d callback(s) under way were not waited for; they are delivered again", len(held))
         try:
-            self._consumer.outbox.offer_late(inf)
-            while self._entered and not self._consumer.outbox.settled:
-                self._turn()
+            self._consumer.outbox.retry_commits(inf)
+            while self._entered and not self._consumer.outbox.flushed:
+                self._consumer.take_turn(blocking=True)
             if self._entered:
                 self._consumer.membership.leave()
         except RedisAway:

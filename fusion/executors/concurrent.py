@@ -10,10 +10,10 @@ from fusion.executors import readings
 from fusion.executors.base import KillCause, Run
 from fusion.executors.concurrent_horse import ConcurrentForkServerClient, ConcurrentHorse, CrowdRun
 from fusion.executors.condemned import Condemned
-from fusion.executors.lasting_horses import LastingHorses
+from fusion.executors.lasting_horses import HorsePool
 from fusion.executors.queueing import Queueing
 from fusion.executors.session import ExecutorContext, ServerSession
-from fusion.executors.standstill import StandstillLog
+from fusion.executors.standstill import BlockedLoopLog
 from fusion.executors.turn_size import TurnSize
 from fusion.forkserver.messages import ForkFailed, HorseExited, ImportFailed
 from fusion.kernel.failpoints import failpoint
@@ -51,10 +51,10 @@ class ConcurrentExecutor(Queueing[str, CrowdRun]):
         self._waiting: list[CrowdRun] = []
         self._server = server
         self._condemned = Condemned(server, settings, context.log)
-        self._standstills = StandstillLog(context.log)
+        self._standstills = BlockedLoopLog(context.log)
         self._due_at = inf
         self.session = ServerSession(server, context, self, 2 * self._wanted)
-        self.horses = LastingHorses(self.session, context.loop, server.fork, self._listen_to)
+        self.horses = HorsePool(self.session, context.loop, server.fork, self._listen_to)
 
     # -- room
 

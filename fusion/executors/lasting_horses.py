@@ -9,7 +9,7 @@ from fusion.executors.session import AnyHorse, ServerSession
 from fusion.runtime.loop import Loop
 
 
-class LastingHorses(dict[int, AnyHorse], Generic[AnyHorse]):
+class HorsePool(dict[int, AnyHorse], Generic[AnyHorse]):
     """The horses of one fork server by their serial numbers; the loop hears each until it is forgotten."""
 
     def __init__(

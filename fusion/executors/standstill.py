@@ -14,7 +14,7 @@ from fusion.executors.concurrent_horse import ConcurrentHorse, CrowdRun
 _PAUSE, _STACK = 10.0, 4000
 
 
-class StandstillLog:
+class BlockedLoopLog:
     """Warns of a job that blocks the loop which it shares with others, with the stack of what it does; not of each one."""
 
     def __init__(self, log: logging.Logger) -> None:

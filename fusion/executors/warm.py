@@ -10,7 +10,7 @@ from signal import SIGKILL
 from fusion.executors import readings
 from fusion.executors.base import KillCause, Run
 from fusion.executors.ending import Ending
-from fusion.executors.lasting_horses import LastingHorses
+from fusion.executors.lasting_horses import HorsePool
 from fusion.executors.leftovers import LeftoverLog
 from fusion.executors.prefetch import Prefetch
 from fusion.executors.queueing import Queueing
@@ -53,7 +53,7 @@ class WarmExecutor(Queueing[int, HorseRun]):
         self._runs_at = inf
         self._server = server
         self.session = ServerSession(server, context, self, self._wanted)
-        self.horses = LastingHorses(self.session, context.loop, server.fork, self.listen_to)
+        self.horses = HorsePool(self.session, context.loop, server.fork, self.listen_to)
 
     # -- jobs
 

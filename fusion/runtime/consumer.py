@@ -1,14 +1,16 @@
-"""The one turn loop: whoever claims jobs and commits outcomes, worker or courier, does it by this."""
+"""The one turn loop: workers and couriers claim jobs and commit outcomes by it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
+from typing import Protocol
 
 from fusion.execution.completion import Decision
+from fusion.runtime.context import ProcessContext
 from fusion.runtime.doorbells import Doorbells
 from fusion.runtime.free_slots import FreeSlots
 from fusion.runtime.history import History
@@ -18,171 +20,266 @@ from fusion.runtime.membership import Membership, WorkerListing
 from fusion.runtime.outbox import Outbox, Result
 from fusion.runtime.redis_link import RedisAway
 from fusion.runtime.served_queues import ServedQueues
-from fusion.runtime.shared import Shared
 from fusion.runtime.supervised import SupervisorLine
 from fusion.runtime.timers import Tick, Timers
-from fusion.store.layout.records import Claimed, Turn, Wishes
+from fusion.store.layout.records import Claimed, ClaimFilter, Turn
 
-#: Turns in a row before anything else is looked at.
+#: Turns in a row before anything else is done.
 MAX_TURNS = 10
-#: Jobs that one turn asks for: with as many outcomes about 10 ms of the server's one thread, if each has a key, a batch and callbacks.
+#: Jobs that one turn asks for. With as many outcomes it takes about 10 ms of the server, if each job has a key, a batch and callbacks.
 MOST_SLOTS = 32
+#: Seconds for which a reply is awaited within a round, while running jobs are served.
+_MOMENT = 0.002
+
+
+class TurnOwner(Protocol):
+    """The worker or courier that a consumer takes turns for."""
+
+    @property
+    def busy(self) -> bool:
+        """True while a job runs: a turn must not block the loop then."""
+
+    def free_slots(self) -> FreeSlots:
+        """Return the jobs that can be taken now."""
+
+    def claim_filter(self, now: float) -> ClaimFilter | None:
+        """Return which blocked jobs may be claimed, and which tasks are missing; None: claim any job of the queues."""
+
+    def turn_sent(self, slots: FreeSlots) -> None:
+        """Called after a turn was sent, before its reply has come."""
+
+    def start_jobs(self, jobs: Sequence[Claimed]) -> None:
+        """Start the claimed jobs."""
+
+    def turn_ended(self, turn: Turn, slots: FreeSlots, *, seconds: float, moved: int) -> None:
+        """Called after the jobs of a turn were started.
+
+        `slots`: what it asked for. `seconds`: time since it began. `moved`: jobs committed or jobs claimed by it, whichever is more.
+        """
+
+
+class IdleClaim:
+    """A timer that is due when a doorbell rings while no job runs and no outcome waits: the turn is sent before all else."""
+
+    def __init__(self, consumer: Consumer, owner: TurnOwner) -> None:
+        self._consumer, self._owner = consumer, owner
+
+    @property
+    def next_at(self) -> float:
+        """0 if it is due, else inf."""
+        return 0.0 if self._consumer.rung and not self._owner.busy else inf
 
 
 class Consumer:
-    """A member of the fleet that takes jobs. Its owner says how many, runs them, and settles each with one decision.
+    """A process that claims jobs. Its owner has free slots, runs the jobs and resolves each with one decision.
 
-    A turn is one exchange with Redis: `send` puts down the outcomes and the free slots, `receive` has Redis answer; or `ask` sends it, and
-    `hear` is called when the answer is there. One turn at a time; one that got no answer is repeated word for word. The owner takes turns
-    while one is `wanted` and none is `asked` for:
+    A turn is one exchange with Redis: it carries outcomes and asks for jobs. There is one turn at a time. A turn without a reply is repeated
+    word for word. A turn is due when:
 
-    - an outcome waits, the answer before said that there is more, a doorbell rang, a closed queue opens for which it waits, or nobody asked
-      for `idle_wait` seconds.
+    - an outcome waits, or the last reply said that there is more;
+    - a doorbell rang for a free slot, or a queue opens whose rate limit closed it;
+    - no turn was taken for `idle_wait` seconds.
 
     `floors` below are the lowest priorities of the free slots.
     """
 
     def __init__(
         self,
-        shared: Shared,
+        process: ProcessContext,
         served_queues: ServedQueues,
         job_log: JobLog,
         line: SupervisorLine,
+        owner: TurnOwner,
         *,
         kind: str = "worker",
     ) -> None:
         """`kind`: the word for it in the log."""
-        settings, broker, link = shared.settings, shared.broker, shared.link
-        self._shared, self._served_queues, self._kind = shared, served_queues, kind
+        settings, broker, link = process.settings, process.broker, process.link
+        self._process, self._served_queues, self._owner, self._kind = process, served_queues, owner, kind
         self.job_log = job_log
         self.outbox = Outbox(broker, link, settings)
         listing = WorkerListing(settings, broker, served_queues, line)
         self.membership = Membership(link, listing, settings.name, settings.lease / 3, self.outbox.renumber)
-        self.history = History(broker, link, self.membership, settings.lease / 3, shared.log)
-        self.doorbells = Doorbells(shared)
-        self.maintenance = Maintenance(settings, broker, link, served_queues, shared.log)
-        #: The last answer to a turn, None if that was none; and how many jobs the turn committed or claimed, whichever is more.
+        self.history = History(broker, link, self.membership, settings.lease / 3, process.log)
+        self.doorbells = Doorbells(process)
+        self.idle_claim = IdleClaim(self, owner)
+        self.maintenance = Maintenance(settings, broker, link, served_queues, process.log)
+        #: The reply to the last turn, None if there was none; and the jobs that it committed or claimed, whichever is more.
         self.turn: Turn | None = None
         self.moved = 0
-        self._wanted = self._has_room = False
-        self._look_at, self._opens_at = 0.0, inf
+        self._requested = self._has_room = False
+        self._poll_at, self._opens_at = 0.0, inf
+        #: Of the turn under way: when it began, and what it asked for.
+        self._began, self._slots = 0.0, FreeSlots([])
 
     @property
     def name(self) -> str:
         """The registered name; `.1`, `.2` ... is appended if another live worker has the configured one."""
         return self.membership.name
 
-    def schedule(self, timers: Timers, renew: Tick, work: Tick, hear: Tick | None = None) -> None:
-        """Add what a consumer waits for. `renew` gives its sign of life, with what it holds; `work` takes turns, `hear` ends those that were
-        asked for.
+    def schedule(self, timers: Timers, renew_leases: Tick, take_turns: Tick | None = None) -> None:
+        """Add a consumer's timers. `renew_leases` sends the heartbeat, with all jobs that this process holds; `take_turns`: in place of its own.
 
-        Leases come first: a turn with large results may not get through for long.
+        Leases come first: a turn with large results may fail for long.
         """
         timers.when(self.doorbells, self.doorbells.tick)
-        timers.when(self.membership, renew, redis=True)
-        timers.when(self.outbox, self.outbox.offer_late)
-        if hear is not None:
-            timers.when(self.outbox.line, hear)
-        timers.when(self, work, redis=True)
+        timers.when(self.membership, renew_leases, redis=True)
+        timers.when(self.outbox, self.outbox.retry_commits)
+        timers.when(self.outbox.line, self._on_reply)
+        timers.when(self, take_turns or self.take_turns, redis=True)
         timers.when(self.history, self.history.tick, redis=True)
         timers.when(self.maintenance, self.maintenance.tick, redis=True)
 
     def enter(self, *, patient: bool = True) -> None:
-        """Register, see `Membership.enter`; the first turn is wanted from then on."""
+        """Register, see `Membership.enter`; the first turn is due from then on."""
         self.membership.enter(patient=patient)
-        self._wanted = True
+        self._requested = True
 
-    # -- turns
+    def resolve(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
+        """Commit a job's outcome with the next turn. `elapsed`: seconds that it ran."""
+        self.outbox.add(claimed, decision, elapsed)
+
+    # -- when a turn is due
 
     @property
-    def wanted(self) -> bool:
-        """There is something to tell Redis, or to ask."""
-        return self._wanted or not self.outbox.settled
+    def turn_due(self) -> bool:
+        """There is something to commit, or to ask for."""
+        return self._requested or not self.outbox.flushed
 
     @property
-    def asked(self) -> bool:
-        """A turn was asked for and not heard."""
+    def in_flight(self) -> bool:
+        """A turn was sent and its reply was not received."""
         return self.outbox.line.busy
 
     @property
-    def heard(self) -> bool:
-        """The answer to the turn that was asked for has come, or what is in its place: `hear` has something to take."""
+    def reply_ready(self) -> bool:
+        """The reply to the turn in flight has come, or its time is over: `_on_reply` has something to do."""
         return not self.outbox.line.next_at
 
     @property
-    def next_at(self) -> float:
-        """When the owner is to take a turn: at once if one is wanted or a doorbell rang, else when it is time to look all the same. Never while
-        one is asked for."""
-        if self.asked:
-            return inf
-        if self._wanted or self.doorbells.rung or not self.outbox.settled:
-            return 0.0
-        return min(self._look_at, self._opens_at) if self._has_room else inf
-
-    def want(self) -> None:
-        """Ask for a turn."""
-        self._wanted = True
-
-    def look(self, now: float, floors: Sequence[int]) -> None:
-        """Want a turn if a doorbell rang for a free slot, or none did for long; name wildcards to Redis. RedisAway if it does not answer."""
-        # A turn under way may bring jobs for these slots: until it ends nobody knows if the token is another's to have.
-        if self.doorbells.rung and not self.outbox.is_sending and self.doorbells.answer(floors):
-            self._wanted = True
-        self._has_room = bool(floors)
-        if self._has_room and now >= self._opens_at:
-            self._opens_at, self._wanted = inf, True
-        if self._has_room and now >= self._look_at:
-            wait = self._shared.settings.idle_wait
-            self._look_at = now + wait
-            if self._served_queues.patterns:  # else it asks nobody, and would prove nothing
-                survey = partial(self._served_queues.refresh, self._shared.broker.survey, wait / 2)
-                if self._shared.link.attempt(survey, look=True):
-                    self._look_at = now
-            self._wanted = True
+    def rung(self) -> bool:
+        """A doorbell rang, and no outcome waits: a prepared turn may answer it."""
+        return self.doorbells.rung and self.outbox.flushed
 
     @property
-    def rung(self) -> bool:
-        """A doorbell rang, and there is nothing to tell: a turn that was made ready may answer it."""
-        return self.doorbells.rung and self.outbox.settled
+    def next_at(self) -> float:
+        """When to take a turn: at once if one is due or a doorbell rang, else when polling is due. Never while one is in flight."""
+        if self.in_flight:
+            return inf
+        if self._requested or self.doorbells.rung or not self.outbox.flushed:
+            return 0.0
+        return min(self._poll_at, self._opens_at) if self._has_room else inf
 
-    def make_ready(self, slots: FreeSlots, wishes: Wishes) -> None:
-        """Encode the turn that would take jobs for `slots` now, if that is not done yet: so much less is to do when one is wanted."""
-        self.outbox.prepare(self._served_queues.turn, slots.first(MOST_SLOTS), wishes, self.name, self.membership.incarnation)
+    def request_turn(self) -> None:
+        """Make a turn due."""
+        self._requested = True
 
-    def send(self, slots: FreeSlots, wishes: Wishes | None = None) -> None:
-        """Begin a turn: all outcomes that wait, and a request for jobs for `slots`. One that is under way still goes first."""
-        self._wanted = False
-        self.outbox.send(self._served_queues.turn, slots.first(MOST_SLOTS), wishes)
+    def poll(self, now: float, floors: Sequence[int]) -> None:
+        """Make a turn due if a doorbell rang for a free slot, or none was taken for long. Look up which queues wildcards match.
 
-    def receive(self) -> list[Claimed]:
-        """End the turn that `send` began: one round trip. Return the jobs it brought; `turn` is the whole answer.
+        RedisAway if Redis does not answer.
+        """
+        # A turn under way may bring jobs for these slots. Until it ends nobody knows if the token is for another worker.
+        if self.doorbells.rung and not self.outbox.turn_open and self.doorbells.answer(floors):
+            self._requested = True
+        self._has_room = bool(floors)
+        if self._has_room and now >= self._opens_at:
+            self._opens_at, self._requested = inf, True
+        if self._has_room and now >= self._poll_at:
+            wait = self._process.settings.idle_wait
+            self._poll_at = now + wait
+            if self._served_queues.patterns:  # without any it sends nothing, so it would not show that Redis answers
+                survey = partial(self._served_queues.refresh, self._process.broker.survey, wait / 2)
+                if self._process.link.attempt(survey, look=True):
+                    self._poll_at = now
+            self._requested = True
 
-        RedisAway: the turn is kept. An entry that is gone is made anew, and the turn is kept, too.
+    # -- turns
+
+    def take_turns(self, now: float, *, blocking: bool | None = None) -> None:
+        """Commit outcomes and claim jobs for the free slots, turn after turn while one is due. RedisAway: the turn is kept.
+
+        `blocking`: wait for each reply; None: only while no job runs, which would have to wait too.
+        """
+        self.poll(now, self._owner.free_slots().floors)
+        for _ in range(MAX_TURNS):
+            if self.in_flight or not self.turn_due:
+                break
+            self.take_turn(blocking=not self._owner.busy if blocking is None else blocking)
+
+    def take_turn(self, *, blocking: bool) -> None:
+        """Take one turn. If not `blocking`, its reply is received now if it comes within a moment, else by `_on_reply`."""
+        self._began = time.monotonic()
+        self.begin_turn(self._owner.free_slots(), self._owner.claim_filter(self._began))
+        if blocking or not self.send_async():
+            self._end_turn(self.exchange)
+            return
+        self._owner.turn_sent(self._slots)
+        if self._reply_comes_soon():
+            self._end_turn(self.receive_reply)
+
+    def claim_at_once(self, now: float) -> None:
+        """Answer a doorbell. The reply is not waited for: meanwhile the process is woken that gets the job."""
+        self.take_turns(now, blocking=False)
+
+    def prepare_turn(self, slots: FreeSlots, claim_filter: ClaimFilter | None) -> None:
+        """Encode the turn that would claim jobs for `slots` now, if that is not done yet. It saves the time when a doorbell rings."""
+        name, incarnation = self.name, self.membership.incarnation
+        self.outbox.prepare(self._served_queues.turn, slots.first(MOST_SLOTS), claim_filter or ClaimFilter(), name, incarnation)
+
+    def begin_turn(self, slots: FreeSlots, claim_filter: ClaimFilter | None = None) -> None:
+        """Make up a turn: all outcomes that wait, and a request for jobs for `slots`. One that is under way still goes first."""
+        self._requested, self._slots = False, slots.first(MOST_SLOTS)
+        self.outbox.begin(self._served_queues.turn, self._slots, claim_filter)
+
+    def exchange(self) -> list[Claimed]:
+        """Send the turn and wait for its reply: one round trip. Return the jobs it brought; `turn` is the whole reply.
+
+        RedisAway: the turn is kept. If this process is no longer registered, it registers again, and the turn is kept, too.
         """
         self.turn, self.moved = None, 0
-        if not self.outbox.is_sending:
+        if not self.outbox.turn_open:
             return []
-        return self._take_in(*self.outbox.receive(self.name, self.membership.incarnation))
+        return self._receive(*self.outbox.exchange(self.name, self.membership.incarnation))
 
-    def ask(self) -> bool:
-        """Send the turn that `send` began, and wait for nothing; False if it is to be ended by `receive`. RedisAway: the turn is kept."""
-        return self.outbox.is_sending and self.outbox.ask(self.name, self.membership.incarnation)
+    def send_async(self) -> bool:
+        """Send the turn without waiting. False if `exchange` is to be used. RedisAway: the turn is kept."""
+        return self.outbox.turn_open and self.outbox.send_async(self.name, self.membership.incarnation)
 
-    def hear(self) -> list[Claimed]:
-        """End the turn that was asked for, as `receive` does."""
+    def receive_reply(self) -> list[Claimed]:
+        """Receive the reply to `send_async`, and return as `exchange` does."""
         self.turn, self.moved = None, 0
-        return self._take_in(*self.outbox.hear(self.name, self.membership.incarnation))
+        return self._receive(*self.outbox.receive_reply(self.name, self.membership.incarnation))
 
-    def _take_in(self, turn: Turn, results: list[Result]) -> list[Claimed]:
+    def _reply_comes_soon(self) -> bool:
+        """Serve running jobs, and nothing else, for a moment. Most replies come in it, and a whole round takes as long as some turns."""
+        until, loop = time.monotonic() + _MOMENT, self._process.loop
+        self._watch_reply()
+        while (left := until - time.monotonic()) > 0:
+            loop.run_once(left)
+            if self.reply_ready:
+                return True
+        return False
+
+    def _on_reply(self, now: float) -> None:
+        self._end_turn(self.receive_reply)
+
+    def _end_turn(self, receive: Callable[[], list[Claimed]]) -> None:
+        with self.job_log.batch:
+            self._owner.start_jobs(receive())
+        if self.turn is not None:
+            self._owner.turn_ended(self.turn, self._slots, seconds=time.monotonic() - self._began, moved=self.moved)
+
+    def _receive(self, turn: Turn, results: list[Result]) -> list[Claimed]:
         if turn.status == "unregistered":
-            self._shared.log.warning("this %s's registration is gone from Redis; registering again", self._kind)
+            self._process.log.warning("this %s's registration is gone from Redis; registering again", self._kind)
             self.membership.renew()
             return []
         for result, answer in zip(results, turn.answers, strict=False):
             if answer == "over":
                 result.give_up()
                 answer = "ok"
-            again = answer.startswith("error:") and self.outbox.refused(result)
+            again = answer.startswith("error:") and self.outbox.postpone(result)
             self.job_log.committed(result.claimed, result.decision, answer, again=again)
             if answer == "ok":
                 self.history.note(result)
@@ -196,37 +293,47 @@ class Consumer:
             self.maintenance.due(time.monotonic() + turn.next_in)
         if turn.releases:
             self.maintenance.releases()
-        if turn.again or len(turn.jobs) >= MOST_SLOTS:  # what was wanted since it was sent still is; there may be slots left
-            self._wanted = True
+        if turn.again or len(turn.jobs) >= MOST_SLOTS:  # a turn requested while this one was in flight stays requested, too
+            self._requested = True
         self.turn, self.moved = turn, max(len(results), len(turn.jobs))
         return turn.jobs
-
-    def hand_on(self) -> None:
-        """No slot is free for long: have another wait for the queues that open when their rates let them, if this one does."""
-        if self._opens_at == inf or self._shared.link.away_since is not None:
-            return
-        self._opens_at = inf
-        with suppress(RedisAway):  # whoever looks next finds that nobody waits
-            self._shared.link.attempt(partial(self._shared.broker.ring, waiter=self.name))
-
-    def settle(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
-        """Say what became of a job; the next turn tells Redis. `elapsed`: seconds it ran."""
-        self.outbox.add(claimed, decision, elapsed)
 
     # -- waiting
 
     def listen(self, queues: Sequence[str], floors: Sequence[int]) -> None:
-        """Wait at the doorbells of these queues while a slot is free, no turn is wanted or asked for and Redis answers; keep the loop in step with
-        the connections."""
+        """Wait at the doorbells of these queues while a slot is free, no turn is due or in flight, and Redis answers."""
         self._has_room = bool(floors)
-        if self._has_room and not self._wanted and not self.asked and self._shared.link.away_since is None:
+        if self._has_room and not self._requested and not self.in_flight and self._process.link.away_since is None:
             self.doorbells.arm(queues, floors)
         self.doorbells.follow()
-        self.follow()
+        self._watch_reply()
 
-    def follow(self) -> None:
-        """Keep the loop in step with the connection on which turns are asked for."""
-        loop, line = self._shared.loop, self.outbox.line
+    def wait(self, now: float, doorbells: Callable[[float], Sequence[str]]) -> None:
+        """Wait at the doorbells while no turn is due or in flight; give up the wait for closed queues if no slot is free.
+
+        If nothing runs, the turn that answers a doorbell is encoded now.
+        """
+        if self.turn_due or self.in_flight:
+            self.listen((), ())
+            return
+        slots = self._owner.free_slots()
+        if not slots.floors:
+            self.yield_wait()
+        self.listen(doorbells(now), slots.floors)
+        if slots.floors and not self._owner.busy:
+            self.prepare_turn(slots, self._owner.claim_filter(now))
+
+    def yield_wait(self) -> None:
+        """No slot is free for long. If this process waits for queues that their rates closed, have another one wait for them."""
+        if self._opens_at == inf or self._process.link.away_since is not None:
+            return
+        self._opens_at = inf
+        with suppress(RedisAway):  # the next worker that polls finds that nobody waits
+            self._process.link.attempt(partial(self._process.broker.ring, waiter=self.name))
+
+    def _watch_reply(self) -> None:
+        """Have the loop watch the connection on which turns are sent, if it is open."""
+        loop, line = self._process.loop, self.outbox.line
         loop.follow("turn", fd := line.fileno(), line.receive)
         if fd is not None and line.wants_write:
             loop.want_write(fd, self._on_writable)
@@ -235,4 +342,4 @@ class Consumer:
         line = self.outbox.line
         line.flush()
         if not line.wants_write and (fd := line.fileno()) is not None:
-            self._shared.loop.want_write(fd, None)
+            self._process.loop.want_write(fd, None)

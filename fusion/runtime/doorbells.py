@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+from fusion.runtime.context import ProcessContext
 from fusion.runtime.doorbell import Doorbell
 from fusion.runtime.free_slots import ANY
 from fusion.runtime.redis_link import RedisAway
-from fusion.runtime.shared import Shared
 
 
 class Doorbells:
@@ -21,11 +21,11 @@ class Doorbells:
     - `floors` below are the lowest priorities of the free slots.
     """
 
-    def __init__(self, shared: Shared) -> None:
-        self._shared = shared
-        wait, keys = shared.settings.idle_wait, shared.broker.keys
-        self._any = Doorbell(shared.connect_blocking, keys, wait)
-        self._high = Doorbell(shared.connect_blocking, keys, wait, high=True)
+    def __init__(self, process: ProcessContext) -> None:
+        self._process = process
+        wait, keys = process.settings.idle_wait, process.broker.keys
+        self._any = Doorbell(process.connect_blocking, keys, wait)
+        self._high = Doorbell(process.connect_blocking, keys, wait, high=True)
         #: Answers that nobody has acted on: whether it was the bell for any job, and the queue that rang.
         self._rung: list[tuple[bool, str | bool | None]] = []
 
@@ -58,8 +58,8 @@ class Doorbells:
 
     def follow(self) -> None:
         """Keep the loop in step with the connections."""
-        self._shared.loop.follow("doorbell", self._any.fileno(), self._on_any)
-        self._shared.loop.follow("high doorbell", self._high.fileno(), self._on_high)
+        self._process.loop.follow("doorbell", self._any.fileno(), self._on_any)
+        self._process.loop.follow("high doorbell", self._high.fileno(), self._on_high)
 
     def answer(self, floors: Sequence[int]) -> bool:
         """Act on what came: pass on tokens that fit no slot; True if there may be a job for a free one."""
@@ -84,8 +84,8 @@ class Doorbells:
             self._rung.append((False, rang))
 
     def _pass_on(self, queue: str) -> None:
-        if self._shared.link.open(time.monotonic()):
+        if self._process.link.open(time.monotonic()):
             try:
-                self._shared.link.attempt(partial(self._shared.broker.ring, queue), look=True)  # for one that has a free slot
+                self._process.link.attempt(partial(self._process.broker.ring, queue), look=True)  # for one that has a free slot
             except RedisAway:
                 pass

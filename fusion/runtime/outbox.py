@@ -1,4 +1,4 @@
-"""Outcomes on their way to Redis, and the turn that carries them."""
+"""Outcomes that wait for Redis, and the turn that carries them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fusion.runtime.backoff import Backoff
 from fusion.runtime.free_slots import ANY, FreeSlots
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.settings import Settings
-from fusion.store.layout.records import Claimed, Commit, Turn, Wishes
+from fusion.store.layout.records import Claimed, ClaimFilter, Commit, Turn
 from fusion.store.write.broker import Broker, TurnCall
 
-#: How often an outcome is offered again that a broken key refused, and the first of the pauses, in seconds, each twice the one before.
+#: How often an outcome is sent again that a broken key refused, and the first pause in seconds; each is twice the one before.
 _OFFERS, _PAUSE = 5, 1.0
-#: Outcomes that one turn tells, by weight: one of a job that is bound to something is as much work for the server as some of others, and one
-#: that has not finished as two that have.
+#: Outcomes of one turn, by weight. A job with a key, batch or relation costs the server as much as four without, and one that did not
+#: finish as much as two that did.
 _MOST, _BOUND = 60, 4
 
 
@@ -61,7 +61,7 @@ class _OpenTurn:
     queues: list[str]
     slots: FreeSlots
     begun: list[Claimed]
-    wishes: Wishes
+    claim_filter: ClaimFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +74,18 @@ class _ReadyTurn:
 
 
 class Outbox:
-    """Keeps outcomes until Redis has answered for them.
+    """Keeps outcomes until Redis has committed them.
 
-    - a turn that got no answer is repeated word for word under its token, since it may have been carried out; what came in meanwhile waits
-      for the next;
-    - an outcome that a broken key refused is offered again for a while: somebody may mend the key.
+    - a turn without a reply is repeated word for word under its token, since Redis may have executed it; outcomes that come meanwhile wait
+      for the next turn;
+    - an outcome that a broken key refused is sent again for a while: somebody may repair the key.
 
-    An exchange is waited for (`receive`), or heard of later (`ask`, then `hear`). Nothing here decides anything.
+    A turn is exchanged blocking (`exchange`), or without waiting (`send_async`, then `receive_reply`). Nothing here decides anything.
     """
 
     def __init__(self, broker: Broker, link: RedisLink, settings: Settings) -> None:
         self._broker, self._link = broker, link
-        #: Where the turn is that was asked for. Nothing else is read from its connection.
+        #: The connection for turns that are not waited for. It is used for nothing else.
         self.line = broker.turn_line()
         self._lease, self._worker_ttl, self._listed = settings.lease, settings.worker_ttl, settings.order == "listed"
         self._results: list[Result] = []
@@ -94,36 +94,36 @@ class Outbox:
         self._open: _OpenTurn | None = None
         self._ready: _ReadyTurn | None = None
         self._token = 0
-        #: Outages that had begun when a turn was last asked for.
+        #: Outages that had begun when a turn was last sent without waiting.
         self._outages = 0
 
     @property
-    def settled(self) -> bool:
-        """Redis knows everything that it takes now."""
+    def flushed(self) -> bool:
+        """Nothing waits to be sent, and no turn is under way. Postponed outcomes do not count."""
         return not self._results and not self._begun and self._open is None
 
     @property
-    def told(self) -> bool:
-        """No outcome waits for Redis; a turn may be under way that tells none."""
+    def committed(self) -> bool:
+        """All outcomes are committed. Postponed ones do not count; a turn without outcomes may be under way."""
         return not self._results and not self._begun and not (self._open and self._open.results)
 
     @property
     def next_at(self) -> float:
-        """When an outcome that was put off is offered."""
+        """When a postponed outcome is sent again."""
         return min(at for at, _ in self._late) if self._late else inf
 
     @property
-    def is_sending(self) -> bool:
+    def turn_open(self) -> bool:
         """A turn is under way."""
         return self._open is not None
 
-    def held(self) -> list[Claimed]:
-        """Jobs that have run and are still this worker's, as Redis has not answered for them."""
+    def uncommitted(self) -> list[Claimed]:
+        """Jobs that have run and whose outcomes are not committed: this worker still holds their leases."""
         late = [result for _, result in self._late]
         return [r.claimed for r in (*self._results, *late, *(self._open.results if self._open else ()))]
 
-    def refused(self, result: Result) -> bool:
-        """Put off an outcome that a broken key refused. False if that was often enough: the job runs again when its lease is over."""
+    def postpone(self, result: Result) -> bool:
+        """Send an outcome later that a broken key refused. False after five times: the job runs again when its lease expires."""
         result.backoff = result.backoff or Backoff(_PAUSE, inf)
         pause = result.backoff.next()
         if result.backoff.failures > _OFFERS:
@@ -131,52 +131,52 @@ class Outbox:
         self._late.append((time.monotonic() + pause, result))
         return True
 
-    def offer_late(self, now: float) -> None:
-        """Offer what was put off and is due by `now`."""
+    def retry_commits(self, now: float) -> None:
+        """Add the postponed outcomes that are due by `now` to the next turn."""
         if not self._late:
             return
         self._results += [result for at, result in self._late if at <= now]
         self._late = [(at, result) for at, result in self._late if at > now]
 
     def renumber(self) -> None:
-        """Give a turn under way a new token: Redis knows this worker no more, and under the old one other jobs would get the executions of
-        those that it was given before."""
+        """Give a turn under way a new token, after Redis forgot this worker. Under the old one other jobs would get execution ids that
+        were used before."""
         if self._open is not None:
             self._token += 1
             self._open.token = self._token
 
     def add(self, claimed: Claimed, decision: Decision, elapsed: float) -> None:
-        """Have the next turn tell what became of a job."""
+        """Add a job's outcome to the next turn."""
         self._results.append(Result(claimed, decision, time.monotonic(), elapsed))
         if self._begun:
             self._begun = [other for other in self._begun if other is not claimed]
 
-    def add_struck(self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float) -> None:
-        """Add an outcome of a process that got a signal at the monotonic time `signaled`. It waits a moment: if the worker turns out to have
-        got the signal too, the outcome is `instead`."""
+    def add_signaled(self, claimed: Claimed, decision: Decision, elapsed: float, instead: Decision, signaled: float) -> None:
+        """Add the outcome of a process that received a signal at the monotonic time `signaled`. It waits a moment: if this worker received
+        the signal too, the outcome is `instead`."""
         result = Result(claimed, decision, time.monotonic(), elapsed, instead=instead, signaled=signaled)
         self._late.append((signaled + SIGNAL_WINDOW, result))
 
-    def struck(self, at: float) -> None:
-        """Note that the worker got a signal at that monotonic time."""
+    def worker_signaled(self, at: float) -> None:
+        """Record that this worker received a signal at that monotonic time."""
         for _, result in self._late:
             if result.instead is not None and abs(result.signaled - at) <= SIGNAL_WINDOW:
                 result.decision, result.instead = result.instead, None
 
-    def begun(self, claimed: Claimed) -> None:
-        """Have the next turn tell that a prefetched job runs: should this worker die now, it is lost."""
+    def report_begun(self, claimed: Claimed) -> None:
+        """Report with the next turn that a prefetched job runs: if this worker dies, the job counts as lost."""
         self._begun.append(claimed)
 
-    def send(self, queues: Sequence[str], slots: FreeSlots, wishes: Wishes | None = None) -> None:
-        """Begin a turn: tell the outcomes, ask for jobs. Nothing if one is under way, or if there is nothing to say."""
+    def begin(self, queues: Sequence[str], slots: FreeSlots, claim_filter: ClaimFilter | None = None) -> None:
+        """Make up a turn from the outcomes and a request for jobs. Does nothing if one is under way, or if there is nothing to send."""
         if self._open is None and (self._results or slots.floors or slots.ahead or self._begun):
             self._token += 1
             results, self._results = self._first()
-            self._open = _OpenTurn(self._token, results, list(queues), slots, self._begun, wishes or Wishes())
+            self._open = _OpenTurn(self._token, results, list(queues), slots, self._begun, claim_filter or ClaimFilter())
             self._begun = []
 
     def _first(self) -> tuple[list[Result], list[Result]]:
-        """The outcomes that the next turn tells, and those that have to wait for another."""
+        """The outcomes that the next turn carries, and those that wait for another."""
         if len(self._results) * (_BOUND + 1) <= _MOST:
             return self._results, []
         weight = 0
@@ -187,57 +187,57 @@ class Outbox:
                 return self._results[:nth], self._results[nth:]
         return self._results, []
 
-    def prepare(self, queues: Sequence[str], slots: FreeSlots, wishes: Wishes, name: str, incarnation: str) -> None:
-        """Encode the next turn ahead, one that tells nothing; nothing if that is done. `send` begins what it is given all the same: what
-        was encoded serves if that is this, word for word."""
+    def prepare(self, queues: Sequence[str], slots: FreeSlots, claim_filter: ClaimFilter, name: str, incarnation: str) -> None:
+        """Encode the next turn ahead, without outcomes, if that is not done yet. It is used if the next turn is the same, word for word."""
         token = self._token + 1
         if self._ready is None or self._ready.turn.token != token:
-            turn = _OpenTurn(token, [], list(queues), slots, [], wishes)
+            turn = _OpenTurn(token, [], list(queues), slots, [], claim_filter)
             call = self._make_call(turn, name, incarnation)
             call.encode()
             self._ready = _ReadyTurn(turn, (name, incarnation), call)
 
-    def receive(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
-        """Exchange the turn under way with Redis: its answer, and the results that it answers.
+    def exchange(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
+        """Send the turn under way and wait for the reply. Return it with the results that it answers.
 
-        RedisAway, with the turn kept. The answer `unregistered` keeps it too: register, then call again.
+        RedisAway: the turn is kept. The reply `unregistered` keeps it too: register, then call again.
         """
         assert self._open is not None
         if self.line.busy:
-            self.line.drop()  # what was asked for is repeated
-        return self._take_in(self._open, self._link.attempt(self._call(self._open, name, incarnation)))
+            self.line.drop()  # the turn in flight is repeated
+        return self._received(self._open, self._link.attempt(self._call(self._open, name, incarnation)))
 
-    def ask(self, name: str, incarnation: str) -> bool:
-        """Send the turn under way and wait for nothing. RedisAway, with the turn kept.
+    def send_async(self, name: str, incarnation: str) -> bool:
+        """Send the turn under way without waiting. RedisAway: the turn is kept.
 
-        False if it is to be exchanged by `receive`: after an attempt that failed, each next one is a single exchange, on the main line, until
-        one succeeds.
+        False if `exchange` is to be used: after a failed attempt, turns go over the main connection until one succeeds.
         """
         assert self._open is not None
         if self._link.away_since is not None:
             return False
         if self._outages != self._link.outages:
-            self.line.drop()  # it lay still amid the outage, and may have died without a word: the next silence would look like another
+            self.line.drop()  # it may have died in the outage unnoticed, and would look like another outage
             self._outages = self._link.outages
         return self._link.attempt(partial(self.line.send, self._call(self._open, name, incarnation)))
 
-    def hear(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
-        """Take the answer to what was asked, as `receive` returns it. RedisAway, with the turn kept, if none came in time; and if Redis is away
-        by other calls: two lines must not tell different things of it by turns."""
+    def receive_reply(self, name: str, incarnation: str) -> tuple[Turn, list[Result]]:
+        """Receive the reply to `send_async`, and return as `exchange` does.
+
+        RedisAway, with the turn kept, if none came in time, or if other calls found Redis away: two connections must not disagree.
+        """
         assert self._open is not None
         if self._link.away_since is not None:
             self.line.drop()
             raise RedisAway
-        heard = partial(self._heard, self._open, name, incarnation)
-        return self._take_in(self._open, self._link.attempt(heard, since=self._outages))
+        reply = partial(self._reply, self._open, name, incarnation)
+        return self._received(self._open, self._link.attempt(reply, since=self._outages))
 
-    def _heard(self, sent: _OpenTurn, name: str, incarnation: str) -> Turn:
+    def _reply(self, sent: _OpenTurn, name: str, incarnation: str) -> Turn:
         try:
             return self.line.answer()
         except NoScriptError:
             return self._call(sent, name, incarnation)()
 
-    def _take_in(self, sent: _OpenTurn, turn: Turn) -> tuple[Turn, list[Result]]:
+    def _received(self, sent: _OpenTurn, turn: Turn) -> tuple[Turn, list[Result]]:
         if turn.status == "unregistered":
             self.renumber()
         else:
@@ -258,5 +258,5 @@ class Outbox:
         begun = [(claimed.id, claimed.execution_id) for claimed in sent.begun]
         lease, ttl = self._lease, self._worker_ttl
         slots = sent.slots.floors + [ANY] * sent.slots.ahead
-        rest = (commits, sent.queues, slots, lease, ttl, sent.slots.ahead, begun, sent.wishes)
+        rest = (commits, sent.queues, slots, lease, ttl, sent.slots.ahead, begun, sent.claim_filter)
         return self._broker.turn_call(name, incarnation, sent.token, *rest, listed=self._listed)

@@ -9,7 +9,7 @@ from math import inf
 
 from fusion.runtime.backoff import Backoff
 from fusion.runtime.child_process import Child
-from fusion.runtime.shared import Shared
+from fusion.runtime.context import ProcessContext
 
 #: Seconds between two checks whether a child has ended, and once it has closed its line.
 _CHECK, _SOON = 1.0, 0.05
@@ -20,9 +20,11 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 class WatchedChild:
     """One process that a worker keeps beside it: started from a command line, heard by the loop, killed if it hangs, ended with the worker."""
 
-    def __init__(self, shared: Shared, label: str, command: Sequence[str], patience: float, *, own_group: bool = False) -> None:
+    def __init__(
+        self, process: ProcessContext, label: str, command: Sequence[str], patience: float, *, own_group: bool = False
+    ) -> None:
         """`command`: none means that it is never started. For the others see `Child`."""
-        self._shared, self._label, self._patience, self._own_group = shared, label, patience, own_group
+        self._process, self._label, self._patience, self._own_group = process, label, patience, own_group
         self.command = list(command)
         #: The process, None while there is none.
         self.child: Child | None = None
@@ -41,10 +43,10 @@ class WatchedChild:
         try:
             child = Child(self._label, self.command, self._patience, own_group=self._own_group)
         except OSError as error:
-            self._shared.log.error("the %s can't be started: %s", self._label, error.strerror)
+            self._process.log.error("the %s can't be started: %s", self._label, error.strerror)
             return None
         self.child, self._check_at, self._is_deaf = child, now + _CHECK, False
-        self._shared.loop.watch(child.fileno(), self._hear)
+        self._process.loop.watch(child.fileno(), self._hear)
         return child
 
     def ended(self, now: float) -> tuple[Child, int] | None:
@@ -55,7 +57,7 @@ class WatchedChild:
         code = child.collect()
         if code is None:
             self._check_at = now + (_SOON if self._is_deaf else _CHECK)
-            if now - child.heard > self._shared.settings.hang_timeout and child.told != "SIGKILL":
+            if now - child.heard > self._process.settings.hang_timeout and child.told != "SIGKILL":
                 child.hung = True
                 child.signal(signal.SIGKILL, now)
             return None
@@ -78,10 +80,10 @@ class WatchedChild:
 
     def _hear(self) -> None:
         if self.child is not None and not self.child.listen():
-            self._shared.loop.unwatch(self.child.fileno())
+            self._process.loop.unwatch(self.child.fileno())
             self._check_at, self._is_deaf = 0.0, True  # it has closed its line: most likely it ends this moment
 
     def _forget(self, child: Child) -> None:
-        self._shared.loop.unwatch(child.fileno())
+        self._process.loop.unwatch(child.fileno())
         child.close()
         self.child, self._check_at = None, inf

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fusion.kernel import defaults
 from fusion.runtime.backoff import Backoff
 from fusion.runtime.served_queues import ServedQueues
-from fusion.store.layout.records import Wishes
+from fusion.store.layout.records import ClaimFilter
 from fusion.worker.probation import Probation
 
 #: Pauses between two tries whether a task is still missing, each twice the one before.
@@ -52,8 +52,8 @@ class BlockedWork:
         self._lacking: dict[str, _Lack] = {}
         self._generation = 0
 
-    def heard(self, waits: tuple[str, list[str]]) -> None:
-        """Take in the list of sets of blocked jobs, as Redis has it now."""
+    def update(self, waits: tuple[str, list[str]]) -> None:
+        """Replace the list of sets of blocked jobs by that of Redis."""
         self._known, names = waits
         self._sets = [_Set(name, *(*name.split(":", 2), "")[:3]) for name in names if ":" in name]
 
@@ -88,11 +88,11 @@ class BlockedWork:
     def _of(self, kind: str) -> list[_Set]:
         return [one for one in self._sets if one.kind == kind and self._served_queues.serves(one.queue)]
 
-    def wishes(self, now: float, probation: Probation) -> Wishes:
-        """The blocked jobs to ask for with a turn, and the tasks that are missing here."""
+    def claim_filter(self, now: float, probation: Probation) -> ClaimFilter:
+        """Which blocked jobs a turn may claim, and which tasks are missing here."""
         sets = () if probation.only else self.held(now)
         sets = (*sets, *(self.on_probation if probation.allowed else ()))
-        return Wishes(self._known, sets, self.lacking(now) if self._lacking else {}, probation.alone, probation.only)
+        return ClaimFilter(self._known, sets, self.lacking(now) if self._lacking else {}, probation.alone, probation.only)
 
     def bells(self, now: float, probation: Probation) -> Sequence[str]:
         """Queues and sets to wait for."""

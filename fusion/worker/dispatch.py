@@ -1,8 +1,6 @@
-"""Jobs on their way to processes, and what comes back from there."""
+"""Starts claimed jobs, and passes on what their runs send."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from fusion.execution.completion import Decision
 from fusion.executors.base import Death, Executor, KillCause, Run
@@ -10,114 +8,116 @@ from fusion.kernel.failpoints import failpoint
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.membership import Membership
 from fusion.store.layout.records import Claimed
+from fusion.worker.batched_calls import BatchedCalls
 from fusion.worker.envelope import EnvelopeCheck
-from fusion.worker.gathered import Gathered
 from fusion.worker.outcomes import Outcomes
 from fusion.worker.reports import Reports
 from fusion.worker.slots import Slots
-from fusion.worker.stops import Stops
+from fusion.worker.stop_requests import StopRequests
 from fusion.worker.task_logs import TaskLogs
 
 #: Frames after which the run goes on.
 _LINES = (b"log", b"meta", b"report", b"stands")
 
 
-@dataclass(frozen=True)
-class Stations:
-    """The parts of a worker that a job passes, or what its run sends."""
-
-    slots: Slots
-    envelopes: EnvelopeCheck
-    stops: Stops
-    gathered: Gathered
-    outcomes: Outcomes
-    task_logs: TaskLogs
-    reports: Reports
-    job_log: JobLog
-
-
 class Dispatcher:
-    """Gives each claimed job to the executor, or back; as the executor's listener passes on what becomes of it: exactly one outcome."""
+    """Starts each claimed job in the executor, or gives it back. It listens to the executor: each job ends with exactly one outcome."""
 
-    def __init__(self, executor: Executor, stations: Stations) -> None:
-        self._executor, self._at = executor, stations
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        slots: Slots,
+        envelopes: EnvelopeCheck,
+        stop_requests: StopRequests,
+        batched_calls: BatchedCalls,
+        outcomes: Outcomes,
+        reports: Reports,
+        task_logs: TaskLogs,
+        job_log: JobLog,
+    ) -> None:
+        self._executor, self._slots, self._envelopes, self._stop_requests = executor, slots, envelopes, stop_requests
+        self._batched_calls, self._outcomes, self._reports = batched_calls, outcomes, reports
+        self._task_logs, self._job_log = task_logs, job_log
         executor.listen(self)
-        stations.gathered.attach(stations.outcomes, self.start)
+        batched_calls.attach(outcomes, self.start)
 
     def start(self, claimed: Claimed) -> None:
-        """Start a claimed job, or let it wait behind another, or for others of its call; else it goes back."""
+        """Start a claimed job, or queue it behind another, or let it wait for others of its batched call; else give it back."""
         failpoint("claim.after_reply")
-        slots, executor = self._at.slots, self._executor
-        idle = self._at.gathered.fits(claimed) or slots.fits(claimed)  # its slot may be gone since it was asked for
+        slots, executor = self._slots, self._executor
+        idle = self._batched_calls.fits(claimed) or slots.fits(claimed)  # its slot may have been taken since the turn was sent
         if not (idle or slots.may_wait(claimed)):
-            self._at.outcomes.give_back(claimed, "no free process")
+            self._outcomes.give_back(claimed, "no free process")
             return
-        if self._at.stops.is_told(claimed):
-            self._at.outcomes.stopped(claimed)
+        if self._stop_requests.includes(claimed):
+            self._outcomes.stopped(claimed)
             return
-        limit = self._at.envelopes.open(claimed)
+        limit = self._envelopes.open(claimed)
         if isinstance(limit, Decision):
-            self._at.outcomes.refuse(claimed, limit)
+            self._outcomes.refuse(claimed, limit)
             return
-        self._at.job_log.started(claimed)
-        if idle and self._at.gathered.take(claimed, limit):
-            slots.took(1)
+        self._job_log.started(claimed)
+        if idle and self._batched_calls.take(claimed, limit):
+            slots.take_slot()
             return
         if (executor.start(claimed, limit) if idle else executor.prefetch(claimed, limit, slots.lanes)) is None:
-            self._at.outcomes.give_back(claimed, "no process for it")
+            self._outcomes.give_back(claimed, "no process for it")
             return
-        slots.took(1)
+        slots.take_slot()
         failpoint("dispatch.after")
 
     def renew_leases(self, membership: Membership, now: float) -> None:
-        """Renew the leases of everything this worker holds, outcomes that wait for Redis included; kill what it holds no more, stop
-        what is to stop."""
-        runs = [*self._at.gathered.runs()]
-        held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self._at.outcomes.waiting())]
+        """Renew the leases of all jobs that this worker holds, also of those whose outcome is not committed.
+
+        Kill the runs whose lease another worker has, and stop those that are to stop.
+        """
+        runs = [*self._batched_calls.runs()]
+        held = [(c.id, c.execution_id) for c in (*(run.claimed for run in runs), *self._outcomes.uncommitted())]
         for run, answer in zip(runs, membership.beat(now, held), strict=False):
             if answer == "lost":
-                self._at.job_log.lost(run.claimed)
-                self._at.gathered.lost(run)
+                self._job_log.lost(run.claimed)
+                self._batched_calls.lost(run)
             elif answer == "stopped":
-                self._at.gathered.stop(run)
+                self._batched_calls.stop(run)
 
     def frame(self, run: Run, frame: dict[bytes, bytes]) -> None:
-        """A run sent a log line, its meta, a report, or its outcome; or one of those that share it did."""
+        """A run, or one job of a batched call, sent a log line, its meta, a report or its outcome."""
         if frame.get(b"kind") == b"member":
-            if (opened := self._at.gathered.opened(run, frame)) is None:
+            if (opened := self._batched_calls.opened(run, frame)) is None:
                 return
             run, frame = opened
-        elif frame.get(b"kind") not in _LINES and self._at.gathered.over(run, frame):
+        elif frame.get(b"kind") not in _LINES and self._batched_calls.over(run, frame):
             return
         if frame.get(b"kind") == b"report":
-            self._at.reports.take(run, frame)
+            self._reports.take(run, frame)
         elif frame.get(b"kind") == b"stands":
-            self._at.outcomes.stands(run, frame)
-        elif not self._at.task_logs.take(run, frame):
+            self._outcomes.stands(run, frame)
+        elif not self._task_logs.take(run, frame):
             failpoint("outcome.received")
-            self._at.outcomes.received(run, self._at.reports.left(run) | frame)
+            self._outcomes.received(run, self._reports.left(run) | frame)
 
     def ended(self, run: Run, death: Death) -> None:
-        """A run is over without an outcome of its own."""
-        if self._at.gathered.ended(run, death):
+        """A run is over, and its process sent no outcome."""
+        if self._batched_calls.ended(run, death):
             return
         if run.killed is not KillCause.LOST and (
             run.stands is not None or run.killed is not KillCause.COLD
-        ):  # of others nothing is told
-            self._at.outcomes.died(run, death, self._at.reports.left(run))
+        ):  # the others have no outcome: their jobs run again elsewhere
+            self._outcomes.died(run, death, self._reports.left(run))
 
     def returned(self, run: Run, why: str) -> None:
-        """A run has not begun: another process takes the job, or Redis has it back."""
-        if self._at.gathered.returned(run, why):
+        """A run has not begun: another process takes the job, or it goes back to its queue."""
+        if self._batched_calls.returned(run, why):
             return
-        if not (self._at.slots.fits(run.claimed) and self._executor.start(run.claimed, run.limit)):
-            self._at.slots.took(-1)
-            self._at.outcomes.give_back(run.claimed, why)
+        if not (self._slots.fits(run.claimed) and self._executor.start(run.claimed, run.limit)):
+            self._slots.release_slot()
+            self._outcomes.give_back(run.claimed, why)
 
     def begun(self, run: Run) -> None:
         """A prefetched job runs for longer than a moment."""
-        self._at.outcomes.begun(run)
+        self._outcomes.begun(run)
 
     def capacity_changed(self) -> None:
         """There is room for a job where there was none."""
-        self._at.slots.turn_wanted = True
+        self._slots.turn_due = True

@@ -1,7 +1,8 @@
-"""Decides what became of a run: from the outcome its process sent, or from how that process died."""
+"""Decides the outcome of a run: from the frame that its process sent, or from how that process died."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -14,10 +15,11 @@ from fusion.executors import readings
 from fusion.executors.base import Death, KillCause, Run
 from fusion.forkserver.messages import describe_death
 from fusion.kernel import sentences
+from fusion.runtime.history import History
+from fusion.runtime.job_log import one_line
 from fusion.runtime.outbox import Outbox
 from fusion.store.layout.records import Claimed
 from fusion.worker.blocked import BlockedWork
-from fusion.worker.keyless import KeylessJobs
 from fusion.worker.slots import Slots
 
 _KINDS = (b"finished", b"failed", b"held", b"interrupted", b"stopped", b"displaced")
@@ -28,17 +30,49 @@ NOT_BEGUN = Decision("stopped", "it had not begun")
 _POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Outcomes:
-    """Decides what became of each run, and puts it into the outbox."""
+#: Seconds between two warnings about the same function, and functions that are remembered.
+_REPEAT, _MOST_NAMED = 3600.0, 1000
 
-    def __init__(self, outbox: Outbox, blocked_work: BlockedWork, slots: Slots, keyless: KeylessJobs, grace: float) -> None:
+
+class MissingKeyWarnings:
+    """Counts jobs without the concurrency key that their task declares, and logs each such function once an hour.
+
+    Such jobs were enqueued by name, where the declaration was not known. No limit held for them.
+    """
+
+    def __init__(self, history: History, log: logging.Logger) -> None:
+        self._history, self._log = history, log
+        self._named: dict[str, float] = {}
+
+    def warn(self, function: str) -> None:
+        """Count a job of the function, and log the function if that is due."""
+        self._history.note_keyless(function)
+        now = monotonic()
+        if now - self._named.get(function, -_REPEAT) < _REPEAT:
+            return
+        if len(self._named) >= _MOST_NAMED:
+            self._named.clear()
+        self._named[function] = now
+        self._log.warning(
+            "jobs of %s come without the concurrency key that its @job declares, and no limit holds for them: where the function can't "
+            "be imported, give concurrency_key= with the enqueue",
+            one_line(function, 200),
+        )
+
+
+class Outcomes:
+    """Decides the outcome of each run, and puts it into the outbox."""
+
+    def __init__(
+        self, outbox: Outbox, blocked_work: BlockedWork, slots: Slots, missing_keys: MissingKeyWarnings, grace: float
+    ) -> None:
         """`grace`: seconds that a run has beyond its timeout."""
         self._outbox, self._blocked_work, self._slots = outbox, blocked_work, slots
-        self._keyless, self._grace = keyless, grace
+        self._missing_keys, self._grace = missing_keys, grace
 
-    def waiting(self) -> list[Claimed]:
-        """Jobs whose outcome Redis does not have yet: they are still this worker's."""
-        return self._outbox.held()
+    def uncommitted(self) -> list[Claimed]:
+        """Jobs whose outcome is not committed: this worker still holds their leases."""
+        return self._outbox.uncommitted()
 
     def refuse(self, claimed: Claimed, decision: Decision) -> None:
         """The job must not run."""
@@ -58,7 +92,7 @@ class Outcomes:
 
     def begun(self, run: Run) -> None:
         """A prefetched job runs: it is lost if this worker dies now."""
-        self._outbox.begun(run.claimed)
+        self._outbox.report_begun(run.claimed)
 
     def stands(self, run: Run, frame: Mapping[bytes, bytes]) -> None:
         """The run's task is over, and so it ends whatever becomes of its process: its hooks or its callback begin."""
@@ -84,13 +118,13 @@ class Outcomes:
         decision = of_frame(fields, frame)
         ago = readings.signaled(frame) if decision.kind in ("failed", "retry") else None
         if b"keyless" in frame:
-            self._keyless.ran(frame[b"keyless"].decode("utf-8", "replace"))
+            self._missing_keys.warn(frame[b"keyless"].decode("utf-8", "replace"))
         if decision.kind == "held":
             self._blocked_work.lacks(str(decision.fields["task"]), decision.reason, monotonic())
         if ago is None or fields.get(b"on_lost") == b"fail":
             self._outbox.add(run.claimed, decision, elapsed)
         else:
-            self._outbox.add_struck(run.claimed, decision, elapsed, struck(decision), monotonic() - ago)
+            self._outbox.add_signaled(run.claimed, decision, elapsed, struck(decision), monotonic() - ago)
 
     def died(self, run: Run, death: Death, said: Mapping[bytes, bytes]) -> None:
         """The run's process died without an outcome. `said`: what it had said of itself and Redis does not have yet.

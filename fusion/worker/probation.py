@@ -9,8 +9,8 @@ from functools import partial
 from math import inf
 
 from fusion.runtime.child_process import Child, cause_of, named
+from fusion.runtime.context import ProcessContext
 from fusion.runtime.redis_link import RedisAway
-from fusion.runtime.shared import Shared
 from fusion.runtime.watched_child import WatchedChild
 
 #: Seconds for which the right is held, between two calls that renew it, and between two that ask for it.
@@ -33,14 +33,14 @@ class Probation:
     - one worker of a host has the right to it at a time. Only so can jobs of its other workers that were lost with them not meet again.
     """
 
-    def __init__(self, shared: Shared, command: Sequence[str], only: bool) -> None:
-        self._shared = shared
+    def __init__(self, process: ProcessContext, command: Sequence[str], only: bool) -> None:
+        self._process = process
         self._host = socket.gethostname()
-        self._watched = WatchedChild(shared, "worker for jobs on probation", command, inf, own_group=True)
+        self._watched = WatchedChild(process, "worker for jobs on probation", command, inf, own_group=True)
         #: This worker takes no others.
         self.only = only
         #: Nothing runs beside a job of this worker.
-        self.alone = only or shared.settings.slots == 1
+        self.alone = only or process.settings.slots == 1
         #: It may take jobs on probation.
         self.allowed = only
         self._sets: Sequence[str] = ()
@@ -73,7 +73,7 @@ class Probation:
         redis_at = self._ask_at if self._concerned else inf if self._asked else 0.0
         if self._dead_workers:
             redis_at = min(redis_at, self._dead_workers[0][0])
-        return min(self._watched.next_at, max(redis_at, self._shared.link.retry_at))
+        return min(self._watched.next_at, max(redis_at, self._process.link.retry_at))
 
     def tick(self, now: float, incarnation: str, *, busy: bool, taking: bool) -> bool:
         """Do what is due. `busy`: a job runs here; `taking`: the worker takes jobs. True if it may take such ones from now on."""
@@ -83,7 +83,7 @@ class Probation:
         if not self._concerned:
             self._asked = True
             return False
-        if not self._shared.link.open(now):
+        if not self._process.link.open(now):
             return False
         try:
             self._recover(now)
@@ -99,13 +99,13 @@ class Probation:
         if not (keep or (taking and can_start)):
             self._ask_at = now + _WAIT
             return
-        hold = partial(self._shared.broker.hold_probation, self._host, incarnation, _TTL, self._sets, keep=keep)
-        held = self._shared.link.attempt(hold, look=True)
+        hold = partial(self._process.broker.hold_probation, self._host, incarnation, _TTL, self._sets, keep=keep)
+        held = self._process.link.attempt(hold, look=True)
         self._ask_at = now + (_RENEW if held and keep else _ASK)
         self.allowed, self._asked = held and self.alone, True
         if held and not self.alone and self.child is None:
             if child := self._watched.start(now):
-                self._shared.log.warning("jobs were lost again and again: %s runs them, one after another", child)
+                self._process.log.warning("jobs were lost again and again: %s runs them, one after another", child)
             else:
                 self._start_at = now + _NO_PROCESS
 
@@ -117,7 +117,7 @@ class Probation:
             return
         why, pause = named(cause_of(child, code)), self._watched.backoff.next()
         self._start_at = now + pause
-        self._shared.log.error("%s; another starts in %.1f s", why, pause)
+        self._process.log.error("%s; another starts in %.1f s", why, pause)
         if child.name:
             self._dead_workers.append((now + _SETTLED, child.name, child.incarnation, why))
 
@@ -125,8 +125,8 @@ class Probation:
         """Give back what a dead child held."""
         while self._dead_workers and now >= self._dead_workers[0][0]:
             _, name, incarnation, why = self._dead_workers[0]
-            prune = partial(self._shared.broker.prune, self._shared.settings.lease, name, incarnation=incarnation, reason=why)
-            self._shared.link.attempt(prune)
+            prune = partial(self._process.broker.prune, self._process.settings.lease, name, incarnation=incarnation, reason=why)
+            self._process.link.attempt(prune)
             self._dead_workers.pop(0)
 
     def release(self, *, cold: bool = False) -> None:

@@ -41,8 +41,8 @@ class Recycling:
         #: The worker ends already: no limit matters any more.
         self.over = False
 
-    def took(self, jobs: int) -> None:
-        """Count jobs that went to a process, or by -1 one that came back."""
+    def count(self, jobs: int) -> None:
+        """Count jobs that were started; a negative number takes back those that did not begin."""
         self._jobs += jobs
 
     def room(self, free: int) -> int:

@@ -9,8 +9,8 @@ from math import inf
 
 from fusion.kernel import defaults
 from fusion.runtime.child_process import Child, cause_of, named
+from fusion.runtime.context import ProcessContext
 from fusion.runtime.redis_link import RedisAway
-from fusion.runtime.shared import Shared
 from fusion.runtime.watched_child import WatchedChild
 from fusion.store.write.event_broker import EventBroker
 
@@ -29,11 +29,11 @@ class RelayChild:
     The relay is a process of its own: nothing it does or waits for is felt by the worker. If the worker dies, it ends as well.
     """
 
-    def __init__(self, shared: Shared, command: Sequence[str]) -> None:
-        self._shared = shared
-        self._broker = EventBroker.of(shared.broker.connection, shared.settings)
-        self._watched = WatchedChild(shared, "relay", command, _FAREWELL)
-        self._lease = min(shared.settings.lease, defaults.RELAY_LEASE)
+    def __init__(self, process: ProcessContext, command: Sequence[str]) -> None:
+        self._process = process
+        self._broker = EventBroker.of(process.broker.connection, process.settings)
+        self._watched = WatchedChild(process, "relay", command, _FAREWELL)
+        self._lease = min(process.settings.lease, defaults.RELAY_LEASE)
         self._bereft = False
         self._check_at = time.monotonic() + _FIRST_CHECK * random.uniform(0.2, 1.0)
 
@@ -42,7 +42,7 @@ class RelayChild:
         """When the relay is to be seen after, or Redis to be asked for one."""
         if not self._watched.command:
             return inf
-        return self._watched.next_at if self._watched.child else max(self._check_at, self._shared.link.retry_at)
+        return self._watched.next_at if self._watched.child else max(self._check_at, self._process.link.retry_at)
 
     def tick(self, now: float) -> None:
         """Start a relay if one is needed; see to what became of the last."""
@@ -51,10 +51,10 @@ class RelayChild:
         if self._watched.child is not None:
             if ended := self._watched.ended(now):
                 self._bury(*ended, now)
-        elif now >= self._check_at and self._shared.link.open(now):
+        elif now >= self._check_at and self._process.link.open(now):
             self._check_at = now + _CHECK * random.uniform(0.8, 1.0)
             try:
-                why = self._shared.link.attempt(self._missing, look=True)
+                why = self._process.link.attempt(self._missing, look=True)
             except RedisAway:
                 return
             if why:
@@ -63,7 +63,7 @@ class RelayChild:
     def _missing(self) -> str:
         """Ask what a relay is needed for; empty if for nothing."""
         # the last heartbeat of one that died here may still count: it says nothing of others
-        sinks, within = self._shared.settings.sinks, 0.0 if self._bereft else self._lease
+        sinks, within = self._process.settings.sinks, 0.0 if self._bereft else self._lease
         if sinks and (self._bereft or not self._broker.served(sinks, within)):
             return f"no relay serves the sinks {', '.join(sinks)}"
         return "" if self._broker.callbacks_served(within) else "callbacks wait, and there is no relay"
@@ -74,7 +74,7 @@ class RelayChild:
             self._check_at = now + self._watched.backoff.next()
             return
         self._bereft = False
-        self._shared.log.info("%s: %s is started", why, child)
+        self._process.log.info("%s: %s is started", why, child)
 
     def _bury(self, child: Child, code: int, now: float) -> None:
         self._bereft = True
@@ -83,7 +83,7 @@ class RelayChild:
         pause = self._watched.backoff.next()
         self._check_at = now + pause
         if code:
-            self._shared.log.error("%s; another starts in %.1f s", named(cause_of(child, code)), pause)
+            self._process.log.error("%s; another starts in %.1f s", named(cause_of(child, code)), pause)
 
     def close(self) -> None:
         """End with the worker: the relay delivers what there is, and is waited for a little."""

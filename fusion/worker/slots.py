@@ -1,4 +1,4 @@
-"""The slots of a worker: which jobs it may take now, and whether it wants a turn for them."""
+"""The slots of a worker: which jobs it may claim now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fusion.worker.recycling import Recycling
 class Slots:
     """The executor's room for jobs, less what admission and recycling keep back.
 
-    `turn_wanted`: there is room where there was none, Redis is to be asked for jobs.
+    `turn_due`: there is room where there was none: a turn is to claim jobs for it.
     """
 
     def __init__(self, settings: Settings, executor: Executor, admission: Admission, recycling: Recycling) -> None:
@@ -22,9 +22,9 @@ class Slots:
         self._slots = settings.slots
         #: Processes that jobs of any class may wait in.
         self.lanes = settings.slots - settings.reserve_high
-        self.turn_wanted = False
-        #: Slots of calls that wait for more jobs, see `Gathered`.
-        self.kept = 0
+        self.turn_due = False
+        #: Slots of batched calls that wait for more jobs, see `BatchedCalls`.
+        self.reserved = 0
 
     @property
     def stopping(self) -> bool:
@@ -39,10 +39,10 @@ class Slots:
     def floors(self) -> list[int]:
         """The lowest priority for each slot that may take a job now."""
         executor = self._executor
-        room, taken = executor.capacity, self._slots if executor.only_high else executor.taken + self.kept
-        free = max(0, room - self.kept)
+        room, taken = executor.capacity, self._slots if executor.only_high else executor.taken + self.reserved
+        free = max(0, room - self.reserved)
         floors = self._admission.floors(self._recycling.room(free), taken) if free else []
-        if self.kept and self._admission.open:  # a call that waits gives way to what must not
+        if self.reserved and self._admission.open:  # a call that waits gives way to what must not
             floors += [HIGH] * (self._recycling.room(room) - len(floors))
         return floors
 
@@ -66,6 +66,10 @@ class Slots:
         """Say whether a job was claimed to wait behind another, and still may: this worker may have been told since to take none."""
         return claimed.ahead and self._admission.open
 
-    def took(self, jobs: int) -> None:
-        """Count jobs that went to a process, or by -1 one that came back."""
-        self._recycling.took(jobs)
+    def take_slot(self) -> None:
+        """Count a job that was started."""
+        self._recycling.count(1)
+
+    def release_slot(self, jobs: int = 1) -> None:
+        """Take back the count of jobs that did not begin."""
+        self._recycling.count(-jobs)

@@ -213,7 +213,7 @@ def test_a_redis_that_goes_right_behind_the_bell_is_waited_for(
             if not broken:
                 private.kill()
             broken.append(time.monotonic())
-            courier._consumer.want()
+            courier._consumer.request_turn()
         return heard
 
     monkeypatch.setattr(Doorbell, "receive", hear_and_lose_redis)

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from fusion.events.event import STATUSES
-from fusion.store.layout.records import LogLine, Report, Wishes
+from fusion.store.layout.records import ClaimFilter, LogLine, Report
 from fusion.store.write.broker import Broker
 from tests.kit.hands import LEASE, Hand, events_of, expire_lease, may_reap, new, now_ms, put
 from tests.store.kin_hands import child
@@ -73,7 +73,7 @@ def test_the_fields_that_are_there(conn: redis.Redis) -> None:
     held = alone.turn(slots=[0] * 12).jobs
     broker.report("host.2", [Report(held[0].id, held[0].execution_id, b'{"done":1}', said="1 of 2")])
     put(broker, "q", "lacking")
-    hand.turn(slots=[0], wishes=Wishes(lacking={"tasks.sms.sendSMS": "E: r"}))
+    hand.turn(slots=[0], wishes=ClaimFilter(lacking={"tasks.sms.sendSMS": "E: r"}))
     conn.hset(f"rq:job:{held[0].id}", "lost", 4)
     may_reap(conn)
     expire_lease(conn, "q", *(claimed.id for claimed in held))

@@ -18,16 +18,15 @@ from fusion.runtime.served_queues import ServedQueues
 from fusion.settings import Settings
 from fusion.store.layout.records import Claimed, Commit, Turn
 from fusion.worker.admission import Admission, Blocked
+from fusion.worker.batched_calls import BatchedCalls
 from fusion.worker.blocked import BlockedWork
-from fusion.worker.dispatch import Dispatcher, Stations
+from fusion.worker.dispatch import Dispatcher
 from fusion.worker.envelope import EnvelopeCheck
-from fusion.worker.gathered import Gathered
-from fusion.worker.keyless import KeylessJobs
-from fusion.worker.outcomes import Outcomes
+from fusion.worker.outcomes import MissingKeyWarnings, Outcomes
 from fusion.worker.recycling import Recycling
 from fusion.worker.reports import Reports
 from fusion.worker.slots import Slots
-from fusion.worker.stops import Stops
+from fusion.worker.stop_requests import StopRequests
 from fusion.worker.task_logs import TaskLogs
 from tests.kit.fake_executor import FakeExecutor
 from tests.kit.scripted_broker import ScriptedLine
@@ -97,15 +96,23 @@ class Rig:
         self.slots = Slots(self.settings, self.executor, self.admission, self.recycling)
         self.outbox = Outbox(self.broker, link, self.settings)
         self.blocked_work = BlockedWork(ServedQueues(["q"], listed=False))
-        keyless = KeylessJobs(History(self.broker, link, self.membership, 10.0, LOG), LOG)
+        keyless = MissingKeyWarnings(History(self.broker, link, self.membership, 10.0, LOG), LOG)
         self.outcomes = Outcomes(self.outbox, self.blocked_work, self.slots, keyless, self.settings.timeout_grace)
         self.task_logs = TaskLogs(self.broker, link, self.membership, LOG)
         self.reports = Reports(self.broker, link, self.membership, self.executor.tell)
-        gathered = Gathered(self.executor, self.slots, self.broker, link, self.membership, self.settings)
-        self.stops = Stops(gathered, self.broker, link, LOG)
-        envelopes, job_log = EnvelopeCheck(self.settings, LOG), JobLog(LOG, True, messages=True)
-        stations = Stations(*(self.slots, envelopes, self.stops, gathered, self.outcomes, self.task_logs, self.reports, job_log))
-        self.dispatcher = Dispatcher(self.executor, stations)
+        calls = BatchedCalls(self.executor, self.slots, self.broker, link, self.membership, self.settings)
+        self.stops = StopRequests(calls, self.broker, link, LOG)
+        self.dispatcher = Dispatcher(
+            self.executor,
+            slots=self.slots,
+            envelopes=EnvelopeCheck(self.settings, LOG),
+            stop_requests=self.stops,
+            batched_calls=calls,
+            outcomes=self.outcomes,
+            reports=self.reports,
+            task_logs=self.task_logs,
+            job_log=JobLog(LOG, True, messages=True),
+        )
 
     def start(self, **fields: Any) -> Claimed:
         """Claim a job and start it."""
@@ -130,9 +137,9 @@ class Rig:
         told = -1
         while len(self.broker.commits) > told:  # a turn tells of so many
             told = len(self.broker.commits)
-            self.outbox.send(["q"], NO_SLOTS)
-            if self.outbox.is_sending:
-                self.outbox.receive("w", "i")
+            self.outbox.begin(["q"], NO_SLOTS)
+            if self.outbox.turn_open:
+                self.outbox.exchange("w", "i")
         return self.broker.commits
 
     def kinds(self) -> list[str]:

@@ -29,7 +29,7 @@ def test_jobs_beyond_the_slots_go_back(slots: int) -> None:
     [
         Rig.stop,
         Rig.be_quiet,
-        lambda rig: rig.recycling.took(3),
+        lambda rig: rig.recycling.count(3),
         lambda rig: rig.executor.drain(),
     ],
     ids=["stopping", "quiet", "max_jobs", "no executor"],
@@ -150,9 +150,9 @@ def test_a_prefetched_job_that_runs_for_a_moment_is_told() -> None:
 
 def test_room_that_appears_asks_for_a_turn() -> None:
     rig = Rig(FakeExecutor(0), slots=1)
-    assert not rig.slots.turn_wanted
+    assert not rig.slots.turn_due
     rig.executor.make_room(1)
-    assert rig.slots.turn_wanted
+    assert rig.slots.turn_due
 
 
 def test_meta_and_lines_are_no_outcomes() -> None:

@@ -151,8 +151,8 @@ def test_a_failure_near_a_signal_waits_for_the_workers_own(kind: bytes, signaled
     waits = kind == b"failed" and signaled == b"0.2" and not on_lost
     assert len(rig.told()) == (0 if waits else 1)
     if waits:
-        rig.outbox.struck(monotonic())
-        rig.outbox.offer_late(float("inf"))
+        rig.outbox.worker_signaled(monotonic())
+        rig.outbox.retry_commits(float("inf"))
         assert rig.kinds() == ["struck"]
 
 

@@ -134,7 +134,7 @@ def command(run: Run) -> Command:
 
 def test_an_outcome_stopped_counts_only_of_one_that_was_asked(rig: Rig) -> None:
     asked, other = rig.run_of(rig.start()), rig.run_of(rig.start())
-    rig.stops.told(command(asked))
+    rig.stops.obey(command(asked))
     for run in (asked, other):
         rig.executor.finish(run, b"stopped", exc_line=b"JobStopped", exc_classes=b"fusion.exceptions.JobStopped")
     assert rig.kinds() == ["stopped", "failed"]
@@ -143,7 +143,7 @@ def test_an_outcome_stopped_counts_only_of_one_that_was_asked(rig: Rig) -> None:
 @pytest.mark.parametrize("outcome", ["finished", "failed"])
 def test_an_outcome_of_its_own_stands(rig: Rig, outcome: str) -> None:
     run = rig.run_of(rig.start())
-    rig.stops.told(command(run))
+    rig.stops.obey(command(run))
     rig.executor.finish(run, outcome.encode(), exc_classes=b"x.Y")
     assert rig.kinds() == [outcome]
 
@@ -152,7 +152,7 @@ def test_an_outcome_of_its_own_stands(rig: Rig, outcome: str) -> None:
 @pytest.mark.parametrize("status", [9, 11, 256])
 def test_however_its_process_dies_it_was_stopped(rig: Rig, status: int, how: dict[str, Any]) -> None:
     run = rig.run_of(rig.start())
-    rig.stops.told(command(run))
+    rig.stops.obey(command(run))
     rig.executor.die(run, status, **how)
     assert rig.kinds() == ["stopped"]
 
@@ -161,21 +161,21 @@ def test_a_prefetched_one_ends_stopped(rig: Rig) -> None:
     for _ in range(2):
         rig.start()
     run = rig.run_of(rig.start(ahead=True))
-    rig.stops.told(command(run))
+    rig.stops.obey(command(run))
     (commit,) = rig.told()
     assert (commit.kind, commit.reason) == ("stopped", "it had not begun")
 
 
 def test_one_that_was_told_of_before_it_came_is_not_begun(rig: Rig) -> None:
     early = claimed()
-    rig.stops.told(Command("stop-job", early.id, early.execution_id))
+    rig.stops.obey(Command("stop-job", early.id, early.execution_id))
     rig.dispatcher.start(early)
     assert (rig.kinds(), rig.executor.running) == (["stopped"], [])
 
 
 def test_another_execution_of_the_same_job_is_not_meant(rig: Rig) -> None:
     run = rig.run_of(rig.start())
-    rig.stops.told(Command("stop-job", run.claimed.id, "another"))
+    rig.stops.obey(Command("stop-job", run.claimed.id, "another"))
     assert not run.stopping
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import redis
 
-from fusion.store.layout.records import Claimed, Commit, NewJob, Turn, Wishes
+from fusion.store.layout.records import Claimed, ClaimFilter, Commit, NewJob, Turn
 from fusion.store.read.inspector import Inspector
 from fusion.store.write.broker import Broker
 from tests.kit.still import everything_at_once
@@ -44,7 +44,9 @@ class Hand:
 
     def __init__(self, broker: Broker, *queues: str, name: str = "host.1", lease: float = LEASE, alone: bool = False) -> None:
         """`alone`: it runs one job at a time, those on probation too."""
-        self.wishes = Wishes(sets=tuple(f"probation:{queue}" for queue in queues), alone=True) if alone else Wishes()
+        self.claim_filter = (
+            ClaimFilter(sets=tuple(f"probation:{queue}" for queue in queues), alone=True) if alone else ClaimFilter()
+        )
         self.broker, self.name, self.queues, self.lease = broker, name, list(queues), lease
         self.incarnation = secrets.token_hex(8)
         self.token = 0
@@ -58,7 +60,7 @@ class Hand:
         token: int | None = None,
         ahead: int = 0,
         begun: Sequence[Claimed] = (),
-        wishes: Wishes | None = None,
+        claim_filter: ClaimFilter | None = None,
     ) -> Turn:
         """The next turn, or with `token` that one (again)."""
         if token is None:
@@ -66,13 +68,13 @@ class Hand:
         sent = self.token if token is None else token
         served = self.queues if queues is None else queues
         told = [(c.id, c.execution_id) for c in begun]
-        own = wishes or self.wishes
+        own = claim_filter or self.claim_filter
         return self.broker.turn(self.name, self.incarnation, sent, commits, served, slots, self.lease, 420, ahead, told, own)
 
     def claim(self, count: int = 1, queues: Sequence[str] | None = None) -> list[Claimed]:
         jobs = self.turn(slots=[0] * count, queues=queues).jobs
         return (
-            jobs if jobs or not self.wishes.alone else self.turn(slots=[0] * count, queues=queues).jobs
+            jobs if jobs or not self.claim_filter.alone else self.turn(slots=[0] * count, queues=queues).jobs
         )  # it was set aside first
 
     def take(self, *queues: str) -> Claimed:

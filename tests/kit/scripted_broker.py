@@ -10,7 +10,7 @@ from typing import Any
 from redis import exceptions as errors
 
 from fusion.store.layout.keys import Keys
-from fusion.store.layout.records import Claimed, Commit, Turn, Wishes
+from fusion.store.layout.records import Claimed, ClaimFilter, Commit, Turn
 
 
 @dataclass
@@ -25,7 +25,7 @@ class SentTurn:
     slots: list[int]
     ahead: int
     begun: list[tuple[str, str]]
-    wishes: Wishes
+    claim_filter: ClaimFilter
 
 
 class ScriptedCall:
@@ -151,11 +151,11 @@ class ScriptedBroker:
         worker_ttl: float,
         ahead: int,
         begun: list[tuple[str, str]],
-        wishes: Wishes,
+        claim_filter: ClaimFilter,
         *,
         listed: bool,
     ) -> ScriptedCall:
-        sent = SentTurn(name, incarnation, token, commits, queues, slots, ahead, begun, wishes)
+        sent = SentTurn(name, incarnation, token, commits, queues, slots, ahead, begun, claim_filter)
 
         def call() -> Turn:
             self._called("turn")

@@ -17,22 +17,22 @@ from tests.runtime.test_consumer import DONE, ONE, consumer_of, turn
 
 
 def asked(consumer: Consumer, slots: FreeSlots = NO_SLOTS) -> bool:
-    consumer.send(slots)
-    return consumer.ask()
+    consumer.begin_turn(slots)
+    return consumer.send_async()
 
 
 def test_what_comes_while_a_turn_is_asked_for_waits_for_the_next() -> None:
     broker = ScriptedBroker(answer(claimed("c"), answers=["ok"]))
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     assert asked(consumer, ONE)
-    consumer.settle(claimed("b"), DONE, 0.1)
-    consumer.send(FreeSlots([ANY, ANY]))
-    assert (consumer.asked, consumer.next_at, consumer.outbox.settled) == (True, inf, False)
-    assert [held.id for held in consumer.outbox.held()] == ["b", "a"], "leases of both are renewed"
+    consumer.resolve(claimed("b"), DONE, 0.1)
+    consumer.begin_turn(FreeSlots([ANY, ANY]))
+    assert (consumer.in_flight, consumer.next_at, consumer.outbox.flushed) == (True, inf, False)
+    assert [held.id for held in consumer.outbox.uncommitted()] == ["b", "a"], "leases of both are renewed"
     broker.line.receive()
-    assert [job.id for job in consumer.hear()] == ["c"]
-    assert (consumer.asked, consumer.next_at, consumer.moved) == (False, 0, 1)
+    assert [job.id for job in consumer.receive_reply()] == ["c"]
+    assert (consumer.in_flight, consumer.next_at, consumer.moved) == (False, 0, 1)
     turn(consumer)
     assert [[commit.job_id for commit in sent.commits] for sent in broker.sent] == [["a"], ["b"]]
     assert broker.sent[1].token == broker.sent[0].token + 1
@@ -41,32 +41,32 @@ def test_what_comes_while_a_turn_is_asked_for_waits_for_the_next() -> None:
 def test_a_turn_with_nothing_to_say_is_not_asked_for() -> None:
     consumer = consumer_of(ScriptedBroker())
     assert not asked(consumer)
-    assert not consumer.asked
+    assert not consumer.in_flight
 
 
 @pytest.mark.parametrize("trouble", ["sending", "silence", "broken"])
 def test_a_turn_that_was_asked_for_in_vain_is_repeated_word_for_word_and_waited_for(trouble: str) -> None:
     broker = ScriptedBroker(*([OSError("gone")] if trouble == "broken" else []), answer(answers=["ok"]))
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     broker.line.refuses = OSError("gone") if trouble == "sending" else None
-    consumer.send(ONE)
+    consumer.begin_turn(ONE)
     token = consumer.outbox._token
     if trouble == "sending":
         with pytest.raises(RedisAway):
-            consumer.ask()
+            consumer.send_async()
     else:
-        assert consumer.ask()
+        assert consumer.send_async()
         if trouble == "broken":
             broker.line.receive()
         with pytest.raises(RedisAway):
-            consumer.hear()
-    assert (consumer.asked, consumer.outbox.settled) == (False, False)
+            consumer.receive_reply()
+    assert (consumer.in_flight, consumer.outbox.flushed) == (False, False)
     assert not asked(consumer), "while Redis is away one exchange at a time, on the main line"
-    assert consumer.receive() == []
+    assert consumer.exchange() == []
     assert [(sent.token, [commit.job_id for commit in sent.commits]) for sent in broker.sent][-1] == (token, ["a"])
     assert {sent.token for sent in broker.sent} == {token}
-    assert consumer.outbox.settled
+    assert consumer.outbox.flushed
     broker.line.refuses = None
     assert asked(consumer, ONE), "and then as before"
 
@@ -74,15 +74,15 @@ def test_a_turn_that_was_asked_for_in_vain_is_repeated_word_for_word_and_waited_
 def test_an_answer_that_comes_while_redis_is_away_by_other_calls_is_not_taken() -> None:
     broker = ScriptedBroker(answer(answers=["ok"]))
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     assert asked(consumer)
     broker.fails["extend"] = [OSError("gone")]
     with pytest.raises(RedisAway):
         consumer.membership.beat(consumer.membership.next_at, [])
     broker.line.receive()
     with pytest.raises(RedisAway):
-        consumer.hear()
-    assert (broker.line.dropped, broker.sent, consumer.asked) == (1, [], False)
+        consumer.receive_reply()
+    assert (broker.line.dropped, broker.sent, consumer.in_flight) == (1, [], False)
     turn(consumer)
     assert [commit.job_id for commit in broker.sent[0].commits] == ["a"]
 
@@ -90,37 +90,37 @@ def test_an_answer_that_comes_while_redis_is_away_by_other_calls_is_not_taken() 
 def test_a_turn_is_made_by_its_text_where_the_script_is_not_known() -> None:
     broker = ScriptedBroker(NoScriptError("none"), answer(claimed("b"), answers=["ok"]))
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     assert asked(consumer, ONE)
     broker.line.receive()
-    assert [job.id for job in consumer.hear()] == ["b"]
+    assert [job.id for job in consumer.receive_reply()] == ["b"]
     assert [(sent.token, [commit.job_id for commit in sent.commits]) for sent in broker.sent] == [(1, ["a"])] * 2
 
 
 def test_a_turn_that_finds_no_entry_is_kept_and_asked_for_again_under_another_token() -> None:
     broker = ScriptedBroker(answer(status="unregistered"), answer(answers=["ok"]))
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     assert asked(consumer, ONE)
     broker.line.receive()
-    assert consumer.hear() == []
-    assert (consumer.turn, consumer.wanted, broker.calls.count("register")) == (None, True, 2)
+    assert consumer.receive_reply() == []
+    assert (consumer.turn, consumer.turn_due, broker.calls.count("register")) == (None, True, 2)
     assert asked(consumer, ONE)
     broker.line.receive()
-    consumer.hear()
+    consumer.receive_reply()
     assert broker.sent[1].token == broker.sent[0].token + 1
-    assert consumer.outbox.settled
+    assert consumer.outbox.flushed
 
 
 def test_an_entry_that_is_made_anew_meanwhile_makes_no_two_turns_of_one_token() -> None:
     broker = ScriptedBroker(answer(claimed("b"), answers=["ok"]))
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     assert asked(consumer, ONE)
     broker.known = False
     consumer.membership.beat(consumer.membership.next_at, [])
     broker.line.receive()
-    assert [job.id for job in consumer.hear()] == ["b"], "the answer is one to what was asked"
+    assert [job.id for job in consumer.receive_reply()] == ["b"], "the answer is one to what was asked"
     turn(consumer, ONE)
     assert broker.sent[1].token > broker.sent[0].token + 1
 
@@ -137,13 +137,13 @@ def test_what_was_asked_before_an_outage_begins_no_other_one_after_it(lost: bool
     link.attempt(lambda: None)
     if lost:
         with pytest.raises(RedisAway):
-            consumer.hear()
-        assert (link.away_since, link.outages, consumer.asked) == (None, 1, False)
+            consumer.receive_reply()
+        assert (link.away_since, link.outages, consumer.in_flight) == (None, 1, False)
         assert turn(consumer, ONE) == ["b"]
         assert broker.sent[0] == broker.sent[-1]
     else:
         broker.line.receive()
-        assert [job.id for job in consumer.hear()] == ["b"]
+        assert [job.id for job in consumer.receive_reply()] == ["b"]
 
 
 @pytest.mark.parametrize("error", [NoPermissionError("no rights"), SchemaMismatch("too old")], ids=["refused", "too old"])
@@ -159,7 +159,7 @@ def test_what_is_answered_after_an_outage_that_it_was_asked_before_counts(
     link.attempt(lambda: None)
     monkeypatch.setattr(broker.line, "answer", partial(_raise, error))
     with pytest.raises(RedisAway):
-        consumer.hear()
+        consumer.receive_reply()
     assert link.away_since is not None and link.outages == 2
     assert link.outdated == isinstance(error, SchemaMismatch)
 
@@ -172,10 +172,10 @@ def test_an_exchange_that_is_waited_for_takes_the_place_of_what_was_asked() -> N
     """At the end, say: nobody would hear of it any more."""
     broker = ScriptedBroker()
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     assert asked(consumer)
     turn(consumer)
-    assert (broker.line.dropped, consumer.asked, consumer.outbox.settled) == (1, False, True)
+    assert (broker.line.dropped, consumer.in_flight, consumer.outbox.flushed) == (1, False, True)
     assert [commit.job_id for commit in broker.sent[0].commits] == ["a"]
 
 
@@ -191,10 +191,10 @@ def test_a_bell_that_rings_meanwhile_wants_another_turn(monkeypatch: pytest.Monk
     rung(consumer, monkeypatch)
     assert consumer.next_at == inf, "not before the turn ends"
     broker.line.receive()
-    consumer.hear()
+    consumer.receive_reply()
     assert consumer.next_at == 0
-    consumer.look(-1.0, [ANY])
-    assert (consumer.wanted, broker.rung) == (True, []), "that there is no more is what it found before the bell rang"
+    consumer.poll(-1.0, [ANY])
+    assert (consumer.turn_due, broker.rung) == (True, []), "that there is no more is what it found before the bell rang"
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -206,17 +206,17 @@ def test_a_bell_that_rings_meanwhile_is_rung_for_others_if_the_turn_fills_the_sl
     consumer = consumer_of(broker)
     assert asked(consumer, ONE)
     rung(consumer, monkeypatch)
-    consumer.look(-1.0, [ANY])
+    consumer.poll(-1.0, [ANY])
     if lost:
         with pytest.raises(RedisAway):
-            consumer.hear()
-        consumer.look(-1.0, [ANY])
+            consumer.receive_reply()
+        consumer.poll(-1.0, [ANY])
         assert turn(consumer) == ["a"]
     else:
         broker.line.receive()
-        assert [job.id for job in consumer.hear()] == ["a"]
+        assert [job.id for job in consumer.receive_reply()] == ["a"]
     assert consumer.next_at == 0
-    consumer.look(-1.0, [])
+    consumer.poll(-1.0, [])
     assert broker.rung == ["sms"], "it rang after the slot was given away"
     assert not consumer.doorbells.rung
 
@@ -230,7 +230,7 @@ def test_a_line_that_an_outage_may_have_broken_is_asked_nothing_more(monkeypatch
         monkeypatch.setattr(broker.line, "drop", partial(dropped.append, name))
         assert asked(consumer, ONE)
         broker.line.receive()
-        assert [job.id for job in consumer.hear()] == [name]
+        assert [job.id for job in consumer.receive_reply()] == [name]
         if name == "a":
             with pytest.raises(RedisAway):
                 link.attempt(partial(_raise, ConnectionError("gone")))

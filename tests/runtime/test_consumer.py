@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from math import inf
 
 import pytest
 
 from fusion.execution.completion import Decision
 from fusion.runtime.consumer import MOST_SLOTS, Consumer
+from fusion.runtime.context import ProcessContext
 from fusion.runtime.free_slots import ANY, HIGH, NO_SLOTS, FreeSlots
 from fusion.runtime.job_log import JobLog
 from fusion.runtime.loop import Loop
 from fusion.runtime.redis_link import RedisAway, RedisLink
 from fusion.runtime.served_queues import ServedQueues
-from fusion.runtime.shared import Shared
 from fusion.runtime.supervised import SupervisorLine
 from fusion.settings import Settings
-from fusion.store.layout.records import Turn
+from fusion.store.layout.records import Claimed, Turn
 from tests.kit.scripted_broker import ScriptedBroker, answer, claimed
 
 LOG = logging.getLogger("consumer")
@@ -25,24 +26,45 @@ DONE, AGAIN = Decision("finished"), Decision("retry", "ValueError")
 ONE = FreeSlots([ANY])
 
 
+class _Owner:
+    """Has no slots: these tests make up each turn themselves."""
+
+    busy = False
+
+    def free_slots(self) -> FreeSlots:
+        return NO_SLOTS
+
+    def claim_filter(self, now: float) -> None:
+        return None
+
+    def turn_sent(self, slots: FreeSlots) -> None:
+        return None
+
+    def start_jobs(self, jobs: Sequence[Claimed]) -> None:
+        return None
+
+    def turn_ended(self, turn: Turn, slots: FreeSlots, *, seconds: float, moved: int) -> None:
+        return None
+
+
 def consumer_of(broker: ScriptedBroker, *queues: str) -> Consumer:
     settings = Settings(idle_wait=3.0, name="w")
-    shared = Shared(settings, broker, RedisLink(LOG), Loop(), LOG)  # type: ignore[arg-type]
-    made = Consumer(shared, ServedQueues(queues or ("sms",)), JobLog(LOG, True), SupervisorLine())
+    process = ProcessContext(settings, broker, RedisLink(LOG), Loop(), LOG)  # type: ignore[arg-type]
+    made = Consumer(process, ServedQueues(queues or ("sms",)), JobLog(LOG, True), SupervisorLine(), _Owner())
     made.enter()
     return made
 
 
 def turn(consumer: Consumer, slots: FreeSlots = NO_SLOTS) -> list[str]:
-    consumer.send(slots)
-    return [job.id for job in consumer.receive()]
+    consumer.begin_turn(slots)
+    return [job.id for job in consumer.exchange()]
 
 
 def test_the_first_turn_is_wanted_once_it_has_entered() -> None:
     consumer = consumer_of(ScriptedBroker())
-    assert (consumer.wanted, consumer.next_at) == (True, 0)
+    assert (consumer.turn_due, consumer.next_at) == (True, 0)
     assert turn(consumer, ONE) == []
-    assert not consumer.wanted
+    assert not consumer.turn_due
 
 
 @pytest.mark.parametrize("slots", [NO_SLOTS, FreeSlots([], 0)])
@@ -76,7 +98,7 @@ def test_jobs_that_a_turn_brings(jobs: int, again: bool) -> None:
     ids = [f"job-{n}" for n in range(jobs)]
     consumer = consumer_of(ScriptedBroker(answer(*map(claimed, ids), again=again)))
     assert turn(consumer, FreeSlots([ANY] * jobs)) == ids
-    assert (consumer.moved, consumer.wanted) == (jobs, again)
+    assert (consumer.moved, consumer.turn_due) == (jobs, again)
 
 
 @pytest.mark.parametrize("decision", [DONE, AGAIN, Decision("failed", "x"), Decision("release", "x"), Decision("lost", "x")])
@@ -86,13 +108,13 @@ def test_an_outcome_wants_a_turn_and_is_told_once(decision: Decision, count: int
     consumer = consumer_of(broker)
     turn(consumer, ONE)
     for n in range(count):
-        consumer.settle(claimed(f"job-{n}"), decision, 1.5)
-    assert (consumer.wanted, consumer.next_at) == (True, 0)
+        consumer.resolve(claimed(f"job-{n}"), decision, 1.5)
+    assert (consumer.turn_due, consumer.next_at) == (True, 0)
     turn(consumer)
     assert [(commit.kind, commit.job_id, commit.elapsed) for commit in broker.sent[-1].commits] == [
         (decision.kind, f"job-{n}", 1.5) for n in range(count)
     ]
-    assert consumer.outbox.settled
+    assert consumer.outbox.flushed
     assert consumer.moved == count
     turn(consumer)
     assert len(broker.sent) == 2
@@ -102,12 +124,12 @@ def test_an_outcome_wants_a_turn_and_is_told_once(decision: Decision, count: int
 def test_a_turn_without_an_answer_is_sent_again_word_for_word(failures: int) -> None:
     broker = ScriptedBroker(*[OSError("gone")] * failures, answer(claimed("b"), answers=["ok"]))
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     for _ in range(failures):
         with pytest.raises(RedisAway):
             turn(consumer, ONE)
-    consumer.settle(claimed("later"), DONE, 0.1)
-    assert [held.id for held in consumer.outbox.held()] == ["later", "a"]
+    consumer.resolve(claimed("later"), DONE, 0.1)
+    assert [held.id for held in consumer.outbox.uncommitted()] == ["later", "a"]
     assert turn(consumer, NO_SLOTS) == ["b"], "the slots are those of the first try"
     assert len({sent.token for sent in broker.sent}) == 1
     assert {tuple(commit.job_id for commit in sent.commits) for sent in broker.sent} == {("a",)}
@@ -120,12 +142,12 @@ def test_a_turn_without_an_answer_is_sent_again_word_for_word(failures: int) -> 
 def test_an_entry_that_is_gone_is_made_anew_and_the_turn_kept_under_another_token(times: int) -> None:
     broker = ScriptedBroker(*[answer(status="unregistered")] * times, answer(answers=["ok"]))
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     for _ in range(times):
         assert turn(consumer, ONE) == []
-        assert (consumer.turn, consumer.wanted) == (None, True)
+        assert (consumer.turn, consumer.turn_due) == (None, True)
     turn(consumer, ONE)
-    assert consumer.outbox.settled
+    assert consumer.outbox.flushed
     assert broker.calls.count("register") == 1 + times
     assert len({sent.token for sent in broker.sent}) == 1 + times
     assert all([commit.job_id for commit in sent.commits] == ["a"] for sent in broker.sent)
@@ -146,11 +168,11 @@ def test_a_sign_of_life_that_finds_no_entry_renumbers_a_turn_under_way() -> None
 def test_an_outcome_that_a_broken_key_refuses_is_offered_a_few_times(refusals: int, caplog: pytest.LogCaptureFixture) -> None:
     broker = ScriptedBroker(*[answer(answers=["error: WRONGTYPE"])] * refusals)
     consumer = consumer_of(broker)
-    consumer.settle(claimed("a"), DONE, 0.1)
+    consumer.resolve(claimed("a"), DONE, 0.1)
     for _ in range(refusals):
         turn(consumer)
-        assert [held.id for held in consumer.outbox.held()] == (["a"] if len(broker.sent) <= 5 else [])
-        consumer.outbox.offer_late(inf)
+        assert [held.id for held in consumer.outbox.uncommitted()] == (["a"] if len(broker.sent) <= 5 else [])
+        consumer.outbox.retry_commits(inf)
     turn(consumer)
     assert len(broker.sent) == (refusals + 1 if refusals <= 5 else 6)
     assert ("runs again when its lease is over" in caplog.text) == (refusals == 6)
@@ -195,15 +217,15 @@ def test_queues_of_one_class_take_turns() -> None:
 def test_it_looks_by_itself_while_a_slot_is_free(slots: FreeSlots, now: float, wants: bool, next_at: float) -> None:
     consumer = consumer_of(ScriptedBroker())
     turn(consumer, ONE)
-    consumer.look(now, slots.floors)
-    assert (consumer.wanted, consumer.next_at) == (wants, next_at)
+    consumer.poll(now, slots.floors)
+    assert (consumer.turn_due, consumer.next_at) == (wants, next_at)
     if wants:
         turn(consumer, ONE)
         assert consumer.next_at == now + 3.0
-        consumer.look(now + 2.9, slots.floors)
-        assert not consumer.wanted
-        consumer.look(now + 3.0, slots.floors)
-        assert consumer.wanted
+        consumer.poll(now + 2.9, slots.floors)
+        assert not consumer.turn_due
+        consumer.poll(now + 3.0, slots.floors)
+        assert consumer.turn_due
 
 
 @pytest.mark.parametrize("more", [False, True])
@@ -211,7 +233,7 @@ def test_wildcards_are_surveyed_when_it_looks(more: bool) -> None:
     broker = ScriptedBroker()
     broker.more_to_survey = more
     consumer = consumer_of(broker, "sms*")
-    consumer.look(10.0, [ANY])
+    consumer.poll(10.0, [ANY])
     turn(consumer, ONE)
     assert broker.calls.count("survey") == (100 if more else 1)
     assert consumer.next_at == (10.0 if more else 13.0)
@@ -243,8 +265,8 @@ def test_a_token_that_fits_no_slot_is_passed_on(
     monkeypatch.setattr(bell, "receive", lambda: queue)
     hear()
     assert consumer.next_at == 0
-    consumer.look(-1.0, floors)
-    assert (consumer.wanted, broker.rung, bells.rung) == (wants, passed_on, False)
+    consumer.poll(-1.0, floors)
+    assert (consumer.turn_due, broker.rung, bells.rung) == (wants, passed_on, False)
 
 
 def test_a_token_is_not_passed_on_while_redis_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +276,7 @@ def test_a_token_is_not_passed_on_while_redis_is_away(monkeypatch: pytest.Monkey
         turn(consumer, ONE)
     monkeypatch.setattr(consumer.doorbells._any, "receive", lambda: "sms")
     consumer.doorbells._on_any()
-    consumer.look(-1.0, [])
+    consumer.poll(-1.0, [])
     assert broker.rung == []
 
 
@@ -263,9 +285,9 @@ def test_a_prefetched_job_that_began_is_told_unless_it_has_ended(begun: bool, to
     broker = ScriptedBroker()
     consumer = consumer_of(broker)
     job = claimed("a", ahead=True)
-    consumer.outbox.begun(job)
+    consumer.outbox.report_begun(job)
     if not begun:
-        consumer.settle(job, DONE, 0.1)
+        consumer.resolve(job, DONE, 0.1)
     turn(consumer)
     assert broker.sent[0].begun == ([(job.id, job.execution_id)] if told else [])
 
@@ -274,11 +296,11 @@ def test_a_prefetched_job_that_began_is_told_unless_it_has_ended(begun: bool, to
 def test_a_failure_beside_a_signal_is_lost_if_the_worker_got_it_too(signaled: float, struck: str) -> None:
     broker = ScriptedBroker()
     consumer = consumer_of(broker)
-    consumer.outbox.add_struck(claimed("a"), Decision("failed", "x"), 0.1, Decision("struck", "x"), 5.0)
+    consumer.outbox.add_signaled(claimed("a"), Decision("failed", "x"), 0.1, Decision("struck", "x"), 5.0)
     turn(consumer)
     assert broker.sent == []
-    consumer.outbox.struck(signaled)
-    consumer.outbox.offer_late(inf)
+    consumer.outbox.worker_signaled(signaled)
+    consumer.outbox.retry_commits(inf)
     turn(consumer)
     assert [commit.kind for commit in broker.sent[0].commits] == [struck]
 
@@ -295,10 +317,10 @@ def test_a_turn_is_bounded_and_another_follows_at_once() -> None:
     consumer = consumer_of(broker)
     assert turn(consumer, FreeSlots([ANY] * 100, 100)) == names
     assert (broker.sent[0].slots, broker.sent[0].ahead) == ([ANY] * MOST_SLOTS, 0)
-    assert consumer.wanted, "there are slots left"
+    assert consumer.turn_due, "there are slots left"
     assert turn(consumer, FreeSlots([ANY] * 20, 100)) == []
     assert (len(broker.sent[1].slots), broker.sent[1].ahead) == (MOST_SLOTS, MOST_SLOTS - 20)
-    assert not consumer.wanted, "Redis has no more"
+    assert not consumer.turn_due, "Redis has no more"
 
 
 @pytest.mark.parametrize(
@@ -310,9 +332,9 @@ def test_outcomes_go_by_weight(ties: bytes | None, decision: Decision, parts: li
     consumer = consumer_of(broker)
     jobs = [claimed(f"j{n:03}", **({"ties": ties} if ties else {})) for n in range(100)]
     for job in jobs:
-        consumer.settle(job, decision, 0.1)
+        consumer.resolve(job, decision, 0.1)
     told = []
-    while not consumer.outbox.settled:
+    while not consumer.outbox.flushed:
         assert consumer.next_at == 0.0
         turn(consumer)
         told.append([commit.job_id for commit in broker.sent[-1].commits])

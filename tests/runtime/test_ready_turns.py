@@ -9,7 +9,7 @@ import pytest
 from fusion.runtime.consumer import Consumer
 from fusion.runtime.free_slots import ANY, FreeSlots
 from fusion.runtime.redis_link import RedisAway
-from fusion.store.layout.records import Wishes
+from fusion.store.layout.records import ClaimFilter
 from tests.kit.scripted_broker import ScriptedBroker, answer, claimed
 from tests.runtime.test_consumer import DONE, ONE, consumer_of, turn
 
@@ -20,14 +20,14 @@ def ready(broker: ScriptedBroker, *queues: str) -> Consumer:
     """A consumer that has taken a turn and has the next one ready."""
     consumer = consumer_of(broker, *queues)
     turn(consumer, ONE)
-    consumer.make_ready(ONE, Wishes())
+    consumer.prepare_turn(ONE, ClaimFilter())
     return consumer
 
 
 def test_the_one_that_is_ready_is_sent_as_it_is() -> None:
     broker = ScriptedBroker(answer(), answer(claimed("a")))
     consumer = ready(broker)
-    consumer.make_ready(TWO, Wishes())  # one is enough
+    consumer.prepare_turn(TWO, ClaimFilter())  # one is enough
     (first, call) = broker.made
     assert (first.encoded, call.encoded) == (False, True)
     assert turn(consumer, ONE) == ["a"]
@@ -39,7 +39,7 @@ def test_the_next_one_is_another() -> None:
     broker = ScriptedBroker()
     consumer = ready(broker)
     turn(consumer, ONE)
-    consumer.make_ready(TWO, Wishes())
+    consumer.prepare_turn(TWO, ClaimFilter())
     turn(consumer, TWO)
     assert [sent.token for sent in broker.sent] == [1, 2, 3]
     assert [call.encoded for call in broker.made] == [False, True, True]
@@ -47,11 +47,11 @@ def test_the_next_one_is_another() -> None:
 
 
 def settle(consumer: Consumer) -> None:
-    consumer.settle(claimed("z"), DONE, 0.1)
+    consumer.resolve(claimed("z"), DONE, 0.1)
 
 
 def begin(consumer: Consumer) -> None:
-    consumer.outbox.begun(claimed("z", ahead=True))
+    consumer.outbox.report_begun(claimed("z", ahead=True))
 
 
 def serve(consumer: Consumer) -> None:
@@ -72,8 +72,8 @@ def test_what_has_changed_since_is_in_the_turn_that_is_sent(change: Callable[[Co
     consumer = ready(broker, "sms", "email")
     if change is not None:
         change(consumer)
-    consumer.send(ONE)
-    consumer.receive()
+    consumer.begin_turn(ONE)
+    consumer.exchange()
     sent = broker.sent[-1]
     assert [commit.job_id for commit in sent.commits] == (["z"] if change is settle else [])
     assert [job for job, _ in sent.begun] == (["z"] if change is begin else [])
@@ -83,30 +83,30 @@ def test_what_has_changed_since_is_in_the_turn_that_is_sent(change: Callable[[Co
     assert len(broker.made) == (2 if change is None else 3)
 
 
-@pytest.mark.parametrize(("slots", "wishes"), [(TWO, Wishes()), (ONE, Wishes("7", ("held:sms:a.b",)))])
-def test_other_slots_and_wishes_are_sent_in_its_place(slots: FreeSlots, wishes: Wishes) -> None:
+@pytest.mark.parametrize(("slots", "claim_filter"), [(TWO, ClaimFilter()), (ONE, ClaimFilter("7", ("held:sms:a.b",)))])
+def test_other_slots_and_wishes_are_sent_in_its_place(slots: FreeSlots, claim_filter: ClaimFilter) -> None:
     broker = ScriptedBroker()
     consumer = ready(broker)
-    consumer.send(slots, wishes)
-    consumer.receive()
-    assert (broker.sent[-1].slots, broker.sent[-1].wishes) == (slots.floors, wishes)
+    consumer.begin_turn(slots, claim_filter)
+    consumer.exchange()
+    assert (broker.sent[-1].slots, broker.sent[-1].claim_filter) == (slots.floors, claim_filter)
 
 
 def test_one_that_got_no_answer_is_repeated_word_for_word() -> None:
     broker = ScriptedBroker(answer(), OSError("gone"), answer(claimed("a")))
     consumer = ready(broker)
-    consumer.send(ONE)
+    consumer.begin_turn(ONE)
     with pytest.raises(RedisAway):
-        consumer.receive()
-    consumer.make_ready(TWO, Wishes())
-    assert [job.id for job in consumer.receive()] == ["a"]
+        consumer.exchange()
+    consumer.prepare_turn(TWO, ClaimFilter())
+    assert [job.id for job in consumer.exchange()] == ["a"]
     assert broker.sent[1] == broker.sent[2]
 
 
 def test_a_worker_that_redis_forgot_asks_under_another_token() -> None:
     broker = ScriptedBroker(answer(), answer(status="unregistered"), answer(claimed("a")))
     consumer = ready(broker)
-    consumer.send(ONE)
-    assert consumer.receive() == []
-    assert [job.id for job in consumer.receive()] == ["a"]
+    consumer.begin_turn(ONE)
+    assert consumer.exchange() == []
+    assert [job.id for job in consumer.exchange()] == ["a"]
     assert [sent.token for sent in broker.sent] == [1, 2, 3]

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from fusion.kernel import defaults
-from fusion.store.layout.records import Wishes
+from fusion.store.layout.records import ClaimFilter
 from fusion.store.scripting.constants import FleetConstants
 from fusion.store.write.broker import Broker
 from tests.faults.rig.conservation import check_conservation, leftovers
@@ -29,8 +29,8 @@ from tests.kit.hands import (
 TASK = "tasks.sms.sendSMS"
 WHY = f"fusion.exceptions.TaskNotFound: {TASK}: start the worker with --tasks tasks.sms"
 SET = f"held:q:{TASK}"
-LACKS = Wishes(lacking={TASK: WHY})
-HAS = Wishes(sets=(SET,))
+LACKS = ClaimFilter(lacking={TASK: WHY})
+HAS = ClaimFilter(sets=(SET,))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_who_has_the_task_takes_them_in_the_order_of_the_queue(broker: Broker, c
     hold(hand, "urgent", queue="r", priority=2)
     other = Hand(broker, "q", "r", name="host.2")
     order = []
-    while jobs := other.turn(slots=[0, 0], wishes=Wishes(sets=(SET, f"held:r:{TASK}"))).jobs:
+    while jobs := other.turn(slots=[0, 0], wishes=ClaimFilter(sets=(SET, f"held:r:{TASK}"))).jobs:
         order += ids(jobs)
     assert order == ["urgent", "first", "second", "high", "third"]
     assert not conn.exists("rq:blocked:q") and not conn.exists(f"rq:waits:{SET}")
@@ -117,7 +117,7 @@ def test_workers_are_told_of_new_sets_once(broker: Broker, conn: redis.Redis, ha
     hold(hand, "a")
     told = hand.turn(slots=[0]).waits
     assert told is not None and told[1] == [SET]
-    known = Wishes(known=told[0])
+    known = ClaimFilter(known=told[0])
     assert hand.turn(slots=[0], wishes=known).waits is None
     hold(hand, "b", queue="r")
     again = hand.turn(slots=[0], wishes=known).waits
@@ -192,7 +192,7 @@ def test_sets_that_are_empty_are_forgotten(broker: Broker, conn: redis.Redis, ha
     conn.hset("rq:waits", SET, f"{now_ms(conn) - 61_000} x")
     broker.reap(LEASE, 0)
     assert not conn.exists("rq:waits")
-    told = hand.turn(slots=[0], wishes=Wishes(known="1", sets=(SET,))).waits
+    told = hand.turn(slots=[0], wishes=ClaimFilter(known="1", sets=(SET,))).waits
     assert told == ("", [])
 
 
@@ -244,7 +244,7 @@ def test_shared_losses_count_up_to_probation(broker: Broker, conn: redis.Redis, 
         assert alone.take().id == "a", "in their order"
         lose(broker, conn, "a")
         assert fields_of(conn, "a")["lost"] == str(lost)
-        assert alone.turn(slots=[0], wishes=Wishes(alone=True)).jobs == []
+        assert alone.turn(slots=[0], wishes=ClaimFilter(alone=True)).jobs == []
     assert alone.take().id == "a"
     lose(broker, conn, "a")
     assert status_of(conn, "a") == "failed"
@@ -310,7 +310,7 @@ def test_one_worker_of_a_host_has_the_right(broker: Broker, conn: redis.Redis, h
 
 def test_who_serves_those_alone_takes_no_others(broker: Broker, conn: redis.Redis, hand: Hand) -> None:
     put(broker, "q", "a", "b")
-    only = Wishes(sets=("probation:q",), alone=True, only=True)
+    only = ClaimFilter(sets=("probation:q",), alone=True, only=True)
     assert hand.turn(slots=[0], wishes=only).jobs == []
     conn.hset("rq:job:a", mapping={"lost": 2, "deliveries": 2})
     assert ids(hand.claim()) == ["b"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import redis
 
-from fusion.store.layout.records import Claimed, Wishes
+from fusion.store.layout.records import Claimed, ClaimFilter
 from fusion.store.write.broker import Broker
 from tests.kit.hands import TASK, Hand, fields_of, ids, now_ms, outcome, status_of
 from tests.store.limits_hands import faults, give, holders, waiting
 
 OTHER = b'["tasks.other.run",null,[],{}]'
 HELD = f"held:q:{TASK}"
-LACKS, HAS = Wishes(lacking={TASK: "no such task"}), Wishes(sets=(HELD,))
+LACKS, HAS = ClaimFilter(lacking={TASK: "no such task"}), ClaimFilter(sets=(HELD,))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import random
 import pytest
 import redis
 
-from fusion.store.layout.records import Claimed, Wishes
+from fusion.store.layout.records import Claimed, ClaimFilter
 from fusion.store.read.limit_inspector import LimitInspector
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
@@ -103,11 +103,13 @@ class Walk:
             self.limits.resume_limit(key)
 
     def lacking(self) -> None:
-        self.running += [(self.hands[1], job) for job in self.hands[1].turn(slots=[0], wishes=Wishes(lacking={TASK: "no"})).jobs]
+        self.running += [
+            (self.hands[1], job) for job in self.hands[1].turn(slots=[0], wishes=ClaimFilter(lacking={TASK: "no"})).jobs
+        ]
 
     def having(self) -> None:
         """Who has the task takes from those that wait for it, and may find no slot."""
-        wishes = Wishes(sets=tuple(f"held:{queue}:{TASK}" for queue in QUEUES))
+        wishes = ClaimFilter(sets=tuple(f"held:{queue}:{TASK}" for queue in QUEUES))
         self.running += [(self.hands[0], job) for job in self.hands[0].turn(slots=[0], wishes=wishes).jobs]
 
     def empty(self) -> None:
@@ -130,7 +132,7 @@ def walk(conn: redis.Redis, seed: int, steps: int) -> None:
             hand.tell(job)
         hand = walked.hands[0]
         sets = tuple(f"held:{queue}:{task}" for queue in QUEUES for task in ("shop.f", TASK))
-        wishes = Wishes(sets=(*hand.wishes.sets, *sets), alone=True)
+        wishes = ClaimFilter(sets=(*hand.wishes.sets, *sets), alone=True)
         walked.running = [(hand, job) for job in hand.turn(slots=[0] * 5, wishes=wishes).jobs]
         if not walked.running and not conn.zcard("rq:scheduler:scheduled_jobs"):
             break

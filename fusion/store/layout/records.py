@@ -130,7 +130,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ClaimFilter:
     """Blocked jobs that a worker can serve, and tasks that it can't run at all.
 
     `known`: the version of the list of their sets that it has; `sets`: those it serves. `lacking`: tasks that it was found to lack, and why.

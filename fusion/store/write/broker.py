@@ -15,7 +15,7 @@ from fusion.store.client.adapter import batch
 from fusion.store.client.replication import Replication
 from fusion.store.layout import codec, schema
 from fusion.store.layout.names import LIST_QUEUES
-from fusion.store.layout.records import Claimed, Commit, LogLine, NewJob, Replicas, Room, Turn, Wishes
+from fusion.store.layout.records import Claimed, ClaimFilter, Commit, LogLine, NewJob, Replicas, Room, Turn
 from fusion.store.scripting import pipelined
 from fusion.store.scripting.calls import ScriptCall
 from fusion.store.scripting.host import to_ms, to_texts
@@ -30,7 +30,7 @@ from fusion.store.write.operation_broker import OperationBroker
 from fusion.store.write.outbox_broker import OutboxBroker
 from fusion.store.write.report_broker import ReportBroker
 
-_NO_WISHES = Wishes()
+_NO_FILTER = ClaimFilter()
 #: Leases that one call renews.
 _LEASES = 500
 #: A turn made ready.
@@ -255,7 +255,7 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
         worker_ttl: float,
         ahead: int = 0,
         begun: Sequence[tuple[str, str]] = (),
-        wishes: Wishes = _NO_WISHES,
+        claim_filter: ClaimFilter = _NO_FILTER,
         listed: bool = False,
     ) -> TurnCall:
         """Commit outcomes, then claim a job for each free slot; `slots` holds the lowest priority each may take.
@@ -285,13 +285,19 @@ class Broker(BatchBroker, CallbackBroker, GateBroker, HistoryBroker, ReportBroke
             "n_slots": len(slots),
             "n_ahead": ahead,
             "n_begun": len(begun),
-            "known": wishes.known,
-            "alone": "only" if wishes.only else int(wishes.alone),
-            "n_sets": len(wishes.sets),
-            "n_lacking": len(wishes.lacking),
+            "known": claim_filter.known,
+            "alone": "only" if claim_filter.only else int(claim_filter.alone),
+            "n_sets": len(claim_filter.sets),
+            "n_lacking": len(claim_filter.lacking),
             "listed": int(listed),
         }
-        rest += (*queues, *slots, *chain.from_iterable(begun), *wishes.sets, *chain.from_iterable(wishes.lacking.items()))
+        rest += (
+            *queues,
+            *slots,
+            *chain.from_iterable(begun),
+            *claim_filter.sets,
+            *chain.from_iterable(claim_filter.lacking.items()),
+        )
         keys = {"worker": self.keys.worker(name), "suspended": self.keys.suspended}
         return ScriptCall(self._script("turn"), keys, args, rest, _turn_of)
 

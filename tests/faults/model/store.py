@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from fusion.exceptions import DuplicateJob, QueueFull
-from fusion.store.layout.records import Commit, NewJob, Room, Wishes
+from fusion.store.layout.records import ClaimFilter, Commit, NewJob, Room
 from fusion.store.write.broker import Broker
 from fusion.store.write.limit_broker import LimitBroker
 from tests.faults.model.groups import check_groups
@@ -84,8 +84,8 @@ class Store:
             Commit(t.kind, t.id, t.execution, elapsed=0.5, delay=t.delay, reason="why", fields=_fields_of(t)) for t in told
         ]
         sets = [f"{kind}:{queue}" + (f":{TASK}" if kind == "held" else "") for kind in wish.kinds for queue in queues]
-        wishes = Wishes("", tuple(sets), {TASK: "why"} if wish.lacks else {}, wish.alone, wish.only)
-        turn = self._broker.turn(name, incarnation, token, commits, queues, slots, LEASE, WORKER_TTL, wishes=wishes)
+        claim_filter = ClaimFilter("", tuple(sets), {TASK: "why"} if wish.lacks else {}, wish.alone, wish.only)
+        turn = self._broker.turn(name, incarnation, token, commits, queues, slots, LEASE, WORKER_TTL, claim_filter=claim_filter)
         assert not turn.bad
         return turn.status, turn.answers, [(job.queue, job.id, job.execution_id) for job in turn.jobs]
 

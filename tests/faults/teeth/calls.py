@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.faults.teeth.edits import LUA, Edit, a_mutant
 
-_CODE = "fusion/worker/gathered.py"
+_CODE = "fusion/worker/batched_calls.py"
 _WAITING = "        for call in self._waiting:\n            yield from call.runs\n"
 _AGAIN = "if memory and string.sub(memory, 1, #first) == first then -- a resend"
-_GIVES_WAY = "        if self.kept and self._admission.open:"
+_GIVES_WAY = "        if self.reserved and self._admission.open:"
 
 OF_CALLS = (
     a_mutant(

@@ -51,8 +51,8 @@ _FAREWELL = Edit(
 _FENCE = "  if job.execution_id ~= exec then return 'stale', false end\n"
 _FINISHED = "    end_job(id, key, queue, job.priority, 'finished',"
 _TOLD = "  if job.status ~= 'started' then return 'ok', false end\n"
-_HEARD = """        heard = partial(self._heard, self._open, name, incarnation)
-        return self._take_in(self._open, self._link.attempt(heard, since=self._outages))
+_HEARD = """        reply = partial(self._reply, self._open, name, incarnation)
+        return self._received(self._open, self._link.attempt(reply, since=self._outages))
 """
 _DUE = "local found = redis.call('ZRANGEBYSCORE', K_scheduled, from, upto, 'WITHSCORES', 'LIMIT', 0, limit + 1)\n"
 _PROMOTE = 'self._script("promote")({"scheduled": self.keys.scheduled}, {"limit": limit}'

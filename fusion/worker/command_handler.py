@@ -1,4 +1,4 @@
-"""What a worker is told over its channel, by people and by other programs."""
+"""Commands that a worker receives over its channel: quiet, unquiet, shutdown, stop a job, kill all."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Callable
 from fusion.executors.base import Executor, KillCause
 from fusion.runtime.commands import KILL_HORSE, LOOK, QUIET, SHUTDOWN, STOP_JOB, UNQUIET, Command, Commands
 from fusion.runtime.consumer import Consumer
+from fusion.runtime.context import ProcessContext
 from fusion.runtime.job_log import one_line
-from fusion.runtime.shared import Shared
-from fusion.worker.stops import Stops
+from fusion.worker.stop_requests import StopRequests
 
 
-class Orders:
-    """Hears commands, and has the parts of a worker obey them.
+class CommandHandler:
+    """Receives commands and has the parts of a worker obey them.
 
-    `set_quiet`: whether it takes jobs. `drain`: to end when those under way are done, with the reason.
+    `set_quiet`: stops taking jobs, or takes them again. `drain`: ends the worker once the running jobs are done; with the reason.
     """
 
     def __init__(
         self,
-        shared: Shared,
+        process: ProcessContext,
         consumer: Consumer,
         executor: Executor,
-        stops: Stops,
+        stop_requests: StopRequests,
         set_quiet: Callable[[bool], None],
         drain: Callable[[str], None],
     ) -> None:
-        self._consumer, self._executor, self._stops = consumer, executor, stops
-        self._set_quiet, self._drain, self._loop, self._log = set_quiet, drain, shared.loop, shared.log
-        keys = shared.broker.keys
+        self._consumer, self._executor, self._stop_requests = consumer, executor, stop_requests
+        self._set_quiet, self._drain, self._loop, self._log = set_quiet, drain, process.loop, process.log
+        keys = process.broker.keys
         self.commands = Commands(
-            shared.connect_blocking, lambda: keys.pubsub(consumer.name), keys.pubsub("_fleet"), self._on_subscribed
+            process.connect_blocking, lambda: keys.pubsub(consumer.name), keys.pubsub("_fleet"), self._on_subscribed
         )
 
     def follow(self) -> None:
@@ -41,7 +41,7 @@ class Orders:
     def _on_readable(self) -> None:
         for command in self.commands.receive():
             if command.name == LOOK:
-                self._consumer.want()
+                self._consumer.request_turn()
             else:
                 self._log.info("command: %s", one_line(f"{command.name} {command.job_id}".rstrip(), 100))
                 self._obey(command)
@@ -53,12 +53,12 @@ class Orders:
         elif name == SHUTDOWN:
             self._drain("command")
         elif name == STOP_JOB:
-            self._stops.told(command)
+            self._stop_requests.obey(command)
         elif name == KILL_HORSE:
             for run in list(self._executor.running):
                 self._executor.kill(run, KillCause.COMMAND)
 
     def _on_subscribed(self) -> None:
-        """A sign of life tells what was to stop while nobody listened."""
+        """A heartbeat finds which jobs were to stop while nobody listened."""
         if self._executor.running or self._executor.queued:
             self._consumer.membership.beat_now()

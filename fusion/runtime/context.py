@@ -1,4 +1,4 @@
-"""The means that all parts of one process use together."""
+"""What all parts of one process use together."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fusion.store.write.broker import Broker
 
 
 @dataclass(frozen=True)
-class Shared:
-    """One process's settings, its way to Redis, its loop and its log. A part that takes this asks for nothing else to do its work."""
+class ProcessContext:
+    """One process's settings, broker, link to Redis, loop and log."""
 
     settings: Settings
     broker: Broker
@@ -25,5 +25,5 @@ class Shared:
     log: logging.Logger
 
     def connect_blocking(self) -> Redis:
-        """A connection of its own for a call that waits inside Redis."""
+        """Open a connection for a call that waits inside Redis."""
         return connect(self.settings, role="blocking")

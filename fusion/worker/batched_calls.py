@@ -1,4 +1,4 @@
-"""Jobs of a task that takes many in one call: how they come together in the worker, and what becomes of each."""
+"""Batched calls (`@job(batch=)`): jobs of one task wait in the worker for each other, run in one call, and each has its own outcome."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Waiting:
         return not self.room or (now >= self.until and (away or self.asked_at >= self.until))
 
 
-class Gathered:
+class BatchedCalls:
     """Keeps jobs of such tasks until their call begins, and tells what each one's part in it came to.
 
     - a call waits here, and has a slot: its jobs are leased, and given back when the worker is to end;
@@ -126,7 +126,7 @@ class Gathered:
             wait = 0.0 if readings.priority(fields) >= HIGH else wait
             call = _Waiting(key, most, now + wait, max(_SHORTEST, min(wait / _LOOKS, _LONGEST)), ask_at=now)
             self._waiting.append(call)
-            self._slots.kept += 1
+            self._slots.reserved += 1
         call.runs.append(Run(claimed, limit, now))
         call.size += len(fields.get(b"data", b"")) + len(fields.get(b"meta", b""))
         return True
@@ -150,7 +150,7 @@ class Gathered:
                 pass  # its question is kept, and calls that are due begin without the answer
         for call in [call for call in self._waiting if call.is_due(now, self._link.away_since is not None)]:
             self._begin(call)
-        while self._waiting and self._slots.kept > self._executor.capacity:  # jobs that must not wait have its process
+        while self._waiting and self._slots.reserved > self._executor.capacity:  # jobs that must not wait have its process
             self._give_back_waiting(self._waiting[-1], "its slot went to a job that does not wait")
 
     def _look(self, now: float) -> None:
@@ -208,10 +208,10 @@ class Gathered:
 
     def _drop(self, call: _Waiting) -> None:
         self._waiting.remove(call)
-        self._slots.kept -= 1
+        self._slots.reserved -= 1
 
     def _give_back(self, runs: list[Run], why: str) -> None:
-        self._slots.took(-len(runs))
+        self._slots.release_slot(len(runs))
         for run in runs:
             self._outcomes.give_back(run.claimed, why)
 

@@ -1,4 +1,4 @@
-"""Jobs of this worker that are to stop."""
+"""Requests to stop jobs of this worker."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from fusion.runtime.redis_link import RedisLink
 from fusion.store.layout.names import check_job_id
 from fusion.store.layout.records import Claimed
 from fusion.store.write.broker import Broker
-from fusion.worker.gathered import Gathered
+from fusion.worker.batched_calls import BatchedCalls
 
-#: Executions that may be told of before the turn that brings them is heard; and jobs that Redis may be asked for.
+#: Executions whose stop may come before the turn that claims them has been received; and requests that wait for Redis.
 _MOST = 1000
 
 
-class Stops:
-    """Ends the runs that Redis says are to stop.
+class StopRequests:
+    """Stops the runs that Redis says are to stop.
 
-    - who wants a job stopped writes that down in Redis first, and then tells the worker which execution is meant: nothing is decided here;
-    - a command that names no execution, as RQ's, is such a wish, not yet written down.
+    - whoever stops a job writes that to Redis first, then sends the worker the execution id: nothing is decided here;
+    - a command without an execution id, as RQ sends, is a request that this worker writes to Redis.
     """
 
-    def __init__(self, gathered: Gathered, broker: Broker, link: RedisLink, log: logging.Logger) -> None:
-        self._gathered, self._broker, self._link, self._log = gathered, broker, link, log
+    def __init__(self, batched_calls: BatchedCalls, broker: Broker, link: RedisLink, log: logging.Logger) -> None:
+        self._batched_calls, self._broker, self._link, self._log = batched_calls, broker, link, log
         self._early: deque[str] = deque(maxlen=_MOST)
         self._asked: deque[str] = deque(maxlen=_MOST)
 
     @property
     def next_at(self) -> float:
-        """At once while a wish is not written down."""
+        """At once while a request is not written to Redis."""
         return 0.0 if self._asked else inf
 
-    def told(self, command: Command) -> None:
+    def obey(self, command: Command) -> None:
         """Obey a command."""
         if not command.execution_id:
             self._asked.append(command.job_id)
             return
-        for run in self._gathered.runs():
+        for run in self._batched_calls.runs():
             if run.claimed.execution_id == command.execution_id:
-                self._gathered.stop(run)
+                self._batched_calls.stop(run)
                 return
         self._early.append(command.execution_id)
 
-    def is_told(self, claimed: Claimed) -> bool:
-        """True if it was to stop before this worker knew that it has it."""
+    def includes(self, claimed: Claimed) -> bool:
+        """True if the stop came before this worker received the job."""
         return claimed.execution_id in self._early
 
     def tick(self, now: float) -> None:
-        """Write down the wishes of others. RedisAway, with what is left kept."""
+        """Write down the claim_filter of others. RedisAway, with what is left kept."""
         while self._asked:
             try:
                 answer = self._link.attempt(partial(self._broker.stop, check_job_id(self._asked[0])))
