@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from fusion.kernel.secret_names import MASK, is_secret
+from fusion.kernel.secret_names import MASK, PUBLIC_CODES, is_secret
 from fusion.kernel.sentences import SLOTS, TEMPLATES
 
 TYPE_CHECKING = False
@@ -45,6 +45,7 @@ _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ESCAPE = re.compile(r"\\[nrtvf]")
 _SPACED = re.compile(r"\S+")
 _LETTERS = re.compile(r"[^\W\d_]+")
+_IDENTIFIER = re.compile(r"\w+")
 _ALNUM = re.compile(r"[^\W_]+")
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{1,30}://)([^\s\"'<>]*)")
@@ -314,7 +315,7 @@ def _near_codes(text: str) -> list[tuple[int, int]]:
     """Where words with digits stand that have a word of codes near, in order."""
     plain = _ESCAPE.sub("  ", text)
     words = [found for found in _SPACED.finditer(plain) if _ALNUM.search(found[0]) or _CUT in found[0]]
-    codes = [_CUT in word[0] or any(map(_is_code_word, _LETTERS.findall(word[0]))) for word in words]
+    codes = [_CUT in word[0] or _has_code_word(word[0]) for word in words]
     if True not in codes:
         return []
     found, last, following = [], -_FAR, [_FAR] * len(words)
@@ -337,8 +338,25 @@ def _mask_mixed(found: re.Match[str]) -> str:
     return "*" * len(word)
 
 
+def _has_code_word(text: str) -> bool:
+    """Whether a word of codes is a part of this: not in `status_code`, which is a name of its own."""
+    for name in _IDENTIFIER.findall(text):
+        before = ""
+        for letters in _LETTERS.findall(name):
+            for part in _parts(letters):
+                if part in _CODE_WORDS and not (part == "code" and before in PUBLIC_CODES):
+                    return True
+                before = part
+    return False
+
+
 def _is_code_word(letters: str) -> bool:
+    return any(part in _CODE_WORDS for part in _parts(letters))
+
+
+def _parts(letters: str) -> list[str]:
+    """Words in lower case: one, or more if the letters are of both cases."""
     low = letters.lower()
-    if low in _CODE_WORDS:
-        return True
-    return not (letters.islower() or letters.isupper()) and any(part.lower() in _CODE_WORDS for part in _PART.findall(letters))
+    if low in _CODE_WORDS or letters.islower() or letters.isupper():
+        return [low]
+    return [part.lower() for part in _PART.findall(letters)]

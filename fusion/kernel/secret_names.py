@@ -16,6 +16,16 @@ _ANYWHERE = (
 _WORDS = frozenset("pass pwd auth oauth jwt otp totp pin puk tan code cvv cvc csc mfa salt sid sig hmac ssn".split())
 _ENDS = ("code", "pwd", "otp", "pin", "auth", "cvv", "cvc", "pass")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+#: What `code` is no secret of, as in `status_code`, `errCode`, `zipcode`: everybody knows what these may be.
+PUBLIC_CODES = frozenset(
+    "status exit return ret error err reason result http country currency language lang locale zip postal post bar byte char".split()
+)
+#: Words that end so and are about text, as in `utf8_decode`, `urlencode`, `unicode`.
+_PLAIN_WORD = re.compile(
+    rf"(?:url|uri|html|json|utf|idna|hex|b|re)?(?:de|en)code|(?:uni|puny|re|trans|hard|geo|op|{'|'.join(sorted(PUBLIC_CODES))})code"
+)
+#: What may stand between two words of one name.
+_JOINTS = ("", "_", "-")
 
 
 def is_secret(key: str) -> bool:
@@ -36,5 +46,11 @@ def _says_secret(key: str) -> bool:
     squashed = "".join(c for c in key.lower() if c.isalpha())
     if squashed in _WORDS or any(part in squashed for part in _ANYWHERE):
         return True
-    words = [word.lower() for word in _WORD.findall(key)]
-    return any(word in _WORDS or word.endswith(_ENDS) for word in words)
+    before, end = "", 0
+    for found in _WORD.finditer(key):
+        word = found[0].lower()
+        public = word == "code" and before in PUBLIC_CODES and key[end : found.start()] in _JOINTS
+        if not public and (word in _WORDS or word.endswith(_ENDS)) and not _PLAIN_WORD.fullmatch(word):
+            return True
+        before, end = word, found.end()
+    return False

@@ -78,6 +78,26 @@ READABLE = [
     "https://10.20.30.40:8443 answered: status 503; 8 tries",
     "the result of 2097152 bytes was dropped; the limit is 1048576 (max_result, FUSION_MAX_RESULT). Store it elsewhere",
     "lease expired; worker vm.12345 is gone or cut off",
+    "utf8_decode: invalid start byte",
+    "utf-8 decode: 3 bytes left",
+    "can't encode 2 characters",
+    "urlencode: 'ab'",
+    "b64decode=ab",
+    "Unicode: 12 planes",
+    "unicodeError: ordinal 300 is not in range",
+    "decoder: 12 of 13 frames",
+    "recode: failed, and transcode: failed",
+    "barcode: none of 3 scanners",
+    "status_code=ok",
+    "statusCode: unknown",
+    "exit_code: none",
+    "errcode: 12",
+    "error_code=42 of the gateway",
+    "errorCode 42, again",
+    "country_code=49",
+    "{'country_code': 'DE', 'zip_code': '123'}",
+    "languageCode: de",
+    "currency_code=EUR, 3 of them",
 ]
 
 HIDDEN = [
@@ -147,6 +167,24 @@ HIDDEN = [
     ("port 482913 is open", "482913"),
     ("port 443 is none of the ports for callbacks: 443, 8443 4829", "4829"),
     ("otp:code:4829", "4829"),
+    ("sms_code=ab", "ab"),
+    ("smsCode=ab", "ab"),
+    ("smscode: 482", "482"),
+    ("verification_code: ab", "ab"),
+    ("access_code 482", "482"),
+    ("the promo_code is 482", "482"),
+    ("tokencode: ab", "ab"),
+    ("screencode: 482", "482"),
+    ("code_decoded=ab", "ab"),
+    ("otp_status_code=ab", "ab"),
+    ("status.code: ab", "ab"),
+    ("error code 482", "482"),
+    ("error_code: 482 is your code", "482"),
+    ("country_code=49 code=482", "482"),
+    ("code 482 of country_code", "482"),
+    ("decode 482 with your PIN", "482"),
+    ("error_code_otp 482", "482"),
+    ("zip_code=12345", "12345"),
 ]
 
 SOURCE_READABLE = [
@@ -157,6 +195,8 @@ SOURCE_READABLE = [
     'response = session.get(url, headers={"Accept": "text/html"})',
     "return self.codes[order.country]",
     "raise RuntimeError(f'{len(rows)} of {total} rows')",
+    'text = data.decode("utf-8", "strict")',
+    'if response.status_code == 404 and country_code == "DE":',
 ]
 SOURCE_HIDDEN = [
     ('login(user, password="sword fish")', "fish"),
@@ -172,6 +212,8 @@ SOURCE_HIDDEN = [
     ("send('+4915112345678', 'hello')", "4915"),
     ('# don\'t: password = "swordfish"', "swordfish"),
     ('assert code == "abc", "wrong"', "abc"),
+    ('smsCode = decode("abc")', "abc"),
+    ('verification_code: str = "abc"', "abc"),
 ]
 
 

@@ -80,6 +80,7 @@ def test_the_function_and_its_place_in_the_call_are_not_data() -> None:
         "refreshToken", "X-Api-Key", "apikey", "API_KEY", "Authorization", "proxy-authorization", "auth", "cookie", "Set-Cookie", "session",
         "sessionId", "otp", "OTP", "sms_otp", "userOTP", "OTPCode", "otp2", "pin", "PIN", "cardPin", "pin_code", "code", "verification_code",
         "smscode", "cvv", "CVC", "credential", "credentials", "private_key", "PrivateKey", "signature", "x-hub-signature", "jwt",
+        "promoCode", "loginCode", "code_status", "tokencode",
     ],
 )  # fmt: skip
 def test_the_value_of_a_secret_key_goes_whatever_it_is(key: str) -> None:
@@ -90,8 +91,12 @@ def test_the_value_of_a_secret_key_goes_whatever_it_is(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["to", "text", "author", "shipping", "footprint", "pinned", "name", "html", "key", "template", "number", "body", "", "-"],
-)
+    [
+        "to", "text", "author", "shipping", "footprint", "pinned", "name", "html", "key", "template", "number", "body", "", "-",
+        "utf8_decode", "b64encode", "unicode", "decoder", "urlencode", "barcode", "errcode", "errCode", "status_code", "statusCode", "Exit-Code",
+        "country_code", "zipCode", "post_code", "STATUS_CODE",
+    ],
+)  # fmt: skip
 def test_other_keys_are_none(key: str) -> None:
     assert not is_secret(key)
     assert shown({key: "ab"})["args"] == [{key: "ab"}]
