@@ -12,15 +12,19 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def _load(name: str) -> Callable[..., int] | None:
-    """A function of the C library, None where it lacks that."""
+def _load(name: str) -> Callable[..., None] | None:
+    """A function of the C library that takes ints, None where it lacks that."""
     if not sys.platform.startswith("linux"):
         return None
     try:
-        import ctypes
+        import _ctypes  # `ctypes` around it makes some 40 types: 130 KiB in each fork server
+
+        class Function(_ctypes.CFuncPtr):  # type: ignore[misc, name-defined, unused-ignore]
+            _flags_ = _ctypes.FUNCFLAG_CDECL  # type: ignore[attr-defined, unused-ignore]
+            _restype_ = None
 
         # No argtypes: with plain ints the call touches a third of the memory, which a fork would have to copy.
-        return getattr(ctypes.CDLL(None), name)  # type: ignore[no-any-return]
+        return Function(_ctypes.dlsym(_ctypes.dlopen(None, 0), name))  # type: ignore[arg-type, attr-defined, no-any-return, unused-ignore]
     except (ImportError, OSError, AttributeError):
         return None
 

@@ -175,6 +175,17 @@ def test_the_fork_server_is_lean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             assert total < figures.FORK_SERVER, f"{total / 1024:.0f} KiB"
 
 
+def test_a_fork_server_gives_back_what_imports_have_freed() -> None:
+    """The tables of these pages would be copied with every fork."""
+
+    def anonymous(*modules: str) -> int:
+        with Driver(modules=modules) as driver:
+            rows = Path(f"/proc/{driver.server.pid}/status").read_text().splitlines()
+            return 1024 * next(int(row.split()[1]) for row in rows if row.startswith("RssAnon"))
+
+    assert anonymous("tests.jobs.frees_memory") - anonymous() < 4 * figures.MB, "the module frees 20 MB as it is imported"
+
+
 @pytest.mark.parametrize(
     ("code", "unwanted"),
     [
