@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fusion.jobs.attempts import parse_history
 from fusion.kernel import defaults
+from fusion.kernel.redaction import masked_text
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout.codec import number
 
@@ -29,16 +30,17 @@ def _row(found: Mapping[str, bytes | None] | Exception) -> dict[str, str]:
 
 
 def why(row: Mapping[str, str]) -> str:
-    """What it waits for: what it is, and behind a colon the reason, which may quote what the task was given."""
+    """What it waits for: what it is, and behind a colon the reason, masked, as it may quote what the task was given."""
     if row["status"] != "scheduled":  # it is dropped or reported when it is due
         return f"a stale entry: the job is {row['status']}" if row["status"] else "a stale entry: there is no such job"
     if not row["deliveries"]:
         return "enqueued for then"
+    reason = masked_text(row["reason"])
     # What became of its last run, if the history's last line is of that one; a hold leaves none.
     history = parse_history(row["history"])
     if not history or history[-1].start != from_iso(row["started_at"]):
-        return f"held back: {row['reason']}"
+        return f"held back: {reason}"
     if history[-1].outcome == "lost":
-        return f"lost {row['lost']} times: {row['reason']}"
+        return f"lost {row['lost']} times: {reason}"
     start = defaults.RETRY_COUNT_START
-    return f"retry {number(row['retryCount'], start) - start}: {row['reason']}"
+    return f"retry {number(row['retryCount'], start) - start}: {reason}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import redis
@@ -31,6 +32,24 @@ def test_held_jobs_are_told(invoke: Invoke, conn: redis.Redis) -> None:
     (blocked,) = json.loads(invoke("info", "--json").stdout)["blocked"]
     assert (blocked["kind"], blocked["queue"], blocked["count"]) == ("held", "sms", 2)
     assert invoke("info", "email").stdout.count("held") == 0
+
+
+def test_a_code_in_the_reason_of_held_jobs_is_shown_nowhere(invoke: Invoke, conn: redis.Redis) -> None:
+    """A module's import may say what it likes, and a task of its own may hold itself back so."""
+    why = "fusion.exceptions.TaskNotAllowed: shop.f: ImportError: the gateway says your OTP is 482-913, password=swordfish"
+    hand = Hand(Broker(conn), "sms")
+    put(hand.broker, "sms", "a", "late")
+    hand.tell(hand.take(), "held", reason=why, fields={"task": "shop.f"})
+    hand.tell(hand.take(), "later", reason=why, delay=100.0)
+    shown = {
+        args: invoke(*args).stdout
+        for args in (("info",), ("info", "--json"), ("failures",), ("failures", "--json"), ("job", "show", "a"), ("scheduled",))
+    }
+    shown |= {args: invoke(*args, code=3).stdout for args in (("doctor",), ("doctor", "--json"))}
+    shown |= {args: invoke(*args).stdout for args in (("scheduled", "--json"), ("job", "show", "a", "--json"))}
+    for args, text in shown.items():
+        assert "your OTP is ***-***, password=***" in " ".join(text.split()), args
+        assert not re.search("482|913|swordfish", text), args
 
 
 @pytest.fixture

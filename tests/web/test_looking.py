@@ -30,6 +30,19 @@ def _finish(conn: redis.Redis, job_id: str, result: str | bytes) -> None:
     hand.tell(hand.take(), fields={"result": result})
 
 
+def test_a_code_in_the_reason_of_blocked_and_scheduled_jobs_is_not_shown(
+    service: ServerProcess, tokens: Tokens, conn: redis.Redis
+) -> None:
+    put(Broker(conn), "sms", "a", "late")
+    hand, why = Hand(Broker(conn), "sms"), f"ImportError: your OTP is 482913, password={CANARY}"
+    hand.tell(hand.take(), "held", reason=why, fields={"task": "shop.f"})
+    hand.tell(hand.take(), "later", reason=why, delay=100.0)
+    for path in ("/api/v1/info", "/api/v1/doctor", "/api/v1/scheduled", "/api/v1/jobs/a"):
+        answer = _get(service, tokens, path, "operate")
+        assert "your OTP is ******, password=***" in json.dumps(answer.json), path
+        assert CANARY not in json.dumps(answer.json), path
+
+
 def test_a_finished_job(service: ServerProcess, tokens: Tokens, conn: redis.Redis) -> None:
     _finish(conn, "a", json.dumps(CANARY))
     answer = _get(service, tokens, "/api/v1/jobs/a")

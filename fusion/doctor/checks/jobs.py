@@ -70,7 +70,7 @@ def poison(look: Look) -> Iterator[Finding]:
     for one in look.blocked:
         if one.kind == "probation":
             what = f"{counted(one.count, 'job')} of {one.queue} run alone, one after another, as they were lost again and again: "
-            what += masked_text(one.why)
+            what += one.why
             yield Finding("warn", "poison", one.queue, what, f"{call} info\n{call} failures --error {_LOST}")
 
 
@@ -80,7 +80,7 @@ def held(look: Look) -> Iterator[Finding]:
         if one.kind != "held":
             continue
         since = f" for {span((look.at - one.since).total_seconds())}" if one.since else ""
-        why = masked_text(one.why.split(": ", 1)[-1])
+        why = one.why.split(": ", 1)[-1]
         what = f"{counted(one.count, 'job')} of {one.queue} {'waits' if one.count == 1 else 'wait'}{since} for a worker that has {one.task}: {why}"
         module = one.task.rpartition(".")[0] or "MODULE"
         fix = f"{look.program} worker {words(one.queue)} --tasks {words(module)}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from fusion.kernel.redaction import masked_text
 from fusion.store.layout import codec
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class BlockedJobs:
     task: str
     count: int
     since: datetime | None
-    #: Why no worker that looked could run them, with the flag that mends it.
+    #: Why no worker that looked could run them, with the flag that mends it; masked, as it may quote what a module's import said.
     why: str
 
 
@@ -48,7 +49,8 @@ def _blocked(name: str, row: str, count: int) -> BlockedJobs:
 
     kind, queue, task = (*name.split(":", 2), "")[:3]
     since, _, why = row.partition(" ")
-    return BlockedJobs(kind, queue, task, count, moment(int(since) / 1000) if since.isdigit() and len(since) < 15 else None, why)
+    at = moment(int(since) / 1000) if since.isdigit() and len(since) < 15 else None
+    return BlockedJobs(kind, queue, task, count, at, masked_text(why))
 
 
 def in_words(one: BlockedJobs) -> str:

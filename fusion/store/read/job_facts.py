@@ -70,8 +70,8 @@ class RunFacts:
 @dataclass(frozen=True, slots=True)
 class JobFacts:
     """A job and what it is bound to. `row`: its full fields, but those in `too_large`; `sizes`: bytes of each as stored. `blocked_why`: why no
-    worker that looked could run it. `events`: the newest of the stream, the oldest of them first; `all_events`: nothing of it is missing there.
-    `kept_until`: when it is forgotten, None if that is not known or never. `unique_holder`: who has its unique key."""
+    worker that looked could run it, masked. `events`: the newest of the stream, the oldest of them first; `all_events`: nothing of it is missing
+    there. `kept_until`: when it is forgotten, None if that is not known or never. `unique_holder`: who has its unique key."""
 
     id: str
     at: datetime

@@ -11,6 +11,7 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
+from fusion.kernel.redaction import masked_text
 from fusion.kernel.timeutil import from_iso
 from fusion.store.layout import codec
 from fusion.store.layout.compact import expand
@@ -149,7 +150,7 @@ class SheetInspector(InspectorBase):
             run=self._run(row, found, at) if status == "started" else None,
             due=None if found["due"] is None else moment(found["due"]),
             kept_until=None if score is None or score == float("inf") else moment(score),
-            blocked_why=codec.text(found["why"]).partition(" ")[2],
+            blocked_why=masked_text(codec.text(found["why"]).partition(" ")[2]),
             unique_holder=codec.text(found["unique"]),
             unique_left_ms=max(0, found["unique_left"] or 0),
             batch={} if found["batch"] is None else _named(_BATCH, found["batch"]),

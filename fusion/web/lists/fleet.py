@@ -13,7 +13,6 @@ from fusion.doctor.verdict import CHECKS, examine, of, verdict
 from fusion.documents import events, moment, scheduled, times
 from fusion.documents.processes import scheduler
 from fusion.jobs.moment import failed_jobs, running_jobs
-from fusion.kernel.redaction import masked_text
 from fusion.settings import get_settings
 from fusion.store.access import (
     broker_of,
@@ -121,7 +120,7 @@ class Fleet:
                 "due_in": (due - at).total_seconds(),
                 "queue": row["origin"] or None,
                 "function": row["func"] or row["description"].partition("(")[0] or None,
-                "why": f"{kind}: {masked_text(reason)}" if reason and words else kind,
+                "why": f"{kind}: {reason}" if reason and words else kind,
             }
             for (job_id, due), row in zip(found, rows, strict=True)
             for kind, _, reason in (scheduled.why(row).partition(": "),)
