@@ -1,13 +1,14 @@
 """The soft limits of a task that has a thread, not a process: what it is to end by is raised there by another thread, the watcher.
 
 The interpreter raises it at the thread's next call or turn of a loop: anywhere, so locks may stay taken (the process is `tainted`), and not while
-the thread waits in C. Never in sections of `deferred` and `held`, and never but while the guarded function is on the stack. Loaded only where many
-jobs run in one process.
+the thread waits in C. Never in sections of `deferred` and `held`, and never but while the guarded function is on the stack. An import has two
+seconds to end before: a package that was broken off stays broken for the other jobs of the process. Loaded only where many jobs run in one process.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib._bootstrap as _bootstrap
 import sys
 import threading
 from _thread import get_ident
@@ -28,6 +29,9 @@ if TYPE_CHECKING:  # importing typing costs every process 0.6 MB
 #: Seconds until the next look at a thread that is in a section of `deferred` or `held`.
 _SOON = 0.02
 _LONGEST_WAIT = 3600.0
+
+#: On the stack of a thread that imports a module.
+_IMPORTS: Any = _bootstrap._find_and_load.__code__  # type: ignore[attr-defined, unused-ignore]
 
 # The GIL is kept for the call.
 _raise_in = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)(("PyThreadState_SetAsyncExc", ctypes.pythonapi))
@@ -96,6 +100,8 @@ class ThreadGuard:
         self._what, self._seconds, self._until = "", 0.0, inf
         self._can_stop = self._stopped = self._put_off = False
         self._checked_at = -inf
+        #: Since when an import has put off what is due.
+        self._importing_since = inf
         self._loop: Any = None
         self._loop_asked = False
         self.next_at = inf
@@ -134,7 +140,7 @@ class ThreadGuard:
             self._until = monotonic() + self._seconds
         self._ident, hold = get_ident(), self._hold
         hold.depth, hold.firm, hold.due, hold.struck = 1, 0, None, False
-        self._checked_at, self.next_at, self._put_off = -inf, self._until, False
+        self._checked_at, self.next_at, self._put_off, self._importing_since = -inf, self._until, False, inf
         holds[self._ident] = hold
         self._watcher.add(self)
 
@@ -190,6 +196,8 @@ class ThreadGuard:
             return
         if now - self._checked_at < REPEAT:
             self.next_at = self._checked_at + REPEAT
+        elif self._imports(now):
+            self.next_at = now + _SOON
         elif not self._ask_loop(error):
             self._raise(error, now)
 
@@ -197,6 +205,19 @@ class ThreadGuard:
         """True while the task handles a stop, for which it has its grace."""
         found: Any = sys._current_exceptions().get(self._ident)
         return leads_to(found[1] if isinstance(found, tuple) else found, (JobStopped,))  # a tuple before Python 3.12
+
+    def _imports(self, now: float) -> bool:
+        """True while the thread imports a module outside of a section, for two seconds at most."""
+        if self._hold.depth or self._hold.firm:  # at its end what is due is raised
+            return False
+        frame = sys._current_frames().get(self._ident)
+        while frame is not None and frame.f_code is not _IMPORTS:
+            frame = frame.f_back
+        if frame is None:
+            self._importing_since = inf
+            return False
+        self._importing_since = min(self._importing_since, now)
+        return now - self._importing_since < PATIENCE
 
     def _ask_loop(self, error: BaseException) -> bool:
         """Have the event loop that runs there raise it. False if there is none, or it was asked before and has not come to it."""

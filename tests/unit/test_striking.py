@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
@@ -354,3 +355,40 @@ print(*said, asyncio.run(task()))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     assert (done.stdout, done.stderr) == ("JobStopped ran\n", "")
+
+
+def test_an_import_ends_before_and_its_package_is_whole(
+    watcher: Watcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package broken off amid its import is without its submodules for ever: `NameError: name 'part' is not defined`."""
+    package = tmp_path / "slow_package"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "from .part import *\nimport time\nend = time.monotonic() + 0.4\nwhile time.monotonic() < end: pass\nall = part\n"
+    )
+    (package / "part.py").write_text("value = 5\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def imports() -> None:
+        import slow_package  # type: ignore[import-not-found]  # noqa: F401
+
+        spin()
+
+    run = Run(watcher, imports, 0.1)
+    assert isinstance(run.end(), JobTimeoutException)
+    assert 0.35 < run.took < 1.5
+    assert sys.modules["slow_package"].all.value == 5
+
+
+def test_an_import_that_does_not_end_is_struck_all_the_same(
+    watcher: Watcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "endless_module.py").write_text("while True: pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def imports() -> None:
+        import endless_module  # type: ignore[import-not-found]  # noqa: F401
+
+    run = Run(watcher, imports, 0.1)
+    assert isinstance(run.end(), JobTimeoutException)
+    assert 2.0 < run.took < 4

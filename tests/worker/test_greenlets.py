@@ -62,6 +62,7 @@ def test_its_greenlets_threads_and_programs_work(mode: tuple[str, ...], workers:
     assert "each job's process imports it itself" in worker.output
 
 
+@alone_in_its_process("among others it is refused whatever --preload says")
 def test_strict_preload_refuses_it(workers: Workers, conn: redis.Redis) -> None:
     worker = workers.start("g", "--preload", "strict", ready=False, env=ENV)
     eventually(lambda: "start the worker with --preload auto" in worker.output)

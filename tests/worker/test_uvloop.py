@@ -15,13 +15,14 @@ import redis
 from fusion import Job, Queue
 from tests.kit.waiting import eventually
 from tests.kit.witnesses import field, runs_of, status_of
-from tests.kit.workers import Workers
+from tests.kit.workers import Workers, alone_in_its_process
 
 pytestmark = pytest.mark.long
 
 #: The tests' own Python has none, as it would take the place of asyncio's loop in all of them.
 VERSION = "uvloop>=0.21,<1"
 ENV = {"FUSION_TASKS": "tests.jobs.crowd", "FUSION_TIMEOUT_GRACE": "0.5"}
+ALONE = alone_in_its_process("the tests above are of those")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_jobs_run_are_struck_and_are_killed_as_on_the_loop_of_asyncio(
     end([after], "finished")
 
 
-@pytest.mark.parametrize("mode", [("--slots", "3"), ("--horses", "3")], ids=["process", "pool"])
+@pytest.mark.parametrize("mode", [pytest.param(("--slots", "3"), marks=ALONE), ("--horses", "3")], ids=["process", "pool"])
 def test_tasks_that_run_it_themselves_are_struck_as_on_the_loop_of_asyncio(
     mode: tuple[str, ...], uvloop_home: Path, workers: Workers, conn: redis.Redis, tmp_path: Path
 ) -> None:
