@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.architecture.collected import collected
 from tests.faults.teeth.edits import Mutant
 from tests.faults.teeth.mutants import BASELINE, MUTANTS, STILL_WORKS, table, without_case
 from tests.kit.process import ROOT
@@ -25,6 +26,12 @@ def test_each_catching_test_exists() -> None:
     nodes = {without_case(node) for mutant in MUTANTS for node in mutant.caught_by} | {BASELINE[1], STILL_WORKS}
     named = [node.split("::") for node in sorted(nodes)]
     assert [f"{path}::{name}" for path, name in named if f"\ndef {name}(" not in (ROOT / path).read_text()] == []
+
+
+def test_each_catching_case_exists() -> None:
+    cases = {node for mutant in MUTANTS for node in mutant.caught_by if "[" in node}
+    found = collected(sorted({ROOT / node.partition("::")[0] for node in cases}))
+    assert sorted(cases - {f"{case.test}[{case.case}" for case in found}) == []
 
 
 def test_each_mutant_has_a_letter_of_its_own() -> None:

@@ -149,7 +149,7 @@ MUTANTS = (
     a_mutant(
         "g",
         "due jobs are taken out of the schedule by one call and put into their queues by the next",
-        "scheduler/test_kills.py::test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once[promote.before-200]"
+        "scheduler/test_kills.py::test_one_killed_beside_a_batch_of_due_jobs_leaves_each_moved_once[promote.before-1]"
         f" faults/soak/test_soak.py::{_SOAK}[process-4]",
         Edit(
             LUA + "promote.lua",
